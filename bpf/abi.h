@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Every struct and enum that the BPF programs share with user space. Go types
+ * and names are generated from here; nothing is written down twice.
+ */
+#ifndef WAYMARK_ABI_H
+#define WAYMARK_ABI_H
+
+/* The two ways across an interface; the value is a bit of flow_slot.meta. */
+enum direction {
+	DIRECTION_INGRESS = 0,
+	DIRECTION_EGRESS = 1,
+};
+
+/*
+ * The link header of a frame. A tag is "accelerated" when it travels in
+ * skb->vlan_tci and so is part of neither skb->data nor skb->len.
+ */
+enum l2 {
+	L2_NONE = 0, /* layer 3 device: tun, wireguard, ipip */
+	L2_ETHER = 1,
+	L2_TAG = 2,
+	L2_TAG_ACCEL = 3,
+	L2_TAG2 = 4,
+	L2_TAG2_ACCEL = 5, /* the outer tag is accelerated */
+};
+
+/* What was taken off to reach the flow, when inner flows are asked for. */
+enum tunnel {
+	TUNNEL_NONE = 0,
+	TUNNEL_VXLAN = 1,
+	TUNNEL_GENEVE = 2,
+	TUNNEL_GRE = 3,
+	TUNNEL_IPIP = 4, /* protocol 4 or 41, in IPv4 or IPv6 */
+};
+
+/* The bits of flow_slot.meta, from bit 0. */
+enum meta {
+	META_DIRECTION_SHIFT = 0, /*  1 bit,  enum direction */
+	META_IPV6_SHIFT = 1, /*  1 bit */
+	META_L2_SHIFT = 2, /*  3 bits, enum l2 */
+	META_TUNNEL_SHIFT = 5, /*  3 bits, enum tunnel */
+	META_VLAN_SHIFT = 8, /* 12 bits, outer VLAN id */
+	META_INNER_VLAN_SHIFT = 20, /* 12 bits, inner VLAN id */
+	/* flow_slot.iface: number of the network namespace above the ifindex. */
+	IFACE_NETNS_SHIFT = 22,
+};
+
+/*
+ * A flow in one epoch: one cache line. The fields up to proto are its
+ * identity. IPv4 addresses are stored as ::ffff:a.b.c.d. Ports are in network
+ * byte order; ICMP has the echo identifier (else 0) as source port and
+ * type << 8 | code as destination port. packets == 0 says the slot is free.
+ */
+struct flow_slot {
+	__u8 saddr[16];
+	__u8 daddr[16];
+	__be16 sport;
+	__be16 dport;
+	__u32 iface;
+	__u32 meta;
+	__u8 proto;
+	__u8 tos; /* of the first packet: DSCP and ECN */
+	__u8 ttl; /* of the latest packet; range in flow_extra */
+	__u8 tcp_flags; /* low eight bits, or of all packets */
+	__u32 packets; /* on the wire: GSO segments, not skbs */
+	__u32 bytes; /* IP octets, headers included, per segment */
+	__u32 payload; /* octets above the transport header */
+	__u32 last; /* coarse monotonic ns >> TIME_SHIFT */
+};
+
+/* flow_slot.last, flow_extra.first: unit of 2^20 ns = 1.05 ms. */
+enum time { TIME_SHIFT = 20 };
+
+/* What most packets of a flow don't touch; same index as the slot. */
+struct flow_extra {
+	__u32 first;
+	__u32 flow_label; /* of the first packet, 20 bits */
+	__u32 overhead; /* octets on the wire beyond link header and IP length:
+			 * Ethernet padding, and the tunnel of an inner flow */
+	__u32 gso_packets; /* segments beyond the first of each skb */
+	__u32 gso_bytes; /* octets of the headers these segments repeat */
+	__u32 ce_packets; /* ECN congestion experienced */
+	__u32 fragments; /* packets that are IP fragments */
+	__u32 vni; /* VXLAN, Geneve; GRE key */
+	__u32 rtt_responder; /* ns from SYN to SYN-ACK; 0: not seen */
+	__u32 rtt_initiator; /* ns from SYN-ACK to ACK; 0: not seen */
+	__u8 ttl_min;
+	__u8 ttl_max;
+	__u8 tcp_flags_high; /* AE and three reserved bits */
+	__u8 tos_or; /* bits seen in any packet */
+};
+
+#endif

@@ -1,0 +1,112 @@
+package flow
+
+import "time"
+
+// Key is the identity of a flow, in the form that probes count by. It is
+// comparable and has no pointers, so that tables of a million keys cost the
+// garbage collector nothing.
+type Key struct {
+	Src, Dst         [16]byte // IPv4 as ::ffff:a.b.c.d
+	SrcPort, DstPort uint16   // host byte order; ICMP: echo identifier and type<<8|code
+	Iface            Iface
+	VLAN, InnerVLAN  uint16
+	Proto            uint8
+	Direction        Direction
+	Tunnel           Tunnel
+	IPv6             bool
+}
+
+// Reverse is the key of the opposite half of the conversation as seen on the
+// same interface: the other direction with source and destination swapped. For
+// ICMP echo the type is swapped between request and reply.
+func (k Key) Reverse() Key {
+	r := k
+	r.Src, r.Dst = k.Dst, k.Src
+	r.Direction = k.Direction ^ 1
+	switch {
+	case k.Proto == protoICMP && k.DstPort>>8 == 8:
+		r.DstPort = 0
+	case k.Proto == protoICMP && k.DstPort>>8 == 0:
+		r.DstPort = 8 << 8
+	case k.Proto == protoICMPv6 && k.DstPort>>8 == 128:
+		r.DstPort = 129 << 8
+	case k.Proto == protoICMPv6 && k.DstPort>>8 == 129:
+		r.DstPort = 128 << 8
+	case k.Proto == protoICMP || k.Proto == protoICMPv6:
+		// No other message has a reverse; the key of none equals this.
+		r.DstPort = ^uint16(0)
+	default:
+		r.SrcPort, r.DstPort = k.DstPort, k.SrcPort
+	}
+	return r
+}
+
+const (
+	protoICMP   = 1
+	protoTCP    = 6
+	protoICMPv6 = 58
+)
+
+// Iface is the number of a network namespace and an interface index in it, as
+// flow_slot.iface in bpf/abi.h: namespace << 22 | ifindex. Namespace 0 is the
+// agent's own.
+type Iface uint32
+
+// NewIface packs a namespace number (below 1024) and an ifindex (below 2^22).
+func NewIface(netns, ifindex uint32) Iface { return Iface(netns<<22 | ifindex) }
+
+// IfIndex is the interface index inside its namespace.
+func (i Iface) IfIndex() uint32 { return uint32(i) & (1<<22 - 1) }
+
+// Netns is the number of the namespace.
+func (i Iface) Netns() uint32 { return uint32(i) >> 22 }
+
+// Counts is what was counted of a flow; fields as in Record, times in
+// nanoseconds since the Unix epoch.
+type Counts struct {
+	Packets, Bytes, PayloadBytes, WireBytes uint64
+	Fragments, CEPackets                    uint64
+
+	// Frames and FrameBytes count as a virtual interface's own counters do:
+	// one for a GSO burst, without accelerated VLAN tags. For coverage only.
+	Frames, FrameBytes uint64
+
+	First, Last    int64
+	FlowLabel, VNI uint32
+	TCPFlags       uint16
+	TOS            uint8
+	TTLMin, TTLMax uint8
+	RTT            RTT
+}
+
+// Delta is one flow's counts since the probe last told of it. The same key may
+// come several times in one drain (from several CPUs, or from an eviction).
+type Delta struct {
+	Key
+	Counts
+	Unattributed bool // only Iface, Direction, IPv6 and Proto of the key are known
+	Evicted      bool // left the probe's table for want of room
+}
+
+// Uncounted is a running total of packets on an interface that belong to no
+// flow, by reason (ARP, malformed, unknown EtherType, …).
+type Uncounted struct {
+	Iface     Iface
+	Direction Direction
+	Reason    string // name from enum reason in bpf/abi.h, lower case
+	Packets   uint64
+	Bytes     uint64
+}
+
+// Probe counts packets into flows. Both probes, eBPF (datapath) and AF_PACKET
+// (capture), are Probes; everything behind them is the same.
+type Probe interface {
+	// Drain ends the interval and calls emit for everything counted in it. The
+	// Delta is reused between calls.
+	Drain(emit func(*Delta)) error
+	// Uncounted returns running totals since the probe started.
+	Uncounted() ([]Uncounted, error)
+}
+
+// Clock tells the time; tests inject their own.
+type Clock func() time.Time
