@@ -1,0 +1,119 @@
+// Package obs is what the agent tells of itself: one Status, gathered on demand,
+// that waymark status prints, the API serves and Prometheus exposes.
+package obs
+
+import "time"
+
+// Status is the state of the agent at one moment. Counters run since it started.
+type Status struct {
+	Version string    `json:"version"`
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Now     time.Time `json:"now"`
+	Probe   string    `json:"probe"` // ebpf or afpacket
+
+	Hooks      []Hook      `json:"hooks"`
+	Table      Table       `json:"table"`
+	Drain      Drain       `json:"drain"`
+	Interfaces []Interface `json:"interfaces"`
+	Totals     []Total     `json:"totals"`
+	Exporters  []Exporter  `json:"exporters"`
+	Losses     []Loss      `json:"losses"`
+	Programs   []Program   `json:"programs"`
+}
+
+// Hook is one program on one interface.
+type Hook struct {
+	Iface     string `json:"iface"`
+	Netns     string `json:"netns,omitempty"`
+	IfIndex   uint32 `json:"ifindex"`
+	Direction string `json:"direction"` // ingress or egress
+	Mode      string `json:"mode"`      // tcx, clsact, afpacket
+	State     string `json:"state"`     // attached, waiting, failed
+	Error     string `json:"error,omitempty"`
+}
+
+// Table is the flow table in the kernel and the one behind it in the agent.
+type Table struct {
+	MaxEntries   uint64 `json:"max_entries"`
+	Entries      uint64 `json:"entries"` // slots in use at the last drain
+	MemoryBytes  uint64 `json:"memory_bytes"`
+	Evicted      uint64 `json:"evicted"`      // flows that left a full table through the ring
+	Unattributed uint64 `json:"unattributed"` // packets whose flow could not be kept
+	Live         uint64 `json:"live"`         // flows the agent holds until their timeout
+}
+
+// Drain is the emptying of the kernel's table.
+type Drain struct {
+	Count    uint64        `json:"count"`
+	Deltas   uint64        `json:"deltas"`
+	Records  uint64        `json:"records"`
+	Last     time.Duration `json:"last_ns"`  // duration of the last drain
+	Grace    time.Duration `json:"grace_ns"` // part of it spent waiting for the other epoch
+	Interval time.Duration `json:"interval_ns"`
+	Errors   uint64        `json:"errors"`
+}
+
+// Interface compares what was counted with the interface's own counters. Both
+// sides start at zero when the hook is attached.
+type Interface struct {
+	Iface     string `json:"iface"`
+	Netns     string `json:"netns,omitempty"`
+	Direction string `json:"direction"`
+
+	Frames     uint64 `json:"frames"`      // in flows, as the interface counts them
+	FrameBytes uint64 `json:"frame_bytes"` // likewise
+
+	IfaceFrames uint64 `json:"iface_frames"` // the interface's own counters
+	IfaceBytes  uint64 `json:"iface_bytes"`
+
+	Uncounted []Reason `json:"uncounted"` // in no flow, by reason
+	Coverage  float64  `json:"coverage"`  // (flows + uncounted) / interface, packets; 1 when both are 0
+}
+
+// Reason is an amount with the reason why it is in no flow record.
+type Reason struct {
+	Reason  string `json:"reason"`
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Total is the sum of all records of one protocol on one interface.
+type Total struct {
+	Iface     string `json:"iface"`
+	Netns     string `json:"netns,omitempty"`
+	Direction string `json:"direction"`
+	Protocol  string `json:"protocol"` // tcp, udp, icmp, icmpv6, sctp, other
+	Packets   uint64 `json:"packets"`
+	Bytes     uint64 `json:"bytes"`
+	WireBytes uint64 `json:"wire_bytes"`
+}
+
+// Exporter is one output and its queue.
+type Exporter struct {
+	Name      string `json:"name"`
+	Target    string `json:"target"`
+	Queued    int    `json:"queued"`
+	QueueSize int    `json:"queue_size"`
+	Exported  uint64 `json:"exported"`
+	Retries   uint64 `json:"retries"`
+	Lost      []Loss `json:"lost"`
+	LastError string `json:"last_error,omitempty"`
+}
+
+// Loss is an amount of records or packets that were lost, with the reason.
+type Loss struct {
+	Where  string `json:"where"`
+	Reason string `json:"reason"`
+	Count  uint64 `json:"count"`
+}
+
+// Program is the kernel's account of one BPF program. Run time is counted only
+// while kernel.bpf_stats_enabled is 1.
+type Program struct {
+	Name     string        `json:"name"`
+	ID       uint32        `json:"id"`
+	RunCount uint64        `json:"run_count"`
+	RunTime  time.Duration `json:"run_time_ns"`
+}
