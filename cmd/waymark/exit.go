@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cilium/ebpf"
+)
+
+// Exit codes of every verb.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2 // the command line or the configuration is wrong
+	exitMissing = 3 // a privilege or a kernel feature is missing
+)
+
+// usageError is an error of who typed the command or wrote the configuration.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usageErrorf(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// exitCode maps an error to the exit code. Packages say that something is
+// missing by wrapping what the kernel said: EPERM and EACCES are
+// fs.ErrPermission; ENOSYS, EOPNOTSUPP and the loader's own verdict are
+// errors.ErrUnsupported or ebpf.ErrNotSupported.
+func exitCode(err error) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, fs.ErrPermission),
+		errors.Is(err, errors.ErrUnsupported),
+		errors.Is(err, ebpf.ErrNotSupported):
+		return exitMissing
+	default:
+		return exitFailure
+	}
+}

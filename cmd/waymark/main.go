@@ -1,0 +1,112 @@
+// Command waymark is the agent and everything a user asks of it: one file per
+// verb, each a newXxxCommand that parses flags and calls a package of internal/.
+// In come arguments, WAYMARK_… variables and configuration files; out go data on
+// stdout, logs and progress on stderr, and an exit code from exit.go.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// execute runs one command line and returns its exit code. An error is printed
+// here, once, and nowhere else.
+func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root, started := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return exitOK
+	}
+	if !*started {
+		// The verb never ran: cobra refused a flag or an argument.
+		err = usageErrorf("%w; see %s --help", err, cmd.CommandPath())
+	}
+	fmt.Fprintf(stderr, "waymark: %v\n", err)
+	return exitCode(err)
+}
+
+// newRootCommand builds the tree of verbs. started tells, after the run, whether
+// a verb was reached.
+func newRootCommand() (root *cobra.Command, started *bool) {
+	root = &cobra.Command{
+		Use:   "waymark",
+		Short: "See every flow on this host: is it the network or the server?",
+		Long: `Waymark counts every packet that crosses the interfaces of a Linux host into
+flows, in the kernel, and answers questions about them: here on the command line,
+and through IPFIX, JSON lines and Prometheus.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(
+		newVersionCommand(),
+	)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	started = new(bool)
+	finish(root, started)
+	return root, started
+}
+
+// finish gives every command below c what all have in common: arguments only
+// where a command names them, an error for an unknown verb, and the note that a
+// verb was reached.
+func finish(c *cobra.Command, started *bool) {
+	for _, sub := range c.Commands() {
+		finish(sub, started)
+	}
+	if !c.Runnable() {
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = runGroup
+		return
+	}
+	if c.Args == nil {
+		c.Args = cobra.NoArgs
+	}
+	if inner := c.RunE; inner != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			*started = true
+			return inner(cmd, args)
+		}
+	}
+}
+
+// runGroup answers for a command that only holds others. The root shows its
+// help; the rest want a verb.
+func runGroup(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		if !cmd.HasParent() {
+			return cmd.Help()
+		}
+		return fmt.Errorf("%s: which one? one of %s", cmd.Name(), strings.Join(verbs(cmd), ", "))
+	}
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("%q is no verb of %s: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	}
+	return fmt.Errorf("%q is no verb of %s: it is one of %s", args[0], cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
+}
+
+// verbs lists what can follow a command.
+func verbs(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
