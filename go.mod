@@ -46,3 +46,5 @@ require (
 	gonum.org/v1/plot v0.17.0 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )
+
+tool github.com/cilium/ebpf/cmd/bpf2go

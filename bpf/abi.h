@@ -77,7 +77,7 @@ struct flow_extra {
 	__u32 first;
 	__u32 flow_label; /* of the first packet, 20 bits */
 	__u32 overhead; /* octets on the wire beyond link header and IP length:
-			 * Ethernet padding, and the tunnel of an inner flow */
+                        * Ethernet padding, and the tunnel of an inner flow */
 	__u32 gso_packets; /* segments beyond the first of each skb */
 	__u32 gso_bytes; /* octets of the headers these segments repeat */
 	__u32 ce_packets; /* ECN congestion experienced */
@@ -89,6 +89,115 @@ struct flow_extra {
 	__u8 ttl_max;
 	__u8 tcp_flags_high; /* AE and three reserved bits */
 	__u8 tos_or; /* bits seen in any packet */
+};
+
+/* Ways of a set: a new flow looks at two sets before it evicts. */
+enum flow_ways { FLOW_WAYS = 4 };
+
+struct flow_set {
+	struct flow_slot way[FLOW_WAYS];
+};
+
+struct flow_extra_set {
+	struct flow_extra way[FLOW_WAYS];
+};
+
+/* A flow that left its set before the drain: the element of the ring. */
+struct flow_evicted {
+	struct flow_slot slot;
+	struct flow_extra extra;
+};
+
+/* Packets whose flow could not be kept, summed by what is left of the key. */
+struct unattributed_key {
+	__u32 iface;
+	__u8 meta; /* direction, IPv6, l2, tunnel: the low bits of flow_slot.meta */
+	__u8 proto;
+	__u16 zero;
+};
+
+/* Ports of a first fragment, for the later ones (RFC 791, RFC 8200 4.5). */
+struct fragment_key {
+	__u8 saddr[16];
+	__u8 daddr[16];
+	__u32 iface;
+	__u32 id;
+	__u8 direction;
+	__u8 ipv6;
+	__u8 proto; /* IPv4 only: an IPv6 id is unique without it */
+	__u8 zero;
+};
+
+struct fragment_ports {
+	__be16 sport;
+	__be16 dport;
+	__u8 proto;
+	__u8 zero[3];
+};
+
+struct unattributed_sum {
+	__u64 packets;
+	__u64 bytes;
+	__u64 payload;
+	__u64 overhead;
+	__u64 gso_packets;
+	__u64 gso_bytes;
+};
+
+/*
+ * A TCP handshake in progress on one interface. Matched by a 64-bit hash of
+ * both ends and by the sequence numbers, so a slot that another handshake took
+ * over is never mistaken.
+ */
+struct handshake {
+	__u64 hash;
+	__u64 syn; /* monotonic ns; 0: retransmitted, so no round trip */
+	__u64 syn_ack; /* likewise */
+	__u32 syn_seq;
+	__u32 syn_ack_seq;
+};
+
+/* Why a packet is in no flow record, or what could not be learned of it. */
+enum reason {
+	/* The packet is in no flow. */
+	REASON_ARP = 0,
+	REASON_ETHERTYPE, /* neither IPv4 nor IPv6 */
+	REASON_VLAN_DEPTH, /* more than two tags */
+	REASON_TRUNCATED, /* shorter than its link or IP header */
+	REASON_MALFORMED, /* a length, version or IHL that cannot be */
+	REASON_EXT_CHAIN, /* more than eight IPv6 extension headers */
+	REASON_UNREADABLE, /* the kernel could not make the headers linear */
+	REASON_SAMPLED_OUT,
+	REASON_CPU_UNKNOWN, /* a processor that was not there at the start */
+	REASON_UNATTRIBUTED_FULL, /* not even the sum by protocol had room */
+	/* The packet is in a flow. */
+	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
+	REASON_FRAGMENT_LOST, /* its ports could not be remembered */
+	REASON_HANDSHAKE_LOST, /* a handshake took the place of another */
+	REASON_MAX,
+};
+
+/* The first reason that does not take the packet out of the flows. */
+enum reason_class { REASON_FIRST_COUNTED = REASON_FRAGMENT_UNMATCHED };
+
+struct count_key {
+	__u32 iface;
+	__u8 direction;
+	__u8 reason;
+	__u16 zero;
+};
+
+struct count_value {
+	__u64 packets; /* GSO segments */
+	__u64 frames; /* skbs */
+	__u64 bytes; /* skb->len */
+};
+
+/* What happened to the flow table, per processor. */
+struct table_stats {
+	__u64 evicted; /* slots handed to the ring */
+	__u64 unattributed; /* packets that found the ring full */
+	__u64 counts_full; /* packets whose reason found no room in counts */
 };
 
 #endif

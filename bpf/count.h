@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Packets that are in no flow, by interface, direction and reason.
+ *
+ * In: the packet's context and a reason. Out: one more in the map `counts`.
+ * Called from every exit of a stage that does not count the packet elsewhere.
+ */
+#ifndef WAYMARK_COUNT_H
+#define WAYMARK_COUNT_H
+
+/*
+ * Written by the programs, read by the agent; running totals, never cleared.
+ * Sized for 340 interfaces with every reason in both directions. When full,
+ * flow_stats.counts_full counts on.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct count_key);
+	__type(value, struct count_value);
+} counts SEC(".maps");
+
+/* Written by the programs, read by the agent. One element. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct table_stats);
+} flow_stats SEC(".maps");
+
+#define STAT_ADD(field, n)                                                         \
+	do {                                                                       \
+		__u32 zero_ = 0;                                                   \
+		struct table_stats *st_ = bpf_map_lookup_elem(&flow_stats, &zero_); \
+		if (st_)                                                           \
+			st_->field += (n);                                         \
+	} while (0)
+
+static __always_inline __u32 iface_of(const struct __sk_buff *skb)
+{
+	return cfg_netns << IFACE_NETNS_SHIFT | skb->ifindex;
+}
+
+static __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
+				 const struct count_value *more)
+{
+	struct count_key key = {
+		.iface = iface,
+		.direction = direction,
+		.reason = reason,
+	};
+	struct count_value *value, first = {};
+
+	if (!more)
+		return 0;
+	value = bpf_map_lookup_elem(&counts, &key);
+	if (!value) {
+		/* Lost races find the element that the winner made. */
+		bpf_map_update_elem(&counts, &key, &first, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&counts, &key);
+		if (!value) {
+			STAT_ADD(counts_full, more->packets);
+			return 0;
+		}
+	}
+	value->packets += more->packets;
+	value->frames += more->frames;
+	value->bytes += more->bytes;
+	return 0;
+}
+
+static __always_inline void count(struct __sk_buff *skb, __u32 direction, enum reason reason)
+{
+	struct count_value one = {
+		.packets = skb->gso_segs ?: 1,
+		.frames = 1,
+		.bytes = skb->len,
+	};
+
+	count_many(iface_of(skb), direction, reason, &one);
+}
+
+#endif

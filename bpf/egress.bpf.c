@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The program at tc egress, as the list of its stages. */
+#include "prelude.h"
+#include "abi.h"
+#include "config.h"
+#include "count.h"
+#include "parse.h"
+#include "tunnel.h"
+#include "fragment.h"
+#include "handshake.h"
+#include "flow.h"
+#include "probe.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("tc")
+int waymark_egress(struct __sk_buff *skb)
+{
+	probe(skb, DIRECTION_EGRESS);
+	return TC_ACT_UNSPEC;
+}

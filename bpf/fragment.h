@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Ports for later fragments, which don't carry any.
+ *
+ * In: a parsed fragment. Out: a first one is remembered; a later one gets the
+ * ports and protocol of its first, where that was seen.
+ */
+#ifndef WAYMARK_FRAGMENT_H
+#define WAYMARK_FRAGMENT_H
+
+/*
+ * Written and read by the programs. Fragments of one packet follow each other
+ * within milliseconds, so a few thousand are plenty; the least recently used
+ * leaves, and its later fragments count as unmatched.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment_ports);
+} fragments SEC(".maps");
+
+static __noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
+{
+	struct fragment_key key = {};
+	struct fragment_ports ports = {}, *seen;
+
+	if (!p)
+		return 0;
+	__builtin_memcpy(key.saddr, p->id.saddr, 16);
+	__builtin_memcpy(key.daddr, p->id.daddr, 16);
+	key.iface = p->id.iface;
+	key.id = p->frag_id;
+	key.direction = p->id.meta & 1;
+	key.ipv6 = p->id.meta >> META_IPV6_SHIFT & 1;
+	key.proto = key.ipv6 ? 0 : p->id.proto;
+
+	if (p->fragment == FRAGMENT_FIRST) {
+		ports.sport = p->id.sport;
+		ports.dport = p->id.dport;
+		ports.proto = p->id.proto;
+		if (bpf_map_update_elem(&fragments, &key, &ports, BPF_ANY))
+			count(skb, key.direction, REASON_FRAGMENT_LOST);
+		return 0;
+	}
+	seen = bpf_map_lookup_elem(&fragments, &key);
+	if (!seen) {
+		count(skb, key.direction, REASON_FRAGMENT_UNMATCHED);
+		return 0;
+	}
+	p->id.sport = seen->sport;
+	p->id.dport = seen->dport;
+	p->id.proto = seen->proto;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Round trip of TCP handshakes: SYN to SYN-ACK is the way to the responder and
+ * back, SYN-ACK to ACK the way to the initiator and back. Where the interface
+ * is an end of the connection, one of the two is the whole path.
+ *
+ * In: packets with SYN, and the first ACK of a flow in an epoch. Out: the two
+ * times in flow_extra. A retransmitted SYN or SYN-ACK gives none (Karn).
+ */
+#ifndef WAYMARK_HANDSHAKE_H
+#define WAYMARK_HANDSHAKE_H
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+/* A slot in use by a younger handshake than this counts as lost when taken. */
+#define HANDSHAKE_LIFETIME 3000000000ULL
+
+/*
+ * Direct mapped by the hash of both ends; shared by all processors, since the
+ * two directions arrive on different ones. Written and read by the programs.
+ * When two handshakes meet, the later has the slot.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct handshake);
+} handshakes SEC(".maps");
+
+/* The same for both directions. */
+static __always_inline __u64 handshake_hash(const struct flow_slot *id)
+{
+	const __u64 *s = (const __u64 *)id->saddr, *d = (const __u64 *)id->daddr;
+	__u64 from, to, h;
+
+	from = s[0] * cfg_seed[0] + s[1] * cfg_seed[1] + id->sport * cfg_seed[2];
+	to = d[0] * cfg_seed[0] + d[1] * cfg_seed[1] + id->dport * cfg_seed[2];
+	from ^= from >> 29;
+	to ^= to >> 29;
+	h = from * cfg_seed[3] + to * cfg_seed[3];
+	h += ((__u64)id->iface << 32 | (id->meta >> META_VLAN_SHIFT)) * cfg_seed[4];
+	h ^= h >> 32;
+	return h * 0x9e3779b97f4a7c15ULL;
+}
+
+/* old_flags: what the flow's slot had seen before this packet. */
+static __always_inline bool is_handshake(const struct packet *p, __u8 old_flags)
+{
+	if (p->id.proto != IPPROTO_TCP || p->fragment == FRAGMENT_LATER)
+		return false;
+	if (p->id.tcp_flags & TCP_SYN)
+		return true;
+	return (p->id.tcp_flags & TCP_ACK) && !(old_flags & TCP_ACK);
+}
+
+static __always_inline __u32 elapsed(__u64 from, __u64 to)
+{
+	return to - from < 0xffffffff ? to - from : 0xffffffff;
+}
+
+static __noinline int handshake_step(struct __sk_buff *skb, const struct packet *p,
+				     struct flow_extra *extra)
+{
+	struct handshake *h;
+	__u64 hash, now;
+	__u32 index;
+
+	if (!p || !extra)
+		return 0;
+	hash = handshake_hash(&p->id);
+	index = hash >> 48;
+	h = bpf_map_lookup_elem(&handshakes, &index);
+	if (!h)
+		return 0;
+	now = bpf_ktime_get_ns();
+
+	switch (p->id.tcp_flags & (TCP_SYN | TCP_ACK)) {
+	case TCP_SYN:
+		if (h->hash == hash && h->syn_seq == p->seq) {
+			h->syn = 0;
+			return 0;
+		}
+		if (h->hash && h->hash != hash && h->syn && now - h->syn < HANDSHAKE_LIFETIME)
+			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
+		h->hash = hash;
+		h->syn = now;
+		h->syn_ack = 0;
+		h->syn_seq = p->seq;
+		h->syn_ack_seq = 0;
+		return 0;
+	case TCP_SYN | TCP_ACK:
+		if (h->hash != hash || p->ack_seq != h->syn_seq + 1)
+			return 0;
+		if (h->syn_ack_seq == p->seq && h->syn_ack) {
+			h->syn_ack = 0;
+			return 0;
+		}
+		h->syn_ack = now;
+		h->syn_ack_seq = p->seq;
+		if (h->syn)
+			extra->rtt_responder = elapsed(h->syn, now);
+		return 0;
+	case TCP_ACK:
+		if (h->hash != hash || !h->syn_ack || p->seq != h->syn_seq + 1 ||
+		    p->ack_seq != h->syn_ack_seq + 1)
+			return 0;
+		extra->rtt_initiator = elapsed(h->syn_ack, now);
+		if (h->syn)
+			extra->rtt_responder = elapsed(h->syn, h->syn_ack);
+		h->hash = 0;
+		return 0;
+	}
+	return 0;
+}
+
+#endif

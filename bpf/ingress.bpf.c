@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The program at tc ingress, as the list of its stages. */
+#include "prelude.h"
+#include "abi.h"
+#include "config.h"
+#include "count.h"
+#include "parse.h"
+#include "tunnel.h"
+#include "fragment.h"
+#include "handshake.h"
+#include "flow.h"
+#include "probe.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("tc")
+int waymark_ingress(struct __sk_buff *skb)
+{
+	probe(skb, DIRECTION_INGRESS);
+	return TC_ACT_UNSPEC;
+}
+
+/* Brings types into the debug information that the Go ones are made from. */
+struct abi {
+	enum direction direction;
+	enum l2 l2;
+	enum tunnel tunnel;
+	enum meta meta;
+	enum time time;
+	enum reason_class reason_class;
+	struct flow_evicted flow_evicted;
+};
+const struct abi *abi __attribute__((unused));

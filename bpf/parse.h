@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * From a frame to what flows are made of. Each hook parses once.
+ *
+ * In: the packet. Out: struct packet, or a reason why it has no flow. Nothing
+ * is written to the packet and no map is touched.
+ *
+ * Every parser gets a cursor that stands on its header, checks its bounds,
+ * moves the cursor behind the header and tells what comes next. Two bounds
+ * count: `end` is where readable memory ends, `ip_end` where the IP packet
+ * ends by its own length. A header beyond ip_end is malformed; a header beyond
+ * `end` may be in a fragment of the skb, so the caller pulls and tries again.
+ */
+#ifndef WAYMARK_PARSE_H
+#define WAYMARK_PARSE_H
+
+#define EXT_HEADERS_MAX 8
+#define VLAN_TAGS_MAX 2
+#define HEADERS_MAX 0x4100 /* octets: eight of the longest extension headers fit */
+
+/* Results besides enum reason: ours, below zero. */
+#define PARSE_OK (-1)
+#define PARSE_PULL (-2)
+
+struct cursor {
+	void *start; /* first octet of the frame */
+	void *pos;
+	void *end;
+	__u32 len; /* of the frame, paged data included */
+	__u32 ip_end; /* offset from start where the IP packet ends */
+};
+
+/* What one pass over the headers finds. */
+struct packet {
+	struct flow_slot id; /* identity, tos, ttl, tcp_flags; counters unset */
+	__u32 bytes; /* IP octets of this frame */
+	__u32 l4_len; /* octets of the transport header */
+	__u32 l4_offset; /* of the transport header, from the frame's start */
+	__u32 l3_offset; /* of the IP header that `id` tells of */
+	__u32 overhead; /* wire octets that are neither link header nor IP */
+	__u32 flow_label;
+	__u32 vni;
+	__u32 frag_id;
+	__u32 seq; /* TCP */
+	__u32 ack_seq; /* TCP */
+	__u8 tcp_flags_high;
+	__u8 fragment; /* enum fragment */
+};
+
+enum fragment { FRAGMENT_NONE, FRAGMENT_FIRST, FRAGMENT_LATER };
+
+struct vlan_header {
+	__be16 tci;
+	__be16 proto;
+};
+
+/* The start that all IPv6 extension headers share. */
+struct ext_header {
+	__u8 next;
+	__u8 len;
+	__be16 rest;
+	__be32 id; /* Fragment header only */
+};
+
+/* ICMP and ICMPv6; the identifier is there in echo messages only. */
+struct icmp_header {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be16 id;
+	__be16 sequence;
+};
+
+#define ICMP_ECHOREPLY 0
+#define ICMP_ECHO 8
+#define ICMPV6_ECHO_REQUEST 128
+#define ICMPV6_ECHO_REPLY 129
+
+static __always_inline __u32 offset_of(const struct cursor *c)
+{
+	return c->pos - c->start;
+}
+
+/* The header of n octets under the cursor, or NULL when it is not readable. */
+#define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->end ? NULL : (type *)(c)->pos)
+
+static __always_inline void set_ipv4(__u8 *to, __be32 addr)
+{
+	__u32 *words = (__u32 *)to;
+
+	words[0] = 0;
+	words[1] = 0;
+	words[2] = bpf_htonl(0xffff);
+	words[3] = addr;
+}
+
+/*
+ * Link header. In: EtherType of the accelerated tag's packet is skb->protocol.
+ * Out: the network protocol in *proto and id.meta; PARSE_OK or a reason.
+ */
+static __always_inline int parse_link(struct __sk_buff *skb, struct cursor *c, struct packet *p,
+				      __be16 *proto)
+{
+	struct vlan_header *tag;
+	struct ethhdr *eth;
+	__u32 meta = 0, tags = 0, accelerated = 0;
+
+	eth = HEADER(c, struct ethhdr);
+	if (!eth)
+		return c->len < sizeof(*eth) ? REASON_TRUNCATED : PARSE_PULL;
+	c->pos += sizeof(*eth);
+	*proto = eth->h_proto;
+
+	if (skb->vlan_present) {
+		accelerated = 1;
+		tags = 1;
+		meta = (skb->vlan_tci & 0xfff) << META_VLAN_SHIFT;
+	}
+	for (int i = 0; i < VLAN_TAGS_MAX; i++) {
+		if (*proto != bpf_htons(ETH_P_8021Q) && *proto != bpf_htons(ETH_P_8021AD))
+			break;
+		if (tags == VLAN_TAGS_MAX)
+			return REASON_VLAN_DEPTH;
+		tag = HEADER(c, struct vlan_header);
+		if (!tag)
+			return c->len < offset_of(c) + sizeof(*tag) ? REASON_TRUNCATED : PARSE_PULL;
+		c->pos += sizeof(*tag);
+		*proto = tag->proto;
+		meta |= (bpf_ntohs(tag->tci) & 0xfff)
+			<< (tags ? META_INNER_VLAN_SHIFT : META_VLAN_SHIFT);
+		tags++;
+	}
+	if (*proto == bpf_htons(ETH_P_8021Q) || *proto == bpf_htons(ETH_P_8021AD))
+		return REASON_VLAN_DEPTH;
+	p->id.meta |= meta | (tags ? 2 * tags + accelerated : L2_ETHER) << META_L2_SHIFT;
+	return PARSE_OK;
+}
+
+static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 gso, __u8 *next)
+{
+	__u32 offset = offset_of(c), present = c->len - offset, total, header;
+	struct iphdr *ip = HEADER(c, struct iphdr);
+	__u16 fragment;
+
+	if (!ip)
+		return present < sizeof(*ip) ? REASON_TRUNCATED : PARSE_PULL;
+	header = ip->ihl * 4;
+	if (ip->version != 4 || header < sizeof(*ip))
+		return REASON_MALFORMED;
+	total = bpf_ntohs(ip->tot_len);
+	if (!total && gso) /* BIG TCP */
+		total = present;
+	if (total < header || total > present)
+		return REASON_MALFORMED;
+
+	set_ipv4(p->id.saddr, ip->saddr);
+	set_ipv4(p->id.daddr, ip->daddr);
+	p->id.tos = ip->tos;
+	p->id.ttl = ip->ttl;
+	p->l3_offset = offset;
+	p->bytes = total;
+	fragment = bpf_ntohs(ip->frag_off);
+	p->frag_id = ip->id;
+	if (fragment & 0x1fff)
+		p->fragment = FRAGMENT_LATER;
+	else if (fragment & 0x2000)
+		p->fragment = FRAGMENT_FIRST;
+	*next = ip->protocol;
+	c->ip_end = offset + total;
+	c->pos += header;
+	return PARSE_OK;
+}
+
+static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 gso, __u8 *next)
+{
+	__u32 offset = offset_of(c), present = c->len - offset, total, word;
+	struct ipv6hdr *ip = HEADER(c, struct ipv6hdr);
+
+	if (!ip)
+		return present < sizeof(*ip) ? REASON_TRUNCATED : PARSE_PULL;
+	word = bpf_ntohl(*(__be32 *)ip);
+	if (word >> 28 != 6)
+		return REASON_MALFORMED;
+	total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+	if (!ip->payload_len && (gso || ip->nexthdr == IPPROTO_HOPOPTS)) /* jumbogram */
+		total = present;
+	if (total > present)
+		return REASON_MALFORMED;
+
+	__builtin_memcpy(p->id.saddr, &ip->saddr, 16);
+	__builtin_memcpy(p->id.daddr, &ip->daddr, 16);
+	p->id.meta |= 1 << META_IPV6_SHIFT;
+	p->id.tos = word >> 20;
+	p->id.ttl = ip->hop_limit;
+	p->flow_label = word & 0xfffff;
+	p->l3_offset = offset;
+	p->bytes = total;
+	*next = ip->nexthdr;
+	c->ip_end = offset + total;
+	c->pos += sizeof(*ip);
+	return PARSE_OK;
+}
+
+/* Protocol numbers below 64 that are extension headers. */
+#define EXT_IPV6                                                                        \
+	(1ULL << IPPROTO_HOPOPTS | 1ULL << IPPROTO_ROUTING | 1ULL << IPPROTO_FRAGMENT | \
+	 1ULL << IPPROTO_AH | 1ULL << IPPROTO_DSTOPTS)
+#define EXT_IPV4 (1ULL << IPPROTO_AH)
+
+static __always_inline bool is_extension(__u8 next, bool ipv6)
+{
+	if (next < 64)
+		return (ipv6 ? EXT_IPV6 : EXT_IPV4) >> next & 1;
+	return ipv6 && (next == 135 || next == 139 || next == 140); /* Mobility, HIP, Shim6 */
+}
+
+/* A walk along extension headers: where it stands and what it has met. */
+struct chain {
+	__u32 offset;
+	__u32 ip_end;
+	__u32 frag_id;
+	__u8 next;
+	__u8 fragment;
+	__u8 ipv6;
+};
+
+/*
+ * Extension headers up to the transport header, or up to a later fragment. A
+ * function of its own, verified alone, that few packets need; so it reads
+ * through a helper, wherever the octets are.
+ */
+__noinline int walk_extensions(struct __sk_buff *skb, struct chain *chain)
+{
+	struct ext_header ext;
+	__u32 len;
+
+	if (!chain)
+		return REASON_UNREADABLE;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < EXT_HEADERS_MAX; i++) {
+		if (chain->offset + sizeof(ext) > chain->ip_end)
+			return REASON_MALFORMED;
+		if (bpf_skb_load_bytes(skb, chain->offset, &ext, sizeof(ext)))
+			return REASON_UNREADABLE;
+		len = (ext.len + 1) * 8;
+		if (chain->next == IPPROTO_AH)
+			len = (ext.len + 2) * 4;
+		if (chain->next == IPPROTO_FRAGMENT) {
+			__u16 field = bpf_ntohs(ext.rest);
+
+			len = sizeof(ext);
+			chain->frag_id = ext.id;
+			if (field & 0xfff8)
+				chain->fragment = FRAGMENT_LATER;
+			else if (field & 1)
+				chain->fragment = FRAGMENT_FIRST;
+		}
+		if (chain->offset + len > chain->ip_end)
+			return REASON_MALFORMED;
+		chain->next = ext.next;
+		chain->offset += len;
+		if (chain->fragment == FRAGMENT_LATER || !is_extension(ext.next, chain->ipv6))
+			return PARSE_OK;
+	}
+	return REASON_EXT_CHAIN;
+}
+
+static __always_inline int parse_extensions(struct __sk_buff *skb, struct cursor *c,
+					    struct packet *p, bool ipv6, __u8 *next)
+{
+	struct chain chain = {
+		.offset = offset_of(c),
+		.ip_end = c->ip_end,
+		.next = *next,
+		.fragment = p->fragment,
+		.frag_id = p->frag_id,
+		.ipv6 = ipv6,
+	};
+	int rc;
+
+	if (p->fragment == FRAGMENT_LATER || !is_extension(*next, ipv6))
+		return PARSE_OK;
+	rc = walk_extensions(skb, &chain);
+	if (rc != PARSE_OK)
+		return rc;
+	p->fragment = chain.fragment;
+	p->frag_id = chain.frag_id;
+	*next = chain.next;
+	if (chain.offset > HEADERS_MAX)
+		return REASON_EXT_CHAIN;
+	c->pos = c->start + chain.offset;
+	return PARSE_OK;
+}
+
+/* TCP's header up to the checksum; also what the other protocols share. */
+static __always_inline int parse_transport(struct cursor *c, struct packet *p)
+{
+	__u32 offset = offset_of(c), room = c->ip_end - offset;
+	struct tcphdr *tcp;
+	struct icmp_header *icmp;
+	__be16 *ports;
+	__u8 *octets;
+	__u16 word;
+
+	p->l4_offset = offset;
+	if (p->fragment == FRAGMENT_LATER)
+		return PARSE_OK;
+
+	switch (p->id.proto) {
+	case IPPROTO_TCP:
+		if (room < sizeof(*tcp))
+			return REASON_MALFORMED;
+		tcp = HEADER(c, struct tcphdr);
+		if (!tcp)
+			return PARSE_PULL;
+		word = bpf_ntohs(((__be16 *)tcp)[6]);
+		p->l4_len = (word >> 12) * 4;
+		if (p->l4_len < sizeof(*tcp) || p->l4_len > room)
+			return REASON_MALFORMED;
+		p->id.sport = tcp->source;
+		p->id.dport = tcp->dest;
+		p->id.tcp_flags = word;
+		p->tcp_flags_high = word >> 8 & 0xf;
+		p->seq = bpf_ntohl(tcp->seq);
+		p->ack_seq = bpf_ntohl(tcp->ack_seq);
+		return PARSE_OK;
+	case IPPROTO_UDP:
+	case IPPROTO_UDPLITE:
+		p->l4_len = sizeof(struct udphdr);
+		if (room < p->l4_len)
+			return REASON_MALFORMED;
+		ports = (__be16 *)HEADER(c, struct udphdr);
+		if (!ports)
+			return PARSE_PULL;
+		p->id.sport = ports[0];
+		p->id.dport = ports[1];
+		return PARSE_OK;
+	case IPPROTO_SCTP:
+	case IPPROTO_DCCP:
+		p->l4_len = 12; /* SCTP common header; DCCP's shortest */
+		if (room < p->l4_len)
+			return REASON_MALFORMED;
+		if (c->pos + 12 > c->end)
+			return PARSE_PULL;
+		ports = c->pos;
+		octets = c->pos;
+		p->id.sport = ports[0];
+		p->id.dport = ports[1];
+		if (p->id.proto == IPPROTO_DCCP) {
+			p->l4_len = octets[4] * 4;
+			if (p->l4_len < 12 || p->l4_len > room)
+				return REASON_MALFORMED;
+		}
+		return PARSE_OK;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		if (room < 4)
+			return REASON_MALFORMED;
+		p->l4_len = room < sizeof(*icmp) ? room : sizeof(*icmp);
+		if (c->pos + 4 > c->end)
+			return PARSE_PULL;
+		icmp = c->pos;
+		p->id.dport = bpf_htons(icmp->type << 8 | icmp->code);
+		if (p->id.proto == IPPROTO_ICMP
+			    ? icmp->type == ICMP_ECHO || icmp->type == ICMP_ECHOREPLY
+			    : icmp->type == ICMPV6_ECHO_REQUEST ||
+				      icmp->type == ICMPV6_ECHO_REPLY) {
+			if (room < sizeof(*icmp))
+				return REASON_MALFORMED;
+			icmp = HEADER(c, struct icmp_header);
+			if (!icmp)
+				return PARSE_PULL;
+			p->id.sport = icmp->id;
+		}
+		return PARSE_OK;
+	}
+	return PARSE_OK;
+}
+
+/* The cursor stands on an IP header whose version is not known yet. */
+static __always_inline int parse_ip(struct __sk_buff *skb, struct cursor *c, struct packet *p,
+				    __be16 proto, __u32 gso)
+{
+	bool ipv6 = proto == bpf_htons(ETH_P_IPV6);
+	__u8 next;
+	int rc;
+
+	if (ipv6)
+		rc = parse_ipv6(c, p, gso, &next);
+	else
+		rc = parse_ipv4(c, p, gso, &next);
+	if (rc != PARSE_OK)
+		return rc;
+	rc = parse_extensions(skb, c, p, ipv6, &next);
+	if (rc != PARSE_OK)
+		return rc;
+	p->id.proto = next;
+	return parse_transport(c, p);
+}
+
+#endif

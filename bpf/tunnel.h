@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * From the flow of a tunnel to the flow inside it, on request (cfg_tunnels).
+ *
+ * In: a parsed outer packet. Out: the inner packet in its place, or the outer
+ * one untouched when there is no inner packet that can be read.
+ */
+#ifndef WAYMARK_TUNNEL_H
+#define WAYMARK_TUNNEL_H
+
+#define PORT_VXLAN 4789 /* RFC 7348 */
+#define PORT_GENEVE 6081 /* RFC 8926 */
+
+struct gre_header {
+	__be16 flags;
+	__be16 proto;
+};
+
+struct geneve_header {
+	__u8 ver_opt_len;
+	__u8 flags;
+	__be16 proto;
+	__be32 vni;
+};
+
+struct vxlan_header {
+	__be32 flags;
+	__be32 vni;
+};
+
+static __always_inline bool wants_tunnel(__u32 tunnel)
+{
+	return cfg_tunnels & 1 << tunnel;
+}
+
+/* Inner Ethernet header with up to two tags, which are not recorded. */
+static __always_inline bool skip_inner_ethernet(struct cursor *c, __be16 *proto)
+{
+	struct vlan_header *tag;
+	struct ethhdr *eth = HEADER(c, struct ethhdr);
+
+	if (!eth)
+		return false;
+	*proto = eth->h_proto;
+	c->pos += sizeof(*eth);
+	for (int i = 0; i < VLAN_TAGS_MAX; i++) {
+		if (*proto != bpf_htons(ETH_P_8021Q) && *proto != bpf_htons(ETH_P_8021AD))
+			break;
+		tag = HEADER(c, struct vlan_header);
+		if (!tag)
+			return false;
+		*proto = tag->proto;
+		c->pos += sizeof(*tag);
+	}
+	return true;
+}
+
+/* GRE version 0 (RFC 2784, 2890): optional checksum, key and sequence. */
+static __always_inline bool skip_gre(struct cursor *c, __be16 *proto, __u32 *vni)
+{
+	struct gre_header *gre = HEADER(c, struct gre_header);
+	__u16 flags;
+
+	if (!gre)
+		return false;
+	flags = bpf_ntohs(gre->flags);
+	if (flags & 0x4007) /* routing, or a version that is not 0 */
+		return false;
+	*proto = gre->proto;
+	c->pos += sizeof(*gre);
+	if (flags & 0x8000)
+		c->pos += 4;
+	if (flags & 0x2000) {
+		__be32 *key = HEADER(c, __be32);
+
+		if (!key)
+			return false;
+		*vni = bpf_ntohl(*key);
+		c->pos += 4;
+	}
+	if (flags & 0x1000)
+		c->pos += 4;
+	return true;
+}
+
+/* Moves behind the tunnel's header: which tunnel it was, or TUNNEL_NONE. */
+static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *p, __be16 *proto,
+					 __u32 *vni)
+{
+	c->pos = c->start + p->l4_offset;
+	switch (p->id.proto) {
+	case IPPROTO_IPIP:
+	case IPPROTO_IPV6:
+		*proto = p->id.proto == IPPROTO_IPIP ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
+		return wants_tunnel(TUNNEL_IPIP) ? TUNNEL_IPIP : TUNNEL_NONE;
+	case IPPROTO_GRE:
+		if (!wants_tunnel(TUNNEL_GRE) || !skip_gre(c, proto, vni))
+			return TUNNEL_NONE;
+		return TUNNEL_GRE;
+	case IPPROTO_UDP:
+		c->pos += sizeof(struct udphdr);
+		if (p->id.dport == bpf_htons(PORT_VXLAN) && wants_tunnel(TUNNEL_VXLAN)) {
+			struct vxlan_header *vxlan = HEADER(c, struct vxlan_header);
+
+			if (!vxlan || !(vxlan->flags & bpf_htonl(0x08000000)))
+				return TUNNEL_NONE;
+			*vni = bpf_ntohl(vxlan->vni) >> 8;
+			*proto = bpf_htons(ETH_P_TEB);
+			c->pos += sizeof(*vxlan);
+			return TUNNEL_VXLAN;
+		}
+		if (p->id.dport == bpf_htons(PORT_GENEVE) && wants_tunnel(TUNNEL_GENEVE)) {
+			struct geneve_header *geneve = HEADER(c, struct geneve_header);
+
+			if (!geneve || geneve->ver_opt_len >> 6)
+				return TUNNEL_NONE;
+			*vni = bpf_ntohl(geneve->vni) >> 8;
+			*proto = geneve->proto;
+			c->pos += sizeof(*geneve) + (geneve->ver_opt_len & 0x3f) * 4;
+			return TUNNEL_GENEVE;
+		}
+	}
+	return TUNNEL_NONE;
+}
+
+/* PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. */
+static __always_inline int parse_tunnel(struct __sk_buff *skb, struct cursor *c, struct packet *p,
+					__u32 gso)
+{
+	struct packet inner = {};
+	__be16 proto = 0;
+	__u32 tunnel;
+	int rc;
+
+	if (!cfg_tunnels || p->fragment != FRAGMENT_NONE)
+		return PARSE_OK;
+	tunnel = skip_tunnel(c, p, &proto, &inner.vni);
+	if (tunnel == TUNNEL_NONE)
+		return PARSE_OK;
+	if (proto == bpf_htons(ETH_P_TEB) && !skip_inner_ethernet(c, &proto))
+		return PARSE_OK;
+	if (proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
+		return PARSE_OK;
+	/* The inner packet ends where the outer one does, at the latest. */
+	c->len = c->ip_end;
+	if (offset_of(c) > c->len)
+		return PARSE_OK;
+	rc = parse_ip(skb, c, &inner, proto, gso);
+	if (rc == PARSE_PULL)
+		return rc;
+	if (rc != PARSE_OK)
+		return PARSE_OK;
+
+	inner.id.iface = p->id.iface;
+	inner.id.meta |=
+		(p->id.meta & ~(__u32)(1 << META_IPV6_SHIFT)) | tunnel << META_TUNNEL_SHIFT;
+	*p = inner;
+	return PARSE_OK;
+}
+
+#endif
