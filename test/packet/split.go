@@ -1,0 +1,53 @@
+package packet
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Split cuts the packet into IP fragments that carry at most size octets each,
+// a multiple of 8, and returns their frames in order. An IPv6 packet needs a
+// Fragment header, whose id all fragments take; of an IPv4 packet the outermost
+// header is repeated, with id.
+func (b Builder) Split(size int, id uint32) [][]byte {
+	for i, l := range b.layers {
+		switch l.spec {
+		case fragment:
+			return b.split(i, size, func(head []byte, offset int, more bool) {
+				putFragment6(head, offset, more, binary.BigEndian.Uint32(head[4:]))
+			})
+		case ipv4:
+			return b.split(i, size, func(head []byte, offset int, more bool) {
+				putFragment4(head, offset, more, uint16(id))
+			})
+		}
+	}
+	panic("packet: split: no IPv4 and no Fragment header")
+}
+
+// split repeats the layers up to number last and cuts what follows; set makes
+// the header of that layer one of a fragment.
+func (b Builder) split(last, size int, set func(head []byte, offset int, more bool)) [][]byte {
+	var before int
+	for _, l := range b.layers[:last+1] {
+		before += len(l.head)
+	}
+	whole := b.Bytes()[before:]
+	next := b.layers[last].nameOf(b.nextSpec(last))
+
+	var frames [][]byte
+	for offset := 0; offset < len(whole); offset += size {
+		end := min(offset+size, len(whole))
+		f := Builder{layers: slices.Clone(b.layers[:last+1])}
+		f = f.change("", func(l *layer) { set(l.head, offset, end < len(whole)) })
+		frames = append(frames, f.NextHeader(uint8(next)).Raw(whole[offset:end]).Bytes())
+	}
+	return frames
+}
+
+func (b Builder) nextSpec(i int) *spec {
+	if i+1 < len(b.layers) {
+		return b.layers[i+1].spec
+	}
+	return nil
+}
