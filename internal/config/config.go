@@ -1,73 +1,84 @@
 // Package config is the agent's configuration: YAML with a default for every
-// key, overridden by WAYMARK_… variables and by flags. Unknown keys, wrong types
-// and impossible values are errors that name the file and line.
+// key, overridden by WAYMARK_… variables and by flags. In come files, variables
+// and flags; out comes a Config and, for each value, where it was set. Unknown
+// keys, wrong types and impossible values are Problems that name file, line and
+// column. The command line calls it; the agent is handed the Config.
+//
+// A key is written down once, as a struct field with tags:
+//
+//	yaml     its name
+//	default  its default, in the form a variable would have
+//	doc      one line for the reference page
+//	oneof    the words allowed
+//	min, max the range allowed, likewise in text
+//	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector
 package config
 
 import "time"
 
-// Config is the whole configuration. Field names in YAML are the tags.
+// Config is the whole configuration.
 type Config struct {
-	Interfaces []string `yaml:"interfaces" doc:"interface names or globs to attach to"`
-	Netns      []string `yaml:"netns" doc:"further network namespaces to look into, by name, or all"`
-	OnMissing  string   `yaml:"on_missing" doc:"wait for an interface that does not exist yet, or fail"`
-	Probe      string   `yaml:"probe" doc:"auto, ebpf, or afpacket"`
-	Flow       Flow     `yaml:"flow"`
-	Export     []Export `yaml:"export"`
-	API        API      `yaml:"api"`
-	Log        Log      `yaml:"log"`
+	Interfaces []string `yaml:"interfaces" kind:"glob" doc:"interface names or globs to attach to"`
+	Netns      []string `yaml:"netns" kind:"netns" doc:"further network namespaces to look into, by name, or all"`
+	OnMissing  string   `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"wait for an interface that does not exist yet, or fail"`
+	Probe      string   `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"what counts packets; auto takes ebpf where the kernel allows it"`
+	Flow       Flow     `yaml:"flow" doc:"the flow table"`
+	Export     []Export `yaml:"export" doc:"where flow records go; each entry is one exporter"`
+	API        API      `yaml:"api" doc:"where the command line reaches the agent"`
+	Log        Log      `yaml:"log" doc:"what the agent tells on stderr"`
 }
 
 // Flow configures the flow table.
 type Flow struct {
-	MaxEntries    uint32        `yaml:"max_entries" doc:"flows the table holds; 0: 524288, or what 1 % of memory holds if that is less"`
-	ScanInterval  time.Duration `yaml:"scan_interval" doc:"time between two drains of the kernel's table"`
-	ActiveTimeout time.Duration `yaml:"active_timeout" doc:"a flow that goes on is exported after this time"`
-	IdleTimeout   time.Duration `yaml:"idle_timeout" doc:"a flow without packets is exported after this time"`
-	Sampling      uint32        `yaml:"sampling" doc:"count one packet in N, at random"`
-	Tunnels       []string      `yaml:"tunnels" doc:"tunnels whose inner flows are counted: vxlan, geneve, gre, ipip"`
-	RingSize      uint32        `yaml:"ring_size" doc:"octets of the ring that takes flows evicted from a full table"`
+	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"flows the table holds; 0: 524288, or what 1 % of memory holds if that is less"`
+	ScanInterval  time.Duration `yaml:"scan_interval" default:"10s" min:"10ms" max:"10m" doc:"time between two drains of the kernel's table"`
+	ActiveTimeout time.Duration `yaml:"active_timeout" default:"60s" min:"10ms" max:"24h" doc:"a flow that goes on is exported after this time"`
+	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"15s" min:"10ms" max:"24h" doc:"a flow without packets is exported after this time"`
+	Sampling      uint32        `yaml:"sampling" default:"1" min:"1" doc:"count one packet in N, at random"`
+	Tunnels       []string      `yaml:"tunnels" oneof:"vxlan geneve gre ipip" doc:"tunnels whose inner flows are counted"`
+	RingSize      uint32        `yaml:"ring_size" default:"16MiB" min:"4KiB" max:"1GiB" kind:"size" doc:"ring that takes flows evicted from a full table; a power of two"`
 }
 
 // Export is one exporter; exactly one of its fields is set.
 type Export struct {
-	JSONL      *JSONL      `yaml:"jsonl,omitempty"`
-	IPFIX      *IPFIX      `yaml:"ipfix,omitempty"`
-	Prometheus *Prometheus `yaml:"prometheus,omitempty"`
+	JSONL      *JSONL      `yaml:"jsonl,omitempty" doc:"one JSON object a line"`
+	IPFIX      *IPFIX      `yaml:"ipfix,omitempty" doc:"RFC 7011 messages to a collector"`
+	Prometheus *Prometheus `yaml:"prometheus,omitempty" doc:"metrics of agent, interfaces and protocols over HTTP"`
 }
 
 // JSONL writes one JSON object a line.
 type JSONL struct {
-	Path  string `yaml:"path" doc:"file to append to; - is stdout"`
-	Queue int    `yaml:"queue" doc:"records that may wait before they are dropped and counted"`
+	Path  string `yaml:"path" default:"-" kind:"file" doc:"file to append to; - is stdout"`
+	Queue int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted"`
 }
 
 // IPFIX sends RFC 7011 messages to a collector.
 type IPFIX struct {
-	Collector         string        `yaml:"collector" doc:"udp://, tcp:// or tls:// host:port"`
-	ObservationDomain uint32        `yaml:"observation_domain" doc:"observation domain id"`
-	TemplateInterval  time.Duration `yaml:"template_interval" doc:"time between two sendings of the templates over UDP"`
-	Biflow            bool          `yaml:"biflow" doc:"join both directions in one record (RFC 5103)"`
-	MTU               int           `yaml:"mtu" doc:"largest UDP message in octets"`
+	Collector         string        `yaml:"collector" default:"udp://127.0.0.1:4739" kind:"collector" doc:"udp://, tcp:// or tls:// host:port"`
+	ObservationDomain uint32        `yaml:"observation_domain" default:"1" doc:"observation domain id"`
+	TemplateInterval  time.Duration `yaml:"template_interval" default:"60s" min:"1s" max:"24h" doc:"time between two sendings of the templates over UDP"`
+	Biflow            bool          `yaml:"biflow" default:"false" doc:"join both directions in one record (RFC 5103)"`
+	MTU               int           `yaml:"mtu" default:"1400" min:"512" max:"65507" doc:"largest UDP message in octets"`
 	CA                string        `yaml:"ca" doc:"tls: PEM file with the collector's authority; empty: the system's"`
 	Cert              string        `yaml:"cert" doc:"tls: PEM file with the client certificate"`
 	Key               string        `yaml:"key" doc:"tls: PEM file with the client key"`
-	Queue             int           `yaml:"queue" doc:"records that may wait before they are dropped and counted"`
+	Queue             int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted"`
 }
 
 // Prometheus serves /metrics.
 type Prometheus struct {
-	Listen string `yaml:"listen" doc:"host:port of the HTTP listener"`
+	Listen string `yaml:"listen" default:"127.0.0.1:9474" kind:"listen" doc:"host:port of the HTTP listener"`
 }
 
 // API is where the verbs of the command line reach the agent.
 type API struct {
-	Socket  string `yaml:"socket" doc:"path of the unix socket"`
-	Listen  string `yaml:"listen" doc:"loopback host:port for HTTP; empty: none"`
-	History int    `yaml:"history" doc:"records of recent intervals kept in memory for waymark flows"`
+	Socket  string `yaml:"socket" default:"/run/waymark/agent.sock" kind:"socket" doc:"path of the unix socket"`
+	Listen  string `yaml:"listen" kind:"loopback" doc:"loopback host:port for HTTP; empty: none"`
+	History int    `yaml:"history" default:"131072" min:"1" max:"16777216" doc:"records of recent intervals kept in memory for waymark flows"`
 }
 
 // Log configures stderr.
 type Log struct {
-	Level  string `yaml:"level" doc:"debug, info, warn or error"`
-	Format string `yaml:"format" doc:"text or json"`
+	Level  string `yaml:"level" default:"info" oneof:"debug info warn error" doc:"least severe message that is written"`
+	Format string `yaml:"format" default:"text" oneof:"text json" doc:"form of a message"`
 }

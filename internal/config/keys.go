@@ -1,0 +1,112 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Key describes one key for the reference page.
+type Key struct {
+	Name    string // full, such as flow.scan_interval; export[].jsonl.path inside a list
+	Type    string // such as duration
+	Default string // as it is written
+	Allowed string // range or words; empty: all of the type
+	Doc     string
+	Env     string // its variable; empty inside lists
+}
+
+// Section is a group of keys under one heading.
+type Section struct {
+	Name string // such as flow; empty: the top
+	Doc  string
+	Keys []Key
+}
+
+// Sections describes every key there is, in the order of Config.
+func Sections() []Section {
+	top := Section{Doc: "what stands at the left margin"}
+	var rest []Section
+	for f := range reflect.TypeFor[Config]().Fields() {
+		name, doc := keyOf(f), f.Tag.Get("doc")
+		switch {
+		case f.Type.Kind() == reflect.Struct:
+			rest = append(rest, Section{Name: name, Doc: doc, Keys: keysIn(f.Type, name, true)})
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem() == exportType:
+			top.Keys = append(top.Keys, describeKey(f, name, true))
+			for e := range f.Type.Elem().Fields() {
+				rest = append(rest, Section{
+					Name: name + "[]." + keyOf(e),
+					Doc:  e.Tag.Get("doc"),
+					Keys: keysIn(e.Type.Elem(), name+"[]."+keyOf(e), false),
+				})
+			}
+		default:
+			top.Keys = append(top.Keys, describeKey(f, name, true))
+		}
+	}
+	return append([]Section{top}, rest...)
+}
+
+func keysIn(t reflect.Type, prefix string, env bool) []Key {
+	var keys []Key
+	for f := range t.Fields() {
+		keys = append(keys, describeKey(f, join(prefix, keyOf(f)), env))
+	}
+	return keys
+}
+
+func describeKey(f reflect.StructField, name string, env bool) Key {
+	k := Key{
+		Name:    name,
+		Type:    typeName(f.Type, f.Tag),
+		Default: f.Tag.Get("default"),
+		Allowed: rangeText(f.Type, f.Tag),
+		Doc:     f.Tag.Get("doc"),
+	}
+	if words, ok := f.Tag.Lookup("oneof"); ok {
+		k.Allowed = strings.Join(strings.Fields(words), ", ")
+	}
+	switch f.Type.Kind() {
+	case reflect.Slice:
+		k.Default = "[]"
+	case reflect.String:
+		if k.Default == "" {
+			k.Default = `""`
+		}
+	case reflect.Uint32, reflect.Int:
+		if k.Default == "" {
+			k.Default = "0"
+		}
+	}
+	if env {
+		k.Env = envName(name)
+	}
+	return k
+}
+
+// typeName is what a user calls a type.
+func typeName(t reflect.Type, tag reflect.StructTag) string {
+	kind := tag.Get("kind")
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem() == exportType:
+		return "list of exporters"
+	case t.Kind() == reflect.Slice:
+		if plural := kinds[kind].plural; plural != "" {
+			return "list of " + plural
+		}
+		return "list of " + typeName(t.Elem(), tag) + "s"
+	case t == durationType:
+		return "duration"
+	case kind == "size":
+		return "size"
+	case kinds[kind].name != "":
+		return kinds[kind].name
+	case tag.Get("oneof") != "":
+		return "word"
+	case t.Kind() == reflect.String:
+		return "text"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	}
+	return "number"
+}

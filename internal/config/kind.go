@@ -1,0 +1,114 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// kinds says what a text may hold beyond being text. Each check returns what is
+// wrong with it.
+var kinds = map[string]struct {
+	name    string // in the reference page
+	plural  string
+	allowed string
+	check   func(string) error
+}{
+	"glob":      {"name or glob", "names or globs", "write a name as ip -br link prints it, or a pattern like veth*", checkGlob},
+	"netns":     {"name", "names", "write a name as ip netns prints it, or all", checkNetns},
+	"listen":    {"host:port", "", "write it like 127.0.0.1:9474 or [::1]:9474", checkListen},
+	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; for other hosts put a proxy that authenticates in front of the unix socket", checkLoopback},
+	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector},
+	"socket":    {"path", "", "a socket's path is absolute and has at most 107 octets", checkSocket},
+	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile},
+}
+
+// maxIfName is IFNAMSIZ without the closing NUL.
+const maxIfName = 15
+
+func checkGlob(s string) error {
+	if _, err := path.Match(s, ""); err != nil {
+		return fmt.Errorf("%q is not a pattern: %w", s, err)
+	}
+	if s == "" || strings.ContainsAny(s, "/ \t\n") {
+		return fmt.Errorf("%q can be no interface", s)
+	}
+	if !strings.ContainsAny(s, `*?[\`) && len(s) > maxIfName {
+		return fmt.Errorf("%q is longer than the %d octets of an interface name", s, maxIfName)
+	}
+	return nil
+}
+
+func checkNetns(s string) error {
+	if s == "" || s == "." || s == ".." || strings.ContainsAny(s, "/ \t\n") {
+		return fmt.Errorf("%q can be no network namespace", s)
+	}
+	return nil
+}
+
+func checkListen(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", s)
+	}
+	return nil
+}
+
+// checkLoopback keeps the API off the network: it knows no passwords.
+func checkLoopback(s string) error {
+	if s == "" {
+		return nil
+	}
+	if err := checkListen(s); err != nil {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(s)
+	if host == "localhost" {
+		return nil
+	}
+	if addr, err := netip.ParseAddr(host); err != nil || !addr.IsLoopback() {
+		return fmt.Errorf("%q can be reached from outside this host, and the API asks for no password", s)
+	}
+	return nil
+}
+
+func checkCollector(s string) error {
+	u, err := url.Parse(s)
+	if err != nil {
+		return fmt.Errorf("%q is not a URL", s)
+	}
+	switch {
+	case u.Scheme != "udp" && u.Scheme != "tcp" && u.Scheme != "tls":
+		return fmt.Errorf("%q does not begin with udp://, tcp:// or tls://", s)
+	case u.Hostname() == "" || u.Port() == "" || checkListen(u.Host) != nil:
+		return fmt.Errorf("%q lacks host or port", s)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return fmt.Errorf("%q has more than a host and a port", s)
+	}
+	return nil
+}
+
+// checkSocket: a longer path does not fit into sockaddr_un.
+func checkSocket(s string) error {
+	if !strings.HasPrefix(s, "/") {
+		return fmt.Errorf("%q is not absolute", s)
+	}
+	if len(s) > 107 {
+		return fmt.Errorf("%q has %d octets", s, len(s))
+	}
+	return nil
+}
+
+func checkFile(s string) error {
+	if s == "" {
+		return fmt.Errorf("no path given")
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile bounds what is read of a configuration file, in octets.
+const maxFile = 1 << 20
+
+// Sources are where a configuration comes from; later ones win.
+type Sources struct {
+	File  string   // path of a YAML file; empty: none
+	Env   []string // NAME=value, as os.Environ returns them
+	Flags []Flag
+}
+
+// Flag is a key that was set on the command line.
+type Flag struct {
+	Name  string // what the user typed, such as --interface
+	Key   string // such as interfaces
+	Value string // as a variable would have it
+}
+
+// Load reads the configuration. An error is Problems when what was read is
+// wrong, and the system's when the file cannot be read.
+func Load(src Sources) (Config, Origins, error) {
+	c, origins := Default(), Origins{}
+	var problems Problems
+	if src.File != "" {
+		data, err := readFile(src.File)
+		if err != nil {
+			return c, nil, err
+		}
+		problems = decodeFile(data, src.File, &c, origins)
+	}
+	problems = append(problems, setEnv(&c, origins, src.Env)...)
+	problems = append(problems, setFlags(&c, origins, src.Flags)...)
+	if len(problems) == 0 {
+		problems = checkWhole(&c, origins)
+	}
+	return c, origins, problems.asError()
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("read configuration %s: it is larger than %s; is it the right file?", path, formatSize(maxFile))
+	}
+	return data, nil
+}
+
+// decodeFile reads the one YAML document of a file into c.
+func decodeFile(data []byte, name string, c *Config, origins Origins) Problems {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, next yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil // an empty file sets nothing
+	case err != nil:
+		return Problems{syntaxProblem(name, err)}
+	}
+	switch err := dec.Decode(&next); {
+	case err == nil:
+		return Problems{{At: position(name, &next), What: "a second document", Allowed: "a configuration is one document: remove the line ---"}}
+	case !errors.Is(err, io.EOF):
+		return Problems{syntaxProblem(name, err)}
+	}
+	d := decoder{where: func(n *yaml.Node) string { return position(name, n) }, origins: origins}
+	d.mapping(doc.Content[0], reflect.ValueOf(c).Elem(), "")
+	return d.problems
+}
+
+func position(file string, n *yaml.Node) string {
+	return fmt.Sprintf("%s:%d:%d", file, n.Line, n.Column)
+}
+
+// yamlError is how the YAML library words a syntax error.
+var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+func syntaxProblem(file string, err error) Problem {
+	at, what := file, err.Error()
+	if m := yamlError.FindStringSubmatch(what); m != nil {
+		what = m[2]
+		if m[1] != "" {
+			at += ":" + m[1]
+		}
+	}
+	return Problem{At: at, What: "not YAML: " + what, Allowed: "look for tabs, brackets that stay open and quotes around this line"}
+}

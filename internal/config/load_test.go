@@ -1,0 +1,207 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// golden compares got with a file under testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got); -update writes it anew:\n%s", path, diff)
+	}
+}
+
+// Each file of testdata/bad is refused with exactly the text beside it.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			if err := os.WriteFile("waymark.yaml", data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = Load(Sources{File: "waymark.yaml"})
+			var problems Problems
+			if !errors.As(err, &problems) {
+				t.Fatalf("Load = %v, want Problems", err)
+			}
+			t.Chdir(filepath.Join(pkgDir))
+			golden(t, "bad/"+name+".want", err.Error()+"\n")
+		})
+	}
+}
+
+var pkgDir, _ = os.Getwd()
+
+func TestEmptyFilesSetNothing(t *testing.T) {
+	for _, text := range []string{"", "\n", "# a comment\n", "---\n", "{}\n", "flow:\nlog:\n"} {
+		c, _, err := Load(Sources{File: write(t, text)})
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(Default(), c); diff != "" {
+			t.Errorf("%q is not the default (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestUnreadableFile(t *testing.T) {
+	if _, _, err := Load(Sources{File: filepath.Join(t.TempDir(), "none.yaml")}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+	if _, _, err := Load(Sources{File: "/dev/zero"}); err == nil || !strings.Contains(err.Error(), "larger than 1MiB") {
+		t.Errorf("endless file: %v", err)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	c, origins, err := Load(Sources{
+		File: write(t, "flow: {sampling: 2, scan_interval: 1s, idle_timeout: 3s}\ninterfaces: [a]\n"),
+		Env:  []string{"WAYMARK_FLOW_SAMPLING=3", "WAYMARK_FLOW_SCAN_INTERVAL=2s", "WAYMARK_PORT=tcp://10.0.0.1:80", "HOME=/root"},
+		Flags: []Flag{
+			{Name: "--set", Key: "flow.sampling", Value: "4"},
+			{Name: "-i", Key: "interfaces", Value: "b"},
+			{Name: "-i", Key: "interfaces", Value: "c,d"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Flow.Sampling = 4
+	want.Flow.ScanInterval = 2 * time.Second
+	want.Flow.IdleTimeout = 3 * time.Second
+	want.Interfaces = []string{"b", "c", "d"}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for key, where := range map[string]string{
+		"flow.sampling":      "--set",
+		"flow.scan_interval": "WAYMARK_FLOW_SCAN_INTERVAL",
+		"interfaces[2]":      "-i",
+		"flow.ring_size":     "", // only its neighbours were set
+	} {
+		if origins[key] != where {
+			t.Errorf("origin of %s = %q, want %q", key, origins[key], where)
+		}
+	}
+	if got := origins["flow.idle_timeout"]; !strings.HasSuffix(got, ":1:54") {
+		t.Errorf("origin of flow.idle_timeout = %q, want line 1, column 54", got)
+	}
+}
+
+func TestListsInVariables(t *testing.T) {
+	for _, tt := range []struct {
+		value string
+		want  []string
+	}{
+		{"eth0", []string{"eth0"}},
+		{"eth0, veth*", []string{"eth0", "veth*"}},
+		{`["eth0", 'veth*']`, []string{"eth0", "veth*"}},
+		{"", []string{}},
+		{"[]", []string{}},
+	} {
+		c, _, err := Load(Sources{Env: []string{"WAYMARK_INTERFACES=" + tt.value}})
+		if err != nil {
+			t.Errorf("%q: %v", tt.value, err)
+		}
+		if diff := cmp.Diff(tt.want, c.Interfaces); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.value, diff)
+		}
+	}
+	c, _, err := Load(Sources{Env: []string{`WAYMARK_EXPORT=[{jsonl: {path: "-"}}, {ipfix: {biflow: true}}]`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Export) != 2 || c.Export[0].JSONL.Queue != 65536 || !c.Export[1].IPFIX.Biflow {
+		t.Errorf("export = %+v", c.Export)
+	}
+}
+
+func TestBadVariablesAndFlags(t *testing.T) {
+	_, _, err := Load(Sources{
+		Env: []string{
+			"WAYMARK_FLOW_SAMPLING=none",
+			"WAYMARK_INTERFACES=[eth0",
+			"WAYMARK_FLOW_TUNNELS=vxlan,grr",
+			"WAYMARK_EXPORT=[{jsnl: {}}]",
+		},
+		Flags: []Flag{
+			{Name: "--set", Key: "flow.samplign", Value: "1"},
+			{Name: "--set", Key: "colour", Value: "blue"},
+			{Name: "--log-level", Key: "log.level", Value: "loud"},
+		},
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	golden(t, "variables.want", err.Error()+"\n")
+}
+
+func TestUnknownEnv(t *testing.T) {
+	got := UnknownEnv([]string{
+		"WAYMARK_FLOW_SAMPLING=1", "WAYMARK_FLOW_SMAPLING=1", "WAYMARK_PORT_9474_TCP_ADDR=10.0.0.1", "FLOW_SAMPLING=1",
+	})
+	want := []string{"WAYMARK_FLOW_SMAPLING sets nothing; did you mean WAYMARK_FLOW_SAMPLING?"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDump(t *testing.T) {
+	t.Chdir(t.TempDir())
+	file := "interfaces: [\"eth0\", 'veth*']\nflow:\n  ring_size: 65536\nexport:\n  - jsonl:\n  - ipfix: {collector: \"udp://[::1]:4739\"}\n"
+	if err := os.WriteFile("waymark.yaml", []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, origins, err := Load(Sources{File: "waymark.yaml", Env: []string{"WAYMARK_LOG_LEVEL=debug"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := Dump(&b, c, origins); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(pkgDir)
+	golden(t, "dump.want", b.String())
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "waymark.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

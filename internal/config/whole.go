@@ -1,0 +1,71 @@
+package config
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// checkWhole finds what only several values together make impossible.
+func checkWhole(c *Config, origins Origins) Problems {
+	w := whole{origins: origins, taken: map[string]string{}}
+	if bits.OnesCount32(c.Flow.RingSize) != 1 {
+		w.complain("flow.ring_size", formatSize(uint64(c.Flow.RingSize))+" is not a power of two", "nearest: "+nearestPowers(c.Flow.RingSize))
+	}
+	if c.API.Listen != "" {
+		w.take("api.listen", "listener "+c.API.Listen)
+	}
+	for i, e := range c.Export {
+		key := fmt.Sprintf("export[%d]", i)
+		switch {
+		case e.JSONL != nil:
+			w.take(key+".jsonl.path", "file "+e.JSONL.Path)
+		case e.IPFIX != nil:
+			w.checkTLS(key+".ipfix", e.IPFIX)
+		case e.Prometheus != nil:
+			w.take(key+".prometheus.listen", "listener "+e.Prometheus.Listen)
+		}
+	}
+	return w.problems
+}
+
+type whole struct {
+	origins  Origins
+	taken    map[string]string // what only one may have, and the key that has it
+	problems Problems
+}
+
+func (w *whole) complain(key, what, allowed string) {
+	w.problems = append(w.problems, Problem{At: w.origins.at(key), Key: key, What: what, Allowed: allowed})
+}
+
+// take refuses a second user of what only one may have.
+func (w *whole) take(key, what string) {
+	if first, ok := w.taken[what]; ok && !strings.HasSuffix(what, ":0") {
+		w.complain(key, what+" is taken", fmt.Sprintf("%s at %s has it", first, w.origins.at(first)))
+		return
+	}
+	w.taken[what] = key
+}
+
+func (w *whole) checkTLS(key string, c *IPFIX) {
+	isTLS := strings.HasPrefix(c.Collector, "tls://")
+	for _, f := range []struct{ name, value string }{{"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}} {
+		if f.value != "" && !isTLS {
+			w.complain(key+"."+f.name, "the collector "+c.Collector+" is not reached by TLS", "write tls:// in collector, or remove the key")
+		}
+	}
+	if isTLS && (c.Cert == "") != (c.Key == "") {
+		given, lacking := "cert", "key"
+		if c.Cert == "" {
+			given, lacking = lacking, given
+		}
+		w.complain(key+"."+given, "no "+lacking+" beside it", "a client certificate needs both cert and key")
+	}
+}
+
+// nearestPowers names the powers of two around n.
+func nearestPowers(n uint32) string {
+	low := uint64(1) << (bits.Len32(n) - 1)
+	return formatSize(low) + " and " + formatSize(low*2)
+}
