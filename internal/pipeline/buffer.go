@@ -1,0 +1,70 @@
+package pipeline
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// BufferRecords is the capacity of the slices that Buffer returns.
+const BufferRecords = 1024
+
+// freeBuffers bounds the memory kept for the next batch (32 × 1024 records of 0.3 KB).
+const freeBuffers = 32
+
+// buffers keeps the slices of exported batches for the next ones.
+type buffers struct {
+	mu   sync.Mutex
+	free [][]flow.Record
+}
+
+// batch is a slice of records that several outputs read.
+type batch struct {
+	records []flow.Record
+	readers atomic.Int32
+	home    *buffers
+}
+
+func (f *buffers) get() []flow.Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.free); n > 0 {
+		records := f.free[n-1]
+		f.free = f.free[:n-1]
+		return records
+	}
+	return make([]flow.Record, 0, BufferRecords)
+}
+
+func (f *buffers) put(records []flow.Record) {
+	if cap(records) != BufferRecords {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.free) < freeBuffers {
+		f.free = append(f.free, records[:0])
+	}
+}
+
+// wrap makes a batch for a number of readers. A slice that is mostly empty is
+// copied: it would hold memory that no queue accounts for.
+func (f *buffers) wrap(records []flow.Record, readers int) *batch {
+	if len(records) < cap(records)/2 {
+		buffer := records
+		records = slices.Clip(append([]flow.Record(nil), records...))
+		f.put(buffer)
+	}
+	b := &batch{records: records, home: f}
+	b.readers.Store(int32(readers))
+	return b
+}
+
+// release is called once by every reader.
+func (b *batch) release() {
+	if b.readers.Add(-1) == 0 {
+		b.home.put(b.records)
+	}
+}
