@@ -209,12 +209,10 @@ func (c Case) shortened(name string, cut Frame) Case {
 func (f Frame) shape() (link, fixed, total int) {
 	var etherType uint16
 	switch {
-	case f.L3 && f.Data[0]>>4 == 4:
-		etherType = TypeIPv4
 	case f.L3 && f.Data[0]>>4 == 6:
 		etherType = TypeIPv6
-	case f.L3:
-		return 1, 0, 0
+	case f.L3: // whatever is not IPv6 is read as IPv4
+		etherType = TypeIPv4
 	case len(f.Data) < 14:
 		return 14, 0, 0
 	default:

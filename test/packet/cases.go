@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -72,20 +73,14 @@ func linkCases() []Case {
 
 func ipv4Cases() []Case {
 	udp := want4(ProtoUDP, 1000, 2000)
-	options := func(words int) Builder {
-		nops := make([]byte, 4*words)
-		for i := range nops {
-			nops[i] = 1
-		}
-		return eth4.Options(nops...)
-	}
+	recordRoute := append([]byte{7, 39, 4}, make([]byte, 36)...) // with end of options: 40 octets
 	return []Case{
 		udp.octets(20+4+8+10, 10).of("ipv4/router alert",
 			frame(eth4.Options(148, 4, 0, 0).UDP(1000, 2000).Payload(10))),
 		udp.octets(60+8+10, 10).of("ipv4/ten words of options",
-			frame(options(10).UDP(1000, 2000).Payload(10))),
+			frame(eth4.Options(recordRoute...).UDP(1000, 2000).Payload(10))),
 		want4(ProtoTCP, 1000, 2000).flags(ACK).octets(24+20+5, 5).of("ipv4/options tcp",
-			frame(options(1).TCP(1000, 2000).Payload(5))),
+			frame(eth4.Options(1, 1, 1).TCP(1000, 2000).Payload(5))),
 		udp.octets(20+8, 0).with(func(d *flow.Delta) { d.TTLMin, d.TTLMax, d.TOS = 1, 1, 0xb8 }).of("ipv4/ttl and tos",
 			frame(eth4.TTL(1).TOS(0xb8).UDP(1000, 2000))),
 		udp.octets(20+8, 0).with(func(d *flow.Delta) { d.TOS, d.CEPackets = 0x03, 1 }).of("ipv4/congestion experienced",
@@ -140,7 +135,7 @@ func ipv6Cases() []Case {
 		want6(ProtoTest, 0, 0).octets(40+10, 10).of("ipv6/unknown protocol", frame(eth6.NextHeader(ProtoTest).Payload(10))),
 		want6(ProtoNoNext, 0, 0).octets(40, 0).of("ipv6/no next header", frame(eth6)),
 		want6(ProtoNoNext, 0, 0).octets(40+12, 12).of("ipv6/no next header with octets", frame(eth6.Payload(12))),
-		want6(ProtoESP, 0, 0).octets(40+8+24, 32).of("ipv6/esp", frame(eth6.ESP(1, 1).Payload(24))),
+		want6(ProtoESP, 0, 0).octets(40+8+24, 32).of("ipv6/esp", frame(eth6.ESP(2, 1).Payload(24))),
 		udp.octets(40+8+8+20, 20).of("ipv6/jumbogram",
 			frame(eth6.PayloadLength(0).HopByHop(jumbo).UDP(1000, 2000).Payload(20))),
 		want6(ProtoTest, 0, 0).octets(40, 0).of("ipv6/payload length 0",
@@ -166,6 +161,8 @@ func chainCases() []Case {
 		udp.octets(40+28+8, 0).of("chain/ah of seven words", frame(eth6.AH(7, 1, 16).UDP(1000, 2000))),
 		udp.octets(40+8+8, 0).of("chain/mobility", frame(eth6.Mobility().UDP(1000, 2000))),
 		udp.octets(40+40+8, 0).of("chain/hip", frame(eth6.HIP().UDP(1000, 2000))),
+		want6(ProtoNoNext, 0, 0).octets(40+8, 0).of("chain/mobility alone", frame(eth6.Mobility())),
+		want6(ProtoNoNext, 0, 0).octets(40+40, 0).of("chain/hip alone", frame(eth6.HIP())),
 		udp.octets(40+8+8, 0).of("chain/shim6", frame(eth6.Shim6(9).UDP(1000, 2000))),
 		udp.octets(40+8+24+16+8+9, 9).of("chain/three headers",
 			frame(eth6.HopByHop(alert).Routing(b6).DestOpts(pdm).UDP(1000, 2000).Payload(9))),
@@ -177,7 +174,7 @@ func chainCases() []Case {
 		want6(ProtoNoNext, 0, 0).octets(40+8*8, 0).of("chain/eight headers and no more", frame(eight)),
 		uncounted("chain/nine headers", ReasonExtChain, frame(eight.HopByHop().UDP(1000, 2000))),
 		want6(ProtoNoNext, 0, 0).octets(40+8, 0).of("chain/no next header", frame(eth6.HopByHop())),
-		want6(ProtoESP, 0, 0).octets(40+8+8+16, 24).of("chain/esp", frame(eth6.DestOpts().ESP(1, 1).Payload(16))),
+		want6(ProtoESP, 0, 0).octets(40+8+8+16, 24).of("chain/esp", frame(eth6.DestOpts().ESP(3, 1).Payload(16))),
 		want6(ProtoTest, 0, 0).octets(40+8+3, 3).of("chain/unknown protocol",
 			frame(eth6.HopByHop().NextHeader(ProtoTest).Payload(3))),
 		uncounted("chain/beyond the payload", ReasonMalformed, frame(eth6.DestOpts().HdrExtLen(2).UDP(1000, 2000))),
@@ -209,9 +206,9 @@ func transportCases() []Case {
 	all := uint16(0x0fff)
 	return []Case{
 		tcp.flags(SYN).octets(20+28, 0).of("tcp/syn", frame(t4.Flags(SYN).Options(mss...))),
-		tcp.flags(SYN|ACK).octets(20+60, 0).of("tcp/longest header", frame(t4.Flags(SYN|ACK).Options(nops(40)...))),
+		tcp.flags(SYN|ACK).octets(20+60, 0).of("tcp/longest header", frame(t4.Flags(SYN|ACK).Options(fullOptions()...))),
 		tcp.flags(PSH|ACK).octets(20+60+9, 9).of("tcp/longest header with payload",
-			frame(t4.Flags(PSH|ACK).Options(nops(40)...).Payload(9))),
+			frame(t4.Flags(PSH|ACK).Options(fullOptions()...).Payload(9))),
 		tcp.flags(all).octets(20+20, 0).of("tcp/all twelve flags", frame(t4.Flags(all))),
 		tcp.flags(0).octets(20+20, 0).of("tcp/no flags", frame(t4.Flags(0))),
 		tcp.flags(AE|CWR|ECE|SYN).octets(20+20, 0).of("tcp/accurate ecn", frame(t4.Flags(AE|CWR|ECE|SYN))),
@@ -237,7 +234,7 @@ func transportCases() []Case {
 		uncounted("udplite/short", ReasonMalformed, frame(eth4.NextHeader(ProtoUDPLite).Payload(7))),
 
 		want4(ProtoSCTP, 1000, 2000).octets(20+12+16+8, 24).of("sctp/data", frame(eth4.SCTP(1000, 2000, 5).Data(1, 8))),
-		want6(ProtoSCTP, 1000, 2000).octets(40+12+16+8, 24).of("sctp/ipv6", frame(eth6.SCTP(1000, 2000, 5).Data(1, 8))),
+		want6(ProtoSCTP, 1000, 2000).octets(40+12+16+8, 24).of("sctp/ipv6", frame(eth6.SCTP(1000, 2000, 5).Data(2, 8))),
 		want6(ProtoSCTP, 1000, 2000).octets(40+12, 0).of("sctp/no chunk", frame(eth6.SCTP(1000, 2000, 5))),
 		uncounted("sctp/short", ReasonMalformed, frame(eth4.NextHeader(ProtoSCTP).Payload(11))),
 
@@ -249,13 +246,11 @@ func transportCases() []Case {
 	}
 }
 
-func nops(n int) []byte {
-	o := make([]byte, n)
-	for i := range o {
-		o[i] = 1
-	}
-	return o
-}
+// fullOptions are 40 octets of TCP options, as many as fit: user timeouts.
+func fullOptions() []byte { return bytes.Repeat([]byte{28, 4, 0, 9}, 10) }
+
+// timestamps is the TCP option that most packets have (RFC 7323), padded to 12 octets.
+func timestamps() []byte { return []byte{1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2} }
 
 func icmpCases() []Case {
 	return []Case{

@@ -18,7 +18,7 @@ func gsoCases() []Case {
 	tagged.Tag = &Tag{TypeVLAN, 5}
 	return []Case{
 		want4(ProtoTCP, 1000, 2000).flags(ACK).octets(20+32+2500, 2500).with(segments(3, 52, 66)).of("gso/tcp",
-			burst(eth4.TCP(1000, 2000).Options(nops(12)...).Payload(2500), 3, 1000)),
+			burst(eth4.TCP(1000, 2000).Options(timestamps()...).Payload(2500), 3, 1000)),
 		want6(ProtoTCP, 1000, 2000).flags(ACK).octets(40+20+2500, 2500).with(segments(3, 60, 78)).vlan(5, 0).of("gso/tcp ipv6 tagged",
 			tagged),
 		want6(ProtoUDP, 1000, 2000).octets(40+8+8+3000, 3000).with(segments(3, 56, 70)).of("gso/udp behind hop-by-hop",

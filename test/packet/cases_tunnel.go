@@ -25,7 +25,7 @@ func tunnelCases() []Case {
 		vxlan4.of("vxlan/inner padded",
 			frame(eth4.UDP(50000, PortVXLAN).VXLAN(0xabcdef).Raw(inner4(Eth()).PadTo(60).Bytes()))),
 		expect(c4, d4, ProtoTCP, 30, 40).flags(SYN).octets(24+20, 0).tunnel(flow.TunnelVXLAN, 1).of("vxlan/inner options",
-			frame(vx(eth4, 1).IPv4(c4, d4).Options(1, 1, 1, 1).TCP(30, 40).Flags(SYN))),
+			frame(vx(eth4, 1).IPv4(c4, d4).Options(1, 1, 1).TCP(30, 40).Flags(SYN))),
 		in6.with(func(d *flow.Delta) {
 			d.TTLMin, d.TTLMax, d.TOS, d.FlowLabel = 9, 9, 0x2c, 0x54321
 		}).tunnel(flow.TunnelVXLAN, 1).of("vxlan/header fields of the inner packet",
