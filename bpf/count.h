@@ -28,12 +28,12 @@ struct {
 	__type(value, struct table_stats);
 } flow_stats SEC(".maps");
 
-#define STAT_ADD(field, n)                                                         \
-	do {                                                                       \
-		__u32 zero_ = 0;                                                   \
+#define STAT_ADD(field, n)                                                          \
+	do {                                                                        \
+		__u32 zero_ = 0;                                                    \
 		struct table_stats *st_ = bpf_map_lookup_elem(&flow_stats, &zero_); \
-		if (st_)                                                           \
-			st_->field += (n);                                         \
+		if (st_)                                                            \
+			st_->field += (n);                                          \
 	} while (0)
 
 static __always_inline __u32 iface_of(const struct __sk_buff *skb)

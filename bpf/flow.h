@@ -56,36 +56,31 @@ struct {
 	__type(value, struct unattributed_sum);
 } unattributed SEC(".maps");
 
-/* What one packet adds to its slot. */
-struct amount {
-	__u32 packets;
-	__u32 bytes;
-	__u32 payload;
+/* What one packet adds to flow_extra. */
+struct more {
 	__u32 overhead;
 	__u32 gso_packets;
 	__u32 gso_bytes;
 };
 
-static __always_inline struct amount amount_of(struct __sk_buff *skb, const struct packet *p,
-					       __u32 link_len)
+/* From octets of the frame to counters: GSO stands for several packets. */
+static __always_inline struct more measure(struct __sk_buff *skb, struct packet *p, __u32 link_len)
 {
-	__u32 header = p->l4_offset + p->l4_len, segments, more;
-	struct amount a = {};
+	__u32 header = p->l4_offset + p->l4_len, segments = skb->gso_segs;
+	struct more m = {};
 
-	segments = skb->gso_segs;
 	if (!segments) {
 		segments = 1;
 		if (skb->gso_size && skb->len > header)
 			segments = (skb->len - header + skb->gso_size - 1) / skb->gso_size;
 	}
-	more = segments - 1;
-	a.packets = segments;
-	a.bytes = p->bytes + more * (header - p->l3_offset);
-	a.payload = p->bytes + p->l3_offset - header;
-	a.overhead = skb->len - link_len - p->bytes + more * (p->l3_offset - link_len);
-	a.gso_packets = more;
-	a.gso_bytes = more * header;
-	return a;
+	m.gso_packets = segments - 1;
+	m.gso_bytes = m.gso_packets * header;
+	m.overhead = skb->len - link_len - p->id.bytes + m.gso_packets * (p->l3_offset - link_len);
+	p->id.packets = segments;
+	p->id.payload = p->id.bytes + p->l3_offset - header;
+	p->id.bytes += m.gso_packets * (header - p->l3_offset);
+	return m;
 }
 
 /* Multilinear over the words of the key: independent multiplications. */
@@ -179,17 +174,17 @@ static __noinline int evict(struct __sk_buff *skb, struct flow_slot *slot, struc
 
 /* A free slot becomes this packet's flow. */
 static __always_inline void flow_create(struct flow_slot *slot, struct flow_extra *extra,
-					const struct packet *p, const struct amount *a, __u32 now)
+					const struct packet *p, const struct more *m, __u32 now)
 {
 	struct flow_extra fresh = {
 		.first = now,
 		.flow_label = p->flow_label,
 		.vni = p->vni,
-		.overhead = a->overhead,
-		.gso_packets = a->gso_packets,
-		.gso_bytes = a->gso_bytes,
-		.ce_packets = (p->id.tos & 3) == 3 ? a->packets : 0,
-		.fragments = p->fragment ? a->packets : 0,
+		.overhead = m->overhead,
+		.gso_packets = m->gso_packets,
+		.gso_bytes = m->gso_bytes,
+		.ce_packets = (p->id.tos & 3) == 3 ? p->id.packets : 0,
+		.fragments = p->fragment ? p->id.packets : 0,
 		.ttl_min = p->id.ttl,
 		.ttl_max = p->id.ttl,
 		.tcp_flags_high = p->tcp_flags_high,
@@ -197,31 +192,28 @@ static __always_inline void flow_create(struct flow_slot *slot, struct flow_extr
 	};
 
 	*slot = p->id;
-	slot->packets = a->packets;
-	slot->bytes = a->bytes;
-	slot->payload = a->payload;
 	slot->last = now;
 	*extra = fresh;
 }
 
 /* What a packet brings that the slot alone can't hold. */
 static __always_inline bool has_extra(const struct flow_slot *slot, const struct packet *p,
-				      const struct amount *a)
+				      const struct more *m)
 {
-	return a->overhead || a->gso_packets || p->fragment || p->tcp_flags_high ||
+	return m->overhead || m->gso_packets || p->fragment || p->tcp_flags_high ||
 	       slot->ttl != p->id.ttl || slot->tos != p->id.tos || (p->id.tos & 3) == 3;
 }
 
 static __always_inline void flow_add_extra(struct flow_slot *slot, struct flow_extra *extra,
-					   const struct packet *p, const struct amount *a)
+					   const struct packet *p, const struct more *m)
 {
-	extra->overhead += a->overhead;
-	extra->gso_packets += a->gso_packets;
-	extra->gso_bytes += a->gso_bytes;
+	extra->overhead += m->overhead;
+	extra->gso_packets += m->gso_packets;
+	extra->gso_bytes += m->gso_bytes;
 	if ((p->id.tos & 3) == 3)
-		extra->ce_packets += a->packets;
+		extra->ce_packets += p->id.packets;
 	if (p->fragment)
-		extra->fragments += a->packets;
+		extra->fragments += p->id.packets;
 	if (p->id.ttl < extra->ttl_min)
 		extra->ttl_min = p->id.ttl;
 	if (p->id.ttl > extra->ttl_max)
@@ -240,7 +232,7 @@ static __always_inline bool is_nearly_full(const struct flow_slot *slot)
 /* Counts the packet; returns the slot's TCP flags of before, 0 for a new one.
  */
 static __always_inline void flow_account(struct __sk_buff *skb, const struct packet *p,
-					 const struct amount *a)
+					 const struct more *m)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), now = now_coarse();
 	struct flow_slot *slot, *oldest = NULL;
@@ -290,20 +282,20 @@ found:
 	if (is_nearly_full(slot))
 		goto replace;
 	old_flags = slot->tcp_flags;
-	slot->packets += a->packets;
-	slot->bytes += a->bytes;
-	slot->payload += a->payload;
+	slot->packets += p->id.packets;
+	slot->bytes += p->id.bytes;
+	slot->payload += p->id.payload;
 	slot->last = now;
 	slot->tcp_flags |= p->id.tcp_flags;
-	if (p->id.proto != IPPROTO_TCP && !has_extra(slot, p, a))
+	if (p->id.proto != IPPROTO_TCP && !has_extra(slot, p, m))
 		return;
-	if (p->id.proto == IPPROTO_TCP && !has_extra(slot, p, a) && !is_handshake(p, old_flags))
+	if (p->id.proto == IPPROTO_TCP && !has_extra(slot, p, m) && !is_handshake(p, old_flags))
 		return;
 	extras = bpf_map_lookup_elem(&flow_extras, &index);
 	if (!extras)
 		return;
 	extra = &extras->way[way & (FLOW_WAYS - 1)];
-	flow_add_extra(slot, extra, p, a);
+	flow_add_extra(slot, extra, p, m);
 	goto handshake;
 
 replace:
@@ -314,7 +306,7 @@ create:
 	extra = &extras->way[way & (FLOW_WAYS - 1)];
 	if (slot->packets)
 		evict(skb, slot, extra);
-	flow_create(slot, extra, p, a, now);
+	flow_create(slot, extra, p, m, now);
 handshake:
 	if (is_handshake(p, old_flags))
 		handshake_step(skb, p, extra);

@@ -33,7 +33,7 @@ static __noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
 	key.id = p->frag_id;
 	key.direction = p->id.meta & 1;
 	key.ipv6 = p->id.meta >> META_IPV6_SHIFT & 1;
-	key.proto = key.ipv6 ? 0 : p->id.proto;
+	key.proto = p->frag_proto;
 
 	if (p->fragment == FRAGMENT_FIRST) {
 		ports.sport = p->id.sport;

@@ -30,4 +30,4 @@ struct abi {
 	enum reason_class reason_class;
 	struct flow_evicted flow_evicted;
 };
-const struct abi *abi __attribute__((unused));
+const struct abi *const abi __attribute__((unused));

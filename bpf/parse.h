@@ -32,8 +32,7 @@ struct cursor {
 
 /* What one pass over the headers finds. */
 struct packet {
-	struct flow_slot id; /* identity, tos, ttl, tcp_flags; counters unset */
-	__u32 bytes; /* IP octets of this frame */
+	struct flow_slot id; /* a flow of this packet alone; bytes: of the frame */
 	__u32 l4_len; /* octets of the transport header */
 	__u32 l4_offset; /* of the transport header, from the frame's start */
 	__u32 l3_offset; /* of the IP header that `id` tells of */
@@ -45,6 +44,7 @@ struct packet {
 	__u32 ack_seq; /* TCP */
 	__u8 tcp_flags_high;
 	__u8 fragment; /* enum fragment */
+	__u8 frag_proto; /* IPv4: of the IP header, part of a fragment's identity */
 };
 
 enum fragment { FRAGMENT_NONE, FRAGMENT_FIRST, FRAGMENT_LATER };
@@ -158,9 +158,10 @@ static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 
 	p->id.tos = ip->tos;
 	p->id.ttl = ip->ttl;
 	p->l3_offset = offset;
-	p->bytes = total;
+	p->id.bytes = total;
 	fragment = bpf_ntohs(ip->frag_off);
 	p->frag_id = ip->id;
+	p->frag_proto = ip->protocol;
 	if (fragment & 0x1fff)
 		p->fragment = FRAGMENT_LATER;
 	else if (fragment & 0x2000)
@@ -194,7 +195,7 @@ static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 
 	p->id.ttl = ip->hop_limit;
 	p->flow_label = word & 0xfffff;
 	p->l3_offset = offset;
-	p->bytes = total;
+	p->id.bytes = total;
 	*next = ip->nexthdr;
 	c->ip_end = offset + total;
 	c->pos += sizeof(*ip);

@@ -44,7 +44,9 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p, 
 	rc = parse_ip(skb, &c, p, proto, gso);
 	if (rc != PARSE_OK)
 		return rc;
-	return parse_tunnel(skb, &c, p, gso);
+	if (cfg_tunnels && p->fragment == FRAGMENT_NONE)
+		return parse_tunnel(skb, p);
+	return PARSE_OK;
 }
 
 /* Parses once; when headers are not linear, makes them so and parses again. */
@@ -71,7 +73,7 @@ static __always_inline void probe(struct __sk_buff *skb, __u32 direction)
 {
 	__u32 link_len = 0;
 	struct packet p;
-	struct amount a;
+	struct more more;
 	int rc;
 
 	if (cfg_sample_below != 0xffffffff && bpf_get_prandom_u32() > cfg_sample_below) {
@@ -85,8 +87,8 @@ static __always_inline void probe(struct __sk_buff *skb, __u32 direction)
 	}
 	if (p.fragment)
 		fragment_ports(skb, &p);
-	a = amount_of(skb, &p, link_len);
-	flow_account(skb, &p, &a);
+	more = measure(skb, &p, link_len);
+	flow_account(skb, &p, &more);
 }
 
 #endif

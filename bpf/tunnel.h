@@ -87,6 +87,8 @@ static __always_inline bool skip_gre(struct cursor *c, __be16 *proto, __u32 *vni
 static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *p, __be16 *proto,
 					 __u32 *vni)
 {
+	if (p->l4_offset > HEADERS_MAX)
+		return TUNNEL_NONE;
 	c->pos = c->start + p->l4_offset;
 	switch (p->id.proto) {
 	case IPPROTO_IPIP:
@@ -123,37 +125,41 @@ static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *
 	return TUNNEL_NONE;
 }
 
-/* PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. */
-static __always_inline int parse_tunnel(struct __sk_buff *skb, struct cursor *c, struct packet *p,
-					__u32 gso)
+/*
+ * PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. Not inlined:
+ * two packets are too much for one stack frame.
+ */
+static __noinline int parse_tunnel(struct __sk_buff *skb, struct packet *p)
 {
 	struct packet inner = {};
+	struct cursor c = {};
 	__be16 proto = 0;
 	__u32 tunnel;
 	int rc;
 
-	if (!cfg_tunnels || p->fragment != FRAGMENT_NONE)
+	if (!p)
 		return PARSE_OK;
-	tunnel = skip_tunnel(c, p, &proto, &inner.vni);
+	c.start = (void *)(long)skb->data;
+	c.end = (void *)(long)skb->data_end;
+	/* The inner packet ends where the outer one does, at the latest. */
+	c.len = p->l3_offset + p->id.bytes;
+	tunnel = skip_tunnel(&c, p, &proto, &inner.vni);
 	if (tunnel == TUNNEL_NONE)
 		return PARSE_OK;
-	if (proto == bpf_htons(ETH_P_TEB) && !skip_inner_ethernet(c, &proto))
+	if (proto == bpf_htons(ETH_P_TEB) && !skip_inner_ethernet(&c, &proto))
 		return PARSE_OK;
 	if (proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
 		return PARSE_OK;
-	/* The inner packet ends where the outer one does, at the latest. */
-	c->len = c->ip_end;
-	if (offset_of(c) > c->len)
+	if (offset_of(&c) > c.len)
 		return PARSE_OK;
-	rc = parse_ip(skb, c, &inner, proto, gso);
+	rc = parse_ip(skb, &c, &inner, proto, skb->gso_size);
 	if (rc == PARSE_PULL)
 		return rc;
 	if (rc != PARSE_OK)
 		return PARSE_OK;
 
 	inner.id.iface = p->id.iface;
-	inner.id.meta |=
-		(p->id.meta & ~(__u32)(1 << META_IPV6_SHIFT)) | tunnel << META_TUNNEL_SHIFT;
+	inner.id.meta |= (p->id.meta & ~(1u << META_IPV6_SHIFT)) | tunnel << META_TUNNEL_SHIFT;
 	*p = inner;
 	return PARSE_OK;
 }

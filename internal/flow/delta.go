@@ -1,6 +1,9 @@
 package flow
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Key is the identity of a flow, in the form that probes count by. It is
 // comparable and has no pointers, so that tables of a million keys cost the
@@ -94,8 +97,9 @@ type Uncounted struct {
 	Iface     Iface
 	Direction Direction
 	Reason    string // name from enum reason in bpf/abi.h, lower case
-	Packets   uint64
-	Bytes     uint64
+	Packets   uint64 // segments
+	Frames    uint64 // as a virtual interface counts: one for a GSO burst
+	Bytes     uint64 // of the frames
 }
 
 // Probe counts packets into flows. Both probes, eBPF (datapath) and AF_PACKET
@@ -106,6 +110,13 @@ type Probe interface {
 	Drain(emit func(*Delta)) error
 	// Uncounted returns running totals since the probe started.
 	Uncounted() ([]Uncounted, error)
+}
+
+// Streamer is a Probe that also has deltas which can't wait for the next drain,
+// because the memory that holds them is small. Stream emits them until ctx ends;
+// emit must be safe to call at the same time as the one given to Drain.
+type Streamer interface {
+	Stream(ctx context.Context, emit func(*Delta)) error
 }
 
 // Clock tells the time; tests inject their own.

@@ -1,0 +1,102 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"time"
+	"unsafe"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Short names for what the generator makes of bpf/abi.h.
+type (
+	slot            = ingressFlowSlot
+	extra           = ingressFlowExtra
+	slotSet         = ingressFlowSet
+	extraSet        = ingressFlowExtraSet
+	evictedFlow     = ingressFlowEvicted
+	countKey        = ingressCountKey
+	countValue      = ingressCountValue
+	unattributedKey = ingressUnattributedKey
+	unattributedSum = ingressUnattributedSum
+	tableStats      = ingressTableStats
+)
+
+const (
+	ways    = len(slotSet{}.Way)
+	setSize = int(unsafe.Sizeof(slotSet{}) + unsafe.Sizeof(extraSet{}))
+
+	timeUnit = time.Duration(1) << ingressTimeTIME_SHIFT
+)
+
+// meta is flow_slot.meta.
+type meta uint32
+
+func (m meta) direction() flow.Direction {
+	return flow.Direction(m >> ingressMetaMETA_DIRECTION_SHIFT & 1)
+}
+func (m meta) ipv6() bool          { return m>>ingressMetaMETA_IPV6SHIFT&1 == 1 }
+func (m meta) l2() ingressL2       { return ingressL2(m >> ingressMetaMETA_L2SHIFT & 7) }
+func (m meta) tunnel() flow.Tunnel { return flow.Tunnel(m >> ingressMetaMETA_TUNNEL_SHIFT & 7) }
+func (m meta) vlan() uint16        { return uint16(m >> ingressMetaMETA_VLAN_SHIFT & 0xfff) }
+func (m meta) innerVLAN() uint16   { return uint16(m >> ingressMetaMETA_INNER_VLAN_SHIFT & 0xfff) }
+
+// linkLen is the length of the link header on the wire, in octets.
+func (m meta) linkLen() uint64 {
+	switch m.l2() {
+	case ingressL2L2NONE:
+		return 0
+	case ingressL2L2TAG, ingressL2L2TAG_ACCEL:
+		return 18
+	case ingressL2L2TAG2, ingressL2L2TAG2ACCEL:
+		return 22
+	}
+	return 14
+}
+
+// accelLen is the part of linkLen that is not in the frame's memory.
+func (m meta) accelLen() uint64 {
+	if l2 := m.l2(); l2 == ingressL2L2TAG_ACCEL || l2 == ingressL2L2TAG2ACCEL {
+		return 4
+	}
+	return 0
+}
+
+// hostPort turns a port that was read as it lies in memory into its value.
+func hostPort(p uint16) uint16 {
+	if nativeIsLittle {
+		return bits.ReverseBytes16(p)
+	}
+	return p
+}
+
+var nativeIsLittle = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// delta fills d from a slot and its extra.
+func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
+	m := meta(s.Meta)
+	packets := uint64(s.Packets)
+	wire := uint64(s.Bytes) + packets*m.linkLen() + uint64(x.Overhead)
+
+	d.Key = flow.Key{
+		Src: s.Saddr, Dst: s.Daddr,
+		SrcPort: hostPort(s.Sport), DstPort: hostPort(s.Dport),
+		Iface: flow.Iface(s.Iface),
+		VLAN:  m.vlan(), InnerVLAN: m.innerVLAN(),
+		Proto: s.Proto, Direction: m.direction(), Tunnel: m.tunnel(), IPv6: m.ipv6(),
+	}
+	d.Counts = flow.Counts{
+		Packets: packets, Bytes: uint64(s.Bytes), PayloadBytes: uint64(s.Payload), WireBytes: wire,
+		Fragments: uint64(x.Fragments), CEPackets: uint64(x.CePackets),
+		Frames:     packets - uint64(x.GsoPackets),
+		FrameBytes: wire - packets*m.accelLen() - uint64(x.GsoBytes),
+		First:      c.wall(x.First), Last: c.wall(s.Last),
+		FlowLabel: x.FlowLabel, VNI: x.Vni,
+		TCPFlags: uint16(x.TcpFlagsHigh)<<8 | uint16(s.TcpFlags),
+		TOS:      s.Tos,
+		TTLMin:   x.TtlMin, TTLMax: x.TtlMax,
+		RTT: flow.RTT{Responder: time.Duration(x.RttResponder), Initiator: time.Duration(x.RttInitiator)},
+	}
+	d.Unattributed, d.Evicted = false, false
+}

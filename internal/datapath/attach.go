@@ -1,0 +1,127 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+)
+
+// Target is an interface to attach to.
+type Target struct {
+	Iface        flow.Iface
+	Name         string
+	NoLinkHeader bool // frames begin with the IP header
+	// Do runs a function on a thread that is in the interface's network
+	// namespace; nil: the caller's own.
+	Do func(func() error) error
+}
+
+// hook is one program on one interface.
+type hook struct {
+	direction flow.Direction
+	mode      Mode
+	close     func() error
+}
+
+// Mode is the way a program hangs on an interface.
+type Mode string
+
+// The two ways of tc.
+const (
+	ModeTCX    Mode = "tcx"
+	ModeClsact Mode = "clsact"
+)
+
+// Attach puts the probe on both directions of an interface, or on neither.
+func (d *Datapath) Attach(t Target) (Mode, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.table == nil {
+		return "", errClosed
+	}
+	if len(d.hooks[t.Iface]) > 0 {
+		return "", fmt.Errorf("attaching to %s: attached already", t.Name)
+	}
+	p, err := d.variant(variant{netns: t.Iface.Netns(), noLink: t.NoLinkHeader})
+	if err != nil {
+		return "", err
+	}
+	mode, attach := ModeTCX, attachTCX
+	if d.cfg.Clsact || !kernel.TCX.Has() {
+		mode, attach = ModeClsact, attachClsact
+	}
+	do := t.Do
+	if do == nil {
+		do = func(f func() error) error { return f() }
+	}
+	err = do(func() error {
+		for _, side := range []struct {
+			direction flow.Direction
+			program   *ebpf.Program
+		}{{flow.Ingress, p.ingress}, {flow.Egress, p.egress}} {
+			detach, err := attach(int(t.Iface.IfIndex()), side.direction, side.program)
+			if err != nil {
+				return fmt.Errorf("attaching to %s %s by %s: %w", t.Name, directionName(side.direction), mode, explain(err))
+			}
+			d.hooks[t.Iface] = append(d.hooks[t.Iface], &hook{
+				direction: side.direction, mode: mode,
+				close: func() error { return do(detach) },
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return "", errors.Join(err, d.detach(t.Iface))
+	}
+	return mode, nil
+}
+
+// Detach takes the probe off an interface, which may be gone by now. What was
+// counted stays until the next drain.
+func (d *Datapath) Detach(iface flow.Iface) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.detach(iface)
+}
+
+func (d *Datapath) detach(iface flow.Iface) error {
+	var errs []error
+	for _, h := range slices.Backward(d.hooks[iface]) { // the first may own what both hang on
+		if err := h.close(); err != nil && !errors.Is(err, unix.ENODEV) {
+			errs = append(errs, fmt.Errorf("detaching %s from interface %d: %w", directionName(h.direction), iface.IfIndex(), err))
+		}
+	}
+	delete(d.hooks, iface)
+	return errors.Join(errs...)
+}
+
+func directionName(d flow.Direction) string {
+	if d == flow.Egress {
+		return "egress"
+	}
+	return "ingress"
+}
+
+// attachTCX stands first at ingress and last at egress: what it counts is what
+// is on the wire. The link ends with this process, however it ends.
+func attachTCX(ifindex int, direction flow.Direction, program *ebpf.Program) (func() error, error) {
+	opts := link.TCXOptions{
+		Interface: ifindex, Program: program,
+		Attach: ebpf.AttachTCXIngress, Anchor: link.Head(),
+	}
+	if direction == flow.Egress {
+		opts.Attach, opts.Anchor = ebpf.AttachTCXEgress, link.Tail()
+	}
+	l, err := link.AttachTCX(opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.Close, nil
+}

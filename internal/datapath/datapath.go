@@ -1,0 +1,280 @@
+// Package datapath is the flow probe in the kernel, seen from user space: it
+// loads the programs of bpf/, attaches them to interfaces, and empties their
+// maps. In come interfaces; out go flow deltas and counts by reason. The agent
+// calls it through flow.Probe.
+package datapath
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+)
+
+// Config sizes the maps and sets the programs' constants.
+type Config struct {
+	MaxEntries uint32        // flows in one epoch; 0: DefaultMaxEntries()
+	RingSize   uint32        // octets, a power of two of whole pages
+	Sampling   uint32        // one packet in so many is counted; 0 or 1: all
+	Tunnels    []flow.Tunnel // whose inner flows are counted
+	Clsact     bool          // even where the kernel has TCX
+}
+
+// Default is the configuration of an agent without any.
+func Default() Config {
+	return Config{MaxEntries: DefaultMaxEntries(), RingSize: 8 << 20, Sampling: 1}
+}
+
+// DefaultMaxEntries is 524288, or what 1 % of memory holds if that is less.
+func DefaultMaxEntries() uint32 {
+	const most = 524288
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return most
+	}
+	perFlow := uint64(2 * setSize / ways)
+	return uint32(min(most, uint64(info.Totalram)*uint64(info.Unit)/100/perFlow))
+}
+
+// Datapath is the loaded probe. Its methods may be called from any goroutine.
+type Datapath struct {
+	cfg  Config
+	log  *slog.Logger
+	cpus uint32
+	sets uint32 // per processor and epoch
+	seed [6]uint64
+
+	maps  map[string]*ebpf.Map
+	grace *kernel.Grace
+
+	mu       sync.Mutex // everything below
+	programs map[variant]*programs
+	hooks    map[flow.Iface][]*hook
+	table    *table
+	epoch    uint32
+	ring     *ring
+	sums     *unattributedReader
+	stats    Stats
+}
+
+// variant is what differs between copies of the programs.
+type variant struct {
+	netns  uint32
+	noLink bool
+}
+
+type programs struct{ ingress, egress *ebpf.Program }
+
+func (p *programs) close() {
+	p.ingress.Close()
+	p.egress.Close()
+}
+
+// New returns a probe that has loaded nothing yet.
+func New(cfg Config, log *slog.Logger) *Datapath {
+	return &Datapath{
+		cfg: cfg, log: log,
+		maps:     map[string]*ebpf.Map{},
+		programs: map[variant]*programs{},
+		hooks:    map[flow.Iface][]*hook{},
+	}
+}
+
+// Load makes the maps, and the programs of the agent's own namespace. The error
+// wraps kernel.ErrMissing where the kernel or a privilege is the reason.
+func (d *Datapath) Load() (err error) {
+	if err := kernel.Require(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	if err := d.size(); err != nil {
+		return err
+	}
+	spec, err := d.spec(loadIngress, variant{})
+	if err != nil {
+		return err
+	}
+	for name, m := range spec.Maps {
+		if strings.HasPrefix(name, ".rodata") {
+			continue
+		}
+		if strings.HasPrefix(name, ".data") {
+			m.Flags |= unix.BPF_F_MMAPABLE // as the loader does for its own
+		}
+		if d.maps[name], err = ebpf.NewMap(m); err != nil {
+			return fmt.Errorf("map %s: %w", name, explain(err))
+		}
+	}
+	if d.grace, err = kernel.NewGrace(); err != nil {
+		return err
+	}
+	if d.table, err = openTable(d.maps["flows"], d.maps["flow_extras"], int(d.cpus*d.sets)); err != nil {
+		return err
+	}
+	reader, err := ringbuf.NewReader(d.maps["evicted"])
+	if err != nil {
+		return fmt.Errorf("ring of evicted flows: %w", err)
+	}
+	d.ring = newRing(reader)
+	d.sums = newUnattributedReader(d.maps["unattributed"])
+	_, err = d.variant(variant{})
+	return err
+}
+
+// size derives the shape of the table from the configuration.
+func (d *Datapath) size() error {
+	if d.cfg.MaxEntries == 0 {
+		d.cfg.MaxEntries = DefaultMaxEntries()
+	}
+	if d.cfg.RingSize == 0 {
+		d.cfg.RingSize = Default().RingSize
+	}
+	cpus, err := onlineCPUs()
+	if err != nil {
+		return err
+	}
+	d.cpus = cpus
+	d.sets = max(1, (d.cfg.MaxEntries+cpus*uint32(ways)-1)/(cpus*uint32(ways)))
+	var random [48]byte
+	rand.Read(random[:])
+	for i := range d.seed {
+		d.seed[i] = binary.NativeEndian.Uint64(random[8*i:]) | 1
+	}
+	return nil
+}
+
+// onlineCPUs is one more than the highest processor that is online. Packets on
+// a processor that comes later are counted by reason, not in flows.
+func onlineCPUs() (uint32, error) {
+	const path = "/sys/devices/system/cpu/online"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("counting processors: %w", err)
+	}
+	s := strings.TrimSpace(string(text))
+	s = s[strings.LastIndexAny(s, ",-")+1:]
+	highest, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("counting processors: %s holds %q", path, text)
+	}
+	return uint32(highest) + 1, nil
+}
+
+// spec reads one object and sets sizes and constants for a variant.
+func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*ebpf.CollectionSpec, error) {
+	spec, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("reading the built-in programs: %w", err)
+	}
+	sets := 2 * d.cpus * d.sets
+	spec.Maps["flows"].MaxEntries = sets
+	spec.Maps["flow_extras"].MaxEntries = sets
+	spec.Maps["evicted"].MaxEntries = d.cfg.RingSize
+
+	var tunnels uint32
+	for _, t := range d.cfg.Tunnels {
+		tunnels |= 1 << t
+	}
+	below := ^uint32(0)
+	if d.cfg.Sampling > 1 {
+		below = ^uint32(0) / d.cfg.Sampling
+	}
+	for name, value := range map[string]any{
+		"cfg_netns": v.netns, "cfg_no_link_header": v.noLink,
+		"cfg_cpus": d.cpus, "cfg_sets": d.sets, "cfg_seed": d.seed,
+		"cfg_sample_below": below, "cfg_tunnels": tunnels,
+		"cfg_ring_wakeup": d.cfg.RingSize / 4,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("constant %s: %w", name, err)
+		}
+	}
+	return spec, nil
+}
+
+// variant returns the programs for a namespace and link type, loading them on
+// first use. All share the maps.
+func (d *Datapath) variant(v variant) (*programs, error) {
+	if p := d.programs[v]; p != nil {
+		return p, nil
+	}
+	ingress, err := d.program(loadIngress, "waymark_ingress", v)
+	if err != nil {
+		return nil, err
+	}
+	egress, err := d.program(loadEgress, "waymark_egress", v)
+	if err != nil {
+		ingress.Close()
+		return nil, err
+	}
+	p := &programs{ingress, egress}
+	d.programs[v] = p
+	return p, nil
+}
+
+func (d *Datapath) program(load func() (*ebpf.CollectionSpec, error), name string, v variant) (*ebpf.Program, error) {
+	spec, err := d.spec(load, v)
+	if err != nil {
+		return nil, err
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: d.maps})
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", name, explain(err))
+	}
+	defer coll.Close()
+	return coll.DetachProgram(name), nil
+}
+
+// explain adds the remedy to errors whose reason is outside the program.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: %w: run as root, or with CAP_BPF and CAP_NET_ADMIN", kernel.ErrMissing, err)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("%w: %w: lower flow.max_entries, or raise the memory limit of the service", kernel.ErrMissing, err)
+	}
+	return err
+}
+
+// Close detaches from all interfaces and frees programs and maps.
+func (d *Datapath) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for iface := range d.hooks {
+		d.detach(iface)
+	}
+	for v, p := range d.programs {
+		p.close()
+		delete(d.programs, v)
+	}
+	if d.ring != nil {
+		d.ring.close()
+	}
+	if d.table != nil {
+		d.table.close()
+		d.table = nil
+	}
+	if d.grace != nil {
+		d.grace.Close()
+	}
+	for name, m := range d.maps {
+		m.Close()
+		delete(d.maps, name)
+	}
+}

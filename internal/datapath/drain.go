@@ -1,0 +1,87 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Stats tells of the flow table; counters run since Load.
+type Stats struct {
+	MaxEntries   uint64 // slots of one epoch
+	Entries      uint64 // of these, in use at the last drain
+	Memory       uint64 // octets
+	Evicted      uint64 // flows that went through the ring
+	Unattributed uint64 // packets that found the ring full
+	CountsFull   uint64 // packets that found no room in the counts by reason
+
+	Drain time.Duration // the last one
+	Grace time.Duration // its part that waited for programs to end
+}
+
+// errClosed is what a drain after Close gets.
+var errClosed = errors.New("the probe is closed")
+
+// Drain turns the epoch, waits until no program uses the old one, and emits and
+// frees all that it holds; then what the ring and the sums of unattributed
+// packets hold. Implements flow.Probe.
+func (d *Datapath) Drain(emit func(*flow.Delta)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.table == nil {
+		return errClosed
+	}
+	start := time.Now()
+	old := d.epoch
+	if err := d.maps[".data.control"].Update(uint32(0), 1-old, ebpf.UpdateAny); err != nil {
+		return fmt.Errorf("turning the epoch: %w", err)
+	}
+	d.epoch = 1 - old
+	waited := time.Now()
+	if err := d.grace.Wait(); err != nil {
+		return err
+	}
+	d.stats.Grace = time.Since(waited)
+
+	c, err := readClock()
+	if err != nil {
+		return err
+	}
+	d.ring.clock.Store(&c)
+	d.stats.Entries = d.table.drain(old, &c, emit)
+	err = errors.Join(d.ring.flush(emit), d.sums.drain(time.Now(), emit))
+	d.stats.Drain = time.Since(start)
+	return err
+}
+
+// Stream emits flows as they leave full sets. Implements flow.Streamer.
+func (d *Datapath) Stream(ctx context.Context, emit func(*flow.Delta)) error {
+	return d.ring.stream(ctx, emit)
+}
+
+// Stats reads the counters of the flow table.
+func (d *Datapath) Stats() (Stats, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.table == nil {
+		return Stats{}, errClosed
+	}
+	s := d.stats
+	s.MaxEntries = uint64(d.cpus) * uint64(d.sets) * uint64(ways)
+	s.Memory = d.table.size()
+	var perCPU []tableStats
+	if err := d.maps["flow_stats"].Lookup(uint32(0), &perCPU); err != nil {
+		return Stats{}, fmt.Errorf("reading the flow table's counters: %w", err)
+	}
+	for _, v := range perCPU {
+		s.Evicted += v.Evicted
+		s.Unattributed += v.Unattributed
+		s.CountsFull += v.CountsFull
+	}
+	return s, nil
+}

@@ -1,0 +1,194 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"maps"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/test/packet"
+)
+
+// load returns a probe that is closed with the test.
+func load(t testing.TB, cfg Config) *Datapath {
+	t.Helper()
+	d := New(cfg, slog.New(slog.DiscardHandler))
+	if err := d.Load(); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// skb is the part of struct __sk_buff that a test run takes.
+type skb struct {
+	_        [7]uint32
+	_        uint32 // priority
+	_, _     uint32 // ingress_ifindex, ifindex
+	_        [28]uint32
+	_        [2]uint32 // tstamp
+	WireLen  uint32
+	GSOSegs  uint32
+	_        [2]uint32 // sk
+	GSOSize  uint32
+	TSType   uint8
+	_        [3]byte
+	HWTstamp uint64
+}
+
+// run sends a frame through a program and checks that it comes out as it went in.
+func run(t testing.TB, p *ebpf.Program, f packet.Frame) {
+	t.Helper()
+	out := make([]byte, len(f.Data)+256)
+	ctx := skb{GSOSegs: uint32(f.GSO.Segments), GSOSize: uint32(f.GSO.Size)}
+	opts := ebpf.RunOptions{Data: f.Data, DataOut: out, Context: &ctx}
+	verdict, err := p.Run(&opts)
+	if err != nil {
+		t.Fatalf("running %d octets: %v", len(f.Data), err)
+	}
+	if int32(verdict) != -1 {
+		t.Errorf("verdict %d, want TC_ACT_UNSPEC: the probe must never decide on a packet", int32(verdict))
+	}
+	if !cmp.Equal(opts.DataOut, f.Data) {
+		t.Errorf("the frame changed:\n%s", cmp.Diff(f.Data, opts.DataOut))
+	}
+}
+
+// counted drains everything the probe has, merged by key, without what a
+// packet.Case doesn't tell: times, round trips and the interface.
+func counted(t testing.TB, d *Datapath) []flow.Delta {
+	t.Helper()
+	var got []flow.Delta
+	c, err := readClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No program runs any more: the epoch need not be turned.
+	d.table.drain(d.epoch, &c, func(delta *flow.Delta) {
+		x := *delta
+		if x.First == 0 || x.First > x.Last {
+			t.Errorf("times of %+v: first %d, last %d", x.Key, x.First, x.Last)
+		}
+		x.First, x.Last, x.RTT, x.Iface = 0, 0, flow.RTT{}, 0
+		got = append(got, x)
+	})
+	return got
+}
+
+// reasons are the counts by reason since the last call.
+func (c *reasonCounter) since(t testing.TB, d *Datapath) map[string]packet.Amount {
+	t.Helper()
+	uncounted, err := d.Uncounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	incomplete, err := d.Incomplete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := map[string]packet.Amount{}
+	for _, u := range append(uncounted, incomplete...) {
+		a := now[u.Reason]
+		now[u.Reason] = packet.Amount{Packets: a.Packets + u.Packets, Bytes: a.Bytes + u.Bytes}
+	}
+	diff := map[string]packet.Amount{}
+	for reason, a := range now {
+		if before := c.last[reason]; a != before {
+			diff[reason] = packet.Amount{Packets: a.Packets - before.Packets, Bytes: a.Bytes - before.Bytes}
+		}
+	}
+	c.last = now
+	return diff
+}
+
+// anyOrder compares lists of flows as sets.
+var anyOrder = cmpopts.SortSlices(func(a, b flow.Delta) bool {
+	return fmt.Sprint(a.Key) < fmt.Sprint(b.Key)
+})
+
+type reasonCounter struct{ last map[string]packet.Amount }
+
+// forget deletes every element of a map.
+func forget(t testing.TB, m *ebpf.Map) {
+	t.Helper()
+	for {
+		key, err := m.NextKeyBytes(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key == nil {
+			return
+		}
+		if err := m.Delete(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// testRunnable says why BPF_PROG_TEST_RUN cannot take a frame, if so.
+func testRunnable(f packet.Frame) string {
+	switch {
+	case f.Tag != nil:
+		return "a test run has no accelerated tags: see TestCasesOnVeth"
+	case len(f.Data) < 14:
+		return "a test run wants 14 octets"
+	case binary.BigEndian.Uint16(f.Data[12:]) == packet.TypeIPv4 && len(f.Data) < 14+20,
+		binary.BigEndian.Uint16(f.Data[12:]) == packet.TypeIPv6 && len(f.Data) < 14+40:
+		return "a test run wants a whole IP header: see TestCasesOnVeth"
+	}
+	return ""
+}
+
+// TestCases: every packet of the table, whole and cut at every length, gives
+// the flow or the reason that the table tells, and comes out unchanged.
+func TestCases(t *testing.T) {
+	byTunnels := map[packet.Tunnels][]packet.Case{}
+	for _, c := range packet.Cases() {
+		byTunnels[c.Tunnels] = append(byTunnels[c.Tunnels], c)
+		byTunnels[c.Tunnels] = append(byTunnels[c.Tunnels], packet.Truncations(c)...)
+	}
+	for tunnels, cases := range byTunnels {
+		cfg := Config{MaxEntries: 1024}
+		for tunnel := range flow.Tunnel(8) {
+			if tunnels.Has(tunnel) {
+				cfg.Tunnels = append(cfg.Tunnels, tunnel)
+			}
+		}
+		d := load(t, cfg)
+		var reasons reasonCounter
+		for _, c := range cases {
+			forget(t, d.maps["fragments"])
+			t.Run(fmt.Sprintf("tunnels %x/%s", tunnels, c.Name), func(t *testing.T) {
+				for _, f := range c.Frames {
+					if testRunnable(f) != "" {
+						return
+					}
+				}
+				for _, f := range c.Frames {
+					p, err := d.variant(variant{noLink: f.L3})
+					if err != nil {
+						t.Fatal(err)
+					}
+					run(t, p.ingress, f)
+				}
+				if diff := cmp.Diff(c.Flows, counted(t, d), anyOrder); diff != "" {
+					t.Errorf("flows (-want +got):\n%s", diff)
+				}
+				want := c.Uncounted
+				if want == nil {
+					want = map[string]packet.Amount{}
+				}
+				got := reasons.since(t, d)
+				if !maps.Equal(want, got) {
+					t.Errorf("reasons: want %v, got %v", want, got)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// ring receives the flows that left a full set between two drains.
+type ring struct {
+	reader    *ringbuf.Reader
+	record    ringbuf.Record
+	streaming atomic.Bool
+	flushed   chan struct{}
+	clock     atomic.Pointer[clock]
+	received  atomic.Uint64
+}
+
+func newRing(r *ringbuf.Reader) *ring {
+	return &ring{reader: r, flushed: make(chan struct{}, 1)}
+}
+
+// stream emits evicted flows as they come, until ctx ends. Programs wake it
+// when a quarter of the ring is taken; flush does when a drain wants the rest.
+func (r *ring) stream(ctx context.Context, emit func(*flow.Delta)) error {
+	if !r.streaming.CompareAndSwap(false, true) {
+		return errors.New("ring of evicted flows has a reader already")
+	}
+	defer r.streaming.Store(false)
+	stop := context.AfterFunc(ctx, func() { _ = r.reader.Flush() })
+	defer stop()
+	for {
+		switch err := r.next(emit); {
+		case err == nil:
+		case errors.Is(err, ringbuf.ErrFlushed):
+			select {
+			case r.flushed <- struct{}{}:
+			default:
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+		case errors.Is(err, os.ErrClosed):
+			return nil
+		default:
+			return fmt.Errorf("ring of evicted flows: %w", err)
+		}
+	}
+}
+
+func (r *ring) next(emit func(*flow.Delta)) error {
+	if err := r.reader.ReadInto(&r.record); err != nil {
+		return err
+	}
+	if len(r.record.RawSample) < int(unsafe.Sizeof(evictedFlow{})) {
+		return fmt.Errorf("element of %d octets", len(r.record.RawSample))
+	}
+	e := (*evictedFlow)(unsafe.Pointer(&r.record.RawSample[0]))
+	var d flow.Delta
+	c := r.clock.Load()
+	if c == nil {
+		fresh, err := readClock()
+		if err != nil {
+			return err
+		}
+		c = &fresh
+	}
+	c.delta(&d, &e.Slot, &e.Extra)
+	d.Evicted = true
+	r.received.Add(1)
+	emit(&d)
+	return nil
+}
+
+// flush returns when everything that was in the ring has been emitted: by the
+// stream where one runs, else by this call.
+func (r *ring) flush(emit func(*flow.Delta)) error {
+	if !r.streaming.Load() {
+		r.reader.SetDeadline(time.Unix(1, 0))
+		defer r.reader.SetDeadline(time.Time{})
+		for {
+			err := r.next(emit)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("ring of evicted flows: %w", err)
+			}
+		}
+	}
+	select {
+	case <-r.flushed:
+	default:
+	}
+	if err := r.reader.Flush(); err != nil {
+		return fmt.Errorf("ring of evicted flows: %w", err)
+	}
+	select {
+	case <-r.flushed:
+		return nil
+	case <-time.After(5 * time.Second):
+		return errors.New("ring of evicted flows was not read within 5 s")
+	}
+}
+
+func (r *ring) close() { r.reader.Close() }

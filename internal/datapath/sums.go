@@ -1,0 +1,132 @@
+package datapath
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// unattributedReader turns the kernel's running totals of packets without a
+// flow into deltas.
+type unattributedReader struct {
+	sums *ebpf.Map
+	told map[unattributedKey]unattributedSum
+	last time.Time
+}
+
+func newUnattributedReader(m *ebpf.Map) *unattributedReader {
+	return &unattributedReader{sums: m, told: map[unattributedKey]unattributedSum{}, last: time.Now()}
+}
+
+func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error {
+	var key unattributedKey
+	var perCPU []unattributedSum
+	iter := r.sums.Iterate()
+	for iter.Next(&key, &perCPU) {
+		var sum unattributedSum
+		for _, v := range perCPU {
+			sum.Packets += v.Packets
+			sum.Bytes += v.Bytes
+			sum.Payload += v.Payload
+			sum.Overhead += v.Overhead
+			sum.GsoPackets += v.GsoPackets
+			sum.GsoBytes += v.GsoBytes
+		}
+		told := r.told[key]
+		if sum.Packets == told.Packets {
+			continue
+		}
+		r.told[key] = sum
+		m := meta(key.Meta)
+		packets := sum.Packets - told.Packets
+		wire := sum.Bytes - told.Bytes + packets*m.linkLen() + sum.Overhead - told.Overhead
+		d := flow.Delta{Unattributed: true}
+		d.Key = flow.Key{
+			Iface: flow.Iface(key.Iface), Proto: key.Proto,
+			Direction: m.direction(), Tunnel: m.tunnel(), IPv6: m.ipv6(),
+		}
+		d.Counts = flow.Counts{
+			Packets: packets, Bytes: sum.Bytes - told.Bytes, PayloadBytes: sum.Payload - told.Payload,
+			WireBytes: wire, Frames: packets - (sum.GsoPackets - told.GsoPackets),
+			FrameBytes: wire - packets*m.accelLen() - (sum.GsoBytes - told.GsoBytes),
+			First:      r.last.UnixNano(), Last: now.UnixNano(),
+		}
+		emit(&d)
+	}
+	if err := iter.Err(); err != nil {
+		return fmt.Errorf("reading unattributed packets: %w", err)
+	}
+	r.last = now
+	return nil
+}
+
+// Uncounted returns running totals of packets in no flow. Implements flow.Probe.
+func (d *Datapath) Uncounted() ([]flow.Uncounted, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.reasons(func(reason uint8) bool { return reason < uint8(ingressReasonClassREASON_FIRST_COUNTED) })
+}
+
+// Incomplete returns running totals of packets that are in a flow of which
+// something could not be learned (ports of a fragment, a handshake's time).
+func (d *Datapath) Incomplete() ([]flow.Uncounted, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.reasons(func(reason uint8) bool { return reason >= uint8(ingressReasonClassREASON_FIRST_COUNTED) })
+}
+
+func (d *Datapath) reasons(want func(uint8) bool) ([]flow.Uncounted, error) {
+	if d.maps["counts"] == nil {
+		return nil, nil
+	}
+	names, err := reasonNames()
+	if err != nil {
+		return nil, err
+	}
+	var out []flow.Uncounted
+	var key countKey
+	var perCPU []countValue
+	iter := d.maps["counts"].Iterate()
+	for iter.Next(&key, &perCPU) {
+		if !want(key.Reason) {
+			continue
+		}
+		u := flow.Uncounted{
+			Iface: flow.Iface(key.Iface), Direction: flow.Direction(key.Direction), Reason: names[key.Reason],
+		}
+		for _, v := range perCPU {
+			u.Packets += v.Packets
+			u.Frames += v.Frames
+			u.Bytes += v.Bytes
+		}
+		out = append(out, u)
+	}
+	if err := iter.Err(); err != nil {
+		return nil, fmt.Errorf("reading counts by reason: %w", err)
+	}
+	return out, nil
+}
+
+// reasonNames are the names of enum reason in bpf/abi.h, lower case and without
+// the prefix, from the programs' own type information.
+var reasonNames = sync.OnceValues(func() (map[uint8]string, error) {
+	spec, err := loadIngress()
+	if err != nil {
+		return nil, fmt.Errorf("reading the built-in programs: %w", err)
+	}
+	var enum *btf.Enum
+	if err := spec.Types.TypeByName("reason", &enum); err != nil {
+		return nil, fmt.Errorf("names of reasons: %w", err)
+	}
+	names := map[uint8]string{}
+	for _, v := range enum.Values {
+		names[uint8(v.Value)] = strings.ToLower(strings.TrimPrefix(v.Name, "REASON_"))
+	}
+	return names, nil
+})

@@ -1,0 +1,164 @@
+// Package kernel knows what this kernel can do. All differences between kernels
+// stand in one table: name, first version, probe, and what Waymark does where
+// the feature is missing. The loader, waymark doctor and the tests read it.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Feature is one row of the table.
+type Feature struct {
+	Name    string
+	Since   string // first kernel that has it
+	Purpose string // what Waymark uses it for
+	// Without says what is done where the kernel lacks the feature. Empty: the
+	// eBPF probe can't run.
+	Without string
+
+	once  sync.Once
+	err   error
+	probe func() error
+}
+
+// Required tells whether the eBPF probe can't do without.
+func (f *Feature) Required() bool { return f.Without == "" }
+
+// Check asks the kernel, once: nil when the feature is there, else an error
+// that wraps ebpf.ErrNotSupported, or unix.EPERM where privilege was missing.
+func (f *Feature) Check() error {
+	f.once.Do(func() { f.err = f.probe() })
+	return f.err
+}
+
+// Has is Check as a condition.
+func (f *Feature) Has() bool { return f.Check() == nil }
+
+// The features, in the order in which kernels got them.
+var (
+	BPF = &Feature{
+		Name: "tc-bpf", Since: "4.1", Purpose: "programs at tc",
+		probe: func() error { return features.HaveProgramType(ebpf.SchedCLS) },
+	}
+	Clsact = &Feature{
+		Name: "clsact", Since: "4.5", Purpose: "attaching where there is no TCX",
+		Without: "TCX is needed then",
+		// A qdisc is a module that is loaded on first use, which only the
+		// attaching itself can tell.
+		probe: BPF.Check,
+	}
+	KernelBTF = &Feature{
+		Name: "btf", Since: "4.18", Purpose: "hints of the network card; type names in bpftool",
+		Without: "the flow probe does not need it",
+		probe:   probeBTF,
+	}
+	MmapableArray = &Feature{
+		Name: "mmapable-array", Since: "5.5", Purpose: "draining the flow table without a system call per flow",
+		probe: probeMmapable,
+	}
+	RingBuffer = &Feature{
+		Name: "ringbuf", Since: "5.8", Purpose: "flows that leave a full table",
+		probe: func() error { return features.HaveMapType(ebpf.RingBuf) },
+	}
+	CoarseClock = &Feature{
+		Name: "ktime-coarse", Since: "5.11", Purpose: "time of a packet without reading the hardware clock",
+		probe: func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnKtimeGetCoarseNs) },
+	}
+	TCX = &Feature{
+		Name: "tcx", Since: "6.6", Purpose: "attaching that ends with the agent, in order with other programs",
+		Without: "clsact filters, which the next agent removes if this one is killed",
+		probe:   probeTCX,
+	}
+	Membarrier = &Feature{
+		Name: "membarrier", Since: "4.3", Purpose: "waiting until no program uses the other half of the table",
+		Without: "a map-in-map update, which waits for the same thing",
+		probe:   probeMembarrier,
+	}
+)
+
+// Features is the whole table.
+func Features() []*Feature {
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, RingBuffer, CoarseClock, TCX}
+}
+
+// ErrMissing marks errors of a missing kernel feature or privilege.
+var ErrMissing = errors.New("missing kernel feature or privilege")
+
+// Require returns an error that wraps ErrMissing and names the first required
+// feature that is not there, and the remedy.
+func Require() error {
+	for _, f := range Features() {
+		err := f.Check()
+		switch {
+		case err == nil || !f.Required():
+		case errors.Is(err, unix.EPERM):
+			return fmt.Errorf("%w: loading BPF programs is not permitted: run as root, or with CAP_BPF and CAP_NET_ADMIN", ErrMissing)
+		default:
+			return fmt.Errorf("%w: %s (Linux %s): %w: update the kernel, or set probe: afpacket", ErrMissing, f.Name, f.Since, err)
+		}
+	}
+	return nil
+}
+
+func probeBTF() error {
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		return fmt.Errorf("no type information: %w: %w", err, ebpf.ErrNotSupported)
+	}
+	return nil
+}
+
+func probeMmapable() error {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE,
+	})
+	if err != nil {
+		return err
+	}
+	return m.Close()
+}
+
+// probeTCX attaches to an interface that cannot exist: a kernel with TCX looks
+// for it (ENODEV), one without does not know the command.
+func probeTCX() error {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return err
+	}
+	defer prog.Close()
+	l, err := link.AttachTCX(link.TCXOptions{Interface: 1<<31 - 1, Program: prog, Attach: ebpf.AttachTCXIngress})
+	switch {
+	case err == nil:
+		return l.Close()
+	case errors.Is(err, unix.ENODEV):
+		return nil
+	}
+	return err
+}
+
+const (
+	membarrierQuery  = 0
+	membarrierGlobal = 1
+)
+
+func probeMembarrier() error {
+	got, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierQuery, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("membarrier: %w: %w", errno, ebpf.ErrNotSupported)
+	}
+	if got&membarrierGlobal == 0 {
+		return fmt.Errorf("membarrier: no global command (nohz_full): %w", ebpf.ErrNotSupported)
+	}
+	return nil
+}
