@@ -1,0 +1,292 @@
+package filter
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// kind is how a field's values are written and compared.
+type kind uint8
+
+const (
+	kindNumber   kind = iota // 80, 8000-8099, 10k, 4Mi
+	kindDuration             // 10ms
+	kindName                 // one of a few names, such as tcp
+	kindBits                 // names of bits, all of which are set: syn+ack
+	kindAddress              // address or prefix
+	kindText                 // text or glob
+	kindFlag                 // true or false; has no value
+)
+
+func (k kind) ordered() bool { return k == kindNumber || k == kindDuration }
+
+func (k kind) example(f *field) string {
+	switch k {
+	case kindNumber:
+		return f.name + " 100, " + f.name + " 1-10"
+	case kindDuration:
+		return f.name + " > 10ms"
+	case kindBits:
+		return f.name + " syn+ack"
+	case kindAddress:
+		return f.name + " 192.0.2.1, " + f.name + " 2001:db8::/32"
+	case kindText:
+		return f.name + " eth0, " + f.name + " veth*"
+	}
+	return "one of " + strings.Join(f.names, ", ")
+}
+
+// field is something that a test can name. Names are those of the JSON record
+// where it has them.
+type field struct {
+	name    string
+	aliases []string
+	doc     string
+	kind    kind
+	max     uint64 // of a number
+
+	// One of these, by kind. numbers tells how many of its two values there are.
+	numbers   func(*flow.Record) (a, b uint64, n int)
+	addresses func(*flow.Record) (a, b netip.Addr)
+	text      func(*flow.Record) string
+	flag      func(*flow.Record) bool
+
+	// Of kindName and kindBits.
+	names     []string // for messages
+	parseName func(string) (uint64, error)
+	nameOf    func(uint64) string
+}
+
+// fields, in the order of the reference page.
+var fields = []field{
+	{
+		name: "src", kind: kindAddress, doc: "source address",
+		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Src, netip.Addr{} },
+	},
+	{
+		name: "dst", kind: kindAddress, doc: "destination address",
+		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Dst, netip.Addr{} },
+	},
+	{
+		name: "addr", aliases: []string{"host", "net", "ip"}, kind: kindAddress, doc: "source or destination address",
+		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Src, r.Dst },
+	},
+	{
+		name: "sport", kind: kindNumber, max: 1<<16 - 1, doc: "source port; of ICMP echo the identifier",
+		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.SrcPort) }),
+	},
+	{
+		name: "dport", kind: kindNumber, max: 1<<16 - 1, doc: "destination port; of ICMP type × 256 + code",
+		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.DstPort) }),
+	},
+	{
+		name: "port", kind: kindNumber, max: 1<<16 - 1, doc: "source or destination port, not of ICMP",
+		numbers: func(r *flow.Record) (a, b uint64, n int) {
+			if r.Unattributed || r.ICMP() {
+				return 0, 0, 0
+			}
+			return uint64(r.SrcPort), uint64(r.DstPort), 2
+		},
+	},
+	{
+		name: "icmp_type", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 type",
+		numbers: icmp(func(r *flow.Record) uint64 { return uint64(r.DstPort >> 8) }),
+	},
+	{
+		name: "icmp_code", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 code",
+		numbers: icmp(func(r *flow.Record) uint64 { return uint64(r.DstPort & 0xff) }),
+	},
+	named("proto", []string{"protocol"}, "IANA protocol, by name or number", []string{"tcp", "udp", "icmp", "icmpv6", "sctp", "or a number up to 255"},
+		func(r *flow.Record) uint64 { return uint64(r.Proto) },
+		func(n uint64) string { return flow.ProtoName(uint8(n)) },
+		func(s string) (uint64, error) { p, err := flow.ParseProto(s); return uint64(p), err }),
+	ofList("family", nil, "IP version", map[uint64]string{4: "4", 6: "6"},
+		func(r *flow.Record) uint64 { return uint64(r.Family()) }),
+	ofList("direction", []string{"dir"}, "way of the packets at the interface",
+		map[uint64]string{uint64(flow.Ingress): flow.Ingress.String(), uint64(flow.Egress): flow.Egress.String()},
+		func(r *flow.Record) uint64 { return uint64(r.Direction) }),
+	{
+		name: "iface", aliases: []string{"interface", "dev"}, kind: kindText, doc: "interface, a name or a glob",
+		text: func(r *flow.Record) string { return r.Iface },
+	},
+	{
+		name: "netns", kind: kindText, doc: `network namespace, a name or a glob; "" is the agent's own`,
+		text: func(r *flow.Record) string { return r.Netns },
+	},
+	number("vlan", 4095, "id of the (outer) VLAN tag; 0: untagged", func(r *flow.Record) uint64 { return uint64(r.VLAN) }),
+	number("inner_vlan", 4095, "id of the inner VLAN tag; 0: none", func(r *flow.Record) uint64 { return uint64(r.InnerVLAN) }),
+	ofList("tunnel", nil, "encapsulation that was taken off", tunnels(), func(r *flow.Record) uint64 { return uint64(r.Tunnel) }),
+	number("vni", 1<<32-1, "VXLAN or Geneve network, or GRE key", func(r *flow.Record) uint64 { return uint64(r.VNI) }),
+	number("tos", 255, "DSCP × 4 + ECN of the first packet", func(r *flow.Record) uint64 { return uint64(r.TOS) }),
+	number("dscp", 63, "DSCP of the first packet", func(r *flow.Record) uint64 { return uint64(r.TOS >> 2) }),
+	number("ecn", 3, "ECN of the first packet", func(r *flow.Record) uint64 { return uint64(r.TOS & 3) }),
+	{
+		name: "tcp_flags", aliases: []string{"flags"}, kind: kindBits, doc: "TCP control bits seen in any packet; + joins bits that must all be there, 0 is none",
+		numbers: func(r *flow.Record) (a, b uint64, n int) {
+			if r.Proto != 6 {
+				return 0, 0, 0
+			}
+			return uint64(r.TCPFlags), 0, 1
+		},
+		names:     []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ae"},
+		parseName: func(s string) (uint64, error) { f, err := flow.ParseTCPFlags(s); return uint64(f), err },
+		nameOf: func(n uint64) string {
+			if n == 0 {
+				return "0" // no bit at all
+			}
+			return flow.TCPFlagNames(uint16(n))
+		},
+	},
+	number("ttl_min", 255, "smallest TTL or hop limit", func(r *flow.Record) uint64 { return uint64(r.TTLMin) }),
+	number("ttl_max", 255, "largest TTL or hop limit", func(r *flow.Record) uint64 { return uint64(r.TTLMax) }),
+	number("flow_label", 1<<20-1, "IPv6 flow label", func(r *flow.Record) uint64 { return uint64(r.FlowLabel) }),
+	number("packets", 1<<64-1, "packets on the wire", func(r *flow.Record) uint64 { return r.Packets }),
+	number("bytes", 1<<64-1, "IP octets", func(r *flow.Record) uint64 { return r.Bytes }),
+	number("wire_bytes", 1<<64-1, "octets on the wire", func(r *flow.Record) uint64 { return r.WireBytes }),
+	number("payload_bytes", 1<<64-1, "octets above the transport header", func(r *flow.Record) uint64 { return r.PayloadBytes }),
+	number("fragments", 1<<64-1, "packets that are IP fragments", func(r *flow.Record) uint64 { return r.Fragments }),
+	number("ce_packets", 1<<64-1, "packets marked congestion experienced", func(r *flow.Record) uint64 { return r.CEPackets }),
+	duration("rtt", "whole round trip of the TCP handshake", func(r *flow.Record) time.Duration { return r.RTT.Handshake() }),
+	duration("rtt.responder_ns", "SYN to SYN-ACK", func(r *flow.Record) time.Duration { return r.RTT.Responder }, "rtt_responder"),
+	duration("rtt.initiator_ns", "SYN-ACK to ACK", func(r *flow.Record) time.Duration { return r.RTT.Initiator }, "rtt_initiator"),
+	ofList("end_reason", nil, "why a record was exported", endReasons(), func(r *flow.Record) uint64 { return uint64(r.EndReason) }),
+	{
+		name: "unattributed", kind: kindFlag, doc: "packets that were counted but whose flow could not be kept",
+		flag: func(r *flow.Record) bool { return r.Unattributed },
+	},
+}
+
+// shorthands are tests without a value, as tcpdump has them.
+var shorthands = func() map[string]node {
+	m := map[string]node{}
+	for short, long := range map[string][2]string{
+		"tcp": {"proto", "tcp"}, "udp": {"proto", "udp"}, "icmp": {"proto", "icmp"}, "icmpv6": {"proto", "icmpv6"},
+		"icmp6": {"proto", "icmpv6"}, "sctp": {"proto", "sctp"},
+		"ipv4": {"family", "4"}, "ipv6": {"family", "6"}, "ip6": {"family", "6"}, "ip": {"family", "4"},
+		"ingress": {"direction", "ingress"}, "egress": {"direction", "egress"},
+	} {
+		f := fieldNamed(long[0])
+		v, err := f.parse(long[1])
+		if err != nil {
+			panic("filter: shorthand " + short + ": " + err.Error())
+		}
+		m[short] = test{field: f, op: "=", values: []value{v}}
+	}
+	return m
+}()
+
+func fieldNamed(name string) *field {
+	name = strings.ToLower(name)
+	for i := range fields {
+		if fields[i].name == name || slices.Contains(fields[i].aliases, name) {
+			return &fields[i]
+		}
+	}
+	return nil
+}
+
+func number(name string, limit uint64, doc string, get func(*flow.Record) uint64) field {
+	return field{
+		name: name, kind: kindNumber, max: limit, doc: doc,
+		numbers: func(r *flow.Record) (a, b uint64, n int) { return get(r), 0, 1 },
+	}
+}
+
+// duration is a field that is absent when it is 0.
+func duration(name, doc string, get func(*flow.Record) time.Duration, aliases ...string) field {
+	return field{
+		name: name, aliases: aliases, kind: kindDuration, max: 1<<63 - 1, doc: doc,
+		numbers: func(r *flow.Record) (a, b uint64, n int) {
+			d := get(r)
+			if d <= 0 {
+				return 0, 0, 0
+			}
+			return uint64(d), 0, 1
+		},
+	}
+}
+
+func named(name string, aliases []string, doc string, names []string,
+	get func(*flow.Record) uint64, nameOf func(uint64) string, parse func(string) (uint64, error),
+) field {
+	return field{
+		name: name, aliases: aliases, kind: kindName, doc: doc, names: names, nameOf: nameOf, parseName: parse,
+		numbers: func(r *flow.Record) (a, b uint64, n int) { return get(r), 0, 1 },
+	}
+}
+
+// ofList is a field whose names are known beforehand.
+func ofList(name string, aliases []string, doc string, list map[uint64]string, get func(*flow.Record) uint64) field {
+	var names []string
+	for _, n := range list {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return named(name, aliases, doc, names, get,
+		func(n uint64) string { return list[n] },
+		func(s string) (uint64, error) {
+			for n, text := range list {
+				if text == s {
+					return n, nil
+				}
+			}
+			return 0, notOneOf(name, s, names)
+		})
+}
+
+func attributed(get func(*flow.Record) uint64) func(*flow.Record) (uint64, uint64, int) {
+	return func(r *flow.Record) (a, b uint64, n int) {
+		if r.Unattributed {
+			return 0, 0, 0
+		}
+		return get(r), 0, 1
+	}
+}
+
+func icmp(get func(*flow.Record) uint64) func(*flow.Record) (uint64, uint64, int) {
+	return func(r *flow.Record) (a, b uint64, n int) {
+		if r.Unattributed || !r.ICMP() {
+			return 0, 0, 0
+		}
+		return get(r), 0, 1
+	}
+}
+
+func tunnels() map[uint64]string {
+	m := map[uint64]string{}
+	for t := flow.TunnelNone; t <= flow.TunnelIPIP; t++ {
+		m[uint64(t)] = t.String()
+	}
+	return m
+}
+
+func endReasons() map[uint64]string {
+	m := map[uint64]string{}
+	for e := flow.EndReasonNone; e <= flow.EndReasonLackOfResources; e++ {
+		m[uint64(e)] = e.String()
+	}
+	return m
+}
+
+// Field describes one field for the reference page.
+type Field struct {
+	Name, Doc, Example string
+	Aliases            []string
+}
+
+// Fields describes every field there is.
+func Fields() []Field {
+	list := make([]Field, len(fields))
+	for i := range fields {
+		f := &fields[i]
+		list[i] = Field{Name: f.name, Doc: f.doc, Aliases: f.aliases, Example: f.kind.example(f)}
+		if f.kind == kindFlag {
+			list[i].Example = f.name
+		}
+	}
+	return list
+}

@@ -1,0 +1,245 @@
+package filter
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+func web() flow.Record {
+	return flow.Record{
+		Iface: "eth0.100", Netns: "blue", Direction: flow.Egress, IPv6: true,
+		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:1::2"),
+		Proto: 6, SrcPort: 50000, DstPort: 443, VLAN: 100, TOS: 46<<2 | 1, TCPFlags: 0x12,
+		TTLMin: 63, TTLMax: 64, FlowLabel: 0xbeef, Tunnel: flow.TunnelVXLAN, VNI: 5000,
+		Packets: 100, Bytes: 150_000, PayloadBytes: 140_000, WireBytes: 151_400, CEPackets: 2,
+		EndReason: flow.EndReasonIdleTimeout,
+		RTT:       flow.RTT{Responder: 8 * time.Millisecond, Initiator: 4 * time.Millisecond},
+	}
+}
+
+func ping() flow.Record {
+	return flow.Record{
+		Iface: "eth0", Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.1.1"),
+		Proto: 1, SrcPort: 77, DstPort: 8 << 8, Packets: 3, Bytes: 252,
+	}
+}
+
+func lost() flow.Record {
+	return flow.Record{Iface: "eth0", IPv6: true, Proto: 17, Packets: 1000, Unattributed: true}
+}
+
+func TestMatch(t *testing.T) {
+	for _, tt := range []struct {
+		text             string
+		web, ping, lostR bool
+	}{
+		{"", true, true, true},
+		{"  \t\n", true, true, true},
+		{"proto tcp and dport 443 and src 2001:db8::/32 and iface eth0.100 and packets > 99", true, false, false},
+		{"tcp", true, false, false},
+		{"TCP AND ipv6", false, false, false}, // refused below: keywords are lower case
+		{"udp or icmp", false, true, true},
+		{"not tcp", false, true, true},
+		{"! tcp && ! udp", false, true, false},
+		{"proto 6,1", true, true, false},
+		{"proto != tcp", false, true, true},
+		{"ipv4", false, true, false},
+		{"family 6", true, false, true},
+		{"ip 10.0.0.1", false, true, false},
+		{"host 10.0.1.1", false, true, false},
+		{"addr 2001:db8:1::/48", true, false, false},
+		{"addr != 10.0.0.0/8", true, false, true},
+		{"src 10.0.0.0/8,2001:db8::1", true, true, false},
+		{"dst 0.0.0.0/0", false, true, false},
+		{"dst ::/0", true, false, false},
+		{"port 443", true, false, false},
+		{"port 50000", true, false, false},
+		{"port 77", false, false, false},
+		{"port < 1024", true, false, false},
+		{"sport 77", false, true, false},
+		{"sport 0", false, false, false},
+		{"dport 80,443,8000-8099", true, false, false},
+		{"dport 400-500", true, false, false},
+		{"dport != 443", false, true, true},
+		{"icmp_type 8 and icmp_code 0", false, true, false},
+		{"icmp_type != 8", true, false, true},
+		{"egress", true, false, false},
+		{"direction ingress", false, true, true},
+		{"dir=egress", true, false, false},
+		{"iface eth0", false, true, true},
+		{"iface eth0*", true, true, true},
+		{`iface "eth0.100"`, true, false, false},
+		{"iface eth[01].?00", true, false, false},
+		{"netns blue", true, false, false},
+		{`netns ""`, false, true, true},
+		{"vlan 100 and vlan<=100 and vlan>=100", true, false, false},
+		{"tunnel vxlan and vni 5k", true, false, false},
+		{"tunnel none", false, true, true},
+		{"dscp 46 and ecn 1 and tos 185", true, false, false},
+		{"flags syn", true, false, false},
+		{"flags syn+ack", true, false, false},
+		{"flags syn,fin", true, false, false},
+		{"flags syn+fin", false, false, false},
+		{"flags 0", false, false, false},
+		{"ttl_min 63 and ttl_max > 63 and flow_label 48879", true, false, false},
+		{"bytes > 100k", true, false, false},
+		{"bytes >= 146Ki and bytes < 1Mi", true, false, false},
+		{"packets 1000", false, false, true},
+		{"payload_bytes 140000 and wire_bytes 151400 and ce_packets 2 and fragments 0", true, false, false},
+		{"rtt > 10ms", true, false, false},
+		{"rtt < 1h", true, false, false},
+		{"rtt 12ms and rtt_responder 8ms and rtt.initiator_ns 1ms-5ms", true, false, false},
+		{"end_reason idle_timeout", true, false, false},
+		{"unattributed", false, false, true},
+		{"not unattributed", true, true, false},
+		{"tcp or udp and packets > 500", true, false, true},
+		{"(tcp or udp) and packets > 500", false, false, true},
+		{"not (tcp or icmp)", false, false, true},
+		{"not not tcp", true, false, false},
+	} {
+		f, err := Parse(tt.text)
+		if strings.Contains(tt.text, "AND") {
+			if err == nil {
+				t.Errorf("%q: accepted", tt.text)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		for _, one := range []struct {
+			name   string
+			record flow.Record
+			want   bool
+		}{{"web", web(), tt.web}, {"ping", ping(), tt.ping}, {"lost", lost(), tt.lostR}} {
+			if got := f.Match(&one.record); got != one.want {
+				t.Errorf("%q on %s = %v, want %v", tt.text, one.name, got, one.want)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, tt := range []struct{ text, what, mark string }{
+		{"dprot 443", "no field dprot: did you mean dport?", "dprot"},
+		{"colour blue", "no field colour: there are src dst", "colour"},
+		{"dport", "dport wants a value: dport 100, dport 1-10", ""},
+		{"dport and", "dport wants a value", "and"},
+		{"dport ,", "dport wants a value", ","},
+		{"dport 80,", "dport wants a value", ""},
+		{"dport https", `dport "https": write a whole number`, "https"},
+		{"dport 65536", "dport 65536: the largest there is, is 65535", "65536"},
+		{"dport 90-80", "dport 90-80: the smaller end comes first", "90-80"},
+		{"dport > 1-2", "> goes with one value, not with a range or a list", ">"},
+		{"dport > 1,2", "> goes with one value, not with a range or a list", ">"},
+		{"src > 10.0.0.1", "src has no order: use = or !=", ">"},
+		{"src 10.0.0", `src "10.0.0": write an address or a prefix`, "10.0.0"},
+		{"src fe80::1%eth0", `src "fe80::1%eth0": write an address`, "fe80::1%eth0"},
+		{"src 10.0.0.1/8", "src 10.0.0.1/8: bits are set after the prefix; did you mean 10.0.0.0/8?", "10.0.0.1/8"},
+		{"proto tpc", `protocol "tpc": want a name such as tcp`, "tpc"},
+		{"direction eggress", `direction "eggress": did you mean egress?`, "eggress"},
+		{"family 5", `family "5": it is one of 4, 6`, "5"},
+		{"flags sny", `TCP flag "sny"`, "sny"},
+		{"rtt > 10", `rtt "10": write a time with its unit`, "10"},
+		{"iface eth[", `iface "eth[": the pattern is not complete`, "eth["},
+		{"bytes > 1Q", `bytes "1Q": write a whole number`, "1Q"},
+		{"bytes > 99999999999999T", `bytes "99999999999999T": write a whole number`, "99999999999999T"},
+		{"(tcp", "this parenthesis is never closed", "("},
+		{"tcp)", "join tests with and, or", ")"},
+		{"tcp udp", "join tests with and, or", "udp"},
+		{"tcp dport 80", "join tests with and, or", "dport"},
+		{"dport 80 sport 1", "join tests with and, or", "sport"},
+		{"tcp and", "a test belongs here", ""},
+		{"and tcp", "a test belongs here", "and"},
+		{"()", "a test belongs here", ")"},
+		{"= 3", "a test belongs here", "="},
+		{`"dport" 3`, "a test belongs here", `"dport"`},
+		{`iface "eth`, "this quote is never closed", `"`},
+		{"tcp & udp", `"&" means nothing here`, "&"},
+		{strings.Repeat("(", 100) + "tcp", "nested more than 64 deep", "("},
+		{strings.Repeat("not ", 100) + "tcp", "nested more than 64 deep", "not"},
+		{strings.Repeat(" ", 5000), "more than 4096 octets", ""},
+	} {
+		_, err := Parse(tt.text)
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: %v, want an *Error", tt.text, err)
+			continue
+		}
+		if !strings.Contains(e.What, tt.what) {
+			t.Errorf("%q: %q, want %q", tt.text, e.What, tt.what)
+		}
+		if got := e.Text[e.Pos:e.End]; got != tt.mark {
+			t.Errorf("%q marks %q, want %q", tt.text, got, tt.mark)
+		}
+	}
+}
+
+func TestErrorShowsThePlace(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{
+			"proto tcp and\tdprot 443",
+			"filter: no field dprot: did you mean dport?\n" +
+				"  proto tcp and dprot 443\n" +
+				"                ^^^^^",
+		},
+		{
+			"iface \"ü\" and",
+			"filter: a test belongs here, such as dport 443\n" +
+				"  iface \"ü\" and\n" +
+				"               ^",
+		},
+		{
+			strings.Repeat("tcp and ", 20) + "upd and " + strings.Repeat("tcp and ", 20) + "tcp",
+			"filter: no field upd: did you mean udp?\n" +
+				"  …d tcp and tcp and tcp and tcp and tcp and tcp and upd and tcp and tcp and tcp and tcp and tcp and tcp a…\n" +
+				"                                                     ^^^",
+		},
+	} {
+		_, err := Parse(tt.text)
+		if err == nil {
+			t.Errorf("%q: accepted", tt.text)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, err.Error()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Every field of the JSON record can be named, but for those that no one filters by.
+func TestFieldsOfTheRecord(t *testing.T) {
+	without := map[string]string{
+		"host":             "is the same in all records of an agent; host means an address here",
+		"first":            "is a matter of --since",
+		"last":             "is a matter of --since",
+		"sampling":         "is the same in all records of an agent",
+		"rtt.handshake_ns": "is called rtt",
+	}
+	for _, f := range flow.Fields {
+		got := fieldNamed(f.Name)
+		if why, ok := without[f.Name]; ok != (got == nil || got.name != f.Name) {
+			t.Errorf("field %s: found %v, but it %s", f.Name, got != nil, why)
+		}
+	}
+	seen := map[string]bool{}
+	for _, f := range fields {
+		for _, name := range append([]string{f.name}, f.aliases...) {
+			if seen[name] || isKeyword(name) {
+				t.Errorf("two meanings of %s", name)
+			}
+			seen[name] = true
+		}
+		if f.doc == "" {
+			t.Errorf("%s has no doc", f.name)
+		}
+	}
+}
