@@ -1,10 +1,6 @@
 package flow
 
-import (
-	"net/netip"
-	"strconv"
-	"time"
-)
+import "strconv"
 
 // Origin is what all records of one agent have in common.
 type Origin struct {
@@ -43,17 +39,9 @@ type Field struct {
 	Set func(string, *Origin, *Record) error
 }
 
-// Family is the IP version of the flow, 4 or 6.
-func (r *Record) Family() uint8 {
-	if r.IPv6 || r.Src.Is6() {
-		return 6
-	}
-	return 4
-}
-
 // ICMP says whether the ports of the record are ICMP or ICMPv6 identifier, type and code.
 func (r *Record) ICMP() bool {
-	return r.Proto == protoICMP && r.Family() == 4 || r.Proto == protoICMPv6 && r.Family() == 6
+	return r.Proto == protoICMP && r.Family == 4 || r.Proto == protoICMPv6 && r.Family == 6
 }
 
 func unattributed(_ *Origin, r *Record) bool { return r.Unattributed }
@@ -88,8 +76,8 @@ var Fields = []Field{
 	{
 		Name: "family", Kind: Number, Max: 6, Doc: "IP version, 4 or 6",
 		IPFIX:  []string{"ipVersion"},
-		Append: func(b []byte, _ *Origin, r *Record) []byte { return append(b, '0'+r.Family()) },
-		Set:    func(s string, _ *Origin, r *Record) (err error) { r.IPv6, err = parseFamily(s); return },
+		Append: func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, r.Family) },
+		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Family, err = parseFamily(s); return },
 	},
 	{
 		Name: "proto", Kind: Number, Max: maxUint8, Doc: "IANA protocol number, after IPv6 extension headers",
@@ -102,7 +90,7 @@ var Fields = []Field{
 		IPFIX:  []string{"sourceIPv4Address", "sourceIPv6Address"},
 		Absent: unattributed,
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return r.Src.AppendTo(b) },
-		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Src, err = netip.ParseAddr(s); return },
+		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Src, err = parseAddr(s); return },
 	},
 	{
 		Name: "sport", Kind: Number, Max: maxUint16, Doc: "source port; of ICMP echo the identifier; absent when unattributed",
@@ -116,7 +104,7 @@ var Fields = []Field{
 		IPFIX:  []string{"destinationIPv4Address", "destinationIPv6Address"},
 		Absent: unattributed,
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return r.Dst.AppendTo(b) },
-		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Dst, err = netip.ParseAddr(s); return },
+		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Dst, err = parseAddr(s); return },
 	},
 	{
 		Name: "dport", Kind: Number, Max: maxUint16, Doc: "destination port; of ICMP type × 256 + code; absent when unattributed",
@@ -165,13 +153,13 @@ var Fields = []Field{
 		Name: "first", Kind: Time, Doc: "time of the first packet counted",
 		IPFIX:  []string{"flowStartMilliseconds", "flowStartNanoseconds"},
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return appendTime(b, r.First) },
-		Set:    func(s string, _ *Origin, r *Record) (err error) { r.First, err = time.Parse(time.RFC3339, s); return },
+		Set:    func(s string, _ *Origin, r *Record) (err error) { r.First, err = parseTime(s); return },
 	},
 	{
 		Name: "last", Kind: Time, Doc: "time of the last packet counted",
 		IPFIX:  []string{"flowEndMilliseconds", "flowEndNanoseconds"},
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return appendTime(b, r.Last) },
-		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Last, err = time.Parse(time.RFC3339, s); return },
+		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Last, err = parseTime(s); return },
 	},
 	{
 		Name: "end_reason", Kind: Name, Values: endReasonNames[:], Doc: "why the record was exported; none: the flow goes on",

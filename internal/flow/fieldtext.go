@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"strconv"
 	"time"
 )
@@ -45,14 +46,34 @@ func parseDuration(s string, to *time.Duration) error {
 	return nil
 }
 
-func parseFamily(s string) (ipv6 bool, err error) {
+func parseFamily(s string) (uint8, error) {
 	switch s {
 	case "4":
-		return false, nil
+		return 4, nil
 	case "6":
-		return true, nil
+		return 6, nil
 	}
-	return false, fmt.Errorf("family %s: want 4 or 6", s)
+	return 0, fmt.Errorf("family %s: want 4 or 6", s)
+}
+
+func parseAddr(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err == nil && a.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("address %s has a zone", s)
+	}
+	return a, err
+}
+
+func parseTime(s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	t = t.UTC()
+	if y := t.Year(); y < 0 || y > 9999 {
+		return time.Time{}, fmt.Errorf("time %s is outside the years 0 to 9999 in UTC", s)
+	}
+	return t, nil
 }
 
 // appendTime writes RFC 3339 in UTC with nine decimals, in a tenth of the time

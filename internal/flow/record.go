@@ -39,7 +39,7 @@ type Record struct {
 	IfIndex   uint32
 	Direction Direction
 
-	IPv6             bool       // address family, also when Unattributed
+	Family           uint8      // IP version, 4 or 6; also when Unattributed
 	Src, Dst         netip.Addr // IPv4 as 4-byte, IPv6 as 16-byte addresses; zero when Unattributed
 	Proto            uint8      // IANA protocol number, after IPv6 extension headers
 	SrcPort, DstPort uint16     // ICMP: echo identifier and type<<8|code
