@@ -82,6 +82,33 @@ type Counts struct {
 	RTT            RTT
 }
 
+// Add adds what was counted of the same flow at another time or processor.
+func (c *Counts) Add(d *Counts) {
+	if d.First < c.First || c.Packets == 0 { // what is of the first packet
+		c.First, c.TOS, c.FlowLabel, c.VNI = d.First, d.TOS, d.FlowLabel, d.VNI
+	}
+	if c.Packets == 0 {
+		c.TTLMin = d.TTLMin
+	}
+	c.Last = max(c.Last, d.Last)
+	c.TTLMin, c.TTLMax = min(c.TTLMin, d.TTLMin), max(c.TTLMax, d.TTLMax)
+	c.TCPFlags |= d.TCPFlags
+	c.Packets += d.Packets
+	c.Bytes += d.Bytes
+	c.PayloadBytes += d.PayloadBytes
+	c.WireBytes += d.WireBytes
+	c.Fragments += d.Fragments
+	c.CEPackets += d.CEPackets
+	c.Frames += d.Frames
+	c.FrameBytes += d.FrameBytes
+	if d.RTT.Responder != 0 {
+		c.RTT.Responder = d.RTT.Responder
+	}
+	if d.RTT.Initiator != 0 {
+		c.RTT.Initiator = d.RTT.Initiator
+	}
+}
+
 // Delta is one flow's counts since the probe last told of it. The same key may
 // come several times in one drain (from several CPUs, or from an eviction).
 type Delta struct {

@@ -1,0 +1,309 @@
+package flow
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// TableConfig bounds the table and sets when flows leave it.
+type TableConfig struct {
+	MaxFlows      int           // flows kept until their timeout
+	ActiveTimeout time.Duration // a flow that goes on is exported after this; 0: every interval
+	IdleTimeout   time.Duration // a flow without packets is exported after this
+}
+
+// Table keeps flows from one drain to the next until they expire, as an
+// exporting process does (RFC 7011 5.1.1). In go the deltas of a probe; at the
+// end of each interval come out what was counted in it, per flow, and the flows
+// that expired. Totals of both are exact.
+type Table struct {
+	cfg  TableConfig
+	name func(Iface) (name, netns string)
+
+	mu       sync.Mutex
+	index    map[Key]int32
+	entries  []entry
+	free     []int32
+	interval []delta // what this interval brought, one per entry
+	lost     map[Key]*Counts
+	stats    TableStats
+}
+
+// entry is a flow since it was last exported.
+type entry struct {
+	key     Key
+	pending Counts
+	current int32 // in interval, −1: no packet in this interval
+	used    bool
+	ended   bool // a FIN or RST was seen
+}
+
+// delta is what one interval adds to an entry.
+type delta struct {
+	entry  int32
+	counts Counts
+}
+
+// TableStats counts since New.
+type TableStats struct {
+	Live         uint64 // flows kept now
+	Deltas       uint64 // merged
+	Records      uint64 // expired
+	Unattributed uint64 // packets of flows the table had no room for
+}
+
+// NewTable returns an empty table. name tells the name of an interface and of
+// its network namespace.
+func NewTable(cfg TableConfig, name func(Iface) (name, netns string)) *Table {
+	return &Table{cfg: cfg, name: name, index: map[Key]int32{}, lost: map[Key]*Counts{}}
+}
+
+// Merge adds a delta. It may be called from several goroutines.
+func (t *Table) Merge(d *Delta) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stats.Deltas++
+	if d.Unattributed {
+		t.lose(d)
+		return
+	}
+	i, ok := t.index[d.Key]
+	if !ok {
+		// Within an interval the table may outgrow its bound, but not by more
+		// than it holds: what comes beyond is counted without addresses.
+		if len(t.index) >= 2*t.cfg.MaxFlows {
+			t.stats.Unattributed += d.Packets
+			t.lose(d)
+			return
+		}
+		i = t.insert(d.Key)
+	}
+	e := &t.entries[i]
+	if e.current < 0 {
+		e.current = int32(len(t.interval))
+		t.interval = append(t.interval, delta{entry: i, counts: d.Counts})
+	} else {
+		t.interval[e.current].counts.Add(&d.Counts)
+	}
+	e.ended = e.ended || d.Proto == protoTCP && d.TCPFlags&(tcpFIN|tcpRST) != 0
+}
+
+const (
+	tcpFIN = 0x01
+	tcpSYN = 0x02
+	tcpRST = 0x04
+	tcpACK = 0x10
+)
+
+func (t *Table) insert(k Key) int32 {
+	var i int32
+	if n := len(t.free); n > 0 {
+		i = t.free[n-1]
+		t.free = t.free[:n-1]
+	} else {
+		i = int32(len(t.entries))
+		t.entries = append(t.entries, entry{})
+	}
+	t.entries[i] = entry{key: k, current: -1, used: true}
+	t.index[k] = i
+	return i
+}
+
+func (t *Table) remove(i int32) {
+	delete(t.index, t.entries[i].key)
+	t.entries[i] = entry{}
+	t.free = append(t.free, i)
+}
+
+// lose adds to the sum of an interface, direction and protocol.
+func (t *Table) lose(d *Delta) {
+	k := Key{Iface: d.Iface, Direction: d.Direction, Proto: d.Proto, IPv6: d.IPv6, Tunnel: d.Tunnel}
+	if sum := t.lost[k]; sum != nil {
+		sum.Add(&d.Counts)
+		return
+	}
+	counts := d.Counts
+	// Of a mixture of flows these would say nothing.
+	counts.FlowLabel, counts.VNI, counts.RTT = 0, 0, RTT{}
+	t.lost[k] = &counts
+}
+
+// EndInterval closes the interval. interval, unless nil, gets a record for every
+// flow that had packets in it; expired gets the flows that leave, both halves of
+// a conversation one after the other. Records are valid during the call only.
+func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endInterval(interval)
+	for i := range t.entries {
+		e := &t.entries[i]
+		if !e.used {
+			continue
+		}
+		if reason := t.expiry(e, now); reason != EndReasonNone {
+			t.export(int32(i), reason, expired)
+		}
+	}
+	t.shrink(expired)
+	for i := range t.interval {
+		if e := &t.entries[t.interval[i].entry]; e.used {
+			e.current = -1
+		}
+	}
+	t.interval = t.interval[:0]
+	t.stats.Live = uint64(len(t.index))
+}
+
+// Flush exports everything, when the agent ends.
+func (t *Table) Flush(interval, expired func(*Record)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endInterval(interval)
+	for i := range t.entries {
+		if t.entries[i].used {
+			t.export(int32(i), EndReasonForcedEnd, expired)
+		}
+	}
+	t.exportLost(expired)
+	t.interval = t.interval[:0]
+	t.stats.Live = 0
+}
+
+// endInterval moves what the interval brought to the flows and tells it.
+func (t *Table) endInterval(interval func(*Record)) {
+	var r Record
+	for i := range t.interval {
+		d := &t.interval[i]
+		e := &t.entries[d.entry]
+		if interval != nil {
+			t.record(&r, &e.key, &d.counts)
+			interval(&r)
+		}
+		if e.pending.Packets == 0 {
+			e.pending = d.counts
+		} else {
+			e.pending.Add(&d.counts)
+		}
+	}
+	if interval == nil {
+		return
+	}
+	for k, counts := range t.lost { // exported with the expired flows
+		t.recordLost(&r, &k, counts)
+		interval(&r)
+	}
+}
+
+// expiry says whether and why a flow leaves now.
+func (t *Table) expiry(e *entry, now time.Time) EndReason {
+	at := now.UnixNano()
+	switch {
+	case e.ended && e.current < 0: // the last ACKs have come
+		return EndReasonEndOfFlow
+	case e.current < 0 && at-e.pending.Last >= int64(t.cfg.IdleTimeout):
+		return EndReasonIdleTimeout
+	case e.pending.Packets > 0 && at-e.pending.First >= int64(t.cfg.ActiveTimeout):
+		return EndReasonActiveTimeout
+	}
+	return EndReasonNone
+}
+
+// export emits a flow and, right behind it, its reverse. Flows that go on stay
+// in the table with their counters at zero.
+func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
+	t.emit(i, reason, expired)
+	reverse := t.entries[i].key.Reverse()
+	stays := reason == EndReasonActiveTimeout
+	if j, ok := t.index[reverse]; ok && j != i {
+		e := &t.entries[j]
+		switch {
+		case stays && e.pending.Packets > 0:
+			t.emit(j, reason, expired)
+		case !stays && e.current < 0, reason == EndReasonForcedEnd:
+			t.emit(j, reason, expired)
+			t.remove(j)
+		}
+	}
+	if !stays {
+		t.remove(i)
+	}
+}
+
+func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
+	e := &t.entries[i]
+	if e.pending.Packets == 0 {
+		return
+	}
+	var r Record
+	t.record(&r, &e.key, &e.pending)
+	r.EndReason = reason
+	t.stats.Records++
+	expired(&r)
+	e.pending = Counts{Last: e.pending.Last}
+}
+
+// shrink brings the table back to its bound, the flows without packets in this
+// interval first, and exports the sums of what had no room.
+func (t *Table) shrink(expired func(*Record)) {
+	for _, quiet := range []bool{true, false} {
+		for i := 0; i < len(t.entries) && len(t.index) > t.cfg.MaxFlows; i++ {
+			if e := &t.entries[i]; e.used && (e.current < 0) == quiet {
+				t.export(int32(i), EndReasonLackOfResources, expired)
+			}
+		}
+	}
+	t.exportLost(expired)
+}
+
+func (t *Table) exportLost(expired func(*Record)) {
+	var r Record
+	for k, counts := range t.lost {
+		t.recordLost(&r, &k, counts)
+		r.EndReason = EndReasonLackOfResources
+		t.stats.Records++
+		expired(&r)
+		delete(t.lost, k)
+	}
+}
+
+// Stats returns the counters.
+func (t *Table) Stats() TableStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stats
+}
+
+func (t *Table) record(r *Record, k *Key, c *Counts) {
+	name, netns := t.name(k.Iface)
+	*r = Record{
+		Iface: name, Netns: netns, IfIndex: k.Iface.IfIndex(), Direction: k.Direction,
+		Src: k.addr(&k.Src), Dst: k.addr(&k.Dst), Proto: k.Proto, SrcPort: k.SrcPort, DstPort: k.DstPort,
+		VLAN: k.VLAN, InnerVLAN: k.InnerVLAN, Tunnel: k.Tunnel, VNI: c.VNI, Family: k.family(),
+		TOS: c.TOS, TCPFlags: c.TCPFlags, FlowLabel: c.FlowLabel, TTLMin: c.TTLMin, TTLMax: c.TTLMax,
+		Packets: c.Packets, Bytes: c.Bytes, PayloadBytes: c.PayloadBytes, WireBytes: c.WireBytes,
+		Fragments: c.Fragments, CEPackets: c.CEPackets,
+		First: time.Unix(0, c.First).UTC(), Last: time.Unix(0, c.Last).UTC(),
+		RTT: c.RTT,
+	}
+}
+
+func (t *Table) recordLost(r *Record, k *Key, c *Counts) {
+	t.record(r, k, c)
+	r.Src, r.Dst = netip.Addr{}, netip.Addr{}
+	r.Unattributed = true
+}
+
+func (k *Key) family() uint8 {
+	if k.IPv6 {
+		return 6
+	}
+	return 4
+}
+
+func (k *Key) addr(a *[16]byte) netip.Addr {
+	if k.IPv6 {
+		return netip.AddrFrom16(*a)
+	}
+	return netip.AddrFrom4([4]byte(a[12:]))
+}
