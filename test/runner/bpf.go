@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// bpfObjects lists programs and links. They have one list for the whole machine, so what another process holds open
+// is that one's, as is what guards control groups: init systems load such programs at any time.
+func bpfObjects(found traces) error {
+	others, err := heldByOthers()
+	if err != nil {
+		return err
+	}
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("list BPF programs: %w", err)
+		}
+		id = next
+		what, err := describeProgram(id)
+		if err != nil {
+			return err
+		}
+		if what != "" && !others[fmt.Sprintf("prog_id %d", id)] {
+			found[what] = true
+		}
+	}
+	links := &link.Iterator{}
+	defer links.Close()
+	for links.Next() {
+		if id := links.ID; !others[fmt.Sprintf("link_id %d", id)] {
+			found[fmt.Sprintf("BPF link %d", id)] = true
+		}
+	}
+	if err := links.Err(); err != nil {
+		return fmt.Errorf("list BPF links: %w", err)
+	}
+	return nil
+}
+
+// describeProgram is empty for programs that are not looked at.
+func describeProgram(id ebpf.ProgramID) (string, error) {
+	prog, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil // just freed
+	}
+	if err != nil {
+		return "", fmt.Errorf("open BPF program %d: %w", id, err)
+	}
+	defer prog.Close()
+	info, err := prog.Info()
+	if err != nil {
+		return "", fmt.Errorf("ask for BPF program %d: %w", id, err)
+	}
+	switch info.Type {
+	case ebpf.CGroupSKB, ebpf.CGroupSock, ebpf.CGroupSockAddr, ebpf.CGroupSockopt,
+		ebpf.CGroupSysctl, ebpf.CGroupDevice, ebpf.LSM:
+		return "", nil
+	}
+	return fmt.Sprintf("BPF program %d (%s, %s)", id, info.Name, info.Type), nil
+}
+
+// heldByOthers reads from /proc which programs ("prog_id 7") and links ("link_id 7") other processes have open.
+// When it is asked, no process of the tests runs.
+func heldByOthers() (map[string]bool, error) {
+	held := map[string]bool{}
+	self := strconv.Itoa(os.Getpid())
+	files, err := filepath.Glob("/proc/[0-9]*/fdinfo/*")
+	if err != nil {
+		return nil, fmt.Errorf("list open files: %w", err)
+	}
+	for _, file := range files {
+		if strings.Split(file, "/")[2] == self {
+			continue
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		for line := range strings.Lines(string(raw)) {
+			key, value, _ := strings.Cut(line, ":")
+			if key == "prog_id" || key == "link_id" {
+				held[key+" "+strings.TrimSpace(value)] = true
+			}
+		}
+	}
+	return held, nil
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The runner as a whole, on a module that holds one package of each kind.
+func TestRunner(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "runner")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build the runner: %v\n%s", err, out)
+	}
+	skips := filepath.Join(t.TempDir(), "skips")
+	if err := os.WriteFile(skips, []byte("# why\nskips.TestSk*  hardware that few have\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const clean = "the tests left nothing behind"
+	for _, tc := range []struct {
+		name string
+		args []string
+		exit int
+		// last is the closing line; says are parts of what comes before it, hides must not be there.
+		last        string
+		says, hides []string
+	}{
+		{
+			name: "passes", args: []string{"./passes"},
+			last: "4 passed, 0 failed, 0 skipped", says: []string{clean, "3 passed"},
+		},
+		{
+			name: "fails", args: []string{"./fails"},
+			exit: 1, last: "3 passed, 2 failed, 0 skipped",
+			says:  []string{"the reason it failed", "failed beside its subtests", clean},
+			hides: []string{"TestParent/good"},
+		},
+		{
+			name: "does not compile", args: []string{"./broken"},
+			exit: 1, last: "1 passed, 1 failed, 0 skipped", says: []string{"undefined: undefinedFunction"},
+		},
+		{
+			name: "panics", args: []string{"./panics"},
+			exit: 1, last: "2 passed, 1 failed, 0 skipped", says: []string{"out of cheese", "panics_test.go:7"},
+		},
+		{
+			name: "skips, at a desk", args: []string{"-strict=false", "./skips"},
+			last: "2 passed, 0 failed, 1 skipped",
+			says: []string{"skips.TestSkipped: no such hardware (not allowed in CI)"},
+		},
+		{
+			name: "skips, in CI", args: []string{"-strict", "./skips"},
+			exit: 1, last: "2 passed, 1 failed, 1 skipped",
+			says: []string{"FAIL: skips.TestSkipped was skipped without leave: no such hardware"},
+		},
+		{
+			name: "skips with leave", args: []string{"-strict", "-skips=" + skips, "./skips"},
+			last: "2 passed, 0 failed, 1 skipped",
+			says: []string{"no such hardware (allowed: hardware that few have)"},
+		},
+		{
+			name: "several", args: []string{"./passes", "./fails"},
+			exit: 1, last: "6 passed, 2 failed, 0 skipped", says: []string{"ok   passes", "FAIL fails"},
+		},
+		{
+			name: "leaves things", args: []string{"./leaves"},
+			exit: 1, last: "1 passed, 1 failed, 0 skipped",
+			says: []string{
+				"sleep 3600",
+				"mount /run/netns/left-namespace of nsfs",
+				"link left0",
+				"qdisc clsact on lo",
+				"sysctl net.ipv4.ip_forward = 1",
+				"file /run/left-run",
+				"/left-tmp",
+				"pin /sys/fs/bpf/left-pins",
+			},
+			hides: []string{clean, "sysctl net.ipv4.conf.left0"},
+		},
+		{
+			name: "no such package", args: []string{"./missing"},
+			exit: 1, says: []string{"directory not found"},
+		},
+		{
+			name: "no such file of skips", args: []string{"-skips=missing", "./passes"},
+			exit: 1, says: []string{"read the allowed skips: open missing"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := hostState(t)
+			cmd := exec.Command(binary, append([]string{"-race=false"}, tc.args...)...)
+			cmd.Dir = "testdata/module"
+			raw, err := cmd.CombinedOutput()
+			out := strings.TrimSpace(string(raw))
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			if code := cmd.ProcessState.ExitCode(); code != tc.exit {
+				t.Errorf("exit code %d, want %d", code, tc.exit)
+			}
+			if tc.last != "" && out[strings.LastIndex(out, "\n")+1:] != tc.last {
+				t.Errorf("the last line is not %q", tc.last)
+			}
+			for _, s := range tc.says {
+				if !strings.Contains(out, s) {
+					t.Errorf("nothing says %q", s)
+				}
+			}
+			for _, s := range tc.hides {
+				if strings.Contains(out, s) {
+					t.Errorf("something says %q", s)
+				}
+			}
+			if after := hostState(t); after != before {
+				t.Errorf("outside the sandbox there was\n%s\nand now is\n%s", before, after)
+			}
+			if t.Failed() {
+				t.Logf("all that it said:\n%s", out)
+			}
+		})
+	}
+}
+
+// hostState is what the package "leaves" touches, as it is outside the runner's sandbox.
+func hostState(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", `
+		cat /proc/sys/net/ipv4/ip_forward
+		ip -br link show type veth | grep left
+		ls -d /run/left-run /run/netns/left-* /sys/fs/bpf/left-* "${TMPDIR:-/tmp}"/left-* 2>&1
+		tc qdisc show dev lo`).CombinedOutput()
+	if err != nil {
+		t.Fatalf("look at the host: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+func TestReadSkips(t *testing.T) {
+	for _, tc := range []struct {
+		name, file string
+		want       int
+		err        string
+	}{
+		{name: "empty", file: "\n# a comment\n  \n"},
+		{name: "two", file: "a.TestX why\nb.Test*/sub  because\n", want: 2},
+		{name: "no reason", file: "\na.TestX\n", err: `:2: "a.TestX" is allowed without a reason`},
+		{name: "bad pattern", file: "a.Test[ why\n", err: `:1: pattern "a.Test[": syntax error in pattern`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "skips")
+			if err := os.WriteFile(file, []byte(tc.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := readSkips(file)
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("error is %v, want %q", err, tc.err)
+			}
+			if len(got) != tc.want {
+				t.Errorf("%d entries, want %d: %v", len(got), tc.want, got)
+			}
+		})
+	}
+}
+
+// The list that `make test` uses holds to its own form, and each pattern names a test that there is.
+func TestProjectsSkips(t *testing.T) {
+	list, err := readSkips("../skips.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		folder, name, ok := strings.Cut(s.pattern, ".")
+		if !ok {
+			t.Errorf("%q is not of the form folder.TestName", s.pattern)
+			continue
+		}
+		function, _, _ := strings.Cut(name, "/")
+		declared := regexp.MustCompile(`(?m)^func ` + strings.ReplaceAll(regexp.QuoteMeta(function), `\*`, `\w*`) + `\(`)
+		files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, f := range files {
+			raw, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || declared.Match(raw)
+		}
+		if !found {
+			t.Errorf("%q is allowed to be skipped, but there is no such test", s.pattern)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// event is a line of `go test -json` (go doc test2json).
+type event struct {
+	Action      string
+	Package     string
+	Test        string
+	Elapsed     float64
+	Output      string
+	ImportPath  string // of build-output
+	FailedBuild string // the ImportPath that made a package fail
+}
+
+// tally counts tests and tells a person what became of them. A test with subtests counts through them.
+type tally struct {
+	w                       io.Writer
+	prefix                  string
+	passed, failed, skipped int
+	skips                   []skippedTest
+	running                 map[string]*packageState
+	// builds has what the compiler said, by import path.
+	builds map[string]*strings.Builder
+}
+
+type skippedTest struct{ name, reason string }
+
+type packageState struct {
+	output                  strings.Builder
+	tests                   map[string]*testState
+	order                   []*testState
+	passed, failed, skipped int
+}
+
+type testState struct {
+	name, action string
+	output       []string
+	// ran: a subtest's name may hold a "/" of its own, and then no test has the name before it.
+	ran bool
+	// parent has subtests, failedBelow one that failed.
+	parent, failedBelow bool
+}
+
+func newTally(w io.Writer, prefix string) *tally {
+	return &tally{w: w, prefix: prefix, running: map[string]*packageState{}, builds: map[string]*strings.Builder{}}
+}
+
+// read takes all events of one `go test -json`.
+func (t *tally) read(r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var ev event
+		if json.Unmarshal(lines.Bytes(), &ev) != nil {
+			// Not an event: the go command speaks for itself.
+			fmt.Fprintln(t.w, lines.Text())
+			continue
+		}
+		t.add(ev)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the events of go test: %w", err)
+	}
+	// A go test that was killed does not end its packages.
+	for pkg := range t.running {
+		t.endPackage(event{Action: "fail", Package: pkg})
+	}
+	return nil
+}
+
+func (t *tally) add(ev event) {
+	if ev.Action == "build-output" {
+		if t.builds[ev.ImportPath] == nil {
+			t.builds[ev.ImportPath] = &strings.Builder{}
+		}
+		t.builds[ev.ImportPath].WriteString(ev.Output)
+		return
+	}
+	if ev.Package == "" {
+		return
+	}
+	p := t.running[ev.Package]
+	if p == nil {
+		p = &packageState{tests: map[string]*testState{}}
+		t.running[ev.Package] = p
+	}
+	ended := ev.Action == "pass" || ev.Action == "fail" || ev.Action == "skip"
+	switch {
+	case ev.Test == "" && ended:
+		t.endPackage(ev)
+	case ev.Test == "" && ev.Action == "output":
+		p.output.WriteString(ev.Output)
+	case ev.Test != "" && ended:
+		p.test(ev.Test).action = ev.Action
+	case ev.Test != "" && ev.Action == "output":
+		s := p.test(ev.Test)
+		s.output = append(s.output, ev.Output)
+	case ev.Test != "" && ev.Action == "run":
+		p.test(ev.Test).ran = true
+	}
+}
+
+// test finds a test's state, or makes it and tells its parents.
+func (p *packageState) test(name string) *testState {
+	s := p.tests[name]
+	if s == nil {
+		s = &testState{name: name}
+		p.tests[name] = s
+		p.order = append(p.order, s)
+		if i := strings.LastIndex(name, "/"); i > 0 {
+			p.test(name[:i]).parent = true
+		}
+	}
+	return s
+}
+
+func (t *tally) endPackage(ev event) {
+	p := t.running[ev.Package]
+	delete(t.running, ev.Package)
+	name := strings.TrimPrefix(ev.Package, t.prefix)
+	for _, s := range p.order {
+		if s.ran && s.action == "" {
+			// It never ended: a panic, a timeout, an os.Exit.
+			s.action = "fail"
+		}
+		if s.action == "fail" {
+			for i := strings.LastIndex(s.name, "/"); i > 0; i = strings.LastIndex(s.name[:i], "/") {
+				p.tests[s.name[:i]].failedBelow = true
+			}
+		}
+	}
+	for _, s := range p.order {
+		t.count(p, name, s)
+	}
+	if ev.Action == "fail" && p.failed == 0 {
+		// No test is to blame: it did not compile, or TestMain failed.
+		p.failed++
+		fmt.Fprintf(t.w, "--- FAIL: %s\n", name)
+		if b := t.builds[ev.FailedBuild]; b != nil {
+			fmt.Fprint(t.w, b.String())
+		}
+		fmt.Fprint(t.w, p.output.String())
+	}
+	t.passed += p.passed
+	t.failed += p.failed
+	t.skipped += p.skipped
+	t.packageLine(ev, name, p)
+}
+
+func (t *tally) count(p *packageState, pkg string, s *testState) {
+	switch {
+	case !s.ran:
+	case s.action == "fail":
+		// Parents' own lines matter too; but one failure counts once.
+		if !s.failedBelow {
+			p.failed++
+		}
+		fmt.Fprintf(t.w, "--- %s.%s\n%s", pkg, s.name, strings.Join(s.output, ""))
+	case s.parent:
+	case s.action == "skip":
+		p.skipped++
+		t.skips = append(t.skips, skippedTest{pkg + "." + s.name, skipReason(s.output)})
+	default:
+		p.passed++
+	}
+}
+
+func (t *tally) packageLine(ev event, name string, p *packageState) {
+	word := "ok  "
+	if p.failed > 0 {
+		word = "FAIL"
+	}
+	took := time.Duration(ev.Elapsed * float64(time.Second)).Round(10 * time.Millisecond)
+	fmt.Fprintf(t.w, "%s %-32s %8v  %d passed", word, name, took, p.passed)
+	if p.failed > 0 {
+		fmt.Fprintf(t.w, ", %d failed", p.failed)
+	}
+	if p.skipped > 0 {
+		fmt.Fprintf(t.w, ", %d skipped", p.skipped)
+	}
+	fmt.Fprintln(t.w)
+}
+
+// skipReason is what the test said, without the lines that go test adds.
+func skipReason(output []string) string {
+	var said []string
+	for _, line := range output {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- SKIP: ") {
+			continue
+		}
+		// "file_test.go:12: " in front
+		if at, text, ok := strings.Cut(line, ": "); ok && strings.Contains(at, "_test.go:") {
+			line = text
+		}
+		said = append(said, line)
+	}
+	return strings.Join(said, " ")
+}
+
+// leftBehind counts as one more test: that nothing was.
+func (t *tally) leftBehind(traces []string) {
+	if len(traces) == 0 {
+		t.passed++
+		fmt.Fprintln(t.w, "== the tests left nothing behind: no namespace, link, program, pin, setting, process or file")
+		return
+	}
+	t.failed++
+	fmt.Fprintln(t.w, "--- FAIL: the tests left behind")
+	for _, trace := range traces {
+		fmt.Fprintln(t.w, "   ", trace)
+	}
+}
+
+// judgeSkips lists every skip; where strict, one without leave fails.
+func (t *tally) judgeSkips(allowed []skip, strict bool) {
+	if len(t.skips) > 0 {
+		fmt.Fprintln(t.w, "== skipped")
+	}
+	for _, s := range t.skips {
+		reason := s.reason
+		if reason == "" {
+			reason = "no reason given"
+		}
+		why, ok := leave(allowed, s.name)
+		switch {
+		case ok:
+			fmt.Fprintf(t.w, "    %s: %s (allowed: %s)\n", s.name, reason, why)
+		case strict:
+			t.failed++
+			fmt.Fprintf(t.w, "--- FAIL: %s was skipped without leave: %s\n", s.name, reason)
+		default:
+			fmt.Fprintf(t.w, "    %s: %s (not allowed in CI)\n", s.name, reason)
+		}
+	}
+}
+
+// summary is the last line, and whether all is well. That no test ran is not.
+func (t *tally) summary() bool {
+	fmt.Fprintf(t.w, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
+	return t.failed == 0 && t.passed > 0
+}

@@ -1,0 +1,5 @@
+package broken
+
+import "testing"
+
+func TestNotCompiled(*testing.T) { undefinedFunction() }

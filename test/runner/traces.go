@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+const bpffs = "/sys/fs/bpf"
+
+// traces are what tests could leave, each in words: "link veth0", "sysctl net.ipv4.ip_forward = 1".
+type traces map[string]bool
+
+// traces lists what there is now.
+func (box *sandbox) traces() (traces, error) {
+	found := traces{}
+	for _, list := range []func(traces) error{
+		mounts, links, sysctls, bpfObjects,
+		filesUnder(bpffs, "pin"), filesUnder("/run", "file"), filesUnder(box.tmp, "temporary file"),
+	} {
+		if err := list(found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// left is what there is now and was not before, sorted.
+func (box *sandbox) left(ctx context.Context, before traces) ([]string, error) {
+	left, err := endOrphans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The kernel frees programs and namespaces a little after their last user is gone.
+	var after []string
+	err = poll(ctx, 5*time.Second, func(time.Duration) (bool, error) {
+		now, err := box.traces()
+		if err != nil {
+			return false, err
+		}
+		after = nil
+		for trace := range now {
+			if !before[trace] {
+				after = append(after, trace)
+			}
+		}
+		return len(after) == 0, nil
+	})
+	slices.Sort(after)
+	return append(left, after...), err
+}
+
+// mounts shows named network namespaces too: such a name is a mount.
+func mounts(found traces) error {
+	raw, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("list the mounts: %w", err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		// ID PARENT MAJOR:MINOR ROOT MOUNTPOINT OPTIONS [TAGS] - TYPE …
+		fields := strings.Fields(line)
+		found["mount "+fields[4]+" of "+fields[slices.Index(fields, "-")+1]] = true
+	}
+	return nil
+}
+
+// links lists interfaces with the programs, queueing disciplines and filters on them.
+func links(found traces) error {
+	all, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list the links: %w", err)
+	}
+	for _, l := range all {
+		name := l.Attrs().Name
+		found["link "+name] = true
+		if xdp := l.Attrs().Xdp; xdp != nil && xdp.Attached {
+			found["XDP program on "+name] = true
+		}
+		qdiscs, err := netlink.QdiscList(l)
+		if err != nil {
+			return fmt.Errorf("list the queueing disciplines of %s: %w", name, err)
+		}
+		for _, q := range qdiscs {
+			found["qdisc "+q.Type()+" on "+name] = true
+		}
+	}
+	return nil
+}
+
+// sysctls with their values: those of the network and of BPF, which the kernel does not move by itself. Those of an
+// interface come and go with it; only lo stays.
+func sysctls(found traces) error {
+	for _, root := range []string{
+		"/proc/sys/net",
+		"/proc/sys/kernel/bpf_stats_enabled", "/proc/sys/kernel/unprivileged_bpf_disabled",
+	} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() {
+				return skipLink(path)
+			}
+			value, err := os.ReadFile(path)
+			if err != nil {
+				return nil // some can only be written
+			}
+			name := strings.ReplaceAll(strings.TrimPrefix(path, "/proc/sys/"), "/", ".")
+			found["sysctl "+name+" = "+strings.TrimSpace(string(value))] = true
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("read sysctls below %s: %w", root, err)
+		}
+	}
+	return nil
+}
+
+// skipLink says whether a folder of sysctls is that of an interface: …/conf/veth0, …/neigh/veth0.
+func skipLink(dir string) error {
+	switch filepath.Base(filepath.Dir(dir)) {
+	case "conf", "neigh":
+		if name := filepath.Base(dir); name != "all" && name != "default" && name != "lo" {
+			return filepath.SkipDir
+		}
+	}
+	return nil
+}
+
+// filesUnder lists what is below root, each with what it is in front.
+func filesUnder(root, what string) func(traces) error {
+	return func(found traces) error {
+		return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // just removed
+			}
+			if err != nil {
+				return fmt.Errorf("list files below %s: %w", root, err)
+			}
+			if path != root {
+				found[what+" "+path] = true
+			}
+			return nil
+		})
+	}
+}
