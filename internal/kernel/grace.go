@@ -20,12 +20,13 @@ func NewGrace() (*Grace, error) {
 	if Membarrier.Has() {
 		return &Grace{}, nil
 	}
-	return newMapGrace()
+	return NewMapGrace()
 }
 
-// newMapGrace uses that an update of a map of maps returns only when no program
-// can still use the map that was replaced.
-func newMapGrace() (*Grace, error) {
+// NewMapGrace is the way of kernels without membarrier. It uses that an update
+// of a map of maps returns only when no program can still use the map that was
+// replaced.
+func NewMapGrace() (*Grace, error) {
 	spec := &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 	inner, err := ebpf.NewMap(spec)
 	if err != nil {
