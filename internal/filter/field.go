@@ -105,7 +105,7 @@ var fields = []field{
 		func(n uint64) string { return flow.ProtoName(uint8(n)) },
 		func(s string) (uint64, error) { p, err := flow.ParseProto(s); return uint64(p), err }),
 	ofList("family", nil, "IP version", map[uint64]string{4: "4", 6: "6"},
-		func(r *flow.Record) uint64 { return uint64(r.Family()) }),
+		func(r *flow.Record) uint64 { return uint64(r.Family) }),
 	ofList("direction", []string{"dir"}, "way of the packets at the interface",
 		map[uint64]string{uint64(flow.Ingress): flow.Ingress.String(), uint64(flow.Egress): flow.Egress.String()},
 		func(r *flow.Record) uint64 { return uint64(r.Direction) }),

@@ -14,7 +14,7 @@ import (
 
 func web() flow.Record {
 	return flow.Record{
-		Iface: "eth0.100", Netns: "blue", Direction: flow.Egress, IPv6: true,
+		Iface: "eth0.100", Netns: "blue", Direction: flow.Egress, Family: 6,
 		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:1::2"),
 		Proto: 6, SrcPort: 50000, DstPort: 443, VLAN: 100, TOS: 46<<2 | 1, TCPFlags: 0x12,
 		TTLMin: 63, TTLMax: 64, FlowLabel: 0xbeef, Tunnel: flow.TunnelVXLAN, VNI: 5000,
@@ -26,13 +26,13 @@ func web() flow.Record {
 
 func ping() flow.Record {
 	return flow.Record{
-		Iface: "eth0", Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.1.1"),
+		Iface: "eth0", Family: 4, Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.1.1"),
 		Proto: 1, SrcPort: 77, DstPort: 8 << 8, Packets: 3, Bytes: 252,
 	}
 }
 
 func lost() flow.Record {
-	return flow.Record{Iface: "eth0", IPv6: true, Proto: 17, Packets: 1000, Unattributed: true}
+	return flow.Record{Iface: "eth0", Family: 6, Proto: 17, Packets: 1000, Unattributed: true}
 }
 
 func TestMatch(t *testing.T) {

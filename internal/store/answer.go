@@ -1,0 +1,79 @@
+package store
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Counters are what is summed.
+type Counters struct {
+	Packets, Bytes, WireBytes, PayloadBytes uint64
+}
+
+func (c *Counters) add(r *flow.Record) {
+	c.Packets += r.Packets
+	c.Bytes += r.Bytes
+	c.WireBytes += r.WireBytes
+	c.PayloadBytes += r.PayloadBytes
+}
+
+// Row is one line of an answer: the keys, and sums over its records.
+type Row struct {
+	flow.Record // keys that were not asked for are zero; RTT is the mean of those seen
+
+	SrcPrefix, DstPrefix netip.Prefix // like Src and Dst, cut as the key says
+
+	Records uint64
+	Back    Counters // of the records that a fold turned round; part of the sums
+	RTTSeen uint64   // records with a round trip
+
+	responder, initiator mean
+}
+
+// Rate is the mean rate of the row in bits of IP a second, from its first packet
+// to its last; 0 when these are one moment.
+func (w *Row) Rate() float64 {
+	d := w.Last.Sub(w.First)
+	if d <= 0 {
+		return 0
+	}
+	return float64(w.Bytes) * 8 / d.Seconds()
+}
+
+// mean of durations, 0 when there are none.
+type mean struct {
+	sum time.Duration
+	n   uint64
+}
+
+func (m *mean) add(d time.Duration) {
+	if d > 0 {
+		m.sum += d
+		m.n++
+	}
+}
+
+func (m mean) value() time.Duration {
+	if m.n == 0 {
+		return 0
+	}
+	return m.sum / time.Duration(m.n)
+}
+
+// Answer is what a query found.
+type Answer struct {
+	From, To  time.Time // what the rows cover; both zero: no interval has ended yet
+	Intervals int
+	By        []Key
+	Rows      []Row
+	Groups    int      // rows before the limit
+	Total     Counters // of all of them
+	Records   uint64
+	// Summed is how many records of the window were too many to keep: they are
+	// in unattributed rows.
+	Summed uint64
+	// Missed is how many intervals a follower was too late for.
+	Missed uint64
+}

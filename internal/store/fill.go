@@ -1,0 +1,164 @@
+package store
+
+import (
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Interval takes the records of one scan interval. It is for one goroutine and
+// cannot be seen until End.
+type Interval struct {
+	store *Store
+	iv    *interval
+	index map[link]uint32
+	last  link // of the record before, and its number
+	lastN uint32
+
+	// Once full: the rows as a heap, the smallest on top, and sums of what had to go.
+	heap []heapItem
+	sums map[sumKey]*row
+}
+
+// sumKey is what is still told of records that are not kept.
+type sumKey struct {
+	link      uint32
+	direction flow.Direction
+	proto     uint8
+	family    uint8
+}
+
+// Begin starts the interval after the one that ended at from.
+func (s *Store) Begin(from time.Time) *Interval {
+	s.mu.Lock()
+	hint := s.hint
+	s.mu.Unlock()
+	return &Interval{
+		store: s,
+		iv:    &interval{from: from, rows: make([]row, 0, hint)},
+		index: map[link]uint32{},
+	}
+}
+
+// Add takes one record; r is not kept.
+func (i *Interval) Add(r *flow.Record) {
+	var w row
+	w.set(r, i.linkNumber(r))
+	if w.unattributed {
+		i.sum(&w)
+		return
+	}
+	if len(i.iv.rows) < i.store.limit {
+		i.iv.rows = append(i.iv.rows, w)
+		return
+	}
+	i.replaceSmallest(&w)
+}
+
+// End makes the interval visible to queries and followers. A store may hold a
+// few more records than its bound: the sums.
+func (i *Interval) End(to time.Time) {
+	i.iv.to = to
+	for _, w := range i.sums {
+		i.iv.rows = append(i.iv.rows, *w)
+	}
+	i.store.add(i.iv)
+	i.iv = nil
+}
+
+func (i *Interval) linkNumber(r *flow.Record) uint32 {
+	l := link{r.Iface, r.Netns, r.IfIndex}
+	if l == i.last && len(i.iv.links) > 0 {
+		return i.lastN
+	}
+	n, ok := i.index[l]
+	if !ok {
+		n = uint32(len(i.iv.links))
+		i.iv.links = append(i.iv.links, l)
+		i.index[l] = n
+	}
+	i.last, i.lastN = l, n
+	return n
+}
+
+// replaceSmallest keeps w if it has more bytes than the smallest row kept, and
+// sums the loser.
+func (i *Interval) replaceSmallest(w *row) {
+	if i.heap == nil {
+		i.heap = heapOf(i.iv.rows)
+	}
+	i.iv.summed++
+	top := &i.heap[0]
+	if w.bytes <= top.bytes {
+		i.sum(w)
+		return
+	}
+	i.sum(&i.iv.rows[top.index])
+	i.iv.rows[top.index] = *w
+	top.bytes = w.bytes
+	siftDown(i.heap, 0)
+}
+
+// sum adds w to the one unattributed row of its interface, direction, family and
+// protocol.
+func (i *Interval) sum(w *row) {
+	key := sumKey{w.link, w.direction, w.proto, w.family}
+	total, ok := i.sums[key]
+	if !ok {
+		if i.sums == nil {
+			i.sums = map[sumKey]*row{}
+		}
+		total = &row{
+			link: w.link, direction: w.direction, proto: w.proto, family: w.family, unattributed: true,
+			first: w.first, last: w.last, ttlMin: w.ttlMin,
+		}
+		i.sums[key] = total
+	}
+	total.packets += w.packets
+	total.bytes += w.bytes
+	total.payloadBytes += w.payloadBytes
+	total.wireBytes += w.wireBytes
+	total.fragments += w.fragments
+	total.cePackets += w.cePackets
+	total.tcpFlags |= w.tcpFlags
+	total.first = min(total.first, w.first)
+	total.last = max(total.last, w.last)
+	total.ttlMin = min(total.ttlMin, w.ttlMin)
+	total.ttlMax = max(total.ttlMax, w.ttlMax)
+}
+
+// heapItem is a row by its bytes. The heap is apart from the rows because these
+// are large.
+type heapItem struct {
+	bytes uint64
+	index int
+}
+
+func heapOf(rows []row) []heapItem {
+	h := make([]heapItem, len(rows))
+	for i := range rows {
+		h[i] = heapItem{rows[i].bytes, i}
+	}
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		siftDown(h, i)
+	}
+	return h
+}
+
+// siftDown restores the order below i after h[i] grew.
+func siftDown(h []heapItem, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && h[child+1].bytes < h[child].bytes {
+			child++
+		}
+		if h[i].bytes <= h[child].bytes {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}

@@ -1,0 +1,40 @@
+package store
+
+import "github.com/waymark-net/waymark/internal/flow"
+
+// turn swaps source and destination of r where the fold wants it, and tells
+// whether it did.
+func (f Fold) turn(r *flow.Record) bool {
+	if f == FoldNone || r.Unattributed {
+		return false
+	}
+	back := r.Dst.Less(r.Src)
+	if f == FoldConversation {
+		switch {
+		case r.ICMP():
+			request, isReply := echoRequest(r)
+			if isReply {
+				r.Src, r.Dst, r.DstPort = r.Dst, r.Src, request
+			}
+			return isReply
+		case r.SrcPort != r.DstPort:
+			back = r.SrcPort < r.DstPort
+		}
+	}
+	if back {
+		r.Src, r.Dst = r.Dst, r.Src
+		r.SrcPort, r.DstPort = r.DstPort, r.SrcPort
+	}
+	return back
+}
+
+// echoRequest is the destination port of the request that an echo reply answers.
+func echoRequest(r *flow.Record) (request uint16, isReply bool) {
+	switch icmpType := r.DstPort >> 8; {
+	case r.Proto == 1 && icmpType == 0:
+		return 8 << 8, true
+	case r.Proto == 58 && icmpType == 129:
+		return 128 << 8, true
+	}
+	return 0, false
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// grouping merges records.
+type grouping struct {
+	fold      Fold
+	picks     []pick
+	endpoints bool // some key is an address or a port
+	index     map[identity]int
+	merged    []Row
+}
+
+// pick is a key with what it does.
+type pick struct {
+	key      Key
+	endpoint bool
+	into     func(Key, *identity, *flow.Record)
+}
+
+func newGrouping(by By) *grouping {
+	g := &grouping{fold: by.Fold, index: map[identity]int{}}
+	for _, k := range by.Keys {
+		def := &keyDefs[defOf(k.Name)]
+		g.picks = append(g.picks, pick{k, def.endpoint, def.pick})
+		g.endpoints = g.endpoints || def.endpoint
+	}
+	return g
+}
+
+// add merges one record; r is changed by a fold.
+func (g *grouping) add(r *flow.Record) {
+	turned := g.fold.turn(r)
+	id := g.identify(r)
+	n, ok := g.index[id]
+	if !ok {
+		n = len(g.merged)
+		g.index[id] = n
+		g.merged = append(g.merged, newRow(&id, r))
+	}
+	g.merged[n].merge(r, turned)
+}
+
+func (g *grouping) identify(r *flow.Record) identity {
+	var id identity
+	for i := range g.picks {
+		p := &g.picks[i]
+		if !r.Unattributed || !p.endpoint {
+			p.into(p.key, &id, r)
+		}
+	}
+	// Without addresses and ports among the keys, what could not be attributed
+	// adds to the row it belongs to.
+	id.unattributed = g.endpoints && r.Unattributed
+	if g.endpoints {
+		id.family = r.Family
+	}
+	return id
+}
+
+// newRow is a row with its keys and no sums.
+func newRow(id *identity, r *flow.Record) Row {
+	return Row{
+		Record: flow.Record{
+			Iface: id.iface, Netns: id.netns, Direction: id.direction, Family: id.family,
+			Src: id.src.Addr(), Dst: id.dst.Addr(), Proto: id.proto, SrcPort: id.sport, DstPort: id.dport,
+			VLAN: id.vlan, InnerVLAN: id.innerVLAN, Tunnel: id.tunnel, VNI: id.vni, TOS: id.tos,
+			Unattributed: id.unattributed,
+			First:        r.First, Last: r.Last, TTLMin: r.TTLMin,
+		},
+		SrcPrefix: id.src, DstPrefix: id.dst,
+	}
+}
+
+// merge adds the sums of one record.
+func (w *Row) merge(r *flow.Record, turned bool) {
+	w.Records++
+	w.Packets += r.Packets
+	w.Bytes += r.Bytes
+	w.PayloadBytes += r.PayloadBytes
+	w.WireBytes += r.WireBytes
+	w.Fragments += r.Fragments
+	w.CEPackets += r.CEPackets
+	w.TCPFlags |= r.TCPFlags
+	w.TTLMin = min(w.TTLMin, r.TTLMin)
+	w.TTLMax = max(w.TTLMax, r.TTLMax)
+	if r.First.Before(w.First) {
+		w.First = r.First
+	}
+	if r.Last.After(w.Last) {
+		w.Last = r.Last
+	}
+	if turned {
+		w.Back.add(r)
+	}
+	if r.RTT != (flow.RTT{}) {
+		w.RTTSeen++
+		w.responder.add(r.RTT.Responder)
+		w.initiator.add(r.RTT.Initiator)
+	}
+}
+
+// rows ends the merging.
+func (g *grouping) rows() []Row {
+	for i := range g.merged {
+		w := &g.merged[i]
+		w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}
+	}
+	return g.merged
+}

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// row is a flow.Record without pointers, in half the space: a history of a
+// hundred thousand costs the garbage collector nothing.
+type row struct {
+	src, dst                   [16]byte
+	first, last                int64 // ns since the Unix epoch
+	packets, bytes             uint64
+	payloadBytes, wireBytes    uint64
+	fragments, cePackets       uint64
+	rttResponder, rttInitiator int64
+	link, vni, flowLabel       uint32
+	sport, dport               uint16
+	vlan, innerVLAN, tcpFlags  uint16
+	proto, tos, ttlMin, ttlMax uint8
+	direction                  flow.Direction
+	tunnel                     flow.Tunnel
+	endReason                  flow.EndReason
+	family                     uint8
+	unattributed               bool
+}
+
+// link is an interface; rows name it by its number in their interval.
+type link struct {
+	iface, netns string
+	ifindex      uint32
+}
+
+func (w *row) set(r *flow.Record, number uint32) {
+	*w = row{
+		first: nanos(r.First), last: nanos(r.Last),
+		packets: r.Packets, bytes: r.Bytes, payloadBytes: r.PayloadBytes, wireBytes: r.WireBytes,
+		fragments: r.Fragments, cePackets: r.CEPackets,
+		rttResponder: int64(r.RTT.Responder), rttInitiator: int64(r.RTT.Initiator),
+		link: number, vni: r.VNI, flowLabel: r.FlowLabel,
+		sport: r.SrcPort, dport: r.DstPort, vlan: r.VLAN, innerVLAN: r.InnerVLAN, tcpFlags: r.TCPFlags,
+		proto: r.Proto, tos: r.TOS, ttlMin: r.TTLMin, ttlMax: r.TTLMax,
+		direction: r.Direction, tunnel: r.Tunnel, endReason: r.EndReason,
+		family: r.Family, unattributed: r.Unattributed,
+	}
+	if r.Src.IsValid() {
+		w.src, w.dst = r.Src.As16(), r.Dst.As16()
+	}
+}
+
+// record is the inverse of set.
+func (w *row) record(links []link, r *flow.Record) {
+	l := &links[w.link]
+	*r = flow.Record{
+		Iface: l.iface, Netns: l.netns, IfIndex: l.ifindex, Direction: w.direction,
+		Family: w.family, Proto: w.proto, SrcPort: w.sport, DstPort: w.dport,
+		VLAN: w.vlan, InnerVLAN: w.innerVLAN, Tunnel: w.tunnel, VNI: w.vni,
+		TOS: w.tos, TCPFlags: w.tcpFlags, FlowLabel: w.flowLabel, TTLMin: w.ttlMin, TTLMax: w.ttlMax,
+		Packets: w.packets, Bytes: w.bytes, PayloadBytes: w.payloadBytes, WireBytes: w.wireBytes,
+		Fragments: w.fragments, CEPackets: w.cePackets,
+		First: fromNanos(w.first), Last: fromNanos(w.last),
+		EndReason: w.endReason, Unattributed: w.unattributed,
+		RTT: flow.RTT{Responder: time.Duration(w.rttResponder), Initiator: time.Duration(w.rttInitiator)},
+	}
+	if !w.unattributed {
+		r.Src, r.Dst = address(w.src, w.family), address(w.dst, w.family)
+	}
+}
+
+func address(b [16]byte, family uint8) netip.Addr {
+	a := netip.AddrFrom16(b)
+	if family == 4 {
+		a = a.Unmap()
+	}
+	return a
+}
+
+// nanos keeps the zero time apart from the epoch.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanos(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
