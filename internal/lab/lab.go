@@ -1,0 +1,200 @@
+// Package lab makes hosts as network namespaces on this machine, wires them to a
+// topology and takes them away again without a trace. In comes the name of a
+// topology; out come hosts that run Go code and processes. The verbs of waymark
+// lab, the demo, tests and benchmarks call it. Traffic between hosts is made by
+// package traffic, a path with delay and loss by package wire.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Errors that callers tell apart. Each comes wrapped with what to do about it.
+var (
+	ErrExists    = errors.New("lab exists")
+	ErrNotUp     = errors.New("no such lab")
+	ErrPrivilege = errors.New("missing privilege")
+	ErrConfig    = errors.New("bad lab configuration")
+)
+
+// Config describes a lab.
+type Config struct {
+	Topology string // one of Topologies
+	Prefix   string // of the names of its namespaces; labs with different prefixes coexist
+	MTU      int    // of every link, octets
+}
+
+// DefaultPrefix is that of the lab a user makes without saying more.
+const DefaultPrefix = "wm-"
+
+// Default is a lab of two hosts on one link.
+func Default() Config {
+	return Config{Topology: "pair", Prefix: DefaultPrefix, MTU: 1500}
+}
+
+// Below 1280 there is no IPv6 (RFC 8200, section 5); veth takes up to 65535.
+const (
+	minMTU = 1280
+	maxMTU = 65535
+)
+
+var validPrefix = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,31}$`)
+
+// Validate reports what cannot be made; errors wrap ErrConfig.
+func (c Config) Validate() error {
+	if _, ok := plans[c.Topology]; !ok {
+		return fmt.Errorf("%w: topology %q: choose one of %s", ErrConfig, c.Topology, strings.Join(Topologies(), ", "))
+	}
+	if c.MTU < minMTU || c.MTU > maxMTU {
+		return fmt.Errorf("%w: MTU %d: choose %d to %d", ErrConfig, c.MTU, minMTU, maxMTU)
+	}
+	return validatePrefix(c.Prefix)
+}
+
+func validatePrefix(prefix string) error {
+	if !validPrefix.MatchString(prefix) {
+		return fmt.Errorf("%w: prefix %q: choose up to 32 letters, digits, dots, dashes and underscores, such as %q", ErrConfig, prefix, DefaultPrefix)
+	}
+	return nil
+}
+
+// Lab is a lab that is up.
+type Lab struct {
+	cfg   Config
+	hosts []*Host
+	wire  *Host // the namespace in the middle of a path; nil elsewhere
+}
+
+// Up makes the lab and returns when its hosts reach each other over IPv4 and
+// IPv6. A lab that cannot be finished is taken away again. Empty fields of cfg
+// have the values of Default.
+func Up(cfg Config) (*Lab, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkPrivilege(); err != nil {
+		return nil, err
+	}
+	st := newState(cfg)
+	if err := st.create(); err != nil {
+		return nil, err
+	}
+	l := newLab(cfg)
+	if err := l.build(); err != nil {
+		// The builder named in the state is this process: Down may go ahead.
+		return nil, errors.Join(fmt.Errorf("make lab %q: %w", cfg.Topology, err), Down(cfg.Prefix))
+	}
+	st.Complete = true
+	if err := st.replace(); err != nil {
+		return nil, errors.Join(err, Down(cfg.Prefix))
+	}
+	return l, nil
+}
+
+func (c Config) withDefaults() Config {
+	d := Default()
+	if c.Topology == "" {
+		c.Topology = d.Topology
+	}
+	if c.Prefix == "" {
+		c.Prefix = d.Prefix
+	}
+	if c.MTU == 0 {
+		c.MTU = d.MTU
+	}
+	return c
+}
+
+// Open finds the lab of that prefix, made by this or another process.
+func Open(prefix string) (*Lab, error) {
+	if err := validatePrefix(prefix); err != nil {
+		return nil, err
+	}
+	st, err := readState(prefix)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w with prefix %q: make one with waymark lab up", ErrNotUp, prefix)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !st.Complete {
+		return nil, fmt.Errorf("lab %q with prefix %q is unfinished: run waymark lab down and make it anew", st.Topology, prefix)
+	}
+	return newLab(st.config()), nil
+}
+
+// newLab derives hosts and addresses from the configuration alone.
+func newLab(cfg Config) *Lab {
+	p := plans[cfg.Topology]
+	l := &Lab{cfg: cfg, hosts: p.newHosts(cfg.Prefix)}
+	if p.wired {
+		l.wire = &Host{Name: wireHost, Netns: cfg.Prefix + wireHost}
+	}
+	return l
+}
+
+// Config is how the lab was made.
+func (l *Lab) Config() Config { return l.cfg }
+
+// Hosts are all hosts from one end to the other.
+func (l *Lab) Hosts() []*Host { return slices.Clone(l.hosts) }
+
+// Find is the host of that name.
+func (l *Lab) Find(name string) (*Host, bool) {
+	for _, h := range l.hosts {
+		if h.Name == name {
+			return h, true
+		}
+	}
+	return nil, false
+}
+
+// Host is Find for names that are part of the program: an unknown one panics.
+func (l *Lab) Host(name string) *Host {
+	h, ok := l.Find(name)
+	if !ok {
+		panic(fmt.Sprintf("lab %q has no host %q", l.cfg.Topology, name))
+	}
+	return h
+}
+
+// Down takes the lab away; see the function of that name.
+func (l *Lab) Down() error { return Down(l.cfg.Prefix) }
+
+// Info is a lab that exists, as List tells it.
+type Info struct {
+	Prefix   string     `json:"prefix"`
+	Topology string     `json:"topology"`
+	State    string     `json:"state"` // up, unfinished
+	MTU      int        `json:"mtu"`
+	Created  time.Time  `json:"created"`
+	Hosts    []HostInfo `json:"hosts"`
+	Relay    *Process   `json:"relay,omitempty"`
+}
+
+// HostInfo is one host of a lab.
+type HostInfo struct {
+	Name       string      `json:"name"`
+	Netns      string      `json:"netns"`
+	Interfaces []Interface `json:"interfaces"`
+}
+
+// List tells of all labs on this machine, by prefix.
+func List() ([]Info, error) {
+	states, err := readStates()
+	if err != nil {
+		return nil, err
+	}
+	infos := []Info{}
+	for _, st := range states {
+		infos = append(infos, st.info())
+	}
+	return infos, nil
+}

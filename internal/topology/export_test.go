@@ -1,0 +1,18 @@
+package topology
+
+// Enter is for a test of what happens without privilege.
+func (n *Netns) Enter() error {
+	_, err := n.enter()
+	return err
+}
+
+// SetReceiveBuffer makes the subscriptions' buffers small enough to overflow.
+func (w *Watcher) SetReceiveBuffer(octets int) { w.rcvbuf = octets }
+
+// Numbers is the allocator of namespace numbers.
+type Numbers = numbers
+
+var (
+	Take    = (*Numbers).take
+	Release = (*Numbers).release
+)

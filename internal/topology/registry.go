@@ -1,0 +1,204 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Registry answers for interfaces and namespaces by number, also for those that
+// are gone: records come later than their packets. The Watcher fills it; all
+// methods may be called from anywhere.
+type Registry struct {
+	now    flow.Clock
+	linger time.Duration
+
+	mu      sync.RWMutex
+	spaces  map[uint32]*space
+	numbers numbers
+	links   map[flow.Iface]known
+	gone    []goneLink // in the order of going
+}
+
+// space is an open namespace with its number and a netlink handle in it.
+type space struct {
+	number uint32
+	name   string
+	ns     *Netns
+	handle *netlink.Handle
+}
+
+type known struct {
+	Link
+	gone time.Time // zero: exists
+}
+
+type goneLink struct {
+	iface flow.Iface
+	at    time.Time
+}
+
+// NewRegistry makes an empty registry that remembers what is gone for linger.
+func NewRegistry(linger time.Duration, now flow.Clock) *Registry {
+	return &Registry{
+		now: now, linger: linger,
+		spaces: map[uint32]*space{}, links: map[flow.Iface]known{},
+	}
+}
+
+// Link is the interface as last seen; it may be gone. ok is false for one that
+// was never seen, or is gone for longer than the registry remembers.
+func (r *Registry) Link(i flow.Iface) (l Link, ok bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	k, ok := r.links[i]
+	return k.Link, ok
+}
+
+// Links are all interfaces that exist, by namespace number and ifindex.
+func (r *Registry) Links() []Link {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	links := make([]Link, 0, len(r.links))
+	for _, k := range r.links {
+		if k.gone.IsZero() {
+			links = append(links, k.Link)
+		}
+	}
+	slices.SortFunc(links, func(a, b Link) int { return int(a.Iface) - int(b.Iface) })
+	return links
+}
+
+// exists reports whether any interface has that name now.
+func (r *Registry) exists(name string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, k := range r.links {
+		if k.gone.IsZero() && k.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// InNetns runs fn in the namespace of that number, as Netns.Do does.
+func (r *Registry) InNetns(number uint32, fn func() error) error {
+	r.mu.RLock()
+	s, ok := r.spaces[number]
+	if !ok {
+		r.mu.RUnlock()
+		return fmt.Errorf("network namespace number %d is gone", number)
+	}
+	// Through /proc, so that fn runs without the lock.
+	ns, err := openNetnsFile(fmt.Sprintf("/proc/self/fd/%d", s.ns.Fd()))
+	r.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return ns.Do(fn)
+}
+
+// join takes a namespace in and gives it a number; the registry closes ns when
+// the namespace leaves.
+func (r *Registry) join(name string, ns *Netns) (*space, error) {
+	s := &space{name: name, ns: ns}
+	if err := ns.Do(func() (err error) {
+		s.handle, err = netlink.NewHandle(netlinkRoute)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("open netlink in network namespace %q: %w", name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	if s.number, err = r.numbers.take(r.now(), r.linger); err != nil {
+		s.handle.Close()
+		return nil, fmt.Errorf("network namespace %q: %w", name, err)
+	}
+	r.spaces[s.number] = s
+	return s, nil
+}
+
+// leave forgets a namespace; its interfaces stay known until they lingered out.
+func (r *Registry) leave(s *space) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, k := range r.links {
+		if i.Netns() == s.number && k.gone.IsZero() {
+			r.markGone(i)
+		}
+	}
+	delete(r.spaces, s.number)
+	r.numbers.release(s.number, r.now())
+	s.handle.Close()
+	s.ns.Close()
+}
+
+func (r *Registry) put(l Link) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.links[l.Iface] = known{Link: l}
+}
+
+func (r *Registry) remove(i flow.Iface) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.markGone(i)
+}
+
+// markGone keeps the link for late records and drops those that lingered out.
+func (r *Registry) markGone(i flow.Iface) {
+	now := r.now()
+	k, ok := r.links[i]
+	if !ok {
+		return
+	}
+	k.gone = now
+	r.links[i] = k
+	r.gone = append(r.gone, goneLink{i, now})
+	for len(r.gone) > 0 && now.Sub(r.gone[0].at) > r.linger {
+		// The index may have been given to a new interface since.
+		if g := r.gone[0]; r.links[g.iface].gone.Equal(g.at) {
+			delete(r.links, g.iface)
+		}
+		r.gone = r.gone[1:]
+	}
+}
+
+// numbers hands out namespace numbers. One that was released is used again only
+// when no fresh one is left, and not before it lingered out.
+type numbers struct {
+	next     uint32
+	released []releasedNumber // in the order of release
+}
+
+type releasedNumber struct {
+	number uint32
+	at     time.Time
+}
+
+func (n *numbers) take(now time.Time, linger time.Duration) (uint32, error) {
+	if n.next < MaxNetns {
+		n.next++
+		return n.next - 1, nil
+	}
+	if len(n.released) == 0 {
+		return 0, ErrTooManyNetns
+	}
+	if free := n.released[0].at.Add(linger); now.Before(free) {
+		return 0, fmt.Errorf("%w within %v: the next number is free in %v", ErrTooManyNetns, linger, free.Sub(now))
+	}
+	number := n.released[0].number
+	n.released = n.released[1:]
+	return number, nil
+}
+
+func (n *numbers) release(number uint32, at time.Time) {
+	n.released = append(n.released, releasedNumber{number, at})
+}

@@ -1,0 +1,148 @@
+// Package topology knows the interfaces of this host, in its own network
+// namespace and in named ones. In comes what the kernel tells over netlink and
+// what appears in /run/netns; out go events for the interfaces the agent was
+// asked to watch, and answers of a Registry: name, kind and counters of the
+// interface behind a flow.Iface, and the graph of all of them. The agent runs
+// the Watcher; probes, flow table, status and API ask the Registry.
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Limits of flow.Iface: ten bits of namespace and 22 bits of ifindex.
+const (
+	MaxNetns   = 1 << 10
+	MaxIfIndex = 1<<22 - 1
+)
+
+// Errors of interfaces that cannot be watched; an Event of kind Refused wraps one.
+var (
+	ErrTooManyNetns = errors.New("more than 1023 further network namespaces")
+	ErrIfIndex      = errors.New("interface index above 4194303")
+)
+
+// AllNetns in Config.Netns stands for every named network namespace.
+const AllNetns = "all"
+
+// Config says which interfaces to watch.
+type Config struct {
+	// Interfaces are names or globs (path.Match): "eth0", "veth*".
+	Interfaces []string
+	// Netns are the named network namespaces to look into besides the own one:
+	// names or globs, or AllNetns.
+	Netns []string
+	// Linger is how long an interface that is gone is still known by name, and
+	// how long the number of a namespace that is gone is not given to another.
+	// It must outlast the longest time between a packet and its record.
+	Linger time.Duration
+}
+
+// Default watches every interface of the own namespace.
+func Default() Config {
+	return Config{Interfaces: []string{"*"}, Linger: 10 * time.Minute}
+}
+
+// Validate reports patterns that cannot match anything.
+func (c Config) Validate() error {
+	if len(c.Interfaces) == 0 {
+		return errors.New("no interfaces to watch: name at least one, for example \"eth0\" or \"veth*\"")
+	}
+	for _, p := range append(append([]string{}, c.Interfaces...), c.Netns...) {
+		if _, err := path.Match(p, ""); err != nil || p == "" {
+			return fmt.Errorf("interface or namespace pattern %q is malformed: use a name or a glob of *, ? and [a-z]", p)
+		}
+	}
+	if c.Linger < 0 {
+		return fmt.Errorf("linger of %v is negative", c.Linger)
+	}
+	return nil
+}
+
+func (c Config) matchesIface(name string) bool { return matchAny(c.Interfaces, name) }
+
+func (c Config) matchesNetns(name string) bool {
+	for _, p := range c.Netns {
+		if p == AllNetns {
+			return true
+		}
+	}
+	return matchAny(c.Netns, name)
+}
+
+func matchAny(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if ok, _ := path.Match(p, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func isLiteral(pattern string) bool { return !strings.ContainsAny(pattern, `*?[\`) }
+
+// Link is one interface as it was last seen.
+type Link struct {
+	Iface    flow.Iface `json:"-"`
+	Name     string     `json:"name"`
+	Netns    string     `json:"netns,omitempty"` // empty: the agent's own
+	IfIndex  uint32     `json:"ifindex"`
+	Kind     string     `json:"kind"`      // veth, bridge, vxlan, …; physical; loopback
+	LinkType string     `json:"link_type"` // ether, loopback, none, ipip, … (ARPHRD)
+	MTU      int        `json:"mtu"`
+	Up       bool       `json:"up"` // administratively
+	MAC      string     `json:"mac,omitempty"`
+}
+
+// Ethernet reports whether frames of this link start with an Ethernet header.
+func (l Link) Ethernet() bool { return l.LinkType == "ether" || l.LinkType == "loopback" }
+
+// String is the name, with its namespace where that is not the own one.
+func (l Link) String() string {
+	if l.Netns == "" {
+		return l.Name
+	}
+	return l.Netns + "/" + l.Name
+}
+
+// EventKind says what happened to a watched link.
+type EventKind uint8
+
+const (
+	// Added: a link matches that did not exist, or had another name.
+	Added EventKind = iota + 1
+	// Removed: a watched link is gone, or no longer has a matching name.
+	Removed
+	// Renamed: a watched link has another name that matches too.
+	Renamed
+	// Up and Down: the administrative state of a watched link changed.
+	Up
+	Down
+	// Refused: something cannot be watched; Err says what and why.
+	Refused
+	// Synced comes once, after everything that existed at the start.
+	Synced
+)
+
+func (k EventKind) String() string {
+	names := [...]string{"", "added", "removed", "renamed", "up", "down", "refused", "synced"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("event %d", k)
+}
+
+// Event is one change of a watched link. Link is its state after the change;
+// for Removed the state before it.
+type Event struct {
+	Kind EventKind
+	Link Link
+	Old  string // Renamed: the former name
+	Err  error  // Refused
+}

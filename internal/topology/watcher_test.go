@@ -1,0 +1,397 @@
+package topology_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+const patience = 10 * time.Second
+
+// netnsPrefix is unique to this process.
+var netnsPrefix = fmt.Sprintf("tt%d-", os.Getpid())
+
+// addNetns makes a namespace that goes with the test; it returns its full name.
+func addNetns(t *testing.T, name string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	name = netnsPrefix + name
+	if err := lab.AddNetns(name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteNetns(t, name) })
+	return name
+}
+
+func deleteNetns(t *testing.T, name string) {
+	t.Helper()
+	if err := lab.DeleteNetns(name); err != nil {
+		t.Error(err)
+	}
+}
+
+// in runs fn in a namespace.
+func in(t *testing.T, netns string, fn func() error) {
+	t.Helper()
+	if err := topology.InNetns(netns, fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addVeth makes a pair of links in the calling thread's namespace.
+func addVeth(name, peer string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName = peer
+	return netlink.LinkAdd(veth)
+}
+
+func byName(name string, fn func(netlink.Link) error) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return fn(link)
+}
+
+// watch is a Watcher at work whose own namespace is one of the test's.
+type watch struct {
+	*topology.Watcher
+	*topology.Registry
+	events chan topology.Event
+	gate   sync.Mutex // held: Emit waits
+	log    syncBuffer
+}
+
+func startWatch(t *testing.T, own string, cfg topology.Config, adjust ...func(*topology.Watcher)) *watch {
+	t.Helper()
+	w := &watch{events: make(chan topology.Event, 10_000)}
+	w.Registry = topology.NewRegistry(cfg.Linger, time.Now)
+	var err error
+	w.Watcher, err = topology.New(cfg, topology.Deps{
+		Registry: w.Registry,
+		Emit: func(e topology.Event) {
+			w.gate.Lock()
+			defer w.gate.Unlock()
+			w.events <- e
+		},
+		Log: slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range adjust {
+		a(w.Watcher)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- topology.InNetns(own, func() error { return w.Run(ctx) })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return w
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// expect takes the next events and compares them, written as "added eth0".
+func (w *watch) expect(t *testing.T, want ...string) []topology.Event {
+	t.Helper()
+	var got []string
+	var events []topology.Event
+	for range want {
+		select {
+		case e := <-w.events:
+			events = append(events, e)
+			got = append(got, describe(e))
+		case <-time.After(patience):
+			t.Fatalf("no event within %v; got %v, want %v", patience, got, want)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("events (-want +got):\n%s", diff)
+	}
+	return events
+}
+
+func describe(e topology.Event) string {
+	s := e.Kind.String()
+	if e.Link.Name != "" || e.Link.Netns != "" {
+		s += " " + strings.ReplaceAll(e.Link.String(), netnsPrefix, "")
+	}
+	if e.Kind == topology.Renamed {
+		s += " from " + e.Old
+	}
+	return s
+}
+
+func TestFollowsLinks(t *testing.T) {
+	own := addNetns(t, "own")
+	w := startWatch(t, own, topology.Config{Interfaces: []string{"eth7", "v*"}, Linger: time.Minute})
+	w.expect(t, "synced")
+	if ifaces, _ := w.Waiting(); !cmp.Equal(ifaces, []string{"eth7"}) {
+		t.Errorf("waiting for %v, want eth7", ifaces)
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+		want []string
+	}{
+		// The peer's name does not match.
+		{"add", func() error { return addVeth("v0", "other") }, []string{"added v0"}},
+		{"up", func() error { return byName("v0", netlink.LinkSetUp) }, []string{"up v0"}},
+		{"down", func() error { return byName("v0", netlink.LinkSetDown) }, []string{"down v0"}},
+		{
+			"rename", func() error {
+				return byName("v0", func(l netlink.Link) error { return netlink.LinkSetName(l, "eth7") })
+			},
+			[]string{"renamed eth7 from v0"},
+		},
+		{
+			"rename away", func() error {
+				return byName("eth7", func(l netlink.Link) error { return netlink.LinkSetName(l, "x0") })
+			},
+			[]string{"removed eth7"},
+		},
+		{
+			"rename back", func() error { return byName("x0", func(l netlink.Link) error { return netlink.LinkSetName(l, "v0") }) },
+			[]string{"added v0"},
+		},
+		{"delete", func() error { return byName("v0", netlink.LinkDel) }, []string{"removed v0"}},
+		{
+			"delete and make again", func() error {
+				return errors.Join(addVeth("v0", "other"), byName("v0", netlink.LinkDel), addVeth("v0", "other"))
+			},
+			[]string{"added v0", "removed v0", "added v0"},
+		},
+	} {
+		t.Log(step.what)
+		in(t, own, step.do)
+		w.expect(t, step.want...)
+	}
+	if l, ok := w.Link(flow.NewIface(0, 1)); !ok || l.Name != "lo" || l.Kind != "loopback" || !l.Ethernet() {
+		t.Errorf("interface 1 of namespace 0 is %+v, %v; want lo", l, ok)
+	}
+}
+
+// A bridge tells of ports that leave with the message that otherwise says that
+// a link is gone.
+func TestBridgePortThatLeavesIsNotGone(t *testing.T) {
+	own := addNetns(t, "own")
+	in(t, own, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "br0"
+		return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}), addVeth("v0", "v1"))
+	})
+	w := startWatch(t, own, topology.Config{Interfaces: []string{"v0"}, Linger: time.Minute})
+	w.expect(t, "added v0", "synced")
+	in(t, own, func() error {
+		return byName("v0", func(l netlink.Link) error {
+			return errors.Join(
+				byName("br0", func(br netlink.Link) error { return netlink.LinkSetMasterByIndex(l, br.Attrs().Index) }),
+				netlink.LinkSetNoMaster(l), netlink.LinkSetUp(l))
+		})
+	})
+	w.expect(t, "up v0")
+}
+
+func TestFollowsNamespaces(t *testing.T) {
+	own := addNetns(t, "own")
+	early := addNetns(t, "early")
+	in(t, early, func() error { return addVeth("v0", "v1") })
+	w := startWatch(t, own, topology.Config{
+		Interfaces: []string{"v0"}, Netns: []string{netnsPrefix + "*", netnsPrefix + "late"}, Linger: time.Minute,
+	})
+	first := w.expect(t, "added early/v0", "synced")[0]
+	if _, netns := w.Waiting(); !cmp.Equal(netns, []string{netnsPrefix + "late"}) {
+		t.Errorf("waiting for namespaces %v, want late", netns)
+	}
+
+	late := addNetns(t, "late")
+	in(t, late, func() error { return addVeth("v0", "v1") })
+	second := w.expect(t, "added late/v0")[0]
+	if first.Link.Iface.Netns() == second.Link.Iface.Netns() || second.Link.Iface.Netns() == 0 {
+		t.Errorf("namespace numbers %d and %d", first.Link.Iface.Netns(), second.Link.Iface.Netns())
+	}
+	if _, netns := w.Waiting(); len(netns) != 0 {
+		t.Errorf("still waiting for namespaces %v", netns)
+	}
+
+	deleteNetns(t, late)
+	w.expect(t, "removed late/v0")
+	if l, ok := w.Link(second.Link.Iface); !ok || l.Name != "v0" || l.Netns != late {
+		t.Errorf("an interface that is gone is known as %+v, %v", l, ok)
+	}
+
+	if err := lab.AddNetns(late); err != nil { // the same name again; cleaned up already
+		t.Fatal(err)
+	}
+	in(t, late, func() error { return addVeth("v0", "v1") })
+	third := w.expect(t, "added late/v0")[0]
+	if third.Link.Iface == second.Link.Iface {
+		t.Errorf("the namespace made again has number %d of the one that is gone", third.Link.Iface.Netns())
+	}
+	in(t, late, func() error { return byName("v0", netlink.LinkDel) })
+	w.expect(t, "removed late/v0")
+
+	// A link that moves goes in one namespace and comes in the other.
+	in(t, early, func() error {
+		return byName("v0", func(l netlink.Link) error {
+			ns, err := topology.OpenNetns(late)
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			return netlink.LinkSetNsFd(l, ns.Fd())
+		})
+	})
+	moved := map[string]bool{}
+	for range 2 {
+		moved[describe(<-w.events)] = true
+	}
+	if !moved["removed early/v0"] || !moved["added late/v0"] {
+		t.Errorf("events of a move: %v", moved)
+	}
+}
+
+// The watcher must not keep a namespace alive that lost its name.
+func TestLetsGoOfNamespaces(t *testing.T) {
+	own, other := addNetns(t, "own"), addNetns(t, "other")
+	in(t, own, func() error { return addVeth("v0", "far") })
+	in(t, own, func() error {
+		return byName("far", func(l netlink.Link) error {
+			ns, err := topology.OpenNetns(other)
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			return netlink.LinkSetNsFd(l, ns.Fd())
+		})
+	})
+	w := startWatch(t, own, topology.Config{Interfaces: []string{"v0"}, Netns: []string{other}, Linger: time.Minute})
+	w.expect(t, "added v0", "synced")
+	deleteNetns(t, other)
+	w.expect(t, "removed v0") // its peer died with the namespace
+}
+
+// More changes than the socket holds: the difference must be told all the same.
+func TestResyncAfterOverflow(t *testing.T) {
+	own := addNetns(t, "own")
+	w := startWatch(t, own, topology.Config{Interfaces: []string{"v*"}, Linger: time.Minute},
+		func(w *topology.Watcher) { w.SetReceiveBuffer(4096) })
+	w.expect(t, "synced")
+
+	w.gate.Lock()
+	in(t, own, func() error {
+		for i := range 40 {
+			if err := addVeth(fmt.Sprintf("v%d", i), fmt.Sprintf("p%d", i)); err != nil {
+				return err
+			}
+		}
+		for i := range 20 {
+			if err := byName(fmt.Sprintf("v%d", i), netlink.LinkDel); err != nil {
+				return err
+			}
+		}
+		return addVeth("v0", "p0")
+	})
+	w.gate.Unlock()
+
+	known := map[string]bool{}
+	deadline := time.After(patience)
+	for len(known) != 21 || !known["v0"] || !known["v39"] {
+		select {
+		case e := <-w.events:
+			switch e.Kind {
+			case topology.Added:
+				known[e.Link.Name] = true
+			case topology.Removed:
+				delete(known, e.Link.Name)
+			}
+		case <-deadline:
+			t.Fatalf("after the overflow %d links are known: %v", len(known), known)
+		}
+	}
+	if !strings.Contains(w.log.String(), "no buffer space available") {
+		t.Errorf("the socket did not overflow, so the test shows nothing; log:\n%s", w.log.String())
+	}
+}
+
+func TestRefusesIndexThatDoesNotFit(t *testing.T) {
+	own := addNetns(t, "own")
+	w := startWatch(t, own, topology.Config{Interfaces: []string{"v*"}, Linger: time.Minute})
+	w.expect(t, "synced")
+	in(t, own, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.Index = "v0", topology.MaxIfIndex+1
+		veth := netlink.NewVeth(attrs)
+		veth.PeerName = "v1"
+		return netlink.LinkAdd(veth)
+	})
+	var refused, added bool
+	for range 2 {
+		switch e := <-w.events; e.Kind {
+		case topology.Refused:
+			refused = errors.Is(e.Err, topology.ErrIfIndex) && e.Link.Name == "v0"
+		case topology.Added:
+			added = e.Link.Name == "v1"
+		}
+	}
+	if !refused || !added {
+		t.Errorf("v0 refused: %v, v1 added: %v; want both", refused, added)
+	}
+}
+
+func TestRefusesBadConfig(t *testing.T) {
+	for _, cfg := range []topology.Config{
+		{},
+		{Interfaces: []string{"veth["}},
+		{Interfaces: []string{""}},
+		{Interfaces: []string{"*"}, Netns: []string{"[a"}},
+		{Interfaces: []string{"*"}, Linger: -1},
+	} {
+		if _, err := topology.New(cfg, topology.Deps{}); err == nil {
+			t.Errorf("New(%+v) took it", cfg)
+		}
+	}
+	if err := topology.Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}
