@@ -189,3 +189,25 @@ int fill_unattributed(struct __sk_buff *skb)
 	add_unattributed(skb, &slot, &extra);
 	return TC_ACT_UNSPEC;
 }
+
+/* What spin() has done; user space sets both back. */
+struct {
+	__u32 began;
+	__u32 ended;
+} volatile spin_state;
+
+static long spin_step(__u32 i, void *nothing)
+{
+	return 0;
+}
+
+/* A program that takes its time, for those who must wait until it has ended. */
+SEC("tc")
+int spin(struct __sk_buff *skb)
+{
+	spin_state.began = 1;
+	for (int i = 0; i < 8; i++)
+		bpf_loop(1 << 23, spin_step, NULL, 0);
+	spin_state.ended = 1;
+	return TC_ACT_UNSPEC;
+}
