@@ -42,14 +42,16 @@ func (s *Store) Begin(from time.Time) *Interval {
 
 // Add takes one record; r is not kept.
 func (i *Interval) Add(r *flow.Record) {
-	var w row
-	w.set(r, i.linkNumber(r))
-	if w.unattributed {
-		i.sum(&w)
+	number := i.linkNumber(r)
+	if len(i.iv.rows) < i.store.limit && !r.Unattributed {
+		i.iv.rows = append(i.iv.rows, row{})
+		i.iv.rows[len(i.iv.rows)-1].set(r, number)
 		return
 	}
-	if len(i.iv.rows) < i.store.limit {
-		i.iv.rows = append(i.iv.rows, w)
+	var w row
+	w.set(r, number)
+	if w.unattributed {
+		i.sum(&w)
 		return
 	}
 	i.replaceSmallest(&w)

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
@@ -9,8 +11,9 @@ type grouping struct {
 	fold      Fold
 	picks     []pick
 	endpoints bool // some key is an address or a port
-	index     map[identity]int
-	merged    []Row
+	index     map[identity]*Row
+	merged    []*Row
+	block     []Row // where the next row stands: they are large, and never move
 }
 
 // pick is a key with what it does.
@@ -21,7 +24,7 @@ type pick struct {
 }
 
 func newGrouping(by By) *grouping {
-	g := &grouping{fold: by.Fold, index: map[identity]int{}}
+	g := &grouping{fold: by.Fold, index: map[identity]*Row{}}
 	for _, k := range by.Keys {
 		def := &keyDefs[defOf(k.Name)]
 		g.picks = append(g.picks, pick{k, def.endpoint, def.pick})
@@ -34,13 +37,12 @@ func newGrouping(by By) *grouping {
 func (g *grouping) add(r *flow.Record) {
 	turned := g.fold.turn(r)
 	id := g.identify(r)
-	n, ok := g.index[id]
+	w, ok := g.index[id]
 	if !ok {
-		n = len(g.merged)
-		g.index[id] = n
-		g.merged = append(g.merged, newRow(&id, r))
+		w = g.newRow(&id, r)
+		g.index[id] = w
 	}
-	g.merged[n].merge(r, turned)
+	w.merge(r, turned)
 }
 
 func (g *grouping) identify(r *flow.Record) identity {
@@ -60,9 +62,15 @@ func (g *grouping) identify(r *flow.Record) identity {
 	return id
 }
 
-// newRow is a row with its keys and no sums.
-func newRow(id *identity, r *flow.Record) Row {
-	return Row{
+// newRow adds a row with its keys and no sums.
+func (g *grouping) newRow(id *identity, r *flow.Record) *Row {
+	if len(g.block) == 0 {
+		g.block = make([]Row, min(len(g.merged)+16, 256))
+	}
+	w := &g.block[0]
+	g.block = g.block[1:]
+	g.merged = append(g.merged, w)
+	*w = Row{
 		Record: flow.Record{
 			Iface: id.iface, Netns: id.netns, Direction: id.direction, Family: id.family,
 			Src: id.src.Addr(), Dst: id.dst.Addr(), Proto: id.proto, SrcPort: id.sport, DstPort: id.dport,
@@ -72,6 +80,7 @@ func newRow(id *identity, r *flow.Record) Row {
 		},
 		SrcPrefix: id.src, DstPrefix: id.dst,
 	}
+	return w
 }
 
 // merge adds the sums of one record.
@@ -102,11 +111,19 @@ func (w *Row) merge(r *flow.Record, turned bool) {
 	}
 }
 
-// rows ends the merging.
-func (g *grouping) rows() []Row {
-	for i := range g.merged {
-		w := &g.merged[i]
+// rows ends the merging: all rows in order, or the first of them.
+func (g *grouping) rows(order func(a, b *Row) int, limit int) []Row {
+	for _, w := range g.merged {
 		w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}
 	}
-	return g.merged
+	slices.SortFunc(g.merged, order)
+	chosen := g.merged
+	if limit > 0 && len(chosen) > limit {
+		chosen = chosen[:limit]
+	}
+	rows := make([]Row, len(chosen))
+	for i, w := range chosen {
+		rows[i] = *w
+	}
+	return rows
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/filter"
@@ -93,11 +92,7 @@ func (q *Query) run(intervals []*interval) Answer {
 			g.add(&r)
 		}
 	}
-	a.Rows = g.rows()
-	a.Groups = len(a.Rows)
-	q.sort(a.Rows)
-	if q.Limit > 0 && len(a.Rows) > q.Limit {
-		a.Rows = slices.Clip(a.Rows[:q.Limit])
-	}
+	a.Groups = len(g.merged)
+	a.Rows = g.rows(q.compare(), q.Limit)
 	return a
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/suggest"
@@ -54,22 +53,23 @@ func (q *Query) order() (func(a, b *Row) int, error) {
 	return nil, fmt.Errorf("sort by %q: there are %s", q.Sort, strings.Join(known, ", "))
 }
 
-func (q *Query) sort(rows []Row) {
+// compare is the whole order of rows. Equal ones stand in an order that does not
+// change from call to call.
+func (q *Query) compare() func(a, b *Row) int {
 	order, err := q.order()
 	if err != nil {
 		panic("store: " + err.Error()) // check came before
 	}
-	sign := 1
-	if q.Reverse {
-		sign = -1
-	}
-	slices.SortFunc(rows, func(a, b Row) int {
-		if c := order(&a, &b); c != 0 {
-			return sign * c
+	return func(a, b *Row) int {
+		c := order(a, b)
+		if q.Reverse {
+			c = -c
 		}
-		// Equal rows stand in an order that does not change from call to call.
-		return compareKeys(&a, &b)
-	})
+		if c != 0 {
+			return c
+		}
+		return compareKeys(a, b)
+	}
 }
 
 func compareKeys(a, b *Row) int {
