@@ -1,14 +1,17 @@
 package datapath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
 )
 
 // Stats tells of the flow table; counters run since Load.
@@ -84,4 +87,28 @@ func (d *Datapath) Stats() (Stats, error) {
 		s.CountsFull += v.CountsFull
 	}
 	return s, nil
+}
+
+// Programs reads the kernel's account of the loaded programs. Run time is zero
+// unless the sysctl kernel.bpf_stats_enabled is 1.
+func (d *Datapath) Programs() ([]obs.Program, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []obs.Program
+	for _, p := range d.programs {
+		for _, prog := range []*ebpf.Program{p.ingress, p.egress} {
+			info, err := prog.Info()
+			if err != nil {
+				return nil, fmt.Errorf("reading program info: %w", err)
+			}
+			stats, err := prog.Stats()
+			if err != nil {
+				return nil, fmt.Errorf("reading program statistics: %w", err)
+			}
+			id, _ := info.ID()
+			out = append(out, obs.Program{Name: info.Name, ID: uint32(id), RunCount: stats.RunCount, RunTime: stats.Runtime})
+		}
+	}
+	slices.SortFunc(out, func(a, b obs.Program) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
 }

@@ -41,7 +41,10 @@ type Table struct {
 	MemoryBytes  uint64 `json:"memory_bytes"`
 	Evicted      uint64 `json:"evicted"`      // flows that left a full table through the ring
 	Unattributed uint64 `json:"unattributed"` // packets whose flow could not be kept
+	CountsFull   uint64 `json:"counts_full"`  // packets that not even a counter by reason had room for
 	Live         uint64 `json:"live"`         // flows the agent holds until their timeout
+
+	Grace time.Duration `json:"-"` // part of the last drain that waited for programs to end
 }
 
 // Drain is the emptying of the kernel's table.
@@ -75,8 +78,9 @@ type Interface struct {
 // Reason is an amount with the reason why it is in no flow record.
 type Reason struct {
 	Reason  string `json:"reason"`
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
+	Packets uint64 `json:"packets"` // on the wire
+	Frames  uint64 `json:"frames"`  // skbs
+	Bytes   uint64 `json:"bytes"`   // of the frames
 }
 
 // Total is the sum of all records of one protocol on one interface.

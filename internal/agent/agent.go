@@ -1,0 +1,177 @@
+// Package agent is the running Waymark: all wiring of probe, interfaces, flow
+// table, exporters, history and API is here. waymark run calls it.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/pipeline"
+	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+// Deps are what an agent is given besides its configuration.
+type Deps struct {
+	Log   *slog.Logger
+	Clock flow.Clock
+	// Ready is called once: programs loaded, interfaces of the start attached,
+	// API and exporters up, privileges dropped.
+	Ready func()
+}
+
+// Agent is one running probe with everything behind it.
+type Agent struct {
+	cfg     config.Config
+	log     *slog.Logger
+	clock   flow.Clock
+	ready   func()
+	host    string
+	started time.Time
+
+	registry *topology.Registry
+	watcher  *topology.Watcher
+	probe    probe
+	table    *flow.Table
+	pipeline *pipeline.Pipeline
+	store    *store.Store
+	totals   *totals
+	hooks    *hooks
+
+	failed chan error // the first ends the agent
+
+	mu        sync.Mutex
+	drain     obs.Drain
+	lastDrain time.Time
+	coverage  []obs.Interface // of the last drain
+}
+
+// New prepares an agent; nothing is opened, loaded or attached before Run.
+func New(cfg config.Config, deps Deps) (*Agent, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name of this host: %w", err)
+	}
+	a := &Agent{
+		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, host: host,
+		totals: newTotals(), failed: make(chan error, 16),
+	}
+	watch := topology.Config{Interfaces: cfg.Interfaces, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
+	a.registry = topology.NewRegistry(watch.Linger, deps.Clock)
+	a.watcher, err = topology.New(watch, topology.Deps{Registry: a.registry, Emit: a.onEvent, Log: deps.Log})
+	if err != nil {
+		return nil, err
+	}
+	if a.probe, err = newProbe(cfg, deps.Log); err != nil {
+		return nil, err
+	}
+	a.hooks = newHooks(a.registry, a.probe, deps.Log)
+	a.store = store.New(store.Config{History: cfg.API.History})
+	outputs, err := a.outputs()
+	if err != nil {
+		return nil, err
+	}
+	a.pipeline = pipeline.New(pipeline.Default(), outputs, deps.Log, deps.Clock)
+	return a, nil
+}
+
+// linger is how long an interface that is gone must be known by name: until the
+// last of its flows is exported.
+func linger(f config.Flow) time.Duration {
+	return 2*(f.ScanInterval+f.ActiveTimeout+f.IdleTimeout) + time.Minute
+}
+
+// Run loads, attaches and counts until ctx ends; then it drains, exports and
+// detaches. The error wraps kernel.ErrMissing where a kernel feature or a
+// privilege is the reason.
+func (a *Agent) Run(ctx context.Context) error {
+	a.started = a.clock()
+	if err := a.probe.Load(); err != nil {
+		return err
+	}
+	defer a.probe.Close()
+	maxFlows, err := a.probe.MaxFlows()
+	if err != nil {
+		return err
+	}
+	a.table = flow.NewTable(flow.TableConfig{
+		MaxFlows: maxFlows, ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,
+	}, a.ifaceName)
+
+	// Exporters and API outlive the probe: they get the last drain.
+	services, stopServices := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServices()
+	var serving sync.WaitGroup
+	serve := func(run func(context.Context) error) {
+		serving.Go(func() {
+			if err := run(services); err != nil {
+				a.fail(err)
+			}
+		})
+	}
+	serve(a.pipeline.Run)
+
+	probing, stopProbing := context.WithCancel(ctx)
+	defer stopProbing()
+	var running sync.WaitGroup
+	start := func(run func(context.Context) error) {
+		running.Go(func() {
+			if err := run(probing); err != nil {
+				a.fail(err)
+			}
+		})
+	}
+	servers, err := a.listen()
+	if err != nil {
+		return err
+	}
+	for _, s := range servers {
+		serve(s)
+	}
+	if s, ok := a.probe.(flow.Streamer); ok {
+		start(func(ctx context.Context) error { return s.Stream(ctx, a.merge) })
+	}
+	start(a.watcher.Run)
+	start(a.scan)
+
+	select {
+	case err = <-a.failed:
+	case <-ctx.Done():
+	}
+	stopProbing()
+	running.Wait()
+	err = errors.Join(err, a.finish())
+	stopServices()
+	serving.Wait()
+	return err
+}
+
+// fail ends the agent with an error.
+func (a *Agent) fail(err error) {
+	select {
+	case a.failed <- err:
+	default: // one is enough
+	}
+}
+
+// ifaceName is the name of an interface, which may be gone, and of its namespace.
+func (a *Agent) ifaceName(i flow.Iface) (name, netns string) {
+	if l, ok := a.registry.Link(i); ok {
+		return l.Name, l.Netns
+	}
+	return fmt.Sprintf("if%d", i.IfIndex()), ""
+}
+
+// finish takes the probe off and exports what is left.
+func (a *Agent) finish() error {
+	a.hooks.detachAll()
+	return a.drainOnce(true)
+}

@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+// onEvent follows the interfaces. The watcher calls it from one goroutine.
+func (a *Agent) onEvent(e topology.Event) {
+	switch e.Kind {
+	case topology.Added:
+		all, err := a.seenBy()
+		if err != nil {
+			a.log.Warn("coverage of an interface starts inexact", "iface", e.Link.String(), "error", err)
+		}
+		a.hooks.add(e.Link, all)
+	case topology.Removed:
+		a.hooks.remove(e.Link)
+	case topology.Renamed:
+		a.hooks.rename(e.Link)
+	case topology.Refused:
+		a.log.Error("cannot be watched", "what", e.Link.String(), "error", e.Err)
+	case topology.Synced:
+		a.onSynced()
+	}
+}
+
+// onSynced: every interface of the start is attached.
+func (a *Agent) onSynced() {
+	if missing := a.missing(); len(missing) > 0 {
+		if a.cfg.OnMissing == "fail" {
+			a.fail(fmt.Errorf("no such interface or namespace: %s: create it, or set on_missing: wait", strings.Join(missing, ", ")))
+			return
+		}
+		a.log.Warn("waiting for interfaces that don't exist yet", "names", missing)
+	}
+	if err := a.hooks.allFailed(); err != nil {
+		a.fail(err)
+		return
+	}
+	if err := dropPrivileges(a.needs()); err != nil {
+		a.fail(err)
+		return
+	}
+	if a.ready != nil {
+		a.ready()
+	}
+}
+
+func (a *Agent) missing() []string {
+	ifaces, netns := a.watcher.Waiting()
+	return append(ifaces, netns...)
+}

@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+// hooks puts the probe on the interfaces that the watcher finds, and compares
+// what it counts with what they count.
+type hooks struct {
+	registry *topology.Registry
+	probe    probe
+	log      *slog.Logger
+
+	mu       sync.Mutex
+	attached map[flow.Iface]*attachment
+}
+
+// attachment is an interface with its counters at the time of attaching and at
+// the last drain.
+type attachment struct {
+	link  topology.Link
+	mode  string
+	err   error
+	start topology.Counters
+	now   topology.Counters
+	// Set when its first counters could not be read: no coverage then.
+	blind bool
+	// What had been counted on an interface of the same number before.
+	base map[flow.Direction]seen
+}
+
+func newHooks(r *topology.Registry, p probe, log *slog.Logger) *hooks {
+	return &hooks{registry: r, probe: p, log: log, attached: map[flow.Iface]*attachment{}}
+}
+
+// add attaches; all is what the probe has seen so far.
+func (h *hooks) add(l topology.Link, all map[place]seen) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := &attachment{link: l, base: map[flow.Direction]seen{
+		flow.Ingress: all[place{l.Iface, flow.Ingress}],
+		flow.Egress:  all[place{l.Iface, flow.Egress}],
+	}}
+	h.attached[l.Iface] = at
+	at.mode, at.err = h.probe.Attach(l, func(f func() error) error {
+		return h.registry.InNetns(l.Iface.Netns(), f)
+	})
+	if at.err != nil {
+		h.log.Error("interface is not counted", "iface", l.String(), "error", at.err)
+		return
+	}
+	counters, err := h.registry.Counters(l.Iface)
+	at.start, at.now, at.blind = counters, counters, err != nil
+	h.log.Info("counting", "iface", l.String(), "mode", at.mode)
+}
+
+func (h *hooks) remove(l topology.Link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.detach(l.Iface)
+	h.log.Info("interface is gone", "iface", l.String())
+}
+
+func (h *hooks) rename(l topology.Link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.attached[l.Iface]; at != nil {
+		at.link = l
+	}
+}
+
+func (h *hooks) detach(i flow.Iface) {
+	at := h.attached[i]
+	delete(h.attached, i)
+	if at == nil || at.err != nil {
+		return
+	}
+	if err := h.probe.Detach(i); err != nil {
+		h.log.Error("detaching", "iface", at.link.String(), "error", err)
+	}
+}
+
+// detachAll keeps the last counters for the status of the end.
+func (h *hooks) detachAll() {
+	h.measure()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.attached {
+		h.detach(i)
+	}
+}
+
+// measure reads the interfaces' own counters, right after a drain.
+func (h *hooks) measure() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, at := range h.attached {
+		if at.err != nil || at.blind {
+			continue
+		}
+		if counters, err := h.registry.Counters(i); err == nil {
+			at.now = counters
+		}
+	}
+}
+
+// status lists hooks of attached interfaces in a fixed order.
+func (h *hooks) status() []obs.Hook {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []obs.Hook
+	for _, at := range h.attached {
+		for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
+			hook := obs.Hook{
+				Iface: at.link.Name, Netns: at.link.Netns, IfIndex: at.link.IfIndex,
+				Direction: direction.String(), Mode: at.mode, State: "attached",
+			}
+			if at.err != nil {
+				hook.State, hook.Error = "failed", at.err.Error()
+			}
+			out = append(out, hook)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b obs.Hook) int {
+		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface), -cmp.Compare(a.Direction, b.Direction))
+	})
+	return out
+}
+
+// allFailed is the error of every interface when none could be attached.
+func (h *hooks) allFailed() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, at := range h.attached {
+		if at.err == nil {
+			return nil
+		}
+		errs = append(errs, at.err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+// probe is what the agent needs of a flow.Probe besides counting.
+type probe interface {
+	flow.Probe
+	Name() string
+	Load() error
+	Attach(link topology.Link, do func(func() error) error) (mode string, err error)
+	Detach(iface flow.Iface) error
+	MaxFlows() (int, error)
+	Status() (obs.Table, []obs.Program, error)
+	// Incomplete is about packets that are in a flow, but not all of it known.
+	Incomplete() ([]flow.Uncounted, error)
+	Close()
+}
+
+// newProbe takes the one that is configured, or the best this kernel can.
+func newProbe(cfg config.Config, log *slog.Logger) (probe, error) {
+	tunnels := make([]flow.Tunnel, 0, len(cfg.Flow.Tunnels))
+	for _, name := range cfg.Flow.Tunnels {
+		t, err := flow.ParseTunnel(name)
+		if err != nil {
+			return nil, fmt.Errorf("flow.tunnels: %w", err)
+		}
+		tunnels = append(tunnels, t)
+	}
+	kind := cfg.Probe
+	if kind == "auto" {
+		kind = "ebpf"
+		if err := kernel.Require(); err != nil {
+			log.Warn("the eBPF probe can't run here, packets are captured instead, at a higher cost", "reason", err)
+			kind = "afpacket"
+		}
+	}
+	if kind == "ebpf" {
+		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
+			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
+		}, log)}, nil
+	}
+	return newAFPacketProbe(cfg, tunnels, log)
+}
+
+// ebpfProbe is the datapath as a probe.
+type ebpfProbe struct{ *datapath.Datapath }
+
+func (p *ebpfProbe) Name() string { return "ebpf" }
+
+func (p *ebpfProbe) Attach(link topology.Link, do func(func() error) error) (string, error) {
+	mode, err := p.Datapath.Attach(datapath.Target{
+		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Do: do,
+	})
+	return string(mode), err
+}
+
+func (p *ebpfProbe) MaxFlows() (int, error) {
+	s, err := p.Stats()
+	return int(s.MaxEntries), err
+}
+
+func (p *ebpfProbe) Status() (obs.Table, []obs.Program, error) {
+	s, err := p.Stats()
+	if err != nil {
+		return obs.Table{}, nil, err
+	}
+	programs, err := p.Programs()
+	return obs.Table{
+		MaxEntries: s.MaxEntries, Entries: s.Entries, MemoryBytes: s.Memory,
+		Evicted: s.Evicted, Unattributed: s.Unattributed, CountsFull: s.CountsFull, Grace: s.Grace,
+	}, programs, err
+}

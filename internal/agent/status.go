@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"os"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// Status gathers the state of the agent.
+func (a *Agent) Status() obs.Status {
+	a.mu.Lock()
+	drain, coverage := a.drain, a.coverage
+	a.mu.Unlock()
+
+	s := obs.Status{
+		Version: obs.ReadBuild().Version, Host: a.host, PID: os.Getpid(), Started: a.started, Now: a.clock(),
+		Probe: a.probe.Name(), Hooks: a.hookStatus(), Interfaces: coverage,
+		Totals: a.totals.list(a.ifaceName), Exporters: a.pipeline.Status(),
+	}
+	table, programs, err := a.probe.Status()
+	if err != nil {
+		a.log.Error("reading the probe's status", "error", err)
+	}
+	s.Table, s.Programs = table, programs
+	flows := a.table.Stats()
+	s.Table.Live = flows.Live
+	s.Table.Unattributed += flows.Unattributed
+	s.Drain = drain
+	s.Drain.Interval = a.cfg.Flow.ScanInterval
+	s.Drain.Deltas, s.Drain.Records = flows.Deltas, flows.Records
+	s.Drain.Grace = table.Grace
+	s.Losses = a.losses(table, flows)
+	return s
+}
+
+// hookStatus adds what is configured by name and is not there.
+func (a *Agent) hookStatus() []obs.Hook {
+	hooks := a.hooks.status()
+	ifaces, netns := a.watcher.Waiting()
+	for _, name := range ifaces {
+		for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
+			hooks = append(hooks, obs.Hook{Iface: name, Direction: direction.String(), State: "waiting"})
+		}
+	}
+	for _, name := range netns {
+		hooks = append(hooks, obs.Hook{Netns: name, State: "waiting"})
+	}
+	return hooks
+}
+
+// losses are amounts that are missing somewhere, or told less exactly than
+// wanted; reasons why packets are in no flow stand with their interface.
+func (a *Agent) losses(table obs.Table, flows flow.TableStats) []obs.Loss {
+	var out []obs.Loss
+	add := func(where, reason string, n uint64) {
+		if n > 0 {
+			out = append(out, obs.Loss{Where: where, Reason: reason, Count: n})
+		}
+	}
+	add("kernel table", "ring_full", table.Unattributed)
+	add("kernel table", "counts_full", table.CountsFull)
+	add("agent table", "table_full", flows.Unattributed)
+	incomplete, err := a.probe.Incomplete()
+	if err != nil {
+		a.log.Error("reading the probe's counters", "error", err)
+	}
+	sums := map[string]uint64{}
+	for _, u := range incomplete {
+		sums[u.Reason] += u.Packets
+	}
+	for _, reason := range sortedKeys(sums) {
+		add("packets", reason, sums[reason])
+	}
+	for _, e := range a.pipeline.Status() {
+		for _, l := range e.Lost {
+			add("exporter "+e.Name, l.Reason, l.Count)
+		}
+	}
+	return out
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// totals sums everything that was counted in flows, by interface, direction and
+// protocol, since the agent started.
+type totals struct {
+	mu  sync.Mutex
+	sum map[totalKey]*flow.Counts
+}
+
+type totalKey struct {
+	place
+	protocol string
+}
+
+// place is one direction of an interface.
+type place struct {
+	iface     flow.Iface
+	direction flow.Direction
+}
+
+func newTotals() *totals { return &totals{sum: map[totalKey]*flow.Counts{}} }
+
+// protocolClass bounds the number of totals.
+func protocolClass(proto uint8) string {
+	switch proto {
+	case 1:
+		return "icmp"
+	case 6:
+		return "tcp"
+	case 17:
+		return "udp"
+	case 58:
+		return "icmpv6"
+	case 132:
+		return "sctp"
+	}
+	return "other"
+}
+
+func (t *totals) add(d *flow.Delta) {
+	k := totalKey{place{d.Iface, d.Direction}, protocolClass(d.Proto)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sum[k]
+	if s == nil {
+		s = &flow.Counts{}
+		t.sum[k] = s
+	}
+	s.Packets += d.Packets
+	s.Bytes += d.Bytes
+	s.WireBytes += d.WireBytes
+	s.Frames += d.Frames
+	s.FrameBytes += d.FrameBytes
+}
+
+// byPlace sums over protocols.
+func (t *totals) byPlace() map[place]flow.Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[place]flow.Counts{}
+	for k, s := range t.sum {
+		c := out[k.place]
+		c.Packets += s.Packets
+		c.WireBytes += s.WireBytes
+		c.Frames += s.Frames
+		c.FrameBytes += s.FrameBytes
+		out[k.place] = c
+	}
+	return out
+}
+
+// list is the totals in a fixed order.
+func (t *totals) list(name func(flow.Iface) (name, netns string)) []obs.Total {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]obs.Total, 0, len(t.sum))
+	for k, s := range t.sum {
+		iface, netns := name(k.iface)
+		out = append(out, obs.Total{
+			Iface: iface, Netns: netns, Direction: k.direction.String(), Protocol: k.protocol,
+			Packets: s.Packets, Bytes: s.Bytes, WireBytes: s.WireBytes,
+		})
+	}
+	slices.SortFunc(out, func(a, b obs.Total) int {
+		return cmp.Or(
+			cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface),
+			cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Protocol, b.Protocol),
+		)
+	})
+	return out
+}
