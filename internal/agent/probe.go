@@ -49,7 +49,7 @@ func newProbe(cfg config.Config, log *slog.Logger) (probe, error) {
 			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
 		}, log)}, nil
 	}
-	return newAFPacketProbe(cfg, tunnels, log)
+	return newAFPacketProbe(cfg, tunnels, log), nil
 }
 
 // ebpfProbe is the datapath as a probe.

@@ -92,7 +92,7 @@ func New(cfg Config, log *slog.Logger) *Datapath {
 	}
 }
 
-// Load makes the maps, and the programs of the agent's own namespace. The error
+// Load makes the maps, and the programs for the agent's own namespace. The error
 // wraps kernel.ErrMissing where the kernel or a privilege is the reason.
 func (d *Datapath) Load() (err error) {
 	if err := kernel.Require(); err != nil {
@@ -133,8 +133,13 @@ func (d *Datapath) Load() (err error) {
 	}
 	d.ring = newRing(reader)
 	d.sums = newUnattributedReader(d.maps["unattributed"])
-	_, err = d.variant(variant{})
-	return err
+	// Both link types at once: later the agent may lack the privilege to load.
+	for _, v := range []variant{{}, {noLink: true}} {
+		if _, err := d.variant(v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // size derives the shape of the table from the configuration.
