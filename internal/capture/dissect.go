@@ -210,8 +210,10 @@ func (d *dissector) ipv4(p *parsed) reason {
 	if total < header || p.ipAt+total > d.end {
 		return reasonMalformed
 	}
-	p.Src = [16]byte{10: 0xff, 11: 0xff, 12: b[12], 13: b[13], 14: b[14], 15: b[15]}
-	p.Dst = [16]byte{10: 0xff, 11: 0xff, 12: b[16], 13: b[17], 14: b[18], 15: b[19]}
+	p.Src[10], p.Src[11] = 0xff, 0xff // ::ffff:a.b.c.d
+	copy(p.Src[12:], b[12:16])
+	p.Dst[10], p.Dst[11] = 0xff, 0xff
+	copy(p.Dst[12:], b[16:20])
 	p.tos, p.ttl, p.Proto = b[1], b[8], b[9]
 	p.bytes = total
 

@@ -92,7 +92,7 @@ func TestShortCapture(t *testing.T) {
 		if len(c.Frames) != 1 || len(c.Flows) != 1 || c.Tunnels != 0 {
 			continue
 		}
-		for n := range c.Frames[0].Data {
+		for n := range min(4096, len(c.Frames[0].Data)) {
 			m := newMeter(Default(), rand.Uint32)
 			f := asFrame(c.Frames[0])
 			f.data = f.data[:n]
@@ -101,8 +101,8 @@ func TestShortCapture(t *testing.T) {
 				if m.amounts()[packet.ReasonTruncated].Packets != 1 {
 					t.Errorf("%s, %d octets captured: %v", c.Name, n, m.amounts())
 				}
-			} else if diff := gocmp.Diff(c.Flows, got); diff != "" {
-				t.Errorf("%s, %d octets captured (-want +got):\n%s", c.Name, n, diff)
+			} else if !slices.Equal(got, c.Flows) {
+				t.Errorf("%s, %d octets captured (-want +got):\n%s", c.Name, n, gocmp.Diff(c.Flows, got))
 			}
 		}
 	}
