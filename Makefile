@@ -5,12 +5,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Asked for when a recipe runs: by then set-up has seen to git.
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 FUZZTIME ?= 10s
 
-# One static binary, of whatever commit it says.
-go_build := CGO_ENABLED=0 go build -trimpath -buildvcs=auto
-ldflags := -s -w -X github.com/waymark-net/waymark/internal/obs.version=$(VERSION)
+# One static binary that tells its commit, where git will say: it refuses in a clone that is someone else's.
+stamp = $(shell git status --porcelain >/dev/null 2>&1 && echo true || echo false)
+go_build = CGO_ENABLED=0 go build -trimpath -buildvcs=$(stamp)
+ldflags = -s -w -X github.com/waymark-net/waymark/internal/obs.version=$(VERSION)
 
 bpf := $(wildcard bpf/*.[ch])
 generators := $(shell grep -rl --include='*.go' '^//go:generate' cmd internal)
