@@ -1,0 +1,84 @@
+package inband
+
+import "github.com/waymark-net/waymark/wire/pdm"
+
+// Sample is what one received packet told.
+type Sample struct {
+	Arrival   Arrival
+	Suspicion Suspicion
+
+	HasServer, HasNetwork bool
+	Server                uint64 // ns from the request's arrival at the peer to its answer
+	Network               uint64 // ns that request and answer were on their way, both together
+}
+
+// Endpoint is what one host keeps of one 5-tuple to mark its packets and to
+// measure: its own agent knows when the request left, and need not wait for the
+// packet that would tell a third party. A new Endpoint needs a random PSN.
+type Endpoint struct {
+	pdm.State
+	Peer Sequence // numbers of the peer's packets
+
+	Server     Histogram // delays of the peer
+	Network    Histogram // round trips
+	Discarded  uint64    // packets in order that are no answer to the latest request
+	Suspicious uint64
+
+	awaiting bool // the latest request has no answer yet
+}
+
+// Send returns the option for a packet sent now.
+func (e *Endpoint) Send(now uint64) pdm.Option {
+	e.awaiting = true
+	return e.State.Send(now)
+}
+
+// Receive takes a packet received now. word is as in [Sequence.Observe].
+func (e *Endpoint) Receive(o pdm.Option, word uint32, now uint64) Sample {
+	s := e.measure(o, word, now)
+	if s.Suspicion != NotSuspicious {
+		e.Suspicious++
+	}
+	e.State.Receive(o, now)
+	return s
+}
+
+func (e *Endpoint) measure(o pdm.Option, word uint32, now uint64) Sample {
+	s := Sample{Arrival: e.Peer.Observe(o.PSNTP, word, o.IsFirst())}
+	switch {
+	case s.Arrival == Wild:
+		s.Suspicion = ImpossiblePSN
+		return s
+	case !s.Arrival.Ordered(), !e.Sent, !o.HasReceived():
+		return s
+	case o.PSNLR != e.LastSent():
+		if int16(o.PSNLR-e.LastSent()) > 0 {
+			s.Suspicion = ImpossiblePSN
+		} else {
+			e.Discarded++
+		}
+		return s
+	case !e.awaiting:
+		return s // a further packet of the same answer
+	}
+	e.awaiting = false
+	elapsed := uint64(0)
+	if now > e.TLS {
+		elapsed = now - e.TLS
+	}
+	server, ok := dtlr(o)
+	if ok {
+		s.Network, ok = rest(elapsed, server, 0)
+	}
+	if !ok {
+		s.Suspicion = ImpossibleTime
+		return s
+	}
+	s.HasNetwork = true
+	e.Network.Add(s.Network)
+	if follows(s.Arrival, o) {
+		s.Server, s.HasServer = server, true
+		e.Server.Add(server)
+	}
+	return s
+}
