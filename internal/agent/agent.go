@@ -26,6 +26,9 @@ type Deps struct {
 	// Ready is called once: programs loaded, interfaces of the start attached,
 	// API and exporters up, privileges dropped.
 	Ready func()
+	// DropPrivileges gives up, for the whole process, every capability that is
+	// not needed once everything is attached.
+	DropPrivileges bool
 }
 
 // Agent is one running probe with everything behind it.
@@ -34,6 +37,7 @@ type Agent struct {
 	log     *slog.Logger
 	clock   flow.Clock
 	ready   func()
+	drop    bool
 	host    string
 	started time.Time
 
@@ -61,7 +65,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		return nil, fmt.Errorf("name of this host: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, host: host,
+		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
 		totals: newTotals(), failed: make(chan error, 16),
 	}
 	watch := topology.Config{Interfaces: cfg.Interfaces, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
@@ -146,9 +150,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	case err = <-a.failed:
 	case <-ctx.Done():
 	}
+	a.hooks.close() // while the watcher still holds the namespaces open
 	stopProbing()
 	running.Wait()
-	err = errors.Join(err, a.finish())
+	err = errors.Join(err, a.drainOnce(true))
 	stopServices()
 	serving.Wait()
 	return err
@@ -168,10 +173,4 @@ func (a *Agent) ifaceName(i flow.Iface) (name, netns string) {
 		return l.Name, l.Netns
 	}
 	return fmt.Sprintf("if%d", i.IfIndex()), ""
-}
-
-// finish takes the probe off and exports what is left.
-func (a *Agent) finish() error {
-	a.hooks.detachAll()
-	return a.drainOnce(true)
 }

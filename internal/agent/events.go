@@ -40,9 +40,11 @@ func (a *Agent) onSynced() {
 		a.fail(err)
 		return
 	}
-	if err := dropPrivileges(a.needs()); err != nil {
-		a.fail(err)
-		return
+	if a.drop {
+		if err := dropPrivileges(a.needs()); err != nil {
+			a.fail(err)
+			return
+		}
 	}
 	if a.ready != nil {
 		a.ready()

@@ -20,6 +20,7 @@ type hooks struct {
 	log      *slog.Logger
 
 	mu       sync.Mutex
+	closed   bool
 	attached map[flow.Iface]*attachment
 }
 
@@ -45,6 +46,9 @@ func newHooks(r *topology.Registry, p probe, log *slog.Logger) *hooks {
 func (h *hooks) add(l topology.Link, all map[place]seen) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
 	at := &attachment{link: l, base: map[flow.Direction]seen{
 		flow.Ingress: all[place{l.Iface, flow.Ingress}],
 		flow.Egress:  all[place{l.Iface, flow.Egress}],
@@ -65,6 +69,9 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 func (h *hooks) remove(l topology.Link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
 	h.detach(l.Iface)
 	h.log.Info("interface is gone", "iface", l.String())
 }
@@ -88,13 +95,16 @@ func (h *hooks) detach(i flow.Iface) {
 	}
 }
 
-// detachAll keeps the last counters for the status of the end.
-func (h *hooks) detachAll() {
+// close takes the probe off everywhere. What was attached, and its last
+// counters, stay for the coverage of the last drain.
+func (h *hooks) close() {
 	h.measure()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range h.attached {
+	h.closed = true
+	for i, at := range h.attached {
 		h.detach(i)
+		h.attached[i] = at
 	}
 }
 
@@ -102,6 +112,9 @@ func (h *hooks) detachAll() {
 func (h *hooks) measure() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
 	for i, at := range h.attached {
 		if at.err != nil || at.blind {
 			continue

@@ -20,7 +20,7 @@ func (a *Agent) Status() obs.Status {
 	}
 	table, programs, err := a.probe.Status()
 	if err != nil {
-		a.log.Error("reading the probe's status", "error", err)
+		a.log.Debug("reading the probe's status", "error", err)
 	}
 	s.Table, s.Programs = table, programs
 	flows := a.table.Stats()

@@ -26,7 +26,6 @@ type Target struct {
 // hook is one program on one interface.
 type hook struct {
 	direction flow.Direction
-	mode      Mode
 	close     func() error
 }
 
@@ -70,10 +69,11 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 			if err != nil {
 				return fmt.Errorf("attaching to %s %s by %s: %w", t.Name, directionName(side.direction), mode, explain(err))
 			}
-			d.hooks[t.Iface] = append(d.hooks[t.Iface], &hook{
-				direction: side.direction, mode: mode,
-				close: func() error { return do(detach) },
-			})
+			if mode == ModeClsact { // a filter is found by its interface; a link is not
+				inside := detach
+				detach = func() error { return do(inside) }
+			}
+			d.hooks[t.Iface] = append(d.hooks[t.Iface], &hook{direction: side.direction, close: detach})
 		}
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"testing"
@@ -40,24 +41,26 @@ type sender struct {
 	_    [7]uint64
 }
 
-// sending is traffic that programs of bpf/bench.bpf.c make of one frame.
+// sending is traffic that a program of bpf/bench.bpf.c makes of one frame.
 type sending struct {
-	t     testing.TB
-	coll  *ebpf.Collection
-	flows uint64
+	t       testing.TB
+	program *ebpf.Program
+	senders *ebpf.Variable
+	flows   uint64
 	// frames[cpu] is sent on that processor: they differ in length, so that
 	// bytes counted for the wrong packet show.
 	frames [][]byte
 }
 
-// sendOver loads the programs over d.
-func sendOver(t testing.TB, d *Datapath, flows uint64, adapt func(*ebpf.CollectionSpec) error) *sending {
+// sendOver loads the named program over d.
+func sendOver(t testing.TB, d *Datapath, name string, flows uint64, adapt func(*ebpf.CollectionSpec) error) *sending {
 	t.Helper()
 	coll, err := d.Beside(program.Bench, func(spec *ebpf.CollectionSpec) error {
-		for name, value := range map[string]uint32{
+		maps.DeleteFunc(spec.Programs, func(n string, _ *ebpf.ProgramSpec) bool { return n != name })
+		for constant, value := range map[string]uint32{
 			"cfg_flows": uint32(flows), "cfg_address": addressOffset, "cfg_port": portOffset,
 		} {
-			if err := spec.Variables[name].Set(value); err != nil {
+			if err := spec.Variables[constant].Set(value); err != nil {
 				return err
 			}
 		}
@@ -70,7 +73,7 @@ func sendOver(t testing.TB, d *Datapath, flows uint64, adapt func(*ebpf.Collecti
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(coll.Close)
-	s := &sending{t: t, coll: coll, flows: flows}
+	s := &sending{t: t, program: coll.Programs[name], senders: coll.Variables["senders"], flows: flows}
 	for cpu := range d.cpus {
 		payload := 100 + 300*int(cpu%4)
 		s.frames = append(s.frames, packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(payload).Bytes())
@@ -78,9 +81,9 @@ func sendOver(t testing.TB, d *Datapath, flows uint64, adapt func(*ebpf.Collecti
 	return s
 }
 
-// run repeats a program n times on a processor. A signal may make that some
+// run repeats the program n times on a processor. A signal may make that some
 // more: what was sent tells.
-func (s *sending) run(name string, cpu int, n uint64) error {
+func (s *sending) run(cpu int, n uint64) error {
 	runtime.LockOSThread() // for good: the thread ends with its goroutine
 	var one unix.CPUSet
 	one.Set(cpu)
@@ -91,8 +94,8 @@ func (s *sending) run(name string, cpu int, n uint64) error {
 	const chunk = 8192
 	for done := uint64(0); done < n; done += chunk {
 		repeat := uint32(min(chunk, n-done))
-		if _, err := s.coll.Programs[name].Run(&ebpf.RunOptions{Data: s.frames[cpu], Repeat: repeat}); err != nil {
-			return fmt.Errorf("running %s: %w", name, err)
+		if _, err := s.program.Run(&ebpf.RunOptions{Data: s.frames[cpu], Repeat: repeat}); err != nil {
+			return fmt.Errorf("sending on processor %d: %w", cpu, err)
 		}
 	}
 	return nil
@@ -119,7 +122,7 @@ func (a *amounts) add(number, packets, bytes uint64) {
 func (s *sending) truth() *amounts {
 	s.t.Helper()
 	var senders [256]sender
-	if err := s.coll.Variables["senders"].Get(&senders); err != nil {
+	if err := s.senders.Get(&senders); err != nil {
 		s.t.Fatal(err)
 	}
 	sent := newAmounts(s.flows)
@@ -171,7 +174,7 @@ func drainWhile(t *testing.T, d *Datapath, flows, packets uint64, interval time.
 	if d.cpus < 2 {
 		t.Skip("one processor is online: two are needed to send at the same time")
 	}
-	s := sendOver(t, d, flows, nil)
+	s := sendOver(t, d, "bench_ingress", flows, nil)
 	got = &collector{flows: newAmounts(flows)}
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -181,7 +184,7 @@ func drainWhile(t *testing.T, d *Datapath, flows, packets uint64, interval time.
 
 	var sending errgroup.Group
 	for cpu := range 2 {
-		sending.Go(func() error { return s.run("bench_ingress", cpu, packets/2) })
+		sending.Go(func() error { return s.run(cpu, packets/2) })
 	}
 	done := make(chan error, 1)
 	go func() { done <- sending.Wait() }()

@@ -26,10 +26,10 @@ func drained(t *testing.T, d *Datapath, flows uint64) *collector {
 
 // runOn sends n packets of s on one processor, from a goroutine whose thread
 // ends with it.
-func runOn(t *testing.T, s *sending, name string, cpu int, n uint64) {
+func runOn(t *testing.T, s *sending, cpu int, n uint64) {
 	t.Helper()
 	done := make(chan error)
-	go func() { done <- s.run(name, cpu, n) }()
+	go func() { done <- s.run(cpu, n) }()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +39,9 @@ func runOn(t *testing.T, s *sending, name string, cpu int, n uint64) {
 func TestDrainLeavesAnEmptyHalf(t *testing.T) {
 	flows := scaled(20_000)
 	d := load(t, Config{MaxEntries: uint32(8 * flows)})
-	s := sendOver(t, d, flows, nil)
+	s := sendOver(t, d, "bench_ingress", flows, nil)
 	for epoch := range uint32(2) {
-		runOn(t, s, "bench_ingress", 0, flows)
+		runOn(t, s, 0, flows)
 		if d.epoch != epoch {
 			t.Fatalf("epoch %d, want %d", d.epoch, epoch)
 		}
@@ -65,17 +65,17 @@ func TestDrainLeavesAnEmptyHalf(t *testing.T) {
 func TestCountersDoNotOverflow(t *testing.T) {
 	const segments, size, frames = 65535, 1000, 200_000
 	d := load(t, Config{MaxEntries: 1024})
-	s := sendOver(t, d, 1, nil)
+	s := sendOver(t, d, "bench_ingress", 1, nil)
 	frame := packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(500).Bytes()
 	opts := &ebpf.RunOptions{
 		Data: frame, Repeat: frames,
 		Context: &skb{GSOSegs: segments, GSOSize: size},
 	}
-	if _, err := s.coll.Programs["bench_ingress"].Run(opts); err != nil {
+	if _, err := s.program.Run(opts); err != nil {
 		t.Fatal(err)
 	}
 	var senders [256]sender
-	if err := s.coll.Variables["senders"].Get(&senders); err != nil {
+	if err := s.senders.Get(&senders); err != nil {
 		t.Fatal(err)
 	}
 	var sent uint64
@@ -103,10 +103,10 @@ func TestUnknownProcessor(t *testing.T) {
 		t.Skip("one processor is online: there is none beyond the first")
 	}
 	const packets, flows = 5000, 16
-	s := sendOver(t, d, flows, func(spec *ebpf.CollectionSpec) error {
+	s := sendOver(t, d, "bench_egress", flows, func(spec *ebpf.CollectionSpec) error {
 		return spec.Variables["cfg_cpus"].Set(uint32(1))
 	})
-	runOn(t, s, "bench_egress", 1, packets)
+	runOn(t, s, 1, packets)
 	sent := s.truth()
 	if got := drained(t, d, flows); got.deltas != 0 {
 		t.Errorf("%d deltas from a processor without a part of the table", got.deltas)
@@ -132,8 +132,8 @@ func TestSampling(t *testing.T) {
 		t.Run(fmt.Sprintf("1 in %d", n), func(t *testing.T) {
 			flows := scaled(1000)
 			d := load(t, Config{MaxEntries: 65536, Sampling: n})
-			s := sendOver(t, d, flows, nil)
-			runOn(t, s, "bench_ingress", 0, scaled(1_000_000))
+			s := sendOver(t, d, "bench_ingress", flows, nil)
+			runOn(t, s, 0, scaled(1_000_000))
 			sent := float64(s.truth().totalPackets)
 			got := drained(t, d, flows)
 			uncounted, err := d.Uncounted()
@@ -159,8 +159,8 @@ func TestSampling(t *testing.T) {
 func TestCountsFull(t *testing.T) {
 	const ifaces, packets = 10_000, 30_000
 	d := load(t, Config{MaxEntries: 1024})
-	s := sendOver(t, d, ifaces, nil)
-	runOn(t, s, "fill_counts", 0, packets)
+	s := sendOver(t, d, "fill_counts", ifaces, nil)
+	runOn(t, s, 0, packets)
 	sent := s.truth().totalPackets
 
 	uncounted, err := d.Uncounted()
@@ -188,7 +188,7 @@ func TestCountsFull(t *testing.T) {
 func TestUnattributedFull(t *testing.T) {
 	const ifaces, packets = 6000, 30_000
 	d := load(t, Config{MaxEntries: 1024})
-	s := sendOver(t, d, ifaces, nil)
+	s := sendOver(t, d, "fill_unattributed", ifaces, nil)
 	var sum amounts
 	drain := func() {
 		t.Helper()
@@ -203,9 +203,9 @@ func TestUnattributedFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runOn(t, s, "fill_unattributed", 0, packets)
+	runOn(t, s, 0, packets)
 	drain()
-	runOn(t, s, "fill_unattributed", int(d.cpus-1), packets)
+	runOn(t, s, int(d.cpus-1), packets)
 	drain() // tells only what is new
 
 	sent := s.truth().totalPackets

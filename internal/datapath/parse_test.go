@@ -138,6 +138,8 @@ func testRunnable(f packet.Frame) string {
 		return "a test run has no accelerated tags: see TestCasesOnVeth"
 	case len(f.Data) < 14:
 		return "a test run wants 14 octets"
+	case len(f.Data) > 65535:
+		return "a test run takes 64 KiB: BIG TCP is tested on real connections"
 	case binary.BigEndian.Uint16(f.Data[12:]) == packet.TypeIPv4 && len(f.Data) < 14+20,
 		binary.BigEndian.Uint16(f.Data[12:]) == packet.TypeIPv6 && len(f.Data) < 14+40:
 		return "a test run wants a whole IP header: see TestCasesOnVeth"

@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/export/jsonl"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// newLab is a pair of hosts that goes with the test.
+func newLab(t *testing.T) *lab.Lab {
+	t.Helper()
+	l, err := lab.Up(lab.Config{Topology: "pair", Prefix: fmt.Sprintf("wmt%d-", os.Getpid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// running is an agent under test.
+type running struct {
+	*Agent
+	stop func() error
+}
+
+// start runs an agent until stop, or the end of the test.
+func start(t *testing.T, cfg config.Config) *running {
+	t.Helper()
+	ready := make(chan struct{})
+	var log io.Writer = t.Output()
+	a, err := New(cfg, Deps{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Clock: time.Now,
+		Ready: func() { close(ready) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		t.Fatalf("the agent ended before it was ready: %v", err)
+	case <-time.After(20 * time.Second):
+		cancel()
+		t.Fatal("the agent was not ready within 20 s")
+	}
+	stopped := false
+	r := &running{Agent: a, stop: func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(10 * time.Second):
+			return fmt.Errorf("the agent did not end within 10 s")
+		}
+	}}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// agentConfig counts on all interfaces of a lab's host and writes to a file.
+func agentConfig(t *testing.T, probe string, hosts ...*lab.Host) (cfg config.Config, records string) {
+	t.Helper()
+	records = filepath.Join(t.TempDir(), "flows.jsonl")
+	cfg = config.Default()
+	cfg.Interfaces = []string{"to-*"}
+	cfg.Probe = probe
+	for _, h := range hosts {
+		cfg.Netns = append(cfg.Netns, h.Netns)
+	}
+	cfg.Flow.MaxEntries = 4096
+	cfg.Flow.ScanInterval = 50 * time.Millisecond
+	cfg.API.Socket = filepath.Join(t.TempDir(), "agent.sock")
+	cfg.Export = []config.Export{{JSONL: &config.JSONL{Path: records, Queue: 65536}}}
+	return cfg, records
+}
+
+func readRecords(t *testing.T, path string) []flow.Record {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out []flow.Record
+	for s := bufio.NewScanner(f); s.Scan(); {
+		_, r, err := jsonl.Decode(s.Bytes())
+		if err != nil {
+			t.Fatalf("%v: %s", err, s.Text())
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// exchange sends bytes over TCP from one host to another and reads them there.
+func exchange(t *testing.T, from, to *lab.Host, addr netip.Addr, bytes int) {
+	t.Helper()
+	var l net.Listener
+	err := to.Do(func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(addr, 5000).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	received := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			received <- err
+			return
+		}
+		defer c.Close()
+		n, err := io.Copy(io.Discard, c)
+		if err == nil && n != int64(bytes) {
+			err = fmt.Errorf("received %d octets of %d", n, bytes)
+		}
+		received <- err
+	}()
+	err = from.Do(func() error {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			return err
+		}
+		if _, err := c.Write(make([]byte, bytes)); err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-received; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTransfer: one TCP transfer, seen on both hosts, in both directions, by
+// both probes: payload exact, handshake measured, nothing uncovered.
+func TestTransfer(t *testing.T) {
+	const size = 5_000_000
+	for _, probe := range []string{"ebpf", "afpacket"} {
+		t.Run(probe, func(t *testing.T) {
+			l := newLab(t)
+			alpha, beta := l.Host("alpha"), l.Host("beta")
+			cfg, path := agentConfig(t, probe, alpha, beta)
+			a := start(t, cfg)
+			exchange(t, alpha, beta, beta.Addr6(), size)
+			if err := a.stop(); err != nil {
+				t.Fatal(err)
+			}
+			payload := map[string]uint64{}
+			var rtt flow.RTT
+			for _, r := range readRecords(t, path) {
+				if r.Proto != 6 {
+					continue
+				}
+				if r.DstPort == 5000 {
+					payload[r.Netns+" "+r.Direction.String()] += r.PayloadBytes
+				}
+				if r.Netns == alpha.Netns && r.RTT.Responder > 0 {
+					rtt = r.RTT
+				}
+			}
+			for _, at := range []string{alpha.Netns + " egress", beta.Netns + " ingress"} {
+				if payload[at] != size {
+					t.Errorf("%s: %d octets of payload, want %d", at, payload[at], size)
+				}
+			}
+			if rtt.Responder <= 0 || rtt.Responder > time.Second {
+				t.Errorf("handshake round trip %v", rtt)
+			}
+			for _, c := range a.Status().Interfaces {
+				if c.Coverage != 1 || c.IfaceFrames == 0 || c.FrameBytes+bytesOf(c) != c.IfaceBytes {
+					t.Errorf("coverage: %+v", c)
+				}
+			}
+		})
+	}
+}
+
+func bytesOf(i obs.Interface) (n uint64) {
+	for _, r := range i.Uncounted {
+		n += r.Bytes
+	}
+	return n
+}
