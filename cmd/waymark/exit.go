@@ -6,6 +6,8 @@ import (
 	"io/fs"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/kernel"
 )
 
 // Exit codes of every verb.
@@ -37,7 +39,8 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, fs.ErrPermission),
+	case errors.Is(err, kernel.ErrMissing),
+		errors.Is(err, fs.ErrPermission),
 		errors.Is(err, errors.ErrUnsupported),
 		errors.Is(err, ebpf.ErrNotSupported):
 		return exitMissing

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -150,10 +148,12 @@ func (d *Datapath) size() error {
 	if d.cfg.RingSize == 0 {
 		d.cfg.RingSize = Default().RingSize
 	}
-	cpus, err := onlineCPUs()
+	// Packets on a processor that comes later are counted by reason, not in flows.
+	online, err := kernel.CPUs("online")
 	if err != nil {
 		return err
 	}
+	cpus := uint32(online)
 	d.cpus = cpus
 	d.sets = max(1, (d.cfg.MaxEntries+cpus*uint32(ways)-1)/(cpus*uint32(ways)))
 	var random [48]byte
@@ -162,23 +162,6 @@ func (d *Datapath) size() error {
 		d.seed[i] = binary.NativeEndian.Uint64(random[8*i:]) | 1
 	}
 	return nil
-}
-
-// onlineCPUs is one more than the highest processor that is online. Packets on
-// a processor that comes later are counted by reason, not in flows.
-func onlineCPUs() (uint32, error) {
-	const path = "/sys/devices/system/cpu/online"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("counting processors: %w", err)
-	}
-	s := strings.TrimSpace(string(text))
-	s = s[strings.LastIndexAny(s, ",-")+1:]
-	highest, err := strconv.ParseUint(s, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("counting processors: %s holds %q", path, text)
-	}
-	return uint32(highest) + 1, nil
 }
 
 // spec reads one object and sets sizes and constants for a variant.

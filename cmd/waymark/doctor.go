@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+func newDoctorCommand() *cobra.Command {
+	var out outputFlag
+	cmd := &cobra.Command{
+		Use:   "doctor [IFACE]",
+		Short: "Tell what this kernel and interface can do, and what is done instead",
+		Long: `doctor checks privileges, kernel features and, when an interface is named, how
+the probe would hang on it. It changes nothing.
+
+Exit code 3 says that the eBPF probe can't run here.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report := doctorReport{Kernel: kernelRelease(), Checks: kernel.Examine()}
+			if len(args) == 1 {
+				iface, err := examineInterface(args[0])
+				if err != nil {
+					return err
+				}
+				report.Interface = iface
+			}
+			report.MaxEntries = datapath.DefaultMaxEntries()
+			if err := report.print(cmd.OutOrStdout(), out.format); err != nil {
+				return err
+			}
+			return report.verdict()
+		},
+	}
+	out.register(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+type doctorReport struct {
+	Kernel     string           `json:"kernel"`
+	MaxEntries uint32           `json:"default_max_entries"`
+	Checks     []kernel.Check   `json:"checks"`
+	Interface  *interfaceReport `json:"interface,omitempty"`
+}
+
+type interfaceReport struct {
+	topology.Link
+	Driver string   `json:"driver,omitempty"`
+	Mode   string   `json:"mode"` // how the probe hangs on it
+	Notes  []string `json:"notes,omitempty"`
+}
+
+func examineInterface(name string) (*interfaceReport, error) {
+	link, driver, err := topology.Inspect(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w: list them with: ip link", name, err)
+	}
+	r := &interfaceReport{Link: link, Driver: driver, Mode: string(datapath.ModeTCX)}
+	if !kernel.TCX.Has() {
+		r.Mode = string(datapath.ModeClsact)
+	}
+	if !link.Ethernet() {
+		r.Notes = append(r.Notes, "no link header: frames begin with the IP header")
+	}
+	if link.Kind == "physical" {
+		r.Notes = append(r.Notes, "coverage compares segments on the wire with the card's counters")
+	} else {
+		r.Notes = append(r.Notes, "coverage compares skbs, as this virtual interface counts a GSO burst once")
+	}
+	if !link.Up {
+		r.Notes = append(r.Notes, "it is down: bring it up with: ip link set "+name+" up")
+	}
+	return r, nil
+}
+
+// verdict is an error with exit code 3 when the eBPF probe can't run.
+func (r *doctorReport) verdict() error {
+	for _, c := range r.Checks {
+		if c.State == kernel.StateMissing {
+			return fmt.Errorf("%w: %s: %s", kernel.ErrMissing, c.Name, c.Remedy)
+		}
+	}
+	return nil
+}
+
+func (r *doctorReport) print(w io.Writer, format string) error {
+	if format == outputJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	fmt.Fprintf(w, "kernel %s; flow table by default: %d flows\n\n", r.Kernel, r.MaxEntries)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "CHECK\tSTATE\tSINCE\tFOR")
+	for _, c := range r.Checks {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Name, c.State, orDash(c.Since), c.Purpose)
+		for _, detail := range []struct{ what, text string }{
+			{"found", c.Found}, {"instead", c.Instead}, {"remedy", c.Remedy},
+		} {
+			if detail.text != "" {
+				fmt.Fprintf(t, "\t\t\t  %s: %s\n", detail.what, detail.text)
+			}
+		}
+	}
+	if i := r.Interface; i != nil {
+		fmt.Fprintf(t, "\nINTERFACE\tKIND\tDRIVER\tMTU\tPROBE\n%s\t%s\t%s\t%d\t%s\n", i.Name, i.Kind, orDash(i.Driver), i.MTU, i.Mode)
+		for _, note := range i.Notes {
+			fmt.Fprintf(t, "\t%s\n", note)
+		}
+	}
+	return t.Flush()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,147 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+)
+
+// State is the outcome of a check.
+type State string
+
+// Ordered from good to bad.
+const (
+	StateOK       State = "ok"
+	StateDegraded State = "degraded" // something else is done instead
+	StateMissing  State = "missing"  // the eBPF probe can't run
+)
+
+// Check is one line of waymark doctor.
+type Check struct {
+	Name    string `json:"name"`
+	State   State  `json:"state"`
+	Since   string `json:"since,omitempty"`   // first kernel with it
+	Purpose string `json:"purpose,omitempty"` // what it is for
+	Found   string `json:"found,omitempty"`   // what is there
+	Instead string `json:"instead,omitempty"` // what is done without
+	Remedy  string `json:"remedy,omitempty"`  // how to get it
+}
+
+// Examine checks privileges, the feature table and settings of this host.
+func Examine() []Check {
+	checks := privileges()
+	for _, f := range Features() {
+		checks = append(checks, f.examine())
+	}
+	return append(checks, jit(), processors())
+}
+
+func (f *Feature) examine() Check {
+	c := Check{Name: f.Name, State: StateOK, Since: f.Since, Purpose: f.Purpose}
+	err := f.Check()
+	switch {
+	case err == nil:
+		return c
+	case errors.Is(err, unix.EPERM):
+		c.State, c.Found = StateMissing, "not permitted to ask the kernel"
+		c.Remedy = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+		return c
+	case f.Required():
+		c.State, c.Remedy = StateMissing, "update the kernel; until then: probe: afpacket"
+	default:
+		c.State, c.Instead = StateDegraded, f.Without
+	}
+	c.Found = err.Error()
+	return c
+}
+
+// Capability is one that the agent uses, and for what.
+type Capability struct {
+	Value   cap.Value
+	Purpose string
+	Without string // what is done without; empty: the eBPF probe can't run
+}
+
+// Capabilities are all that the agent can use, with root's rights or without.
+func Capabilities() []Capability {
+	return []Capability{
+		{cap.BPF, "making maps and loading programs", ""},
+		{cap.NET_ADMIN, "attaching programs to interfaces", ""},
+		{cap.PERFMON, "loading programs that calculate with pointers; given up when they are loaded", ""},
+		{cap.NET_RAW, "packet sockets", "needed for probe: afpacket only"},
+		{cap.SYS_ADMIN, "entering other network namespaces", "needed for netns only"},
+	}
+}
+
+func privileges() []Check {
+	now := cap.GetProc()
+	var checks []Check
+	for _, need := range Capabilities() {
+		c := Check{Name: need.Value.String(), State: StateOK, Purpose: need.Purpose}
+		if have, err := now.GetFlag(cap.Effective, need.Value); err != nil || !have {
+			c.State, c.Instead = StateDegraded, need.Without
+			if need.Without == "" {
+				c.State = StateMissing
+			}
+			c.Found = "this process does not have it"
+			c.Remedy = "run as root, or add it to AmbientCapabilities of the service"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func jit() Check {
+	c := Check{Name: "bpf-jit", State: StateOK, Since: "3.16", Purpose: "programs as machine code"}
+	const path = "/proc/sys/net/core/bpf_jit_enable"
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		c.Found = "always on in this kernel"
+	case err != nil:
+		c.State, c.Found = StateDegraded, err.Error()
+	case strings.TrimSpace(string(text)) == "0":
+		c.State, c.Found = StateDegraded, "off"
+		c.Instead = "the kernel interprets the programs, several times slower"
+		c.Remedy = "sysctl -w net.core.bpf_jit_enable=1"
+	}
+	return c
+}
+
+// processors tells of processors that may be plugged in later.
+func processors() Check {
+	c := Check{Name: "processors", State: StateOK, Purpose: "a partition of the flow table for each"}
+	online, errOnline := CPUs("online")
+	possible, errPossible := CPUs("possible")
+	if err := errors.Join(errOnline, errPossible); err != nil {
+		c.State, c.Found = StateDegraded, err.Error()
+		return c
+	}
+	c.Found = fmt.Sprintf("%d online", online)
+	if possible > online {
+		c.Found += fmt.Sprintf(" of %d possible", possible)
+		c.Instead = "packets on processors that come later are counted by reason (cpu_unknown) until a restart"
+	}
+	return c
+}
+
+// CPUs is one more than the highest processor that is online, possible or
+// present, as /sys/devices/system/cpu says.
+func CPUs(which string) (int, error) {
+	text, err := os.ReadFile(filepath.Join("/sys/devices/system/cpu", which))
+	if err != nil {
+		return 0, fmt.Errorf("counting processors: %w", err)
+	}
+	s := strings.TrimSpace(string(text))
+	n, err := strconv.Atoi(s[strings.LastIndexAny(s, ",-")+1:])
+	if err != nil {
+		return 0, fmt.Errorf("counting processors: %q in %s", s, which)
+	}
+	return n + 1, nil
+}
