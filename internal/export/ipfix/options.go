@@ -1,0 +1,243 @@
+package ipfix
+
+import (
+	"context"
+	"math"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// announce sends templates and options when the collector does not know them
+// yet, and again at intervals: templates only over UDP, where messages get lost
+// (RFC 7011 section 8.4).
+func (e *Exporter) announce(ctx context.Context) error {
+	now := e.now()
+	first := e.announced.IsZero()
+	if !first && now.Sub(e.announced) < e.cfg.TemplateInterval {
+		if e.tellLoss {
+			return e.addTotals(ctx)
+		}
+		return nil
+	}
+	if first || e.network == "udp" {
+		if err := e.addTemplates(ctx); err != nil {
+			return err
+		}
+	}
+	if err := e.addOptions(ctx); err != nil {
+		return err
+	}
+	if err := e.addTotals(ctx); err != nil {
+		return err
+	}
+	if first {
+		if err := e.flush(ctx); err != nil {
+			return err
+		}
+		if err := e.session.confirm(); err != nil {
+			return err
+		}
+	}
+	e.announced = now
+	return nil
+}
+
+func (e *Exporter) used(id uint16) bool {
+	switch {
+	case id < idUnattributed:
+		return e.cfg.Biflow || (id-idFlow)&variantBiflow == 0
+	case id == idSampling:
+		return e.origin.Sampling > 1
+	}
+	return true
+}
+
+func (e *Exporter) addTemplates(ctx context.Context) error {
+	for id := uint16(idFlow); id <= idFlowKeys; id++ {
+		if !e.used(id) {
+			continue
+		}
+		set := uint16(setTemplate)
+		if templates[id].scope > 0 {
+			set = setOptionsTemplate
+		}
+		e.scratch = templates[id].appendTo(e.scratch[:0], e.cfg.Enterprise)
+		if err := e.add(ctx, set, e.scratch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addOptions adds what stays as it is while the agent runs.
+func (e *Exporter) addOptions(ctx context.Context) error {
+	b := be.AppendUint32(e.scratch[:0], e.cfg.ObservationDomain)
+	b = appendString(b, e.origin.Host)
+	if err := e.add(ctx, idDomain, b); err != nil {
+		return err
+	}
+	if n := e.origin.Sampling; n > 1 {
+		const selector, uniformProbabilistic, random = 1, 4, 2
+		b = be.AppendUint64(b[:0], selector)
+		b = be.AppendUint16(b, uniformProbabilistic)
+		b = be.AppendUint64(b, math.Float64bits(1/float64(n)))
+		b = append(b, random)
+		b = be.AppendUint32(b, n)
+		if err := e.add(ctx, idSampling, b); err != nil {
+			return err
+		}
+	}
+	for id := uint16(idFlow); id <= idUnattributed; id++ {
+		if !e.used(id) {
+			continue
+		}
+		b = be.AppendUint16(b[:0], id)
+		b = be.AppendUint64(b, templates[id].flowKeys())
+		if err := e.add(ctx, idFlowKeys, b); err != nil {
+			return err
+		}
+	}
+	e.scratch = b
+	return e.ifaces.retain(func(i *iface) error { return e.addInterface(ctx, i) })
+}
+
+// addTotals adds the statistics of RFC 7011 sections 4.1 and 4.3.
+func (e *Exporter) addTotals(ctx context.Context) error {
+	b := be.AppendUint32(e.scratch[:0], e.cfg.ObservationDomain)
+	b = be.AppendUint64(b, e.totals.messages)
+	b = be.AppendUint64(b, e.totals.flows)
+	b = be.AppendUint64(b, e.totals.octets)
+	if err := e.add(ctx, idStatistics, b); err != nil {
+		return err
+	}
+	b = be.AppendUint32(b[:0], uint32(os.Getpid()))
+	b = be.AppendUint64(b, e.notSent.Records)
+	b = be.AppendUint64(b, e.notSent.Packets)
+	b = be.AppendUint64(b, e.notSent.Octets)
+	b = be.AppendUint64(b, unixMilli(e.notSent.First))
+	b = be.AppendUint64(b, unixMilli(e.notSent.Last))
+	e.scratch = b
+	if err := e.add(ctx, idNotSent, b); err != nil {
+		return err
+	}
+	e.tellLoss = false
+	return nil
+}
+
+// addInterface adds the names behind an ingressInterface or egressInterface.
+func (e *Exporter) addInterface(ctx context.Context, i *iface) error {
+	description := i.name
+	if i.netns != "" {
+		description += " in network namespace " + i.netns
+	}
+	b := be.AppendUint32(e.scratch[:0], i.index)
+	b = be.AppendUint32(b, i.vrf)
+	b = appendString(b, i.name)
+	b = appendString(b, description+" on "+e.origin.Host)
+	b = appendString(b, i.netns)
+	e.scratch = b
+	return e.add(ctx, idInterface, b)
+}
+
+// add puts a template or options data record into a message, a new one if need be.
+func (e *Exporter) add(ctx context.Context, set uint16, record []byte) error {
+	if !e.msg.fits(set, len(record)) {
+		if err := e.flush(ctx); err != nil {
+			return err
+		}
+	}
+	e.msg.open(set)
+	e.msg.buf = append(e.msg.buf, record...)
+	if set >= idFlow {
+		e.msg.dataRecords++
+	}
+	return nil
+}
+
+// unixMilli is 0 for the zero time.
+func unixMilli(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(t.UnixMilli())
+}
+
+// appendString adds a variable-length string (RFC 7011 section 7), of at most
+// maxString octets so that any options record fits a message.
+func appendString(b []byte, s string) []byte {
+	if len(s) > maxString {
+		n := maxString
+		for !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n]
+	}
+	b = append(b, byte(len(s)))
+	return append(b, s...)
+}
+
+const maxString = 128
+
+// iface is an interface that the collector was told of.
+type iface struct {
+	index, vrf  uint32
+	name, netns string
+	used        bool // since the last announcement
+}
+
+type ifaceKey struct {
+	netns string
+	index uint32
+}
+
+// interfaces are those that flows were exported of.
+type interfaces struct {
+	known map[ifaceKey]*iface
+	vrfs  map[string]uint32 // numbers of network namespaces
+	last  *iface            // of the previous record: mostly the same again
+}
+
+func newInterfaces() interfaces {
+	return interfaces{known: map[ifaceKey]*iface{}, vrfs: map[string]uint32{"": 0}, last: &iface{}}
+}
+
+// of returns the interface of a record and whether it must be announced.
+func (is *interfaces) of(r *flow.Record) (_ *iface, fresh bool) {
+	if l := is.last; l.index == r.IfIndex && l.name == r.Iface && l.netns == r.Netns && l.used {
+		return l, false
+	}
+	key := ifaceKey{r.Netns, r.IfIndex}
+	i, known := is.known[key]
+	if !known || i.name != r.Iface {
+		vrf, numbered := is.vrfs[r.Netns]
+		if !numbered {
+			vrf = uint32(len(is.vrfs))
+			is.vrfs[r.Netns] = vrf
+		}
+		i = &iface{index: r.IfIndex, vrf: vrf, name: r.Iface, netns: r.Netns}
+		is.known[key] = i
+		fresh = true
+	}
+	i.used = true
+	is.last = i
+	return i, fresh
+}
+
+// retain forgets interfaces without flows since the last call, so that a host
+// of short-lived containers does not collect them, and announces the others.
+func (is *interfaces) retain(announce func(*iface) error) error {
+	for key, i := range is.known {
+		if !i.used {
+			delete(is.known, key)
+			continue
+		}
+		i.used = false
+		if err := announce(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
