@@ -11,6 +11,7 @@ type grouping struct {
 	fold      Fold
 	picks     []pick
 	endpoints bool // some key is an address or a port
+	whole     bool // rows are flows, and have all that their first record has
 	index     map[identity]*Row
 	merged    []*Row
 	block     []Row // where the next row stands: they are large, and never move
@@ -24,7 +25,7 @@ type pick struct {
 }
 
 func newGrouping(by By) *grouping {
-	g := &grouping{fold: by.Fold, index: map[identity]*Row{}}
+	g := &grouping{fold: by.Fold, index: map[identity]*Row{}, whole: by.Whole()}
 	for _, k := range by.Keys {
 		def := &keyDefs[defOf(k.Name)]
 		g.picks = append(g.picks, pick{k, def.endpoint, def.pick})
@@ -79,6 +80,9 @@ func (g *grouping) newRow(id *identity, r *flow.Record) *Row {
 			First:        r.First, Last: r.Last, TTLMin: r.TTLMin,
 		},
 		SrcPrefix: id.src, DstPrefix: id.dst,
+	}
+	if g.whole {
+		w.IfIndex, w.TOS, w.FlowLabel, w.EndReason = r.IfIndex, r.TOS, r.FlowLabel, r.EndReason
 	}
 	return w
 }

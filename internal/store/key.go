@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,6 +179,13 @@ func ByFlow() By {
 		panic("store: " + err.Error())
 	}
 	return by
+}
+
+// Whole tells whether rows are flows, none merged with another.
+func (by By) Whole() bool {
+	return by.Fold == FoldNone && slices.EqualFunc(by.Keys, flowKeys, func(k Key, name string) bool {
+		return k == Key{name, 32, 128}
+	})
 }
 
 // ParseBy reads a list with commas: "src/24,dport", "iface,conversation".

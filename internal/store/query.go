@@ -20,7 +20,7 @@ type Query struct {
 
 // Query answers from what is kept.
 func (s *Store) Query(q Query) (Answer, error) {
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return Answer{}, err
 	}
 	return q.run(s.view().intervals), nil
@@ -29,7 +29,7 @@ func (s *Store) Query(q Query) (Answer, error) {
 // Follow calls emit with an answer for each interval that ends, until ctx ends
 // or emit fails. The window of the query is ignored.
 func (s *Store) Follow(ctx context.Context, q Query, emit func(Answer) error) error {
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
 	q.Since = time.Time{}
@@ -56,7 +56,8 @@ func (s *Store) Follow(ctx context.Context, q Query, emit func(Answer) error) er
 	}
 }
 
-func (q *Query) check() error {
+// Check refuses what cannot be answered, and fills in defaults.
+func (q *Query) Check() error {
 	if len(q.By.Keys) == 0 {
 		q.By = ByFlow()
 	}

@@ -58,7 +58,7 @@ func (q *Query) order() (func(a, b *Row) int, error) {
 func (q *Query) compare() func(a, b *Row) int {
 	order, err := q.order()
 	if err != nil {
-		panic("store: " + err.Error()) // check came before
+		panic("store: " + err.Error()) // Check came before
 	}
 	return func(a, b *Row) int {
 		c := order(a, b)

@@ -84,7 +84,6 @@ func TestMergesAFlowOverIntervals(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	want := record(1, 2, 150)
-	want.IfIndex = 0 // is no key
 	want.Packets, want.WireBytes = 2, 178
 	want.First, want.Last = at(0), at(12)
 	want.RTT = flow.RTT{Responder: 6 * time.Millisecond, Initiator: 2 * time.Millisecond}

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// Answer is what the agent knows about flows. When following, there is one for
+// each interval, one a line.
+type Answer struct {
+	Host      string    `json:"host"`
+	Sampling  uint32    `json:"sampling"` // one packet in so many was counted
+	From      time.Time `json:"from,omitzero"`
+	To        time.Time `json:"to,omitzero"` // absent: no interval has ended yet
+	Intervals int       `json:"intervals"`
+	By        []string  `json:"by"`
+	Groups    int       `json:"groups"`  // rows before the limit
+	Records   uint64    `json:"records"` // that match
+	Total     Totals    `json:"total"`   // of all rows, also those beyond the limit
+	Summed    uint64    `json:"summed"`  // records too many to keep, now in unattributed rows
+	Missed    uint64    `json:"missed"`  // intervals that this follower was too late for
+	Rows      []Row     `json:"rows"`
+}
+
+// Totals are sums over all that matches.
+type Totals struct {
+	Packets      uint64 `json:"packets"`
+	Bytes        uint64 `json:"bytes"`
+	WireBytes    uint64 `json:"wire_bytes"`
+	PayloadBytes uint64 `json:"payload_bytes"`
+}
+
+// Row is a row of the store with its JSON. Rows by flow are flow records as the
+// exporters write them, with records added; other rows have their keys and sums.
+type Row struct {
+	store.Row
+	JSON json.RawMessage
+}
+
+// NewAnswer puts an answer of the store into the form of the API.
+func NewAnswer(a store.Answer, o flow.Origin) Answer {
+	out := Answer{
+		Host: o.Host, Sampling: max(o.Sampling, 1),
+		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
+		Total: Totals(a.Total), Summed: a.Summed, Missed: a.Missed,
+		Rows: make([]Row, len(a.Rows)),
+	}
+	for _, k := range a.By {
+		out.By = append(out.By, k.String())
+	}
+	fields := rowFields(a.By)
+	for i := range a.Rows {
+		out.Rows[i] = Row{a.Rows[i], appendRow(nil, fields, &o, &a.Rows[i])}
+	}
+	return out
+}
+
+// MarshalJSON implements json.Marshaler.
+func (w Row) MarshalJSON() ([]byte, error) { return w.JSON, nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *Row) UnmarshalJSON(data []byte) error {
+	w.JSON = append(w.JSON[:0], data...)
+	if err := decodeRow(data, &w.Row); err != nil {
+		return fmt.Errorf("row of flows: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+// Package api is how others ask a running agent. In come HTTP requests over a
+// unix socket and, where configured, over loopback; out go health, metrics,
+// status and flows. The agent runs the Server, the command line uses the Client.
+//
+//	/livez /readyz        200, or why not
+//	/metrics              Prometheus
+//	/api/v1/status        obs.Status
+//	/api/v1/flows         Answer; parameters as in Request
+package api
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// Config says where the API is served.
+type Config struct {
+	Socket string // path of the unix socket
+	Listen string // loopback host:port; empty: none
+}
+
+// Default serves on the unix socket alone.
+func Default() Config { return Config{Socket: "/run/waymark/agent.sock"} }
+
+// Deps are what the answers are made of.
+type Deps struct {
+	Origin  flow.Origin
+	Store   *store.Store
+	Status  func() obs.Status
+	Ready   func() error // nil once flows are counted, else what is missing
+	Metrics http.Handler // nil: /metrics is not found
+	// Hasten asks for drains at least this often until release is called. Nil:
+	// those who follow get the scan interval.
+	Hasten func(every time.Duration) (release func())
+	Log    *slog.Logger
+}
+
+// Error is what the API answers when it has to refuse.
+type Error struct {
+	Status int    `json:"-"`             // of HTTP
+	What   string `json:"what"`          // what is wrong
+	How    string `json:"how,omitempty"` // what to do about it, where What does not say it
+}
+
+func (e *Error) Error() string {
+	if e.How == "" {
+		return e.What
+	}
+	return e.What + "; " + e.How
+}
+
+func writeError(w http.ResponseWriter, e *Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	// The reader may be gone; there is no one else to tell.
+	_ = json.NewEncoder(w).Encode(e)
+}

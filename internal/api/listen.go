@@ -1,0 +1,116 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// socketMode lets root and the group of the socket in.
+const socketMode = 0o660
+
+// listenUnix binds the socket. What a dead agent left behind is removed; that of
+// a live one is not.
+func listenUnix(path string) (net.Listener, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the API socket: %w", err)
+	}
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the API socket: %w", err)
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("set the mode of the API socket: %w", err)
+	}
+	return listener, nil
+}
+
+// lockDir keeps two agents that start at the same time from removing each
+// other's socket. The lock needs no file of its own.
+func lockDir(dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock the directory of the API socket: %w", err)
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { d.Close() }, nil
+}
+
+// removeStale removes a socket that no one listens on.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at the API socket: %w", err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("listen on the API socket: %s is there and no socket; choose another path in api.socket or with --socket", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		defer conn.Close()
+		return fmt.Errorf("listen on the API socket: %s belongs to the running agent with pid %d; stop that one, or give this one a path of its own with --socket", path, listenerPID(conn))
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("ask who is behind the API socket: %w", err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove the API socket of a dead agent: %w", err)
+	}
+	return nil
+}
+
+// listenerPID is the process that called listen on the other end; 0: not known.
+func listenerPID(conn net.Conn) int {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	err = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// listenLoopback binds a TCP port that no other host reaches: the API asks for
+// no password.
+func listenLoopback(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the API: %w", err)
+	}
+	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		listener.Close()
+		return nil, fmt.Errorf("listen for the API: %s can be reached from outside this host, and the API asks for no password; "+
+			"use 127.0.0.1 or [::1], and a proxy that authenticates for other hosts", address)
+	}
+	return listener, nil
+}

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/suggest"
+)
+
+// Request asks for flows. Each field is a parameter of the URL.
+type Request struct {
+	Filter  string        // filter: an expression of package filter
+	By      string        // by: keys with commas, as store.ParseBy reads them
+	Sort    string        // sort: a counter or one of the keys
+	Reverse bool          // reverse: the smallest first
+	Limit   int           // limit: rows; 0: all
+	Since   string        // since: a duration back from now, or a time (RFC 3339); empty: all that is kept
+	Follow  bool          // follow: one answer for each interval that ends
+	Every   time.Duration // every: with follow, ask for intervals as short as this
+}
+
+// minEvery bounds what a follower may ask for.
+const minEvery = time.Second
+
+// parameters are the names that a URL may have.
+var parameters = []string{"filter", "by", "sort", "reverse", "limit", "since", "follow", "every"}
+
+// Values is the inverse of parseRequest.
+func (r Request) Values() url.Values {
+	v := url.Values{}
+	set := func(name, value string, given bool) {
+		if given {
+			v.Set(name, value)
+		}
+	}
+	set("filter", r.Filter, r.Filter != "")
+	set("by", r.By, r.By != "")
+	set("sort", r.Sort, r.Sort != "")
+	set("reverse", "true", r.Reverse)
+	set("limit", strconv.Itoa(r.Limit), r.Limit != 0)
+	set("since", r.Since, r.Since != "")
+	set("follow", "true", r.Follow)
+	set("every", r.Every.String(), r.Every != 0)
+	return v
+}
+
+// parseRequest reads the parameters of a URL.
+func parseRequest(v url.Values) (r Request, err error) {
+	for name, values := range v {
+		if len(values) != 1 {
+			return r, refuse(fmt.Sprintf("parameter %s is given %d times", name, len(values)), "give it once")
+		}
+		if err := r.set(name, values[0]); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func (r *Request) set(name, value string) (err error) {
+	switch name {
+	case "filter":
+		r.Filter = value
+	case "by":
+		r.By = value
+	case "sort":
+		r.Sort = value
+	case "since":
+		r.Since = value
+	case "reverse":
+		r.Reverse, err = parseBool(name, value)
+	case "follow":
+		r.Follow, err = parseBool(name, value)
+	case "limit":
+		n, bad := strconv.ParseUint(value, 10, 31)
+		if bad != nil {
+			return refuse(fmt.Sprintf("limit %q is no number of rows", value), "write one like 20, or 0 for all")
+		}
+		r.Limit = int(n)
+	case "every":
+		d, bad := time.ParseDuration(value)
+		if bad != nil || d < minEvery {
+			return refuse(fmt.Sprintf("every %q is no duration of at least %v", value, minEvery), "write one like 2s")
+		}
+		r.Every = d
+	default:
+		if near := suggest.Nearest(name, parameters); near != "" {
+			return refuse(fmt.Sprintf("parameter %q is not known", name), "did you mean "+near+"?")
+		}
+		return refuse(fmt.Sprintf("parameter %q is not known", name), "there are "+strings.Join(parameters, ", "))
+	}
+	return err
+}
+
+// Query checks the request and turns it into what the store understands.
+func (r Request) Query(now time.Time) (q store.Query, err error) {
+	if q.Filter, err = filter.Parse(r.Filter); err != nil {
+		return q, refuse(err.Error(), "")
+	}
+	if r.By != "" {
+		if q.By, err = store.ParseBy(r.By); err != nil {
+			return q, refuse(err.Error(), "")
+		}
+	}
+	if q.Since, err = parseSince(r.Since, now); err != nil {
+		return q, err
+	}
+	q.Sort, q.Reverse, q.Limit = r.Sort, r.Reverse, r.Limit
+	return q, nil
+}
+
+// parseSince reads a duration back from now, or a time.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, refuse(fmt.Sprintf("since %q is neither a duration nor a time", text),
+		"write it like 90s, 5m or 2026-01-02T15:04:05Z")
+}
+
+func parseBool(name, value string) (bool, error) {
+	switch value {
+	case "true", "1", "":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, refuse(fmt.Sprintf("%s %q is neither true nor false", name, value), "write "+name+"=true or leave it out")
+}
+
+func refuse(what, how string) *Error {
+	return &Error{Status: http.StatusBadRequest, What: what, How: how}
+}

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// sums are the fields of a record that rows have besides their keys.
+var sums = []string{
+	"unattributed", "tcp_flags", "packets", "bytes", "wire_bytes", "payload_bytes", "fragments", "ce_packets",
+	"first", "last", "ttl_min", "ttl_max", "rtt.responder_ns", "rtt.initiator_ns", "rtt.handshake_ns",
+}
+
+// rowField is a field of the table flow.Fields in a row.
+type rowField struct {
+	*flow.Field
+	object, key string     // of rtt.responder_ns: rtt and responder_ns
+	cut         *store.Key // an address that may be cut to a prefix
+}
+
+func newRowField(f *flow.Field) rowField {
+	out := rowField{Field: f, key: f.Name}
+	if object, key, ok := strings.Cut(f.Name, "."); ok {
+		out.object, out.key = object, key
+	}
+	return out
+}
+
+// rowFields are the fields of rows merged by the keys, in the order of the
+// record. Rows by flow have them all.
+func rowFields(by []store.Key) []rowField {
+	whole := store.By{Keys: by}.Whole()
+	var fields []rowField
+	for i := range flow.Fields {
+		f := newRowField(&flow.Fields[i])
+		n := slices.IndexFunc(by, func(k store.Key) bool { return k.Name == f.Name })
+		switch {
+		case n >= 0:
+			f.cut = &by[n]
+			fields = append(fields, f)
+		case whole, slices.Contains(sums, f.Name):
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// appendRow writes a row as one JSON object.
+func appendRow(b []byte, fields []rowField, o *flow.Origin, w *store.Row) []byte {
+	b = append(b, '{')
+	object := ""
+	for i := range fields {
+		f := &fields[i]
+		if f.Absent != nil && f.Absent(o, &w.Record) {
+			continue
+		}
+		if f.object != object {
+			if object != "" {
+				b = append(b, '}')
+			}
+			if object = f.object; object != "" {
+				b = append(append(comma(b), quoted(object)...), ':', '{')
+			}
+		}
+		b = append(append(comma(b), quoted(f.key)...), ':')
+		text := f.text(o, w)
+		if f.Kind != flow.Number && f.Kind != flow.Flag {
+			text = quoted(text)
+		}
+		b = append(b, text...)
+	}
+	if object != "" {
+		b = append(b, '}')
+	}
+	b = append(comma(b), `"records":`...)
+	b = strconv.AppendUint(b, w.Records, 10)
+	if w.RTTSeen > 0 {
+		b = append(b, `,"rtt_records":`...)
+		b = strconv.AppendUint(b, w.RTTSeen, 10)
+	}
+	if back := w.Back; back != (store.Counters{}) {
+		b = fmt.Appendf(b, `,"back":{"packets":%d,"bytes":%d,"wire_bytes":%d,"payload_bytes":%d}`,
+			back.Packets, back.Bytes, back.WireBytes, back.PayloadBytes)
+	}
+	return append(b, '}')
+}
+
+// comma separates from what stands before, if that is a value.
+func comma(b []byte) []byte {
+	if b[len(b)-1] == '{' {
+		return b
+	}
+	return append(b, ',')
+}
+
+func quoted(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return `""` // of a string there is no error
+	}
+	return string(b)
+}
+
+// text is the value of the field; a cut address is a prefix.
+func (f *rowField) text(o *flow.Origin, w *store.Row) string {
+	if f.cut != nil && f.Kind == flow.Address {
+		prefix, name := w.SrcPrefix, f.Name
+		if name == "dst" {
+			prefix = w.DstPrefix
+		}
+		if !prefix.IsSingleIP() {
+			return prefix.String()
+		}
+	}
+	return string(f.Append(nil, o, &w.Record))
+}
+
+// decodeRow is the inverse of appendRow.
+func decodeRow(data []byte, w *store.Row) error {
+	var more struct {
+		Records    uint64 `json:"records"`
+		RTTRecords uint64 `json:"rtt_records"`
+		Back       Totals `json:"back"`
+	}
+	values := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &values); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &more); err != nil {
+		return err
+	}
+	*w = store.Row{Records: more.Records, RTTSeen: more.RTTRecords, Back: store.Counters(more.Back)}
+	inner := map[string]map[string]json.RawMessage{"": values}
+	var o flow.Origin
+	for i := range flow.Fields {
+		f := newRowField(&flow.Fields[i])
+		if inner[f.object] == nil && values[f.object] != nil {
+			object := map[string]json.RawMessage{}
+			if err := json.Unmarshal(values[f.object], &object); err != nil {
+				return fmt.Errorf("%s: %w", f.object, err)
+			}
+			inner[f.object] = object
+		}
+		raw, ok := inner[f.object][f.key]
+		if !ok || f.Set == nil {
+			continue
+		}
+		if err := f.decode(raw, &o, w); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f *rowField) decode(raw json.RawMessage, o *flow.Origin, w *store.Row) error {
+	text := string(raw)
+	if f.Kind != flow.Number && f.Kind != flow.Flag {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return err
+		}
+	}
+	if f.Kind != flow.Address {
+		return f.Set(text, o, &w.Record)
+	}
+	prefix, err := parsePrefix(text)
+	if err != nil {
+		return err
+	}
+	if f.Name == "src" {
+		w.Src, w.SrcPrefix = prefix.Addr(), prefix
+	} else {
+		w.Dst, w.DstPrefix = prefix.Addr(), prefix
+	}
+	return nil
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if strings.Contains(text, "/") {
+		return netip.ParsePrefix(text)
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return netip.PrefixFrom(a, a.BitLen()), nil
+}

@@ -1,0 +1,309 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// Bounds of what callers may take of the agent.
+const (
+	maxConnections = 128 // on each listener
+	maxQueries     = 4   // at work; more wait
+	maxFollowers   = 32
+	maxHeader      = 32 << 10 // octets
+	queryWait      = 5 * time.Second
+	writeTimeout   = 30 * time.Second // for one answer
+	closeTimeout   = 2 * time.Second  // for answers under way when the agent stops
+)
+
+// Server serves the API.
+type Server struct {
+	cfg  Config
+	deps Deps
+
+	listeners []net.Listener
+	queries   chan struct{}
+	followers chan struct{}
+}
+
+// New makes a server that listens nowhere yet.
+func New(cfg Config, deps Deps) *Server {
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		cfg: cfg, deps: deps,
+		queries:   make(chan struct{}, maxQueries),
+		followers: make(chan struct{}, maxFollowers),
+	}
+}
+
+// Listen binds the socket and the port, so that a second agent learns of the
+// first before it attaches anything. Run does it when it was not done before.
+func (s *Server) Listen() error {
+	if s.cfg.Socket != "" {
+		l, err := listenUnix(s.cfg.Socket)
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	if s.cfg.Listen != "" {
+		l, err := listenLoopback(s.cfg.Listen)
+		if err != nil {
+			s.Close()
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	return nil
+}
+
+// Close gives back what Listen bound, when Run is not going to.
+func (s *Server) Close() {
+	for _, l := range s.listeners {
+		l.Close()
+	}
+	s.listeners = nil
+}
+
+// Addrs are what the server listens on, after Listen.
+func (s *Server) Addrs() []net.Addr {
+	var addrs []net.Addr
+	for _, l := range s.listeners {
+		addrs = append(addrs, l.Addr())
+	}
+	return addrs
+}
+
+// Run serves until ctx ends, then lets answers under way come to their end.
+func (s *Server) Run(ctx context.Context) error {
+	if len(s.listeners) == 0 {
+		if err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	defer s.Close()
+	server := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.deps.Log.Handler(), slog.LevelDebug),
+		// Those who follow end with ctx.
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, networkKey{}, c.LocalAddr().Network())
+		},
+	}
+	failed := make(chan error, len(s.listeners))
+	var serving sync.WaitGroup
+	for _, l := range s.listeners {
+		serving.Go(func() { failed <- server.Serve(limit(l, maxConnections)) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if server.Shutdown(closing) != nil {
+		server.Close()
+	}
+	serving.Wait()
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the API: %w", err)
+	}
+	return nil
+}
+
+// networkKey finds the network of a connection in its context: unix or tcp.
+type networkKey struct{}
+
+// Handler answers every request of the API.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/livez", s.live)
+	mux.HandleFunc("/readyz", s.ready)
+	mux.HandleFunc("/api/v1/status", s.status)
+	mux.HandleFunc("/api/v1/flows", s.flows)
+	if s.deps.Metrics != nil {
+		mux.Handle("/metrics", s.deps.Metrics)
+	}
+	mux.HandleFunc("/", notFound)
+	return s.guard(mux)
+}
+
+// guard refuses what no handler wants to see.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			w.Header().Set("Connection", "close")
+			writeError(w, &Error{http.StatusMethodNotAllowed, "the API only answers questions", "use GET"})
+		case r.Context().Value(networkKey{}) == "tcp" && !loopbackHost(r.Host):
+			// A name of someone else's that leads here: a web page that tries to
+			// read the API through a visitor's browser.
+			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("host %q is not this host's loopback", r.Host), "use 127.0.0.1, [::1] or localhost"})
+		default:
+			r.Body = http.MaxBytesReader(w, r.Body, 0)
+			s.deadline(w)
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func loopbackHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// deadline gives the reader of an answer its time from now on.
+func (s *Server) deadline(w http.ResponseWriter) {
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		s.deps.Log.Debug("API: no write deadline", "error", err)
+	}
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	writeError(w, &Error{
+		http.StatusNotFound, fmt.Sprintf("nothing at %s", r.URL.Path),
+		"there are /livez, /readyz, /metrics, /api/v1/status and /api/v1/flows",
+	})
+}
+
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) { s.write(w, []byte("ok\n")) }
+
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+	if err := s.deps.Ready(); err != nil {
+		writeError(w, &Error{http.StatusServiceUnavailable, err.Error(), "waymark status tells more"})
+		return
+	}
+	s.write(w, []byte("ok\n"))
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) { s.writeJSON(w, s.deps.Status()) }
+
+func (s *Server) flows(w http.ResponseWriter, r *http.Request) {
+	if err := s.answerFlows(w, r); err != nil {
+		var refused *Error
+		if !errors.As(err, &refused) {
+			refused = refuse(err.Error(), "")
+		}
+		writeError(w, refused)
+	}
+}
+
+// answerFlows returns what it refuses before the first octet of an answer.
+func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
+	req, err := parseRequest(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	q, err := req.Query(time.Now())
+	if err != nil {
+		return err
+	}
+	if req.Follow {
+		return s.follow(w, r, req, q)
+	}
+	if req.Every != 0 {
+		return refuse("every goes with follow", "add follow=true or leave it out")
+	}
+	if err := acquire(r.Context(), s.queries, queryWait); err != nil {
+		w.Header().Set("Retry-After", "5")
+		return err
+	}
+	defer func() { <-s.queries }()
+	answer, err := s.deps.Store.Query(q)
+	if err != nil {
+		return err
+	}
+	s.deadline(w)
+	s.writeJSON(w, NewAnswer(answer, s.deps.Origin))
+	return nil
+}
+
+// acquire takes a place, or tells to come again.
+func acquire(ctx context.Context, places chan struct{}, wait time.Duration) error {
+	select {
+	case places <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return &Error{http.StatusServiceUnavailable, fmt.Sprintf("%d others are asking already", cap(places)), "ask again in a few seconds"}
+}
+
+// follow answers once for each interval, as JSON lines.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q store.Query) error {
+	if err := q.Check(); err != nil {
+		return err
+	}
+	if err := acquire(r.Context(), s.followers, 0); err != nil {
+		return err
+	}
+	defer func() { <-s.followers }()
+	if req.Every != 0 && s.deps.Hasten != nil {
+		defer s.deps.Hasten(req.Every)()
+	}
+	// The headers tell the reader that the following has begun.
+	flusher := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/jsonl")
+	err := flusher.Flush()
+	if err == nil {
+		err = s.deps.Store.Follow(r.Context(), q, func(a store.Answer) error {
+			line, err := json.Marshal(NewAnswer(a, s.deps.Origin))
+			if err != nil {
+				return err
+			}
+			s.deadline(w)
+			if _, err := w.Write(append(line, '\n')); err != nil {
+				return err
+			}
+			return flusher.Flush()
+		})
+	}
+	s.deps.Log.Debug("API: follower left", "reason", err)
+	return nil
+}
+
+func (s *Server) writeJSON(w http.ResponseWriter, v any) {
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(v); err != nil {
+		writeError(w, &Error{http.StatusInternalServerError, err.Error(), "this is a defect of Waymark; please report it"})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	s.write(w, b.Bytes())
+}
+
+func (s *Server) write(w http.ResponseWriter, b []byte) {
+	if _, err := w.Write(b); err != nil {
+		s.deps.Log.Debug("API: reader left", "error", err)
+	}
+}
