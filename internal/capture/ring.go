@@ -39,26 +39,30 @@ type ring struct {
 }
 
 // openRing attaches to an interface. It runs in the interface's namespace.
-func openRing(t Target, cfg Config) (r *ring, err error) {
+func openRing(t Target, cfg Config) (*ring, error) {
 	// Protocol 0: nothing is received until bind.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening packet socket: %w", explain(err))
 	}
-	r = &ring{target: t, fd: fd, blocks: max(2, int(cfg.RingSize)/blockSize)}
-	defer func() {
-		if err != nil {
-			r.close()
-		}
-	}()
-	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V3); err != nil {
-		return nil, fmt.Errorf("asking for TPACKET_V3: %w", err)
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
-		return nil, fmt.Errorf("asking for segmentation headers: %w", err)
-	}
-	if err := r.accept(cfg.SnapLen); err != nil {
+	r := &ring{target: t, fd: fd, blocks: max(2, int(cfg.RingSize)/blockSize)}
+	if err := r.open(cfg.SnapLen); err != nil {
+		r.close()
 		return nil, err
+	}
+	return r, nil
+}
+
+// open makes the ring and binds the socket, in the order that the kernel wants.
+func (r *ring) open(snapLen uint32) error {
+	if err := unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V3); err != nil {
+		return fmt.Errorf("asking for TPACKET_V3: %w", err)
+	}
+	if err := unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+		return fmt.Errorf("asking for segmentation headers: %w", err)
+	}
+	if err := r.accept(snapLen); err != nil {
+		return err
 	}
 	req := unix.TpacketReq3{
 		Block_size: blockSize, Block_nr: uint32(r.blocks),
@@ -66,18 +70,19 @@ func openRing(t Target, cfg Config) (r *ring, err error) {
 		Frame_size: blockSize, Frame_nr: uint32(r.blocks),
 		Retire_blk_tov: uint32(retireAfter / time.Millisecond),
 	}
-	if err := unix.SetsockoptTpacketReq3(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
-		return nil, fmt.Errorf("making a ring of %d octets: %w", r.blocks*blockSize, explain(err))
+	if err := unix.SetsockoptTpacketReq3(r.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
+		return fmt.Errorf("making a ring of %d octets: %w", r.blocks*blockSize, explain(err))
 	}
-	r.memory, err = unix.Mmap(fd, 0, r.blocks*blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	var err error
+	r.memory, err = unix.Mmap(r.fd, 0, r.blocks*blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("mapping the ring: %w", explain(err))
+		return fmt.Errorf("mapping the ring: %w", explain(err))
 	}
-	addr := &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: int(t.Iface.IfIndex())}
-	if err := unix.Bind(fd, addr); err != nil {
-		return nil, fmt.Errorf("binding to interface %d: %w", t.Iface.IfIndex(), err)
+	addr := &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: int(r.target.Iface.IfIndex())}
+	if err := unix.Bind(r.fd, addr); err != nil {
+		return fmt.Errorf("binding to interface %d: %w", r.target.Iface.IfIndex(), err)
 	}
-	return r, nil
+	return nil
 }
 
 // accept tells the kernel how many octets of each packet to copy; 0: no packets.
