@@ -76,18 +76,24 @@ func (c *Client) Follow(ctx context.Context, r Request, emit func(Answer) error)
 	})
 }
 
-// Wait returns when the agent is ready, or with the last refusal when ctx ends.
+// Wait returns when the agent is ready, or with its last refusal when ctx ends.
 func (c *Client) Wait(ctx context.Context) error {
+	var refused error
 	for {
 		err := c.get(ctx, "/readyz", func(*answers) error { return nil })
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
+		case ctx.Err() == nil:
+			refused = err
+		case refused == nil:
+			return err
 		}
 		timer := time.NewTimer(20 * time.Millisecond)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return err
+			return refused
 		case <-timer.C:
 		}
 	}
