@@ -216,3 +216,15 @@ func bytesOf(i obs.Interface) (n uint64) {
 	}
 	return n
 }
+
+var discard = slog.New(slog.DiscardHandler)
+
+// childConfig counts on the interfaces of the namespace it runs in.
+func childConfig(probe string) config.Config {
+	cfg := config.Default()
+	cfg.Interfaces = []string{"to-*"}
+	cfg.Probe = probe
+	cfg.Flow.MaxEntries = 4096
+	cfg.API.Socket = filepath.Join(os.TempDir(), fmt.Sprintf("waymark-test-%d.sock", os.Getpid()))
+	return cfg
+}

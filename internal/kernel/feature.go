@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -93,9 +94,15 @@ func Features() []*Feature {
 // ErrMissing marks errors of a missing kernel feature or privilege.
 var ErrMissing = errors.New("missing kernel feature or privilege")
 
-// Require returns an error that wraps ErrMissing and names the first required
-// feature that is not there, and the remedy.
+// Require returns an error that wraps ErrMissing and names the first privilege
+// or required feature that is not there, and the remedy.
 func Require() error {
+	for _, c := range privileges() {
+		if c.State == StateMissing {
+			return fmt.Errorf("%w: %s, for %s: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; or set probe: afpacket, which takes CAP_NET_RAW",
+				ErrMissing, strings.ToUpper(c.Name), c.Purpose)
+		}
+	}
 	for _, f := range Features() {
 		err := f.Check()
 		switch {

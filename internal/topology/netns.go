@@ -95,6 +95,10 @@ func (n *Netns) Do(fn func() error) error {
 			return true
 		}
 		defer func() {
+			if home == nil {
+				clean = true
+				return
+			}
 			clean = unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil
 			home.Close()
 		}()
@@ -134,9 +138,14 @@ func onLockedThread(fn func() (clean bool)) {
 	<-done
 }
 
-// enter moves the calling thread into the namespace and returns where it was.
+// enter moves the calling thread into the namespace and returns where it was;
+// nil, when it was there already, which takes no privilege.
 func (n *Netns) enter() (home *os.File, err error) {
-	home, err = os.Open("/proc/thread-self/ns/net")
+	const own = "/proc/thread-self/ns/net"
+	if id, err := StatNetns(own); err == nil && id == n.id {
+		return nil, nil
+	}
+	home, err = os.Open(own)
 	if err != nil {
 		return nil, fmt.Errorf("open the thread's own network namespace: %w", err)
 	}
