@@ -105,7 +105,7 @@ func Remove(pkt []byte) ([]byte, Option, error) {
 	if err != nil {
 		return nil, Option{}, err
 	}
-	o, err := l.option(pkt)
+	o, err := l.Decode(pkt)
 	if err != nil {
 		return nil, Option{}, err
 	}

@@ -147,10 +147,12 @@ func Find(pkt []byte) (Option, error) {
 	if err != nil {
 		return Option{}, err
 	}
-	return l.option(pkt)
+	return l.Decode(pkt)
 }
 
-func (l *Layout) option(pkt []byte) (Option, error) {
+// Decode returns the PDM option of the packet that was walked, or [ErrNone] or
+// [ErrVersion2].
+func (l *Layout) Decode(pkt []byte) (Option, error) {
 	switch {
 	case l.Version2:
 		return Option{}, ErrVersion2

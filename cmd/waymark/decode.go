@@ -1,0 +1,222 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/inband/offline"
+)
+
+// newDecodeCommand is waymark decode FILE.
+func newDecodeCommand() *cobra.Command {
+	d := &decodeCommand{}
+	c := &cobra.Command{
+		Use:   "decode FILE",
+		Short: "Show PDM in a capture, and the delays it tells of",
+		Long: `Decode reads a pcap or pcapng file, packed with gzip or not, and shows the PDM
+option (RFC 8250) of every packet that has one. From them it computes, for each
+flow, the delay of the server, the round trip of the network, also from the capture
+point to either end, and what was lost, reordered and duplicated on the way to the
+capture point. FILE - is stdin.`,
+		Example: `  waymark decode trace.pcapng
+  waymark decode --show flows --host 2001:db8::1 --port 443 trace.pcapng
+  tcpdump -i eth0 -w - ip6 | waymark decode -o jsonl -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd, args[0]) },
+	}
+	d.output.register(c, outputTable, outputJSON, outputJSONL, outputCSV)
+	c.Flags().StringSliceVar(&d.show, "show", nil, "packets, flows or both; default is both, and packets with -o csv")
+	c.Flags().StringArrayVar(&d.hosts, "host", nil, "only packets from or to this address or prefix; twice: between both")
+	c.Flags().StringArrayVar(&d.ports, "port", nil, "only packets from or to this port; twice: between both")
+	c.Flags().StringVar(&d.proto, "proto", "", "only packets of this protocol: tcp, udp, icmpv6, sctp, or a number")
+	return c
+}
+
+type decodeCommand struct {
+	output outputFlag
+	show   []string
+	hosts  []string
+	ports  []string
+	proto  string
+}
+
+func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
+	keep, err := d.filter()
+	if err != nil {
+		return err
+	}
+	packets, flows, err := d.shown()
+	if err != nil {
+		return err
+	}
+	in, closeIn, err := openCapture(name, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer closeIn()
+	r, err := offline.NewReader(in)
+	if err != nil {
+		return captureError(name, err)
+	}
+
+	out := newDecodePrinter(cmd.OutOrStdout(), d.output.format, packets, flows)
+	table := offline.NewTable()
+	sum, failed := offline.Scan(r, table, keep, func(p *offline.Packet, o inband.Observation) error {
+		if !packets {
+			return nil
+		}
+		return out.packet(p, o)
+	})
+	if sum.UnknownLink > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %d frames skipped: their link type is not known\n", sum.UnknownLink)
+	}
+	// What was read before an error is worth showing.
+	if err := out.end(table, sum); err != nil {
+		return fmt.Errorf("write what %s holds: %w", name, err)
+	}
+	if failed != nil {
+		return captureError(name, failed)
+	}
+	return nil
+}
+
+// shown says which of the two tables to print.
+func (d *decodeCommand) shown() (packets, flows bool, err error) {
+	for _, s := range d.show {
+		switch s {
+		case "packets":
+			packets = true
+		case "flows":
+			flows = true
+		default:
+			return false, false, usageErrorf("--show %s: it is packets, flows or both", s)
+		}
+	}
+	switch {
+	case len(d.show) == 0:
+		return true, d.output.format != outputCSV, nil
+	case packets && flows && d.output.format == outputCSV:
+		return false, false, usageErrorf("-o csv holds one table: use --show packets or --show flows")
+	}
+	return packets, flows, nil
+}
+
+// openCapture opens a file, or takes stdin for -.
+func openCapture(name string, stdin io.Reader) (io.Reader, func(), error) {
+	if name == "-" {
+		return stdin, func() {}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open capture: %w", err)
+	}
+	// Only read from: closing loses nothing.
+	return f, func() { _ = f.Close() }, nil
+}
+
+// captureError says what a user can do about a bad file.
+func captureError(name string, err error) error {
+	var bad *offline.FileError
+	switch {
+	case !errors.As(err, &bad):
+		return fmt.Errorf("decode %s: %w", name, err)
+	case errors.Is(err, offline.ErrFormat):
+		return fmt.Errorf("decode %s: %w; capture with tcpdump -w or save as pcapng", name, err)
+	case errors.Is(err, io.ErrUnexpectedEOF) && bad.Frame > 0:
+		return fmt.Errorf("decode %s: %w: the file is cut short, and all before was decoded", name, err)
+	case bad.Frame > 0:
+		return fmt.Errorf("decode %s: %w; all before was decoded", name, err)
+	}
+	return fmt.Errorf("decode %s: %w", name, err)
+}
+
+// filter makes a predicate of the flags. A packet must have every host and port
+// that was named on one of its ends.
+func (d *decodeCommand) filter() (func(*offline.Packet) bool, error) {
+	var hosts []netip.Prefix
+	for _, s := range d.hosts {
+		h, err := parseHost(s)
+		if err != nil {
+			return nil, usageErrorf("--host %s: %w", s, err)
+		}
+		hosts = append(hosts, h)
+	}
+	var ports []uint16
+	for _, s := range d.ports {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil {
+			return nil, usageErrorf("--port %s: want a number up to 65535", s)
+		}
+		ports = append(ports, uint16(n))
+	}
+	proto, anyProto, err := parseProto(d.proto)
+	if err != nil {
+		return nil, usageErrorf("--proto %s: %w", d.proto, err)
+	}
+	return func(p *offline.Packet) bool {
+		for _, h := range hosts {
+			if !h.Contains(p.Src.Addr()) && !h.Contains(p.Dst.Addr()) {
+				return false
+			}
+		}
+		for _, port := range ports {
+			if p.Src.Port() != port && p.Dst.Port() != port {
+				return false
+			}
+		}
+		return anyProto || p.Proto == proto
+	}, nil
+}
+
+// parseHost takes an IPv6 address or prefix.
+func parseHost(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return netip.Prefix{}, fmt.Errorf("want an IPv6 address or prefix: %w", err)
+		}
+		s = fmt.Sprintf("%s/%d", a.WithZone(""), a.BitLen())
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("want an IPv6 address or prefix: %w", err)
+	}
+	if p.Addr().Is4() {
+		return netip.Prefix{}, errors.New("it is IPv4, and PDM is of IPv6 only")
+	}
+	return p, nil
+}
+
+// protoNames are those of the protocols that --proto knows and tables show.
+var protoNames = map[uint8]string{6: "tcp", 17: "udp", 33: "dccp", 50: "esp", 58: "icmpv6", 132: "sctp", 136: "udplite"}
+
+func protoName(proto uint8) string {
+	if name, ok := protoNames[proto]; ok {
+		return name
+	}
+	return strconv.Itoa(int(proto))
+}
+
+func parseProto(s string) (proto uint8, anyProto bool, err error) {
+	if s == "" {
+		return 0, true, nil
+	}
+	for proto, name := range protoNames {
+		if s == name {
+			return proto, false, nil
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 8)
+	if err != nil {
+		return 0, false, errors.New("want tcp, udp, icmpv6, sctp, or a number up to 255")
+	}
+	return uint8(n), false, nil
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/inband/offline"
+	"github.com/waymark-net/waymark/wire/pdm"
+)
+
+// decodePrinter writes packets as they are decoded, so that a live capture can
+// be followed, and the rest at the end.
+type decodePrinter interface {
+	packet(p *offline.Packet, o inband.Observation) error
+	end(t *offline.Table, sum offline.Totals) error
+}
+
+func newDecodePrinter(w io.Writer, format string, packets, flows bool) decodePrinter {
+	switch format {
+	case outputJSON:
+		return &decodeJSON{w: bufio.NewWriter(w), packets: packets, flows: flows}
+	case outputJSONL:
+		return &decodeJSONL{w: w, flows: flows}
+	case outputCSV:
+		return newDecodeCSV(w, flows)
+	}
+	return &decodeTable{w: w, flows: flows}
+}
+
+// appendObject appends a row as a JSON object; kind is its type, empty for none.
+func appendObject[T any](b []byte, kind string, cols []column[T], row T) ([]byte, error) {
+	b = append(b, '{')
+	if kind != "" {
+		b = fmt.Appendf(b, `"type":%q`, kind)
+	}
+	for _, c := range cols {
+		v := c.value(row)
+		if v == nil {
+			continue
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", c.name, err)
+		}
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, `%q:%s`, c.name, text)
+	}
+	return append(b, '}'), nil
+}
+
+// decodeJSON writes one document: {"packets":[…],"flows":[…],"totals":{…}}.
+type decodeJSON struct {
+	w              *bufio.Writer
+	packets, flows bool
+	written        int // packets so far
+	line           []byte
+}
+
+func (d *decodeJSON) packet(p *offline.Packet, o inband.Observation) error {
+	lead := ",\n"
+	if d.written == 0 {
+		lead = "{\"packets\":[\n"
+	}
+	d.written++
+	return writeElement(d.w, &d.line, lead, packetColumns, packetRow{p, o})
+}
+
+func (d *decodeJSON) end(t *offline.Table, sum offline.Totals) error {
+	switch {
+	case d.written > 0:
+		fmt.Fprint(d.w, "],\n")
+	case d.packets:
+		fmt.Fprint(d.w, "{\"packets\":[],\n")
+	default:
+		fmt.Fprint(d.w, "{")
+	}
+	if d.flows {
+		fmt.Fprint(d.w, "\"flows\":[\n")
+		for i, c := range t.Conversations() {
+			lead := ",\n"
+			if i == 0 {
+				lead = ""
+			}
+			if err := writeElement(d.w, &d.line, lead, flowColumns, c); err != nil {
+				return err
+			}
+		}
+		fmt.Fprint(d.w, "],\n")
+	}
+	if err := writeElement(d.w, &d.line, "\"totals\":", totalColumns, sum); err != nil {
+		return err
+	}
+	fmt.Fprintln(d.w, "}")
+	return d.w.Flush()
+}
+
+func writeElement[T any](w io.Writer, line *[]byte, lead string, cols []column[T], row T) (err error) {
+	*line, err = appendObject(append((*line)[:0], lead...), "", cols, row)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(*line)
+	return err
+}
+
+// decodeJSONL writes an object a line, which says what it is.
+type decodeJSONL struct {
+	w     io.Writer
+	flows bool
+	line  []byte
+}
+
+func (d *decodeJSONL) packet(p *offline.Packet, o inband.Observation) error {
+	return writeLine(d, "packet", packetColumns, packetRow{p, o})
+}
+
+func (d *decodeJSONL) end(t *offline.Table, sum offline.Totals) error {
+	if d.flows {
+		for _, c := range t.Conversations() {
+			if err := writeLine(d, "flow", flowColumns, c); err != nil {
+				return err
+			}
+		}
+	}
+	return writeLine(d, "totals", totalColumns, sum)
+}
+
+func writeLine[T any](d *decodeJSONL, kind string, cols []column[T], row T) (err error) {
+	d.line, err = appendObject(d.line[:0], kind, cols, row)
+	if err != nil {
+		return err
+	}
+	d.line = append(d.line, '\n')
+	_, err = d.w.Write(d.line)
+	return err
+}
+
+// decodeCSV writes one of the two tables.
+type decodeCSV struct {
+	w     *csv.Writer
+	flows bool
+}
+
+func newDecodeCSV(w io.Writer, flows bool) *decodeCSV {
+	d := &decodeCSV{csv.NewWriter(w), flows}
+	if flows {
+		writeNames(d.w, flowColumns)
+	} else {
+		writeNames(d.w, packetColumns)
+	}
+	return d
+}
+
+func (d *decodeCSV) packet(p *offline.Packet, o inband.Observation) error {
+	return writeValues(d.w, packetColumns, packetRow{p, o})
+}
+
+func (d *decodeCSV) end(t *offline.Table, _ offline.Totals) error {
+	if d.flows {
+		for _, c := range t.Conversations() {
+			if err := writeValues(d.w, flowColumns, c); err != nil {
+				return err
+			}
+		}
+	}
+	d.w.Flush()
+	return d.w.Error()
+}
+
+// writeNames leaves its error to the writer, which keeps it until the end.
+func writeNames[T any](w *csv.Writer, cols []column[T]) {
+	var names []string
+	for _, c := range cols {
+		names = append(names, c.name)
+	}
+	_ = w.Write(names)
+}
+
+func writeValues[T any](w *csv.Writer, cols []column[T], row T) error {
+	values := make([]string, len(cols))
+	for i, c := range cols {
+		if v := c.value(row); v != nil {
+			values[i] = fmt.Sprint(v)
+		}
+	}
+	return w.Write(values)
+}
+
+// decodeTable is for people.
+type decodeTable struct {
+	w       io.Writer
+	flows   bool
+	started bool
+	line    bytes.Buffer
+}
+
+const packetFormat = "%6v  %-30v  %5v  %5v  %12v  %12v  %9v  %9v  %v\n"
+
+func (d *decodeTable) packet(p *offline.Packet, o inband.Observation) error {
+	d.line.Reset()
+	if !d.started {
+		d.started = true
+		fmt.Fprintf(&d.line, packetFormat, "FRAME", "TIME", "PSNTP", "PSNLR", "DTLR", "DTLS", "RAW DTLR", "RAW DTLS", "FLOW")
+	}
+	at := timeValue(p.Time)
+	if at == nil {
+		at = "-"
+	}
+	name := fmt.Sprintf("%s %s > %s", protoName(p.Proto), p.Src, p.Dst)
+	if p.Err != nil {
+		fmt.Fprintf(&d.line, packetFormat, p.Frame, at, "-", "-", "-", "-", "-", "-", fmt.Sprintf("%s: %v", name, p.Err))
+	} else {
+		fmt.Fprintf(&d.line, packetFormat, p.Frame, at, p.Option.PSNTP, p.Option.PSNLR,
+			deltaText(p.Option.DeltaTLR, p.Option.ScaleDTLR), deltaText(p.Option.DeltaTLS, p.Option.ScaleDTLS),
+			rawText(p.Option.DeltaTLR, p.Option.ScaleDTLR), rawText(p.Option.DeltaTLS, p.Option.ScaleDTLS),
+			name+noteText(o))
+	}
+	_, err := d.w.Write(d.line.Bytes())
+	return err
+}
+
+// noteText names what is unusual about a packet.
+func noteText(o inband.Observation) string {
+	var note string
+	if o.Arrival != inband.First && o.Arrival != inband.InOrder {
+		note = ", " + o.Arrival.String()
+	}
+	if o.Suspicion != inband.NotSuspicious {
+		note += ", " + o.Suspicion.String()
+	}
+	return note
+}
+
+func (d *decodeTable) end(t *offline.Table, sum offline.Totals) error {
+	w := bufio.NewWriter(d.w)
+	if d.started {
+		fmt.Fprintln(w)
+	}
+	if d.flows && len(t.Conversations()) > 0 {
+		writeFlowTable(w, t)
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%d frames, %d IPv6 packets, %d with PDM", sum.Frames, sum.Packets, sum.Marked)
+	if sum.Version2 > 0 {
+		fmt.Fprintf(w, ", %d with PDMv2 (not supported)", sum.Version2)
+	}
+	if sum.Malformed > 0 {
+		fmt.Fprintf(w, ", %d malformed", sum.Malformed)
+	}
+	fmt.Fprintln(w)
+	return w.Flush()
+}
+
+// writeFlowTable has medians; JSON and CSV have the rest. Counts are those of
+// the client's packets and of the server's.
+func writeFlowTable(out io.Writer, t *offline.Table) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROTO\tCLIENT\tSERVER\tSERVER DELAY\tNETWORK RTT\tRTT TO CLIENT\tRTT TO SERVER\tPACKETS\tLOST\tREORDERED\tDUPLICATED\tSUSPICIOUS")
+	for _, c := range t.Conversations() {
+		f, client, server := c.Flow(), c.Client(), c.Server()
+		pair := func(a, b uint64) string { return fmt.Sprintf("%d/%d", a, b) }
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", protoName(f.Proto), f.Src, f.Dst,
+			medianText(&server.Host), medianText(&client.Network), medianText(&client.Path), medianText(&server.Path),
+			pair(client.Packets, server.Packets), pair(client.Lost, server.Lost), pair(client.Reordered, server.Reordered),
+			pair(client.Duplicates, server.Duplicates), pair(client.Suspicious, server.Suspicious))
+	}
+	w.Flush() // to a buffer, whose own Flush tells of errors
+}
+
+func medianText(h *inband.Histogram) string {
+	if h.Count == 0 {
+		return "-"
+	}
+	return durationText(h.Quantile(0.5))
+}
+
+func deltaText(delta uint16, scale uint8) string {
+	d, ok := pdm.Duration(delta, scale)
+	if !ok {
+		return ">292y"
+	}
+	return durationText(d)
+}
+
+// rawText is the delta as it is on the wire, and its scale.
+func rawText(delta uint16, scale uint8) string { return fmt.Sprintf("%04X<<%d", delta, scale) }
+
+// durationText rounds to five digits, which is what 16 bits hold.
+func durationText(d time.Duration) string {
+	unit := time.Duration(1)
+	for d/unit >= 100_000 {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
