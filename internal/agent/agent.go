@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
@@ -49,6 +50,9 @@ type Agent struct {
 	store    *store.Store
 	totals   *totals
 	hooks    *hooks
+	pace     *pace
+	reopen   []func() // of exporters that write to files
+	synced   atomic.Bool
 
 	failed chan error // the first ends the agent
 
@@ -66,7 +70,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
-		totals: newTotals(), failed: make(chan error, 16),
+		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), failed: make(chan error, 16),
 	}
 	watch := topology.Config{Interfaces: cfg.Interfaces, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
 	a.registry = topology.NewRegistry(watch.Linger, deps.Clock)
@@ -98,17 +102,17 @@ func linger(f config.Flow) time.Duration {
 // privilege is the reason.
 func (a *Agent) Run(ctx context.Context) error {
 	a.started = a.clock()
-	if err := a.probe.Load(); err != nil {
+	served := a.services()
+	if err := listen(served); err != nil {
+		return err
+	}
+	if err := a.load(); err != nil {
+		for _, s := range served {
+			s.Close()
+		}
 		return err
 	}
 	defer a.probe.Close()
-	maxFlows, err := a.probe.MaxFlows()
-	if err != nil {
-		return err
-	}
-	a.table = flow.NewTable(flow.TableConfig{
-		MaxFlows: maxFlows, ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,
-	}, a.ifaceName)
 
 	// Exporters and API outlive the probe: they get the last drain.
 	services, stopServices := context.WithCancel(context.WithoutCancel(ctx))
@@ -133,12 +137,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	servers, err := a.listen()
-	if err != nil {
-		return err
-	}
-	for _, s := range servers {
-		serve(s)
+	for _, s := range served {
+		serve(s.Run)
 	}
 	if s, ok := a.probe.(flow.Streamer); ok {
 		start(func(ctx context.Context) error { return s.Stream(ctx, a.merge) })
@@ -146,6 +146,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start(a.watcher.Run)
 	start(a.scan)
 
+	var err error
 	select {
 	case err = <-a.failed:
 	case <-ctx.Done():
@@ -157,6 +158,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	stopServices()
 	serving.Wait()
 	return err
+}
+
+// load prepares the probe and, as large as it, the table behind it.
+func (a *Agent) load() error {
+	if err := a.probe.Load(); err != nil {
+		return err
+	}
+	maxFlows, err := a.probe.MaxFlows()
+	if err != nil {
+		a.probe.Close()
+		return err
+	}
+	a.table = flow.NewTable(flow.TableConfig{
+		MaxFlows: maxFlows, ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,
+	}, a.ifaceName)
+	return nil
 }
 
 // fail ends the agent with an error.

@@ -46,6 +46,7 @@ func (a *Agent) onSynced() {
 			return
 		}
 	}
+	a.synced.Store(true)
 	if a.ready != nil {
 		a.ready()
 	}

@@ -1,9 +1,50 @@
 package agent
 
-import "context"
+import (
+	"context"
+	"errors"
 
-// listen opens what the agent serves: API and metrics. Errors come before
-// anything is attached.
-func (a *Agent) listen() ([]func(context.Context) error, error) {
-	return nil, nil
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// service is something that the agent serves.
+type service interface {
+	Listen() error
+	Run(ctx context.Context) error
+	Close()
+}
+
+// services are the API and the metrics of the configuration.
+func (a *Agent) services() []service {
+	return []service{
+		api.New(api.Config{Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen}, api.Deps{
+			Origin: flow.Origin{Host: a.host, Sampling: a.cfg.Flow.Sampling},
+			Store:  a.store, Status: a.Status, Ready: a.readiness, Hasten: a.pace.hasten, Log: a.log,
+		}),
+	}
+}
+
+// listen binds everything, before anything is attached: a second agent on the
+// same socket, or a port in use, ends the start here.
+func listen(services []service) error {
+	for i, s := range services {
+		if err := s.Listen(); err != nil {
+			for _, bound := range services[:i] {
+				bound.Close()
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+var errStarting = errors.New("starting: programs are being loaded and attached")
+
+// readiness is nil once every interface of the start is counted.
+func (a *Agent) readiness() error {
+	if !a.synced.Load() {
+		return errStarting
+	}
+	return nil
 }

@@ -11,12 +11,14 @@ import (
 
 // scan drains the probe at every interval until ctx ends.
 func (a *Agent) scan(ctx context.Context) error {
-	tick := time.NewTicker(a.cfg.Flow.ScanInterval)
+	tick := time.NewTicker(a.pace.current())
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-a.pace.changed:
+			tick.Reset(a.pace.current())
 		case <-tick.C:
 			if err := a.drainOnce(false); err != nil {
 				a.log.Error("draining the flow table", "error", err)
