@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/kernel"
 )
 
@@ -29,15 +32,19 @@ func usageErrorf(format string, args ...any) error {
 }
 
 // exitCode maps an error to the exit code. Packages say that something is
-// missing by wrapping what the kernel said: EPERM and EACCES are
-// fs.ErrPermission; ENOSYS, EOPNOTSUPP and the loader's own verdict are
-// errors.ErrUnsupported or ebpf.ErrNotSupported.
+// missing with kernel.ErrMissing, or by wrapping what the kernel said: EPERM and
+// EACCES are fs.ErrPermission; ENOSYS, EOPNOTSUPP and the loader's own verdict
+// are errors.ErrUnsupported or ebpf.ErrNotSupported.
 func exitCode(err error) int {
 	var usage usageError
+	var problems config.Problems
+	var refused *api.Error
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage):
+	case errors.As(err, &usage),
+		errors.As(err, &problems),
+		errors.As(err, &refused) && refused.Status == http.StatusBadRequest:
 		return exitUsage
 	case errors.Is(err, kernel.ErrMissing),
 		errors.Is(err, fs.ErrPermission),

@@ -52,6 +52,8 @@ and through IPFIX, JSON lines and Prometheus.`,
 	root.AddCommand(
 		newDecodeCommand(),
 		newDoctorCommand(),
+		newConfigCommand(),
+		newRunCommand(),
 		newVersionCommand(),
 	)
 	root.InitDefaultHelpCmd()

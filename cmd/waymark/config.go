@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/config"
+)
+
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check a configuration, or show the one that holds",
+	}
+	cmd.AddCommand(newConfigCheckCommand(), newConfigDumpCommand())
+	return cmd
+}
+
+func newConfigCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file and name every problem in it",
+		Long: `Check reads a configuration file as waymark run does, without variables and flags.
+Problems are named with file, line and column, and with what is allowed instead;
+the exit code is 2 then.`,
+		Example: "  waymark config check /etc/waymark.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, _, err := config.Load(config.Sources{File: args[0]}); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", args[0])
+			return err
+		},
+	}
+}
+
+func newConfigDumpCommand() *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "dump",
+		Short: "Print the configuration that holds, and where each value was set",
+		Long: `Dump prints the effective configuration as YAML that waymark run reads back: defaults,
+then the file, then WAYMARK_… variables, then flags. A comment says where a value
+that is not a default was set.`,
+		Example: `  waymark config dump > waymark.yaml
+  WAYMARK_FLOW_SAMPLING=10 waymark config dump --config /etc/waymark.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, origins, err := flags.loadWithOrigins(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return config.Dump(cmd.OutOrStdout(), cfg, origins)
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}

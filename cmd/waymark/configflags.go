@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/config"
+)
+
+// configFlags are the flags of verbs that need the whole configuration. Those
+// that set a key are handed on in the order in which they were given.
+type configFlags struct {
+	file  string
+	given []config.Flag
+}
+
+// keyFlags are short ways to set common keys; --set takes them all.
+var keyFlags = []struct{ name, short, key, usage string }{
+	{"interface", "i", "interfaces", "interface `IFACE` to attach to, a name or a glob; may be repeated"},
+	{"netns", "", "netns", "further network namespace `NAME` to look into, or all; may be repeated"},
+	{"probe", "", "probe", "what counts packets: auto, ebpf or afpacket"},
+	{"socket", "", "api.socket", "`PATH` of the unix socket of the API"},
+	{"log-level", "", "log.level", "debug, info, warn or error"},
+}
+
+func (c *configFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.file, "config", "c", "", "YAML configuration `FILE`")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	for _, f := range keyFlags {
+		cmd.Flags().VarP(&keyFlag{c, "--" + f.name, f.key}, f.name, f.short, f.usage)
+	}
+	cmd.Flags().Var(&keyFlag{flags: c, name: "--set"}, "set", "set any key: `KEY=VALUE`; may be repeated")
+}
+
+// load reads the configuration. What is odd but no error goes to stderr.
+func (c *configFlags) load(stderr io.Writer) (config.Config, error) {
+	cfg, _, err := c.loadWithOrigins(stderr)
+	return cfg, err
+}
+
+func (c *configFlags) loadWithOrigins(stderr io.Writer) (config.Config, config.Origins, error) {
+	for _, warning := range config.UnknownEnv(os.Environ()) {
+		fmt.Fprintf(stderr, "waymark: warning: %s\n", warning)
+	}
+	return config.Load(config.Sources{File: c.file, Env: os.Environ(), Flags: c.given})
+}
+
+// keyFlag is a flag that sets a key; without a key it is --set.
+type keyFlag struct {
+	flags     *configFlags
+	name, key string
+}
+
+// Set implements pflag.Value.
+func (f *keyFlag) Set(text string) error {
+	key, value := f.key, text
+	if key == "" {
+		var ok bool
+		if key, value, ok = strings.Cut(text, "="); !ok {
+			return fmt.Errorf("write it like flow.scan_interval=1s")
+		}
+	}
+	f.flags.given = append(f.flags.given, config.Flag{Name: f.name, Key: key, Value: value})
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *keyFlag) String() string { return "" }
+
+// Type implements pflag.Value.
+func (f *keyFlag) Type() string { return "text" }

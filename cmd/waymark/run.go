@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/agent"
+	"github.com/waymark-net/waymark/internal/config"
+)
+
+func newRunCommand() *cobra.Command {
+	var flags configFlags
+	keepPrivileges := false
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the agent: count every packet on the interfaces into flows",
+		Long: `Run loads the probe, attaches it to the interfaces, and exports flow records until
+SIGTERM or SIGINT. Then it drains the last interval, exports every flow and
+detaches. A second signal ends it at once.
+
+Configuration comes from the file, then from WAYMARK_… variables, then from flags;
+waymark config dump shows what holds and where it was set.`,
+		Example: `  waymark run -i eth0
+  waymark run --config /etc/waymark.yaml
+  waymark run -i 'veth*' --netns all --set flow.scan_interval=1s --set 'export=[{jsonl: {path: "-"}}]'`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := flags.load(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if len(cfg.Interfaces) == 0 {
+				return usageErrorf("run: no interface is named; name some with -i IFACE or under interfaces: in the configuration (ip -br link lists them)")
+			}
+			return runAgent(cmd.Context(), cfg, !keepPrivileges, cmd.ErrOrStderr())
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().BoolVar(&keepPrivileges, "keep-privileges", false, "keep the capabilities that are needed only to start")
+	return cmd
+}
+
+// maxProcs is how many processors the agent uses at most, unless GOMAXPROCS says
+// otherwise: it serves the host, it does not compete with it.
+const maxProcs = 4
+
+// runAgent runs until a signal comes.
+func runAgent(ctx context.Context, cfg config.Config, drop bool, stderr io.Writer) error {
+	log := newLogger(cfg.Log, stderr)
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcs {
+		runtime.GOMAXPROCS(maxProcs)
+	}
+	if limit, err := limitMemory(); err != nil {
+		log.Warn("memory limit of the control group not known", "error", err)
+	} else if limit > 0 {
+		log.Debug("memory limit of the control group", "go_limit", limit)
+	}
+	// A reader of stdout that leaves is an exporter's loss, not the agent's end.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := withSignals(ctx, log)
+	defer stop()
+
+	a, err := agent.New(cfg, agent.Deps{
+		Log: log, Clock: time.Now, DropPrivileges: drop,
+		Ready: func() {
+			notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.Interfaces, ", "))
+			log.Info("ready", "interfaces", strings.Join(cfg.Interfaces, ","), "socket", cfg.API.Socket)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	if err := a.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// withSignals ends the context at the first SIGTERM or SIGINT, and the process
+// at the second.
+func withSignals(parent context.Context, log *slog.Logger) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		select {
+		case s := <-signals:
+			log.Info("stopping: draining, exporting, detaching", "signal", s.String())
+			notify(log, "STOPPING=1")
+			cancel()
+		case <-ctx.Done():
+			return
+		}
+		if _, open := <-signals; open {
+			log.Error("second signal: flows of the last interval may be lost")
+			os.Exit(exitFailure)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
+}
+
+func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	// The configuration allows only names that slog knows.
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
