@@ -1,10 +1,7 @@
 package topology
 
 // Enter is for a test of what happens without privilege.
-func (n *Netns) Enter() error {
-	_, err := n.enter()
-	return err
-}
+func (n *Netns) Enter() error { return n.enter() }
 
 // SetReceiveBuffer makes the subscriptions' buffers small enough to overflow.
 func (w *Watcher) SetReceiveBuffer(octets int) { w.rcvbuf = octets }

@@ -89,20 +89,16 @@ func (n *Netns) Do(fn func() error) error {
 	var err error
 	returned := false
 	onLockedThread(func() (clean bool) {
-		var home *os.File
-		if home, err = n.enter(); err != nil {
-			returned = true
+		home, openErr := OpenNetns("")
+		if openErr != nil {
+			err, returned = openErr, true
 			return true
 		}
-		defer func() {
-			if home == nil {
-				clean = true
-				return
-			}
-			clean = unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil
-			home.Close()
-		}()
-		err = fn()
+		defer home.Close()
+		defer func() { clean = home.enter() == nil }()
+		if err = n.enter(); err == nil {
+			err = fn()
+		}
 		returned = true
 		return false
 	})
@@ -138,26 +134,20 @@ func onLockedThread(fn func() (clean bool)) {
 	<-done
 }
 
-// enter moves the calling thread into the namespace and returns where it was;
-// nil, when it was there already, which takes no privilege.
-func (n *Netns) enter() (home *os.File, err error) {
-	const own = "/proc/thread-self/ns/net"
-	if id, err := StatNetns(own); err == nil && id == n.id {
-		return nil, nil
-	}
-	home, err = os.Open(own)
-	if err != nil {
-		return nil, fmt.Errorf("open the thread's own network namespace: %w", err)
+// enter moves the calling thread into the namespace; where it is there already,
+// that takes no privilege.
+func (n *Netns) enter() error {
+	if id, err := StatNetns("/proc/thread-self/ns/net"); err == nil && id == n.id {
+		return nil
 	}
 	if err := unix.Setns(n.Fd(), unix.CLONE_NEWNET); err != nil {
-		home.Close()
 		err = fmt.Errorf("enter network namespace %s: %w", n.file.Name(), err)
 		if errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: run as root or with CAP_SYS_ADMIN", err)
 		}
-		return nil, err
+		return err
 	}
-	return home, nil
+	return nil
 }
 
 // InNetns runs fn in the named namespace as Netns.Do does; the empty name is the

@@ -79,27 +79,32 @@ func strays(t *testing.T, home topology.NetnsID) int {
 // the thread cannot go home, and so must end. That holds for whatever thread
 // the runtime chooses, so it is done often.
 func TestThreadThatCannotGoHomeEnds(t *testing.T) {
-	own := addNetns(t, "own")
+	own, other := addNetns(t, "own"), addNetns(t, "other")
 	home, err := topology.StatNetns("/proc/thread-self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 50 {
-		var entered error
+		var stayed, entered error
 		in(t, own, func() error {
 			hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 			var none [2]unix.CapUserData
 			if err := unix.Capset(&hdr, &none[0]); err != nil {
 				return err
 			}
-			ns, err := topology.OpenNetns("")
-			if err != nil {
-				return err
+			for name, result := range map[string]*error{"": &stayed, other: &entered} {
+				ns, err := topology.OpenNetns(name)
+				if err != nil {
+					return err
+				}
+				*result = ns.Enter()
+				ns.Close()
 			}
-			defer ns.Close()
-			entered = ns.Enter()
 			return nil
 		})
+		if stayed != nil {
+			t.Errorf("entering the namespace that one is in takes privilege: %v", stayed)
+		}
 		if !errors.Is(entered, unix.EPERM) || !strings.Contains(entered.Error(), "CAP_SYS_ADMIN") {
 			t.Errorf("entering without privilege: %v, want EPERM with the remedy", entered)
 		}
@@ -140,5 +145,27 @@ func TestOpenNetnsErrors(t *testing.T) {
 	}
 	if err := lab.AddNetns(own); !errors.Is(err, os.ErrExist) {
 		t.Errorf("make a namespace that exists: %v", err)
+	}
+}
+
+// AddNetns changes the namespace of a thread that asked for none to be changed.
+func TestDoGoesHomeFromWhereverFnWent(t *testing.T) {
+	own, other := addNetns(t, "own"), addNetns(t, "other")
+	home, err := topology.StatNetns("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", own} {
+		in(t, name, func() error {
+			ns, err := topology.OpenNetns(other)
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			return ns.Enter()
+		})
+		if n := strays(t, home); n > 0 {
+			t.Errorf("%d threads are in another namespace", n)
+		}
 	}
 }
