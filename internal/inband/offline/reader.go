@@ -23,7 +23,7 @@ var ErrFormat = errors.New("neither pcap nor pcapng")
 // FileError is what is wrong with a file, and where.
 type FileError struct {
 	Frame  int   // number of the frame that could not be read, from 1; 0: the file header
-	Offset int64 // octet of the file where its record begins
+	Offset int64 // octet of the file where its record begins, or in pcapng the first block behind the frame before
 	Gzip   bool  // the offset is in what the file unpacks to
 	Err    error
 }
@@ -153,7 +153,9 @@ func cut(err error) error {
 func (f *Reader) Next() (Frame, error) {
 	start := f.offset()
 	data, info, err := f.source.ReadPacketData()
-	if err == io.EOF && f.offset() == start {
+	// In pcapng other blocks may be before the end; there gopacket itself tells an
+	// end between blocks from one within.
+	if err == io.EOF && (f.mixed || f.offset() == start) {
 		return Frame{}, io.EOF
 	}
 	f.frames++
