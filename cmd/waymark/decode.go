@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -67,19 +68,27 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 		return captureError(name, err)
 	}
 
-	out := newDecodePrinter(cmd.OutOrStdout(), d.output.format, packets, flows)
+	w := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
+	out := newDecodePrinter(w, d.output.format, packets, flows)
 	table := offline.NewTable()
 	sum, failed := offline.Scan(r, table, keep, func(p *offline.Packet, o inband.Observation) error {
 		if !packets {
 			return nil
 		}
-		return out.packet(p, o)
+		if err := out.packet(p, o); err != nil || name != "-" {
+			return err
+		}
+		return w.Flush() // somebody may be watching
 	})
 	if sum.UnknownLink > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %d frames skipped: their link type is not known\n", sum.UnknownLink)
 	}
 	// What was read before an error is worth showing.
-	if err := out.end(table, sum); err != nil {
+	err = out.end(table, sum)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
 		return fmt.Errorf("write what %s holds: %w", name, err)
 	}
 	if failed != nil {

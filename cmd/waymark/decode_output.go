@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -16,16 +16,16 @@ import (
 )
 
 // decodePrinter writes packets as they are decoded, so that a live capture can
-// be followed, and the rest at the end.
+// be followed, and the rest at the end. The caller flushes the writer.
 type decodePrinter interface {
 	packet(p *offline.Packet, o inband.Observation) error
 	end(t *offline.Table, sum offline.Totals) error
 }
 
-func newDecodePrinter(w io.Writer, format string, packets, flows bool) decodePrinter {
+func newDecodePrinter(w *bufio.Writer, format string, packets, flows bool) decodePrinter {
 	switch format {
 	case outputJSON:
-		return &decodeJSON{w: bufio.NewWriter(w), packets: packets, flows: flows}
+		return &decodeJSON{w: w, packets: packets, flows: flows}
 	case outputJSONL:
 		return &decodeJSONL{w: w, flows: flows}
 	case outputCSV:
@@ -35,26 +35,45 @@ func newDecodePrinter(w io.Writer, format string, packets, flows bool) decodePri
 }
 
 // appendObject appends a row as a JSON object; kind is its type, empty for none.
-func appendObject[T any](b []byte, kind string, cols []column[T], row T) ([]byte, error) {
+func appendObject[T any](b []byte, kind string, cols []column[T], row T) []byte {
 	b = append(b, '{')
 	if kind != "" {
-		b = fmt.Appendf(b, `"type":%q`, kind)
+		b = appendMember(b, "type", kind)
 	}
 	for _, c := range cols {
-		v := c.value(row)
-		if v == nil {
-			continue
+		if v := c.value(row); v != nil {
+			b = appendMember(b, c.name, v)
 		}
-		text, err := json.Marshal(v)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", c.name, err)
-		}
-		if b[len(b)-1] != '{' {
-			b = append(b, ',')
-		}
-		b = fmt.Appendf(b, `%q:%s`, c.name, text)
 	}
-	return append(b, '}'), nil
+	return append(b, '}')
+}
+
+func appendMember(b []byte, name string, v any) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(append(append(b, '"'), name...), '"', ':')
+	return appendValue(b, v)
+}
+
+// appendValue knows the types that columns have. Their strings, made here from
+// numbers, names and errors, need no more than Go's quoting.
+func appendValue(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case string:
+		return strconv.AppendQuote(b, v)
+	case int:
+		return strconv.AppendInt(b, int64(v), 10)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case uint8:
+		return strconv.AppendUint(b, uint64(v), 10)
+	case uint16:
+		return strconv.AppendUint(b, uint64(v), 10)
+	case uint64:
+		return strconv.AppendUint(b, v, 10)
+	}
+	panic(fmt.Sprintf("a column of type %T", v))
 }
 
 // decodeJSON writes one document: {"packets":[…],"flows":[…],"totals":{…}}.
@@ -71,7 +90,9 @@ func (d *decodeJSON) packet(p *offline.Packet, o inband.Observation) error {
 		lead = "{\"packets\":[\n"
 	}
 	d.written++
-	return writeElement(d.w, &d.line, lead, packetColumns, packetRow{p, o})
+	d.line = appendObject(append(d.line[:0], lead...), "", packetColumns, packetRow{p, o})
+	_, err := d.w.Write(d.line)
+	return err
 }
 
 func (d *decodeJSON) end(t *offline.Table, sum offline.Totals) error {
@@ -86,30 +107,16 @@ func (d *decodeJSON) end(t *offline.Table, sum offline.Totals) error {
 	if d.flows {
 		fmt.Fprint(d.w, "\"flows\":[\n")
 		for i, c := range t.Conversations() {
-			lead := ",\n"
-			if i == 0 {
-				lead = ""
+			if i > 0 {
+				fmt.Fprint(d.w, ",\n")
 			}
-			if err := writeElement(d.w, &d.line, lead, flowColumns, c); err != nil {
-				return err
-			}
+			d.w.Write(appendObject(d.line[:0], "", flowColumns, c))
 		}
 		fmt.Fprint(d.w, "],\n")
 	}
-	if err := writeElement(d.w, &d.line, "\"totals\":", totalColumns, sum); err != nil {
-		return err
-	}
-	fmt.Fprintln(d.w, "}")
-	return d.w.Flush()
-}
-
-func writeElement[T any](w io.Writer, line *[]byte, lead string, cols []column[T], row T) (err error) {
-	*line, err = appendObject(append((*line)[:0], lead...), "", cols, row)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(*line)
-	return err
+	d.line = appendObject(append(d.line[:0], "\"totals\":"...), "", totalColumns, sum)
+	_, err := d.w.Write(append(d.line, '}', '\n'))
+	return err // of any write before, too
 }
 
 // decodeJSONL writes an object a line, which says what it is.
@@ -134,13 +141,9 @@ func (d *decodeJSONL) end(t *offline.Table, sum offline.Totals) error {
 	return writeLine(d, "totals", totalColumns, sum)
 }
 
-func writeLine[T any](d *decodeJSONL, kind string, cols []column[T], row T) (err error) {
-	d.line, err = appendObject(d.line[:0], kind, cols, row)
-	if err != nil {
-		return err
-	}
-	d.line = append(d.line, '\n')
-	_, err = d.w.Write(d.line)
+func writeLine[T any](d *decodeJSONL, kind string, cols []column[T], row T) error {
+	d.line = append(appendObject(d.line[:0], kind, cols, row), '\n')
+	_, err := d.w.Write(d.line)
 	return err
 }
 
@@ -197,7 +200,7 @@ func writeValues[T any](w *csv.Writer, cols []column[T], row T) error {
 
 // decodeTable is for people.
 type decodeTable struct {
-	w       io.Writer
+	w       *bufio.Writer
 	flows   bool
 	started bool
 	line    bytes.Buffer
@@ -241,7 +244,7 @@ func noteText(o inband.Observation) string {
 }
 
 func (d *decodeTable) end(t *offline.Table, sum offline.Totals) error {
-	w := bufio.NewWriter(d.w)
+	w := d.w
 	if d.started {
 		fmt.Fprintln(w)
 	}
@@ -256,8 +259,8 @@ func (d *decodeTable) end(t *offline.Table, sum offline.Totals) error {
 	if sum.Malformed > 0 {
 		fmt.Fprintf(w, ", %d malformed", sum.Malformed)
 	}
-	fmt.Fprintln(w)
-	return w.Flush()
+	_, err := fmt.Fprintln(w)
+	return err // of any write before, too
 }
 
 // writeFlowTable has medians; JSON and CSV have the rest. Counts are those of
@@ -273,7 +276,7 @@ func writeFlowTable(out io.Writer, t *offline.Table) {
 			pair(client.Packets, server.Packets), pair(client.Lost, server.Lost), pair(client.Reordered, server.Reordered),
 			pair(client.Duplicates, server.Duplicates), pair(client.Suspicious, server.Suspicious))
 	}
-	w.Flush() // to a buffer, whose own Flush tells of errors
+	w.Flush() // to a buffer, which keeps errors until it is flushed
 }
 
 func medianText(h *inband.Histogram) string {
