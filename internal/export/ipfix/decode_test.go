@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -199,22 +200,23 @@ func (r *dataRecord) named(enterprise uint32) map[string][]byte {
 type collected struct {
 	flows      []flow.Record
 	directions []uint8 // biflowDirection of each pair in flows
-	interfaces map[[2]uint32][3]string
+	interfaces map[uint32]string
+	vrfs       map[uint32]string
 	options    map[uint16][]map[string][]byte
 	host       string
 }
 
 // collect turns data records back into flow records; a conversation becomes two.
 func collect(records []dataRecord, enterprise uint32) collected {
-	c := collected{interfaces: map[[2]uint32][3]string{}, options: map[uint16][]map[string][]byte{}}
+	c := collected{interfaces: map[uint32]string{}, vrfs: map[uint32]string{}, options: map[uint16][]map[string][]byte{}}
 	for i := range records {
 		r := &records[i]
 		v := r.named(enterprise)
 		switch {
 		case r.template == idInterface:
-			c.interfaces[[2]uint32{uint32(number(v["ingressInterface"])), uint32(number(v["ingressVRFID"]))}] = [3]string{
-				string(v["interfaceName"]), string(v["VRFname"]), string(v["interfaceDescription"]),
-			}
+			c.interfaces[uint32(number(v["ingressInterface"]))] = text(v["interfaceName"])
+		case r.template == idVRF:
+			c.vrfs[uint32(number(v["ingressVRFID"]))] = text(v["VRFname"])
 		case r.template == idDomain:
 			c.host = string(v["observationDomainName"])
 		case r.scope > 0:
@@ -241,12 +243,12 @@ func collect(records []dataRecord, enterprise uint32) collected {
 func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 	n := func(name string) uint64 { return number(v[name]) }
 	h := func(name string) uint64 { return number(v[half+name]) }
-	index := uint32(n("ingressInterface") + n("egressInterface"))
-	names := c.interfaces[[2]uint32{index, uint32(n("ingressVRFID") + n("egressVRFID"))}]
+	id := uint32(n("ingressInterface") + n("egressInterface"))
+	vrf := uint32(n("ingressVRFID") + n("egressVRFID"))
 	r := flow.Record{
-		Iface: names[0], Netns: names[1], IfIndex: index, Direction: flow.Direction(n("flowDirection")),
+		Iface: c.interfaces[id], Netns: c.vrfs[vrf], IfIndex: id - vrf<<22, Direction: flow.Direction(n("flowDirection")),
 		Family: uint8(n("ipVersion")), Proto: uint8(n("protocolIdentifier")),
-		SrcPort: uint16(n("sourceTransportPort")), DstPort: uint16(n("destinationTransportPort")),
+		SrcPort: uint16(n("sourceTransportPort") + n("waymarkICMPIdentifier")), DstPort: uint16(n("destinationTransportPort")),
 		VLAN: uint16(n("vlanId")), InnerVLAN: uint16(n("dot1qCustomerVlanId")),
 		Tunnel: flow.Tunnel(n("waymarkTunnelType")), VNI: uint32(n("waymarkTunnelKey")),
 		TOS: uint8(h("ipClassOfService")), TCPFlags: uint16(h("tcpControlBits")), FlowLabel: uint32(h("flowLabelIPv6")),
@@ -265,6 +267,8 @@ func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 	}
 	return r
 }
+
+func text(b []byte) string { return strings.TrimRight(string(b), "\x00") }
 
 func number(b []byte) (n uint64) {
 	for _, c := range b {

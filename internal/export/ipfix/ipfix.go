@@ -193,11 +193,11 @@ func (e *Exporter) addFlow(ctx context.Context, records []flow.Record) (int, err
 	b := e.msg.buf
 	switch {
 	case r.Unattributed:
-		b = appendUnattributed(b, iface.vrf, r)
+		b = appendUnattributed(b, iface, r)
 	case joined:
-		b = appendBiflow(b, id-idFlow, iface.vrf, r, &records[1])
+		b = appendBiflow(b, id-idFlow, iface, r, &records[1])
 	default:
-		b = appendFlow(b, id-idFlow, iface.vrf, r)
+		b = appendFlow(b, id-idFlow, iface, r)
 	}
 	e.msg.buf = b
 	if joined {

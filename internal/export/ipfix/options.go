@@ -49,14 +49,14 @@ func (e *Exporter) used(id uint16) bool {
 	switch {
 	case id < idUnattributed:
 		return e.cfg.Biflow || (id-idFlow)&variantBiflow == 0
-	case id == idSampling:
+	case id == idSampling || id == idSamplingInterval:
 		return e.origin.Sampling > 1
 	}
 	return true
 }
 
 func (e *Exporter) addTemplates(ctx context.Context) error {
-	for id := uint16(idFlow); id <= idFlowKeys; id++ {
+	for id := uint16(idFlow); id < idEnd; id++ {
 		if !e.used(id) {
 			continue
 		}
@@ -67,6 +67,9 @@ func (e *Exporter) addTemplates(ctx context.Context) error {
 		e.scratch = templates[id].appendTo(e.scratch[:0], e.cfg.Enterprise)
 		if err := e.add(ctx, set, e.scratch); err != nil {
 			return err
+		}
+		if set == setOptionsTemplate {
+			e.msg.close() // nfdump reads one options template of a set
 		}
 	}
 	return nil
@@ -84,9 +87,13 @@ func (e *Exporter) addOptions(ctx context.Context) error {
 		b = be.AppendUint64(b[:0], selector)
 		b = be.AppendUint16(b, uniformProbabilistic)
 		b = be.AppendUint64(b, math.Float64bits(1/float64(n)))
-		b = append(b, random)
-		b = be.AppendUint32(b, n)
 		if err := e.add(ctx, idSampling, b); err != nil {
+			return err
+		}
+		b = be.AppendUint32(b[:0], e.cfg.ObservationDomain)
+		b = be.AppendUint32(b, n)
+		b = append(b, random)
+		if err := e.add(ctx, idSamplingInterval, b); err != nil {
 			return err
 		}
 	}
@@ -131,13 +138,19 @@ func (e *Exporter) addTotals(ctx context.Context) error {
 func (e *Exporter) addInterface(ctx context.Context, i *iface) error {
 	description := i.name
 	if i.netns != "" {
-		description += " in network namespace " + i.netns
+		description += " in " + i.netns
+		b := be.AppendUint32(e.scratch[:0], e.cfg.ObservationDomain)
+		b = be.AppendUint32(b, i.vrf)
+		b = appendFixed(b, i.netns, element("VRFname").Len)
+		e.scratch = b
+		if err := e.add(ctx, idVRF, b); err != nil {
+			return err
+		}
 	}
-	b := be.AppendUint32(e.scratch[:0], i.index)
-	b = be.AppendUint32(b, i.vrf)
-	b = appendString(b, i.name)
-	b = appendString(b, description+" on "+e.origin.Host)
-	b = appendString(b, i.netns)
+	b := be.AppendUint32(e.scratch[:0], e.cfg.ObservationDomain)
+	b = be.AppendUint32(b, i.id)
+	b = appendFixed(b, i.name, element("interfaceName").Len)
+	b = appendFixed(b, description+" on "+e.origin.Host, element("interfaceDescription").Len)
 	e.scratch = b
 	return e.add(ctx, idInterface, b)
 }
@@ -165,25 +178,35 @@ func unixMilli(t time.Time) uint64 {
 	return uint64(t.UnixMilli())
 }
 
-// appendString adds a variable-length string (RFC 7011 section 7), of at most
-// maxString octets so that any options record fits a message.
+// appendString adds a variable-length string (RFC 7011 section 7).
 func appendString(b []byte, s string) []byte {
-	if len(s) > maxString {
-		n := maxString
-		for !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	b = append(b, byte(len(s)))
-	return append(b, s...)
+	const maxShort = 254
+	s = cut(s, maxShort)
+	return append(append(b, byte(len(s))), s...)
 }
 
-const maxString = 128
+// appendFixed adds a string filled with zeros, at least one.
+func appendFixed(b []byte, s string, length uint16) []byte {
+	s = cut(s, int(length)-1)
+	b = append(b, s...)
+	return append(b, make([]byte, int(length)-len(s))...)
+}
+
+// cut keeps at most n octets of s, and no part of a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
 
 // iface is an interface that the collector was told of.
 type iface struct {
 	index, vrf  uint32
+	id          uint32 // as ingressInterface or egressInterface
 	name, netns string
 	used        bool // since the last announcement
 }
@@ -218,6 +241,7 @@ func (is *interfaces) of(r *flow.Record) (_ *iface, fresh bool) {
 			is.vrfs[r.Netns] = vrf
 		}
 		i = &iface{index: r.IfIndex, vrf: vrf, name: r.Iface, netns: r.Netns}
+		i.id = uint32(flow.NewIface(vrf, r.IfIndex)) // one index may be in use in several namespaces
 		is.known[key] = i
 		fresh = true
 	}

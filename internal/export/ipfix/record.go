@@ -10,24 +10,49 @@ import (
 var be = binary.BigEndian
 
 // variant says which flow template fits a record.
-func variant(r *flow.Record) uint16 {
-	var v uint16
+func variant(r *flow.Record) (v uint16) {
 	if r.Family == 6 {
 		v = variantIPv6
 	}
-	if r.Netns != "" || r.InnerVLAN != 0 || r.Tunnel != flow.TunnelNone || r.VNI != 0 || extraHalf(r) {
+	if r.ICMP() {
+		v |= variantICMP
+	}
+	if r.Netns != "" || r.InnerVLAN != 0 || r.Tunnel != flow.TunnelNone || r.VNI != 0 ||
+		r.Fragments != 0 || r.CEPackets != 0 || r.RTT != (flow.RTT{}) {
 		v |= variantExtra
 	}
 	return v
 }
 
-// extraHalf says whether a half has values that only the extra templates carry.
-func extraHalf(r *flow.Record) bool {
-	return r.Fragments != 0 || r.CEPackets != 0 || r.RTT != flow.RTT{}
+// appendFlow adds a flow of the given variant without variantBiflow.
+func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
+	b = appendKeys(b, v, i, r)
+	return appendHalf(b, v, r)
 }
 
-// appendFlow adds a flow of the given variant without variantBiflow.
-func appendFlow(b []byte, v uint16, vrf uint32, r *flow.Record) []byte {
+// appendBiflow adds the conversation of two neighbours: the flow of the
+// initiator and what was counted of the way back.
+func appendBiflow(b []byte, v uint16, i *iface, one, other *flow.Record) []byte {
+	forth, back, known := initiator(one, other)
+	b = appendKeys(b, v, i, forth)
+	if known {
+		b = append(b, biflowInitiator)
+	} else {
+		b = append(b, biflowArbitrary)
+	}
+	b = appendHalf(b, v, back)
+	return appendHalf(b, v, forth)
+}
+
+// appendUnattributed adds a record of template idUnattributed.
+func appendUnattributed(b []byte, i *iface, r *flow.Record) []byte {
+	b = appendCommon(b, i, r)
+	b = appendExtra(b, i, r)
+	b = appendHalf(b, variantExtra, r)
+	return append(b, 1) // true (RFC 7011 section 6.1.5)
+}
+
+func appendKeys(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 	if v&variantIPv6 != 0 {
 		src, dst := r.Src.As16(), r.Dst.As16()
 		b = append(append(b, src[:]...), dst[:]...)
@@ -35,50 +60,26 @@ func appendFlow(b []byte, v uint16, vrf uint32, r *flow.Record) []byte {
 		src, dst := r.Src.As4(), r.Dst.As4()
 		b = append(append(b, src[:]...), dst[:]...)
 	}
-	b = be.AppendUint16(b, r.SrcPort)
+	// An ICMP source port would become the type in nfdump, as some routers have
+	// it there.
+	sport, identifier := r.SrcPort, uint16(0)
+	if v&variantICMP != 0 {
+		sport, identifier = identifier, sport
+	}
+	b = be.AppendUint16(b, sport)
 	b = be.AppendUint16(b, r.DstPort)
-	b = appendCommon(b, r)
-	if v&variantExtra != 0 {
-		b = appendExtra(b, vrf, r)
-	}
-	return appendVariantHalf(b, v, r)
-}
-
-// appendBiflow adds the conversation of two neighbours: the flow of the
-// initiator and what was counted of the way back.
-func appendBiflow(b []byte, v uint16, vrf uint32, one, other *flow.Record) []byte {
-	forth, back, known := initiator(one, other)
-	b = appendFlow(b, v, vrf, forth)
-	b = appendVariantHalf(b, v, back)
-	if known {
-		return append(b, biflowInitiator)
-	}
-	return append(b, biflowArbitrary)
-}
-
-func appendVariantHalf(b []byte, v uint16, r *flow.Record) []byte {
-	b = appendHalf(b, r)
-	b = be.AppendUint16(b, icmpTypeCode(r))
-	if v&variantIPv6 != 0 {
-		b = be.AppendUint32(b, r.FlowLabel)
+	b = appendCommon(b, i, r)
+	if v&variantICMP != 0 {
+		b = be.AppendUint16(b, identifier)
 	}
 	if v&variantExtra != 0 {
-		b = appendExtraHalf(b, r)
+		b = appendExtra(b, i, r)
 	}
 	return b
 }
 
-// appendUnattributed adds a record of template idUnattributed.
-func appendUnattributed(b []byte, vrf uint32, r *flow.Record) []byte {
-	b = appendCommon(b, r)
-	b = appendExtra(b, vrf, r)
-	b = appendHalf(b, r)
-	b = appendExtraHalf(b, r)
-	return append(b, 1) // true (RFC 7011 section 6.1.5)
-}
-
-func appendCommon(b []byte, r *flow.Record) []byte {
-	ingress, egress := r.IfIndex, uint32(0)
+func appendCommon(b []byte, i *iface, r *flow.Record) []byte {
+	ingress, egress := i.id, uint32(0)
 	if r.Direction == flow.Egress {
 		ingress, egress = egress, ingress
 	}
@@ -89,22 +90,9 @@ func appendCommon(b []byte, r *flow.Record) []byte {
 	return append(b, byte(r.Direction))
 }
 
-func appendHalf(b []byte, r *flow.Record) []byte {
-	b = be.AppendUint64(b, r.Bytes)
-	b = be.AppendUint64(b, r.Packets)
-	b = be.AppendUint64(b, r.WireBytes)
-	b = be.AppendUint64(b, r.PayloadBytes)
-	b = be.AppendUint64(b, uint64(r.First.UnixMilli()))
-	b = be.AppendUint64(b, uint64(r.Last.UnixMilli()))
-	b = be.AppendUint64(b, ntp(r.First))
-	b = be.AppendUint64(b, ntp(r.Last))
-	b = be.AppendUint16(b, r.TCPFlags)
-	return append(b, r.TOS, r.TTLMin, r.TTLMax, byte(r.EndReason))
-}
-
-func appendExtra(b []byte, vrf uint32, r *flow.Record) []byte {
+func appendExtra(b []byte, i *iface, r *flow.Record) []byte {
 	const segmentVXLAN = 1 << 56 // type of a layer2SegmentId
-	ingress, egress := vrf, uint32(0)
+	ingress, egress := i.vrf, uint32(0)
 	if r.Direction == flow.Egress {
 		ingress, egress = egress, ingress
 	}
@@ -121,19 +109,34 @@ func appendExtra(b []byte, vrf uint32, r *flow.Record) []byte {
 	return be.AppendUint32(b, r.VNI)
 }
 
+func appendHalf(b []byte, v uint16, r *flow.Record) []byte {
+	b = be.AppendUint64(b, r.Bytes)
+	b = be.AppendUint64(b, r.Packets)
+	b = be.AppendUint64(b, r.WireBytes)
+	b = be.AppendUint64(b, r.PayloadBytes)
+	b = be.AppendUint64(b, uint64(r.First.UnixMilli()))
+	b = be.AppendUint64(b, uint64(r.Last.UnixMilli()))
+	b = be.AppendUint64(b, ntp(r.First))
+	b = be.AppendUint64(b, ntp(r.Last))
+	b = be.AppendUint16(b, r.TCPFlags)
+	b = append(b, r.TOS, r.TTLMin, r.TTLMax, byte(r.EndReason))
+	if v&variantIPv6 != 0 {
+		b = be.AppendUint32(b, r.FlowLabel)
+	}
+	if v&variantICMP != 0 {
+		b = be.AppendUint16(b, r.DstPort)
+	}
+	if v&variantExtra != 0 {
+		b = appendExtraHalf(b, r)
+	}
+	return b
+}
+
 func appendExtraHalf(b []byte, r *flow.Record) []byte {
 	b = be.AppendUint64(b, r.Fragments)
 	b = be.AppendUint64(b, r.CEPackets)
 	b = be.AppendUint64(b, uint64(r.RTT.Responder))
 	return be.AppendUint64(b, uint64(r.RTT.Initiator))
-}
-
-// icmpTypeCode is 0 for other protocols, whose destination port is a port.
-func icmpTypeCode(r *flow.Record) uint16 {
-	if r.ICMP() {
-		return r.DstPort
-	}
-	return 0
 }
 
 // ntp is the time as dateTimeNanoseconds (RFC 7011 section 6.1.10): seconds

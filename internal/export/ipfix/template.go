@@ -8,23 +8,28 @@ const (
 	setOptionsTemplate = 3
 )
 
-// Template ids. The variants of a flow template are told apart by bits.
+// Template ids. Flow templates are told apart by the bits of a variant.
 const (
-	idFlow = 256 // plus any of the variants
+	idFlow = 256
 
 	variantExtra  = 1 << 0 // with what few flows have
 	variantIPv6   = 1 << 1
-	variantBiflow = 1 << 2 // both halves of a conversation
+	variantICMP   = 1 << 2 // ICMP or ICMPv6
+	variantBiflow = 1 << 3 // both halves of a conversation
+	variants      = 1 << 4
 )
 
 const (
-	idUnattributed = idFlow + 8 + iota
+	idUnattributed = idFlow + variants + iota
 	idDomain
 	idInterface
+	idVRF
 	idSampling
+	idSamplingInterval
 	idStatistics
 	idNotSent
 	idFlowKeys
+	idEnd
 )
 
 // field is an element in a template.
@@ -48,16 +53,19 @@ var (
 	blockIPv6   = keys("sourceIPv6Address", "destinationIPv6Address", "sourceTransportPort", "destinationTransportPort")
 	blockCommon = keys("protocolIdentifier", "ipVersion", "vlanId", "ingressInterface", "egressInterface", "flowDirection")
 
+	blockICMP   = keys("waymarkICMPIdentifier")
+	blockExtra  = keys("ingressVRFID", "egressVRFID", "dot1qVlanId", "dot1qCustomerVlanId", "layer2SegmentId", "waymarkTunnelType", "waymarkTunnelKey")
+	blockBiflow = values("biflowDirection")
+
+	// A half is made of these; a conversation has two.
 	blockHalf = values("octetDeltaCount", "packetDeltaCount", "layer2OctetDeltaCount", "transportOctetDeltaCount",
 		// Collectors that read only one unit find it, the others the exact one last.
 		"flowStartMilliseconds", "flowEndMilliseconds", "flowStartNanoseconds", "flowEndNanoseconds",
 		"tcpControlBits", "ipClassOfService", "minimumTTL", "maximumTTL", "flowEndReason")
-	blockHalfIPv4 = values("icmpTypeCodeIPv4")
-	blockHalfIPv6 = values("icmpTypeCodeIPv6", "flowLabelIPv6")
-	blockBiflow   = values("biflowDirection")
-
-	blockExtra     = keys("ingressVRFID", "egressVRFID", "dot1qVlanId", "dot1qCustomerVlanId", "layer2SegmentId", "waymarkTunnelType", "waymarkTunnelKey")
-	blockExtraHalf = values("waymarkFragmentDeltaCount", "waymarkCEPacketDeltaCount", "waymarkResponderRTTNanoseconds", "waymarkInitiatorRTTNanoseconds")
+	blockHalfIPv6   = values("flowLabelIPv6")
+	blockHalfICMPv4 = values("icmpTypeCodeIPv4")
+	blockHalfICMPv6 = values("icmpTypeCodeIPv6")
+	blockHalfExtra  = values("waymarkFragmentDeltaCount", "waymarkCEPacketDeltaCount", "waymarkResponderRTTNanoseconds", "waymarkInitiatorRTTNanoseconds")
 
 	blockUnattributed = values("waymarkUnattributed")
 )
@@ -77,31 +85,47 @@ var templates = func() map[uint16]*template {
 		}
 		all[id] = t
 	}
-	for variant := range uint16(8) {
-		address, half := blockIPv4, join(blockHalf, blockHalfIPv4)
-		if variant&variantIPv6 != 0 {
-			address, half = blockIPv6, join(blockHalf, blockHalfIPv6)
+	for v := range uint16(variants) {
+		key, half := flowBlocks(v)
+		if v&variantBiflow != 0 {
+			// The reverse half comes first: nfdump takes those of its elements
+			// that it has no place for as forward ones, and the last one stays.
+			half = join(blockBiflow, reversed(half), half)
 		}
-		var extra []field
-		if variant&variantExtra != 0 {
-			extra, half = blockExtra, join(half, blockExtraHalf)
-		}
-		if variant&variantBiflow != 0 {
-			half = join(half, reversed(half), blockBiflow)
-		}
-		add(idFlow+variant, 0, address, blockCommon, extra, half)
+		add(idFlow+v, 0, key, half)
 	}
-	add(idUnattributed, 0, blockCommon, blockExtra, blockHalf, blockExtraHalf, blockUnattributed)
+	add(idUnattributed, 0, blockCommon, blockExtra, blockHalf, blockHalfExtra, blockUnattributed)
 
 	add(idDomain, 1, values("observationDomainId", "observationDomainName"))
-	add(idInterface, 2, values("ingressInterface", "ingressVRFID", "interfaceName", "interfaceDescription", "VRFname"))
-	add(idSampling, 1, values("selectorId", "selectorAlgorithm", "samplingProbability", "samplingAlgorithm", "samplingInterval"))
+	// Scope and lengths are those that nfdump understands.
+	add(idInterface, 1, values("observationDomainId", "ingressInterface", "interfaceName", "interfaceDescription"))
+	add(idVRF, 1, values("observationDomainId", "ingressVRFID", "VRFname"))
+	// The elements of RFC 5477, and the older ones, which goflow2 reads.
+	add(idSampling, 1, values("selectorId", "selectorAlgorithm", "samplingProbability"))
+	add(idSamplingInterval, 1, values("observationDomainId", "samplingInterval", "samplingAlgorithm"))
 	add(idStatistics, 1, values("observationDomainId", "exportedMessageTotalCount", "exportedFlowRecordTotalCount", "exportedOctetTotalCount"))
 	add(idNotSent, 1, values("exportingProcessId", "notSentFlowTotalCount", "notSentPacketTotalCount", "notSentOctetTotalCount",
 		"flowStartMilliseconds", "flowEndMilliseconds"))
 	add(idFlowKeys, 1, values("templateId", "flowKeyIndicator"))
 	return all
 }()
+
+// flowBlocks are the fields of one half in a variant.
+func flowBlocks(v uint16) (key, half []field) {
+	key, half = join(blockIPv4, blockCommon), blockHalf
+	icmp := blockHalfICMPv4
+	if v&variantIPv6 != 0 {
+		key, half = join(blockIPv6, blockCommon), join(blockHalf, blockHalfIPv6)
+		icmp = blockHalfICMPv6
+	}
+	if v&variantICMP != 0 {
+		key, half = join(key, blockICMP), join(half, icmp)
+	}
+	if v&variantExtra != 0 {
+		key, half = join(key, blockExtra), join(half, blockHalfExtra)
+	}
+	return key, half
+}
 
 // flowLengths are the octets of a flow record by id - idFlow.
 var flowLengths = func() (lengths [idUnattributed - idFlow + 1]int) {
