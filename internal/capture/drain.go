@@ -68,7 +68,7 @@ func (t *table) size() uint64 {
 
 // Uncounted returns running totals of packets in no flow. Implements flow.Probe.
 func (c *Capture) Uncounted() ([]flow.Uncounted, error) {
-	return c.reasons(1, firstCounted)
+	return c.reasons(counted+1, firstCounted)
 }
 
 // Incomplete returns running totals of packets that are in a flow of which
