@@ -285,8 +285,10 @@ func TestInterfaceAndDirection(t *testing.T) {
 	must(t, err)
 	slices.SortFunc(got, func(a, b seen) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	want := []seen{
-		{"eth7", 0, flow.Ingress, 42}, {"eth7", 0, flow.Egress, 42},
-		{"tun8", 1, flow.Ingress, 28}, {"tun8", 1, flow.Egress, 28},
+		{"eth7", 0, flow.Ingress, 42},
+		{"eth7", 0, flow.Egress, 42},
+		{"tun8", 1, flow.Ingress, 28},
+		{"tun8", 1, flow.Egress, 28},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -46,7 +46,9 @@ func TestHandshake(t *testing.T) {
 		syn, synAck, ack = packet.SYN, packet.SYN | packet.ACK, packet.ACK
 		a, b             = 1<<32 - 1, 7000 // initial sequence numbers; the first wraps around
 	)
-	rtt := func(responder, initiator time.Duration) flow.RTT { return flow.RTT{Responder: responder, Initiator: initiator} }
+	rtt := func(responder, initiator time.Duration) flow.RTT {
+		return flow.RTT{Responder: responder, Initiator: initiator}
+	}
 	for name, tt := range map[string]struct {
 		x                    exchange
 		initiator, responder flow.RTT
@@ -57,8 +59,11 @@ func TestHandshake(t *testing.T) {
 		},
 		"data behind it changes nothing": {
 			exchange{
-				{0, 0, syn, a, 0, 0}, {20 * ms, 1, synAck, b, 0, 0}, {23 * ms, 0, ack, 0, b + 1, 0},
-				{30 * ms, 0, ack, 0, b + 1, 0}, {40 * ms, 1, ack, b + 1, 0, 0},
+				{0, 0, syn, a, 0, 0},
+				{20 * ms, 1, synAck, b, 0, 0},
+				{23 * ms, 0, ack, 0, b + 1, 0},
+				{30 * ms, 0, ack, 0, b + 1, 0},
+				{40 * ms, 1, ack, b + 1, 0, 0},
 			},
 			rtt(20*ms, 3*ms), rtt(20*ms, 0),
 		},
@@ -76,8 +81,11 @@ func TestHandshake(t *testing.T) {
 		},
 		"SYN-ACK sent three times": {
 			exchange{
-				{0, 0, syn, a, 0, 0}, {20 * ms, 1, synAck, b, 0, 0}, {40 * ms, 1, synAck, b, 0, 0},
-				{60 * ms, 1, synAck, b, 0, 0}, {63 * ms, 0, ack, 0, b + 1, 0},
+				{0, 0, syn, a, 0, 0},
+				{20 * ms, 1, synAck, b, 0, 0},
+				{40 * ms, 1, synAck, b, 0, 0},
+				{60 * ms, 1, synAck, b, 0, 0},
+				{63 * ms, 0, ack, 0, b + 1, 0},
 			},
 			rtt(0, 0), rtt(20*ms, 0),
 		},
@@ -103,8 +111,11 @@ func TestHandshake(t *testing.T) {
 		},
 		"ports used again": { // the last handshake of the interval counts
 			exchange{
-				{0, 0, syn, a, 0, 0}, {20 * ms, 1, synAck, b, 0, 0},
-				{50 * ms, 0, syn, 99, 0, 0}, {57 * ms, 1, synAck, b, 100, 0}, {61 * ms, 0, ack, 100, b + 1, 0},
+				{0, 0, syn, a, 0, 0},
+				{20 * ms, 1, synAck, b, 0, 0},
+				{50 * ms, 0, syn, 99, 0, 0},
+				{57 * ms, 1, synAck, b, 100, 0},
+				{61 * ms, 0, ack, 100, b + 1, 0},
 			},
 			rtt(7*ms, 4*ms), rtt(7*ms, 0),
 		},
