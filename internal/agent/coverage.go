@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -44,7 +45,7 @@ func (h *hooks) compare(all map[place]seen) []obs.Interface {
 	defer h.mu.Unlock()
 	var out []obs.Interface
 	for i, at := range h.attached {
-		if at.err != nil || at.blind {
+		if at.err != nil {
 			continue
 		}
 		for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
@@ -59,26 +60,34 @@ func (h *hooks) compare(all map[place]seen) []obs.Interface {
 	return out
 }
 
-// compare counts as the interface does: a network card counts packets on the
-// wire, a virtual interface skbs, of which one may be a whole GSO burst.
+// span is a number that is only known to lie in a range.
+type span struct{ low, high uint64 }
+
+// ratio is a over b: 1 when they may be equal.
+func (a span) ratio(b span) float64 {
+	switch {
+	case a.low > b.high && b.high > 0:
+		return float64(a.low) / float64(b.high)
+	case a.high < b.low:
+		return float64(a.high) / float64(b.low)
+	}
+	return 1
+}
+
+// compare sets what was seen in one direction against the counters of the interface.
 func (at *attachment) compare(direction flow.Direction, s seen) obs.Interface {
 	base := at.base[direction]
+	packets, bytes := at.counted(direction)
 	c := obs.Interface{
-		IfaceFrames: at.now.RxPackets - at.start.RxPackets,
-		IfaceBytes:  at.now.RxBytes - at.start.RxBytes,
+		Frames:     s.flows.Frames - base.flows.Frames,
+		FrameBytes: s.flows.FrameBytes - base.flows.FrameBytes,
+		Packets:    s.flows.Packets - base.flows.Packets,
+		WireBytes:  s.flows.WireBytes - base.flows.WireBytes,
+
+		IfacePacketsMin: packets.low, IfacePackets: packets.high,
+		IfaceBytesMin: bytes.low, IfaceBytes: bytes.high,
 	}
-	if direction == flow.Egress {
-		c.IfaceFrames = at.now.TxPackets - at.start.TxPackets
-		c.IfaceBytes = at.now.TxBytes - at.start.TxBytes
-	}
-	physical := at.link.Kind == "physical"
-	c.Frames = s.flows.Frames - base.flows.Frames
-	c.FrameBytes = s.flows.FrameBytes - base.flows.FrameBytes
-	if physical {
-		c.Frames = s.flows.Packets - base.flows.Packets
-		c.FrameBytes = s.flows.WireBytes - base.flows.WireBytes
-	}
-	told := c.Frames
+	ourPackets, ourBytes := span{c.Frames, c.Packets}, span{c.FrameBytes, c.WireBytes}
 	for _, r := range s.uncounted {
 		b := base.uncounted[r.Reason]
 		r.Packets -= b.Packets
@@ -87,17 +96,35 @@ func (at *attachment) compare(direction flow.Direction, s seen) obs.Interface {
 		if r.Packets == 0 {
 			continue
 		}
-		if physical {
-			told += r.Packets
-		} else {
-			told += r.Frames
-		}
 		c.Uncounted = append(c.Uncounted, r)
+		ourPackets.low += r.Frames
+		ourPackets.high += r.Packets
+		ourBytes.low += r.Bytes
+		ourBytes.high += r.Bytes
 	}
 	slices.SortFunc(c.Uncounted, func(a, b obs.Reason) int { return cmp.Compare(a.Reason, b.Reason) })
-	c.Coverage = 1
-	if c.IfaceFrames > 0 {
-		c.Coverage = float64(told) / float64(c.IfaceFrames)
+	c.Coverage = ourPackets.ratio(packets)
+	if byBytes := ourBytes.ratio(bytes); math.Abs(byBytes-1) > math.Abs(c.Coverage-1) {
+		c.Coverage = byBytes
 	}
 	return c
+}
+
+// counted is what the interface counted while the probe was on it.
+func (at *attachment) counted(direction flow.Direction) (packets, bytes span) {
+	attach, drain := at.attaching, at.draining
+	if direction == flow.Egress {
+		return span{since(drain.low.TxPackets, attach.high.TxPackets), since(drain.high.TxPackets, attach.low.TxPackets)},
+			span{since(drain.low.TxBytes, attach.high.TxBytes), since(drain.high.TxBytes, attach.low.TxBytes)}
+	}
+	return span{since(drain.low.RxPackets, attach.high.RxPackets), since(drain.high.RxPackets, attach.low.RxPackets)},
+		span{since(drain.low.RxBytes, attach.high.RxBytes), since(drain.high.RxBytes, attach.low.RxBytes)}
+}
+
+// since is a − b, and 0 where a driver has set its counters back.
+func since(a, b uint64) uint64 {
+	if a < b {
+		return 0
+	}
+	return a - b
 }

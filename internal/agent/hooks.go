@@ -12,6 +12,9 @@ import (
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
+// moment is a time span, by the counters of an interface at both its ends.
+type moment struct{ low, high topology.Counters }
+
 // hooks puts the probe on the interfaces that the watcher finds, and compares
 // what it counts with what they count.
 type hooks struct {
@@ -24,16 +27,14 @@ type hooks struct {
 	attached map[flow.Iface]*attachment
 }
 
-// attachment is an interface with its counters at the time of attaching and at
-// the last drain.
+// attachment is an interface with its own counters before and after it was
+// attached to, and before and after the last drain.
 type attachment struct {
-	link  topology.Link
-	mode  string
-	err   error
-	start topology.Counters
-	now   topology.Counters
-	// Set when its first counters could not be read: no coverage then.
-	blind bool
+	link      topology.Link
+	mode      string
+	err       error
+	attaching moment
+	draining  moment
 	// What had been counted on an interface of the same number before.
 	base map[flow.Direction]seen
 }
@@ -54,6 +55,7 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 		flow.Egress:  all[place{l.Iface, flow.Egress}],
 	}}
 	h.attached[l.Iface] = at
+	before, _ := h.registry.Counters(l.Iface)
 	at.mode, at.err = h.probe.Attach(l, func(f func() error) error {
 		return h.registry.InNetns(l.Iface.Netns(), f)
 	})
@@ -61,8 +63,12 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 		h.log.Error("interface is not counted", "iface", l.String(), "error", at.err)
 		return
 	}
-	counters, err := h.registry.Counters(l.Iface)
-	at.start, at.now, at.blind = counters, counters, err != nil
+	after, err := h.registry.Counters(l.Iface)
+	if err != nil { // gone again: the event is on its way
+		after = before
+	}
+	at.attaching = moment{before, after}
+	at.draining = moment{after, after}
 	h.log.Info("counting", "iface", l.String(), "mode", at.mode)
 }
 
@@ -98,29 +104,40 @@ func (h *hooks) detach(i flow.Iface) {
 // close takes the probe off everywhere. What was attached, and its last
 // counters, stay for the coverage of the last drain.
 func (h *hooks) close() {
-	h.measure()
+	h.beforeDrain()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
 	for i, at := range h.attached {
 		h.detach(i)
 		h.attached[i] = at
 	}
+	h.mu.Unlock()
+	h.afterDrain()
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
 }
 
-// measure reads the interfaces' own counters, right after a drain.
-func (h *hooks) measure() {
+// beforeDrain and afterDrain read the interfaces' own counters.
+func (h *hooks) beforeDrain() {
+	h.read(func(at *attachment, c topology.Counters) { at.draining.low = c })
+}
+
+func (h *hooks) afterDrain() {
+	h.read(func(at *attachment, c topology.Counters) { at.draining.high = c })
+}
+
+func (h *hooks) read(set func(*attachment, topology.Counters)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return
 	}
 	for i, at := range h.attached {
-		if at.err != nil || at.blind {
+		if at.err != nil {
 			continue
 		}
 		if counters, err := h.registry.Counters(i); err == nil {
-			at.now = counters
+			set(at, counters)
 		}
 	}
 }

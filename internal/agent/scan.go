@@ -37,8 +37,9 @@ func (a *Agent) merge(d *flow.Delta) {
 // last one exports every flow.
 func (a *Agent) drainOnce(last bool) error {
 	start := a.clock()
+	a.hooks.beforeDrain()
 	err := a.probe.Drain(a.merge)
-	a.hooks.measure()
+	a.hooks.afterDrain()
 	all, seenErr := a.seenBy()
 	err = errors.Join(err, seenErr)
 	coverage := a.hooks.compare(all)

@@ -58,21 +58,34 @@ type Drain struct {
 	Errors   uint64        `json:"errors"`
 }
 
-// Interface compares what was counted with the interface's own counters. Both
-// sides start at zero when the hook is attached.
+// Interface compares what was counted with the interface's own counters, since
+// the hook was attached and up to the last drain.
+//
+// Neither side is one number. An interface counts a GSO burst as one frame or
+// as its segments, depending on its offloads; so the probe tells both. And its
+// counters can't be read in the very moment of attaching or draining; so they
+// are read before and after.
 type Interface struct {
 	Iface     string `json:"iface"`
 	Netns     string `json:"netns,omitempty"`
 	Direction string `json:"direction"`
 
-	Frames     uint64 `json:"frames"`      // in flows, as the interface counts them
+	Frames     uint64 `json:"frames"`      // in flows; a burst is one
 	FrameBytes uint64 `json:"frame_bytes"` // likewise
+	Packets    uint64 `json:"packets"`     // in flows; a burst is its segments
+	WireBytes  uint64 `json:"wire_bytes"`  // likewise
 
-	IfaceFrames uint64 `json:"iface_frames"` // the interface's own counters
-	IfaceBytes  uint64 `json:"iface_bytes"`
+	IfacePacketsMin uint64 `json:"iface_packets_min"` // the interface's own, from behind the attaching to before the drain
+	IfaceBytesMin   uint64 `json:"iface_bytes_min"`
+	IfacePackets    uint64 `json:"iface_packets"` // from before the attaching to behind the drain
+	IfaceBytes      uint64 `json:"iface_bytes"`
 
 	Uncounted []Reason `json:"uncounted"` // in no flow, by reason
-	Coverage  float64  `json:"coverage"`  // (flows + uncounted) / interface, packets; 1 when both are 0
+
+	// Coverage is what the probe saw, in flows or by reason, over what the
+	// interface counted: 1 when the two ranges of packets, and the two of bytes,
+	// overlap; else the ratio that is further from it.
+	Coverage float64 `json:"coverage"`
 }
 
 // Reason is an amount with the reason why it is in no flow record.
