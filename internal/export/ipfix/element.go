@@ -18,86 +18,98 @@ const variable = 65535
 
 // Element is an information element that the exporter sends.
 type Element struct {
-	ID   uint16
-	Own  bool // one of Waymark's, under the configured enterprise number
-	Name string
-	Type string // abstract data type (RFC 7012)
-	Len  uint16 // octets, or variable
-	Doc  string // what Waymark puts there
+	ID        uint16
+	Own       bool // one of Waymark's, under the configured enterprise number
+	Name      string
+	Type      string // abstract data type (RFC 7012 section 3.1)
+	Semantics string // RFC 7012 section 3.2; empty: default
+	Len       uint16 // octets, or variable
+	Doc       string // what Waymark puts there
 }
 
 // Elements are all information elements in use, for the encoder and the documents.
 func Elements() []Element { return elements }
 
+// Codes of the IPFIX registry that RFC 5610 refers to.
+var (
+	dataTypes = map[string]uint8{"unsigned8": 1, "unsigned16": 2, "unsigned32": 3, "unsigned64": 4, "boolean": 11}
+	semantics = map[string]uint8{"": 0, "quantity": 1, "totalCounter": 2, "deltaCounter": 3, "identifier": 4, "flags": 5}
+)
+
 var elements = []Element{
 	// The flow.
-	{8, false, "sourceIPv4Address", "ipv4Address", 4, "source"},
-	{12, false, "destinationIPv4Address", "ipv4Address", 4, "destination"},
-	{27, false, "sourceIPv6Address", "ipv6Address", 16, "source"},
-	{28, false, "destinationIPv6Address", "ipv6Address", 16, "destination"},
-	{7, false, "sourceTransportPort", "unsigned16", 2, "source port; ICMP: 0"},
-	{11, false, "destinationTransportPort", "unsigned16", 2, "destination port; ICMP: type × 256 + code"},
-	{4, false, "protocolIdentifier", "unsigned8", 1, "protocol, after IPv6 extension headers"},
-	{60, false, "ipVersion", "unsigned8", 1, "4 or 6"},
-	{58, false, "vlanId", "unsigned16", 2, "outer VLAN tag, 0: untagged"},
-	{10, false, "ingressInterface", "unsigned32", 4, "interface of an ingress record, 0 of an egress record: its index; in another network namespace ingressVRFID << 22 + index"},
-	{14, false, "egressInterface", "unsigned32", 4, "likewise of an egress record"},
-	{61, false, "flowDirection", "unsigned8", 1, "0 ingress, 1 egress"},
+	{8, false, "sourceIPv4Address", "ipv4Address", "", 4, "source"},
+	{12, false, "destinationIPv4Address", "ipv4Address", "", 4, "destination"},
+	{27, false, "sourceIPv6Address", "ipv6Address", "", 16, "source"},
+	{28, false, "destinationIPv6Address", "ipv6Address", "", 16, "destination"},
+	{7, false, "sourceTransportPort", "unsigned16", "identifier", 2, "source port; ICMP: 0"},
+	{11, false, "destinationTransportPort", "unsigned16", "identifier", 2, "destination port; ICMP: type × 256 + code"},
+	{4, false, "protocolIdentifier", "unsigned8", "identifier", 1, "protocol, after IPv6 extension headers"},
+	{60, false, "ipVersion", "unsigned8", "identifier", 1, "4 or 6"},
+	{58, false, "vlanId", "unsigned16", "identifier", 2, "outer VLAN tag, 0: untagged"},
+	{10, false, "ingressInterface", "unsigned32", "identifier", 4, "interface of an ingress record, 0 of an egress record: its index; in another network namespace ingressVRFID << 22 + index"},
+	{14, false, "egressInterface", "unsigned32", "identifier", 4, "likewise of an egress record"},
+	{61, false, "flowDirection", "unsigned8", "identifier", 1, "0 ingress, 1 egress"},
 
 	// What was counted.
-	{1, false, "octetDeltaCount", "unsigned64", 8, "IP octets, headers included"},
-	{2, false, "packetDeltaCount", "unsigned64", 8, "packets on the wire"},
-	{352, false, "layer2OctetDeltaCount", "unsigned64", 8, "IP octets, link header, padding and tunnel headers"},
-	{401, false, "transportOctetDeltaCount", "unsigned64", 8, "octets above the transport header"},
-	{152, false, "flowStartMilliseconds", "dateTimeMilliseconds", 8, "first packet, rounded down"},
-	{153, false, "flowEndMilliseconds", "dateTimeMilliseconds", 8, "last packet, rounded down"},
-	{156, false, "flowStartNanoseconds", "dateTimeNanoseconds", 8, "first packet, exact"},
-	{157, false, "flowEndNanoseconds", "dateTimeNanoseconds", 8, "last packet, exact"},
-	{6, false, "tcpControlBits", "unsigned16", 2, "flags of all packets or'ed, as on the wire"},
-	{5, false, "ipClassOfService", "unsigned8", 1, "TOS or traffic class of the first packet"},
-	{52, false, "minimumTTL", "unsigned8", 1, "smallest TTL or hop limit"},
-	{53, false, "maximumTTL", "unsigned8", 1, "largest TTL or hop limit"},
-	{136, false, "flowEndReason", "unsigned8", 1, "why the record was exported"},
-	{32, false, "icmpTypeCodeIPv4", "unsigned16", 2, "type × 256 + code"},
-	{139, false, "icmpTypeCodeIPv6", "unsigned16", 2, "type × 256 + code"},
-	{31, false, "flowLabelIPv6", "unsigned32", 4, "flow label of the first packet"},
-	{239, false, "biflowDirection", "unsigned8", 1, "1: the source began the conversation; 0: not known"},
+	{1, false, "octetDeltaCount", "unsigned64", "deltaCounter", 8, "IP octets, headers included"},
+	{2, false, "packetDeltaCount", "unsigned64", "deltaCounter", 8, "packets on the wire"},
+	{352, false, "layer2OctetDeltaCount", "unsigned64", "deltaCounter", 8, "IP octets, link header, padding and tunnel headers"},
+	{401, false, "transportOctetDeltaCount", "unsigned64", "deltaCounter", 8, "octets above the transport header"},
+	{152, false, "flowStartMilliseconds", "dateTimeMilliseconds", "quantity", 8, "first packet, rounded down"},
+	{153, false, "flowEndMilliseconds", "dateTimeMilliseconds", "quantity", 8, "last packet, rounded down"},
+	{156, false, "flowStartNanoseconds", "dateTimeNanoseconds", "quantity", 8, "first packet, exact"},
+	{157, false, "flowEndNanoseconds", "dateTimeNanoseconds", "quantity", 8, "last packet, exact"},
+	{6, false, "tcpControlBits", "unsigned16", "flags", 2, "flags of all packets or'ed, as on the wire"},
+	{5, false, "ipClassOfService", "unsigned8", "identifier", 1, "TOS or traffic class of the first packet"},
+	{52, false, "minimumTTL", "unsigned8", "quantity", 1, "smallest TTL or hop limit"},
+	{53, false, "maximumTTL", "unsigned8", "quantity", 1, "largest TTL or hop limit"},
+	{136, false, "flowEndReason", "unsigned8", "identifier", 1, "why the record was exported"},
+	{32, false, "icmpTypeCodeIPv4", "unsigned16", "identifier", 2, "type × 256 + code"},
+	{139, false, "icmpTypeCodeIPv6", "unsigned16", "identifier", 2, "type × 256 + code"},
+	{31, false, "flowLabelIPv6", "unsigned32", "identifier", 4, "flow label of the first packet"},
+	{239, false, "biflowDirection", "unsigned8", "identifier", 1, "1: the source began the conversation; 0: not known"},
 
 	// What few flows have, in templates of their own.
-	{234, false, "ingressVRFID", "unsigned32", 4, "number of the network namespace of ingressInterface, 0: the agent's own"},
-	{235, false, "egressVRFID", "unsigned32", 4, "number of the network namespace of egressInterface, 0: the agent's own"},
-	{243, false, "dot1qVlanId", "unsigned16", 2, "outer VLAN tag"},
-	{245, false, "dot1qCustomerVlanId", "unsigned16", 2, "inner VLAN tag"},
-	{351, false, "layer2SegmentId", "unsigned64", 8, "VXLAN: 1 << 56 + network, else 0"},
-	{1, true, "waymarkTunnelType", "unsigned8", 1, "encapsulation taken off: 0 none, 1 VXLAN, 2 Geneve, 3 GRE, 4 IP in IP"},
-	{2, true, "waymarkTunnelKey", "unsigned32", 4, "VXLAN or Geneve network, or GRE key"},
-	{3, true, "waymarkFragmentDeltaCount", "unsigned64", 8, "packets that are IP fragments"},
-	{4, true, "waymarkCEPacketDeltaCount", "unsigned64", 8, "packets marked congestion experienced"},
-	{5, true, "waymarkResponderRTTNanoseconds", "unsigned64", 8, "TCP handshake, SYN to SYN-ACK; 0: not seen"},
-	{6, true, "waymarkInitiatorRTTNanoseconds", "unsigned64", 8, "TCP handshake, SYN-ACK to ACK; 0: not seen"},
-	{8, true, "waymarkICMPIdentifier", "unsigned16", 2, "ICMP echo identifier, else 0"},
-	{7, true, "waymarkUnattributed", "boolean", 1, "true: packets whose flow could not be kept"},
+	{234, false, "ingressVRFID", "unsigned32", "identifier", 4, "number of the network namespace of ingressInterface, 0: the agent's own"},
+	{235, false, "egressVRFID", "unsigned32", "identifier", 4, "number of the network namespace of egressInterface, 0: the agent's own"},
+	{243, false, "dot1qVlanId", "unsigned16", "identifier", 2, "outer VLAN tag"},
+	{245, false, "dot1qCustomerVlanId", "unsigned16", "identifier", 2, "inner VLAN tag"},
+	{351, false, "layer2SegmentId", "unsigned64", "identifier", 8, "VXLAN: 1 << 56 + network, else 0"},
+	{1, true, "waymarkTunnelType", "unsigned8", "identifier", 1, "encapsulation taken off: 0 none, 1 VXLAN, 2 Geneve, 3 GRE, 4 IP in IP"},
+	{2, true, "waymarkTunnelKey", "unsigned32", "identifier", 4, "VXLAN or Geneve network, or GRE key"},
+	{3, true, "waymarkFragmentDeltaCount", "unsigned64", "deltaCounter", 8, "packets that are IP fragments"},
+	{4, true, "waymarkCEPacketDeltaCount", "unsigned64", "deltaCounter", 8, "packets marked congestion experienced"},
+	{5, true, "waymarkResponderRTTNanoseconds", "unsigned64", "quantity", 8, "TCP handshake, SYN to SYN-ACK; 0: not seen"},
+	{6, true, "waymarkInitiatorRTTNanoseconds", "unsigned64", "quantity", 8, "TCP handshake, SYN-ACK to ACK; 0: not seen"},
+	{7, true, "waymarkICMPIdentifier", "unsigned16", "identifier", 2, "ICMP echo identifier, else 0"},
+	{8, true, "waymarkUnattributed", "boolean", "", 1, "true: packets whose flow could not be kept"},
 
 	// Options.
-	{149, false, "observationDomainId", "unsigned32", 4, "scope: this exporter"},
-	{300, false, "observationDomainName", "string", variable, "host name"},
-	{82, false, "interfaceName", "string", 16, "name"},
-	{83, false, "interfaceDescription", "string", 64, "name, network namespace and host"},
-	{236, false, "VRFname", "string", 32, "network namespace, empty: the agent's own"},
-	{302, false, "selectorId", "unsigned64", 8, "scope: 1"},
-	{304, false, "selectorAlgorithm", "unsigned16", 2, "4: uniform probabilistic sampling (RFC 5477)"},
-	{311, false, "samplingProbability", "float64", 8, "of a packet to be counted"},
-	{34, false, "samplingInterval", "unsigned32", 4, "N of 1:N, for collectors that know no samplingProbability"},
-	{35, false, "samplingAlgorithm", "unsigned8", 1, "2: random"},
-	{41, false, "exportedMessageTotalCount", "unsigned64", 8, "messages sent since the agent started"},
-	{42, false, "exportedFlowRecordTotalCount", "unsigned64", 8, "flow records sent since the agent started"},
-	{40, false, "exportedOctetTotalCount", "unsigned64", 8, "octets of these messages"},
-	{144, false, "exportingProcessId", "unsigned32", 4, "scope: process id of the agent"},
-	{166, false, "notSentFlowTotalCount", "unsigned64", 8, "flow records lost before they were sent"},
-	{167, false, "notSentPacketTotalCount", "unsigned64", 8, "packets counted in these records"},
-	{168, false, "notSentOctetTotalCount", "unsigned64", 8, "octets counted in these records"},
-	{145, false, "templateId", "unsigned16", 2, "scope: a template"},
-	{173, false, "flowKeyIndicator", "unsigned64", 8, "bit n: field n of the template is a flow key"},
+	{149, false, "observationDomainId", "unsigned32", "identifier", 4, "scope: this exporter"},
+	{300, false, "observationDomainName", "string", "", variable, "host name"},
+	{82, false, "interfaceName", "string", "", 16, "name, filled with zeros"},
+	{83, false, "interfaceDescription", "string", "", 64, "name, network namespace and host, filled with zeros"},
+	{236, false, "VRFname", "string", "", 64, "network namespace, filled with zeros"},
+	{302, false, "selectorId", "unsigned64", "identifier", 8, "scope: 1"},
+	{304, false, "selectorAlgorithm", "unsigned16", "identifier", 2, "4: uniform probabilistic sampling (RFC 5477)"},
+	{311, false, "samplingProbability", "float64", "", 8, "of a packet to be counted"},
+	{34, false, "samplingInterval", "unsigned32", "quantity", 4, "N of 1:N, for collectors that know no samplingProbability"},
+	{35, false, "samplingAlgorithm", "unsigned8", "identifier", 1, "2: random"},
+	{41, false, "exportedMessageTotalCount", "unsigned64", "totalCounter", 8, "messages sent since the agent started"},
+	{42, false, "exportedFlowRecordTotalCount", "unsigned64", "totalCounter", 8, "flow records sent since the agent started"},
+	{40, false, "exportedOctetTotalCount", "unsigned64", "totalCounter", 8, "octets of these messages"},
+	{144, false, "exportingProcessId", "unsigned32", "identifier", 4, "scope: process id of the agent"},
+	{166, false, "notSentFlowTotalCount", "unsigned64", "totalCounter", 8, "flow records lost before they were sent"},
+	{167, false, "notSentPacketTotalCount", "unsigned64", "totalCounter", 8, "packets counted in these records"},
+	{168, false, "notSentOctetTotalCount", "unsigned64", "totalCounter", 8, "octets counted in these records"},
+	{346, false, "privateEnterpriseNumber", "unsigned32", "identifier", 4, "scope: Waymark's number"},
+	{303, false, "informationElementId", "unsigned16", "identifier", 2, "scope: one of Waymark's own elements"},
+	{339, false, "informationElementDataType", "unsigned8", "identifier", 1, "its type (RFC 5610)"},
+	{344, false, "informationElementSemantics", "unsigned8", "identifier", 1, "its semantics (RFC 5610)"},
+	{341, false, "informationElementName", "string", "", variable, "its name"},
+	{145, false, "templateId", "unsigned16", "identifier", 2, "scope: a template"},
+	{173, false, "flowKeyIndicator", "unsigned64", "flags", 8, "bit n: field n of the template is a flow key"},
 }
 
 func element(name string) *Element {

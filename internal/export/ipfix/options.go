@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -108,7 +109,37 @@ func (e *Exporter) addOptions(ctx context.Context) error {
 		}
 	}
 	e.scratch = b
+	if err := e.addTypes(ctx); err != nil {
+		return err
+	}
 	return e.ifaces.retain(func(i *iface) error { return e.addInterface(ctx, i) })
+}
+
+// addTypes describes Waymark's own elements to collectors that do not know them
+// (RFC 5610).
+func (e *Exporter) addTypes(ctx context.Context) error {
+	described := map[uint16]bool{}
+	for id := uint16(idFlow); id <= idUnattributed; id++ {
+		for _, f := range templates[id].fields {
+			number, name := f.ID, f.Name
+			if f.reverse {
+				number |= reverseBit
+				name = "reverse" + strings.ToUpper(name[:1]) + name[1:]
+			}
+			if !f.Own || !e.used(id) || described[number] {
+				continue
+			}
+			described[number] = true
+			b := be.AppendUint32(e.scratch[:0], e.cfg.Enterprise)
+			b = be.AppendUint16(b, number)
+			b = append(b, dataTypes[f.Type], semantics[f.Semantics])
+			e.scratch = appendString(b, name)
+			if err := e.add(ctx, idType, e.scratch); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // addTotals adds the statistics of RFC 7011 sections 4.1 and 4.3.

@@ -29,6 +29,7 @@ const (
 	idStatistics
 	idNotSent
 	idFlowKeys
+	idType
 	idEnd
 )
 
@@ -107,6 +108,8 @@ var templates = func() map[uint16]*template {
 	add(idNotSent, 1, values("exportingProcessId", "notSentFlowTotalCount", "notSentPacketTotalCount", "notSentOctetTotalCount",
 		"flowStartMilliseconds", "flowEndMilliseconds"))
 	add(idFlowKeys, 1, values("templateId", "flowKeyIndicator"))
+	add(idType, 2, values("privateEnterpriseNumber", "informationElementId",
+		"informationElementDataType", "informationElementSemantics", "informationElementName"))
 	return all
 }()
 
