@@ -215,6 +215,22 @@ func TestConversationSuspicious(t *testing.T) {
 	}
 }
 
+// What a host sent before it began anew is not what its new numbers name.
+func TestConversationRestart(t *testing.T) {
+	n := newNetwork([2]uint16{1, 100})
+	n.carry(n.send(client, 0))
+	n.carry(n.send(server, 20*ms))
+	n.ends[server] = endpoint(50000)
+	if o := n.carry(n.send(server, 40*ms)); o.Arrival != inband.Restart {
+		t.Errorf("first packet of the new state: %+v", o)
+	}
+	late := pdm.Option{PSNTP: 2, PSNLR: 100, DeltaTLR: 1, ScaleDTLR: 40, DeltaTLS: 1, ScaleDTLS: 50}
+	o := n.c.Add(client, inband.Packet{Time: epoch.Add(100 * time.Millisecond), Option: late, Word: 99})
+	if o.HasHost || o.HasPath || o.HasNetwork {
+		t.Errorf("answer to the state before: %+v", o)
+	}
+}
+
 func TestConversationWithoutTimes(t *testing.T) {
 	n := newNetwork([2]uint16{1, 1})
 	one := n.send(client, 0)

@@ -78,6 +78,11 @@ func TestSequence(t *testing.T) {
 			inband.SequenceCounts{Packets: 3, Restarts: 1},
 		},
 		{
+			"one that is new at an older number",
+			[]arrival{in(1000, inband.First), {500, 0, true, inband.Restart}, in(501, inband.InOrder)},
+			inband.SequenceCounts{Packets: 3, Restarts: 1},
+		},
+		{
 			"a new sender's first packet, twice, and overtaken",
 			[]arrival{in(8, inband.First), {7, 7, true, inband.Reordered}, {7, 7, true, inband.Duplicate}},
 			inband.SequenceCounts{Packets: 3, Reordered: 1, Duplicates: 1},

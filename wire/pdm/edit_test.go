@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -94,6 +95,7 @@ func TestInsertRefuses(t *testing.T) {
 		{"too long", long, pdm.ErrTooLong},
 		{"header full", packet(full, udp()), pdm.ErrNoRoom},
 		{"as many options as a receiver takes", packet(dest(eightOptions...), udp()), pdm.ErrNoRoom},
+		{"as many paddings as are walked", packet(dest(append(slices.Repeat([][]byte{padN(1)}, 30), padN(8))...), udp()), pdm.ErrNoRoom},
 		{"as many headers as are walked", packet(append(eight, udp())...), pdm.ErrTooComplex},
 		{"not IPv6", make([]byte, 60), pdm.ErrNotIPv6},
 	} {
