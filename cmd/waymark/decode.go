@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/capfile"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
 )
@@ -63,7 +64,7 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	defer closeIn()
-	r, err := offline.NewReader(in)
+	r, err := capfile.NewReader(in)
 	if err != nil {
 		return captureError(name, err)
 	}
@@ -133,11 +134,11 @@ func openCapture(name string, stdin io.Reader) (io.Reader, func(), error) {
 
 // captureError says what a user can do about a bad file.
 func captureError(name string, err error) error {
-	var bad *offline.FileError
+	var bad *capfile.Error
 	switch {
 	case !errors.As(err, &bad):
 		return fmt.Errorf("decode %s: %w", name, err)
-	case errors.Is(err, offline.ErrFormat):
+	case errors.Is(err, capfile.ErrFormat):
 		return fmt.Errorf("decode %s: %w; capture with tcpdump -w or save as pcapng", name, err)
 	case errors.Is(err, io.ErrUnexpectedEOF) && bad.Frame > 0:
 		return fmt.Errorf("decode %s: %w: the file is cut short, and all before was decoded", name, err)

@@ -1,3 +1,6 @@
+// Package offline computes from a capture what the agent computes on the wire.
+// In come the frames of a file, out come its packets with PDM and, per flow, the
+// delays and losses of package inband. waymark decode calls it.
 package offline
 
 import (
@@ -9,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/waymark-net/waymark/internal/capfile"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -45,12 +49,13 @@ const linkTypeIPv6 = layers.LinkTypeIPv6
 // Decode calls emit for every IPv6 header of a frame, outer ones first: a tunnel's
 // inner packet may carry an option of its own. It returns false when the frame's
 // link type is not known.
-func Decode(f Frame, emit func(Packet)) bool {
+func Decode(f capfile.Frame, emit func(Packet)) bool {
 	first, known := decoder(f.Link)
 	if !known {
 		return false
 	}
-	frame := gopacket.NewPacket(f.Data, first, gopacket.DecodeOptions{NoCopy: true})
+	data := f.Data[:len(f.Data):len(f.Data)] // the buffer goes on
+	frame := gopacket.NewPacket(data, first, gopacket.DecodeOptions{NoCopy: true})
 	for _, l := range frame.Layers() {
 		ip, ok := l.(*layers.IPv6)
 		if !ok {

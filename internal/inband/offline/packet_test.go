@@ -13,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/capfile"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
 	"github.com/waymark-net/waymark/test/packet"
@@ -38,7 +39,7 @@ func marked(t interface{ Fatal(...any) }, b packet.Builder) []byte {
 func decodeAll(t *testing.T, link layers.LinkType, frame []byte) []offline.Packet {
 	t.Helper()
 	var got []offline.Packet
-	if !offline.Decode(offline.Frame{Number: 1, Link: link, Data: frame}, func(p offline.Packet) { got = append(got, p) }) {
+	if !offline.Decode(capfile.Frame{Number: 1, Link: link, Data: frame}, func(p offline.Packet) { got = append(got, p) }) {
 		t.Fatalf("link type %v is not known", link)
 	}
 	return got
@@ -125,7 +126,7 @@ func TestDecodeLinkAndTunnels(t *testing.T) {
 			}
 		})
 	}
-	if offline.Decode(offline.Frame{Link: 147, Data: ip}, func(offline.Packet) {}) {
+	if offline.Decode(capfile.Frame{Link: 147, Data: ip}, func(offline.Packet) {}) {
 		t.Error("link type 147 is anybody's, and was decoded")
 	}
 }
@@ -150,7 +151,7 @@ func TestDecodeRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		frame := packet.Random().Draw(t, "frame")
 		before := bytes.Clone(frame)
-		offline.Decode(offline.Frame{Link: layers.LinkTypeEthernet, Data: frame[:len(frame):len(frame)]}, func(p offline.Packet) {
+		offline.Decode(capfile.Frame{Link: layers.LinkTypeEthernet, Data: frame[:len(frame):len(frame)]}, func(p offline.Packet) {
 			if p.Err == nil {
 				t.Fatalf("a packet that nobody marked has %v", p.Option)
 			}
@@ -166,7 +167,7 @@ func TestDecodeRandom(t *testing.T) {
 			return
 		}
 		marks := 0
-		offline.Decode(offline.Frame{Link: layers.LinkTypeEthernet, Data: append(frame[:14:14], ip...)}, func(p offline.Packet) {
+		offline.Decode(capfile.Frame{Link: layers.LinkTypeEthernet, Data: append(frame[:14:14], ip...)}, func(p offline.Packet) {
 			if p.Err == nil && p.Option == sample {
 				marks++
 			}
@@ -192,7 +193,7 @@ func TestScan(t *testing.T) {
 	file := classic(binary.LittleEndian, magicMicro, layers.LinkTypeEthernet, time.Microsecond,
 		marked(t, udpTo(53)), udpTo(54).Bytes(), twice, v2.Bytes(), marked(t, udpTo(55)))
 	scan := func(keep func(*offline.Packet) bool, each func(*offline.Packet, inband.Observation) error) (offline.Totals, error) {
-		r, err := offline.NewReader(bytes.NewReader(file))
+		r, err := capfile.NewReader(bytes.NewReader(file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/waymark-net/waymark/internal/capfile"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -22,7 +23,7 @@ type Totals struct {
 // Scan reads r to its end. keep filters packets; each is called for those with a
 // PDM option and for those that have one or should, but cannot be read: their Err
 // says why. The totals are right even when an error ends the scan.
-func Scan(r *Reader, t *Table, keep func(*Packet) bool, each func(*Packet, inband.Observation) error) (Totals, error) {
+func Scan(r *capfile.Reader, t *Table, keep func(*Packet) bool, each func(*Packet, inband.Observation) error) (Totals, error) {
 	var sum Totals
 	for {
 		f, err := r.Next()
