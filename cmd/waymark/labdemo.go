@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/lab/demo"
+)
+
+func newLabDemoCommand() *cobra.Command {
+	prefix := ""
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show Waymark at work on a network made for it",
+		Long: `demo brings a lab up, runs agents in it as on real hosts, makes real traffic, asks
+the agents, and holds their answers against the truth. It takes less than a minute
+and leaves nothing behind.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			binary, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("lab demo: finding this program: %w", err)
+			}
+			err = demo.Run(cmd.Context(), demo.Config{
+				Binary: binary, Prefix: prefix, Out: cmd.OutOrStdout(), Log: cmd.ErrOrStderr(),
+			})
+			if err != nil {
+				return fmt.Errorf("lab demo: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "prefix", "wm-demo-", "prefix of the names of the lab's network namespaces")
+	return cmd
+}

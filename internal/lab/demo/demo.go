@@ -1,0 +1,129 @@
+// Package demo shows Waymark at work: it brings a lab up, runs agents in it as
+// on real hosts, makes real traffic, asks the agents by the verbs that a user
+// would type, and holds their answers against the truth. It leaves nothing
+// behind. waymark lab demo calls it.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/lab"
+)
+
+// Config of a demonstration.
+type Config struct {
+	Binary string    // waymark itself
+	Prefix string    // of the lab's namespaces
+	Out    io.Writer // what the user is shown
+	Log    io.Writer // progress, and what the agents log
+}
+
+// demo is one demonstration under way.
+type demo struct {
+	Config
+	dir    string
+	agents []*agent
+}
+
+// Run shows everything, in less than a minute.
+func Run(ctx context.Context, cfg Config) (err error) {
+	d := &demo{Config: cfg}
+	if d.dir, err = os.MkdirTemp("", "waymark-demo-"); err != nil {
+		return fmt.Errorf("place for the agents' files: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
+	return d.flows(ctx)
+}
+
+// say writes a headline of the story.
+func (d *demo) say(format string, args ...any) {
+	fmt.Fprintf(d.Out, "\n\033[1m"+format+"\033[0m\n", args...)
+}
+
+// agent is a waymark run on one host of the lab.
+type agent struct {
+	host   *lab.Host
+	cmd    *exec.Cmd
+	client *api.Client
+	socket string
+}
+
+// start runs an agent on a host and waits until it counts.
+func (d *demo) start(ctx context.Context, h *lab.Host) error {
+	a := &agent{host: h, socket: filepath.Join(d.dir, h.Name+".sock")}
+	a.client = api.NewClient(a.socket)
+	config := filepath.Join(d.dir, h.Name+".yaml")
+	text := fmt.Sprintf(`interfaces: ["to-*"]
+flow: {max_entries: 65536, scan_interval: 500ms}
+export:
+  - jsonl: {path: %s}
+api: {socket: %s}
+log: {level: warn}
+`, filepath.Join(d.dir, h.Name+".jsonl"), a.socket)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return err
+	}
+	a.cmd = exec.Command(d.Binary, "run", "--config", config)
+	a.cmd.Stdout, a.cmd.Stderr = d.Log, d.Log
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := h.Start(a.cmd); err != nil {
+		return fmt.Errorf("agent on %s: %w", h.Name, err)
+	}
+	d.agents = append(d.agents, a)
+	ready, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := a.client.Wait(ready); err != nil {
+		return fmt.Errorf("agent on %s: %w", h.Name, err)
+	}
+	return nil
+}
+
+// stop ends all agents as systemd would, and returns the longest that one took.
+func (d *demo) stop() (longest time.Duration, err error) {
+	var errs []error
+	for _, a := range d.agents {
+		if a.cmd.Process != nil {
+			errs = append(errs, a.cmd.Process.Signal(syscall.SIGTERM))
+		}
+	}
+	start := time.Now()
+	for _, a := range d.agents {
+		if err := a.cmd.Wait(); err != nil {
+			errs = append(errs, fmt.Errorf("agent on %s: %w", a.host.Name, err))
+		}
+		longest = time.Since(start)
+	}
+	d.agents = nil
+	return longest, errors.Join(errs...)
+}
+
+// show runs a verb of waymark and shows it as typed at a prompt.
+func (d *demo) show(ctx context.Context, a *agent, args ...string) error {
+	fmt.Fprintf(d.Out, "%s$ waymark %s\n", a.host.Name, strings.Join(quoted(args), " "))
+	cmd := exec.CommandContext(ctx, d.Binary, append(args, "--socket", a.socket)...)
+	cmd.Stdout, cmd.Stderr = d.Out, d.Log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("waymark %s: %w", args[0], err)
+	}
+	return nil
+}
+
+func quoted(args []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if out[i] = a; strings.ContainsAny(a, " *") {
+			out[i] = "'" + a + "'"
+		}
+	}
+	return out
+}
