@@ -38,7 +38,7 @@ build: generate ## Make bin/waymark, one static binary
 	$(go_build) -ldflags '$(ldflags)' -o bin/waymark ./cmd/waymark
 
 .PHONY: demo
-demo: setup-demo build ## Two minutes: a network on this machine, its flows, how exact they are (as root)
+demo: setup-demo build ## A network on this machine, its flows, and how exact they are (as root)
 	bin/waymark lab demo
 
 .PHONY: test

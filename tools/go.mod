@@ -1,3 +1,5 @@
+// The linters that scripts/lint runs. They have a module of their own, so that what
+// they need is nothing that Waymark needs.
 module github.com/waymark-net/waymark/tools
 
 go 1.26.0
