@@ -1,0 +1,340 @@
+package prometheus
+
+import (
+	"time"
+
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// Type of a metric.
+type Type string
+
+const (
+	Counter Type = "counter" // grows; starts anew with the agent or, of an interface, with its hook
+	Gauge   Type = "gauge"
+)
+
+// Metric is one metric family. The page that is scraped and the reference page
+// are made of Metrics.
+type Metric struct {
+	Name   string
+	Type   Type
+	Unit   string // base unit; empty: a number of things
+	Labels []string
+	Help   string
+
+	// collect tells the samples; of one label set, those of a counter are summed.
+	collect func(s *obs.Status, sample func(value float64, labels ...string))
+}
+
+// Metrics lists the agent's own metrics; those of the Go runtime and the process
+// come on top. No label is an address: their values number as interfaces,
+// protocols and reasons do.
+func Metrics() []Metric { return metrics }
+
+var (
+	perInterface = []string{"interface", "netns", "direction"}
+	perProtocol  = []string{"interface", "netns", "direction", "protocol"}
+	perReason    = []string{"interface", "netns", "direction", "reason"}
+)
+
+var metrics = []Metric{
+	{
+		"waymark_build_info", Gauge, "",
+		[]string{"version"},
+		"Always 1; the version of the agent.",
+		func(s *obs.Status, sample func(float64, ...string)) { sample(1, s.Version) },
+	},
+	{
+		"waymark_probe_info", Gauge, "",
+		[]string{"probe"},
+		"Always 1; how packets are counted.",
+		func(s *obs.Status, sample func(float64, ...string)) { sample(1, s.Probe) },
+	},
+	{
+		"waymark_start_time_seconds", Gauge, "seconds", nil,
+		"Unix time at which the agent started.",
+		one(func(s *obs.Status) float64 { return float64(s.Started.UnixMilli()) / 1000 }),
+	},
+
+	{
+		"waymark_hooks", Gauge, "",
+		[]string{"state"},
+		"Hooks, by state: attached, waiting for their interface, failed.",
+		func(s *obs.Status, sample func(float64, ...string)) {
+			count := map[string]int{"attached": 0, "waiting": 0, "failed": 0}
+			for _, h := range s.Hooks {
+				count[h.State]++
+			}
+			for state, n := range count {
+				sample(float64(n), state)
+			}
+		},
+	},
+	{
+		"waymark_hook_attached", Gauge, "",
+		[]string{"interface", "netns", "direction", "mode"},
+		"1 when packets of the interface are counted in this direction.",
+		func(s *obs.Status, sample func(float64, ...string)) {
+			for _, h := range s.Hooks {
+				attached := 0.
+				if h.State == "attached" {
+					attached = 1
+				}
+				sample(attached, h.Iface, h.Netns, h.Direction, h.Mode)
+			}
+		},
+	},
+
+	{
+		"waymark_flow_table_entries", Gauge, "", nil,
+		"Flows in the kernel's table at the last drain.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.Entries) }),
+	},
+	{
+		"waymark_flow_table_max_entries", Gauge, "", nil,
+		"Flows that the kernel's table has room for.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.MaxEntries) }),
+	},
+	{
+		"waymark_flow_table_memory_bytes", Gauge, "bytes", nil,
+		"Memory of the kernel's table.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.MemoryBytes) }),
+	},
+	{
+		"waymark_flow_table_evicted_flows_total", Counter, "", nil,
+		"Flows that left a full kernel table between two drains; none of their packets is lost.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.Evicted) }),
+	},
+	{
+		"waymark_flow_table_unattributed_packets_total", Counter, "", nil,
+		"Packets that were counted but whose flow could not be kept.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.Unattributed) }),
+	},
+	{
+		"waymark_flow_table_counts_full_packets_total", Counter, "", nil,
+		"Packets for which not even a counter by reason had room.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.CountsFull) }),
+	},
+	{
+		"waymark_live_flows", Gauge, "", nil,
+		"Flows that the agent holds until their timeout.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.Live) }),
+	},
+
+	{
+		"waymark_drains_total", Counter, "", nil,
+		"Drains of the kernel's table.",
+		one(func(s *obs.Status) float64 { return float64(s.Drain.Count) }),
+	},
+	{
+		"waymark_drain_errors_total", Counter, "", nil,
+		"Drains that failed.",
+		one(func(s *obs.Status) float64 { return float64(s.Drain.Errors) }),
+	},
+	{
+		"waymark_drain_deltas_total", Counter, "", nil,
+		"Flows read from the kernel's table, each once a drain.",
+		one(func(s *obs.Status) float64 { return float64(s.Drain.Deltas) }),
+	},
+	{
+		"waymark_drain_records_total", Counter, "", nil,
+		"Records handed to the exporters.",
+		one(func(s *obs.Status) float64 { return float64(s.Drain.Records) }),
+	},
+	{
+		"waymark_drain_last_duration_seconds", Gauge, "seconds", nil,
+		"Duration of the last drain.",
+		one(func(s *obs.Status) float64 { return s.Drain.Last.Seconds() }),
+	},
+	{
+		"waymark_drain_last_grace_seconds", Gauge, "seconds", nil,
+		"Part of the last drain that waited for programs to end.",
+		one(func(s *obs.Status) float64 { return s.Drain.Grace.Seconds() }),
+	},
+	{
+		"waymark_scan_interval_seconds", Gauge, "seconds", nil,
+		"Time between two drains.",
+		one(func(s *obs.Status) float64 { return s.Drain.Interval.Seconds() }),
+	},
+
+	{
+		"waymark_packets_total", Counter, "", perProtocol,
+		"Packets on the wire in flows, by protocol.",
+		perTotal(func(t *obs.Total) uint64 { return t.Packets }),
+	},
+	{
+		"waymark_ip_bytes_total", Counter, "bytes", perProtocol,
+		"IP octets in flows, headers included, by protocol.",
+		perTotal(func(t *obs.Total) uint64 { return t.Bytes }),
+	},
+	{
+		"waymark_wire_bytes_total", Counter, "bytes", perProtocol,
+		"Octets on the wire in flows, link header included, by protocol.",
+		perTotal(func(t *obs.Total) uint64 { return t.WireBytes }),
+	},
+
+	{
+		"waymark_coverage_ratio", Gauge, "ratio", perInterface,
+		"What was counted, in flows or by reason, over the interface's own counters: 1 when nothing is missing.",
+		func(s *obs.Status, sample func(float64, ...string)) {
+			for _, i := range s.Interfaces {
+				sample(i.Coverage, i.Iface, i.Netns, i.Direction)
+			}
+		},
+	},
+	{
+		"waymark_interface_flow_packets_total", Counter, "", perInterface,
+		"Packets on the wire in flows of the interface since its hook was attached.",
+		perIface(func(i *obs.Interface) uint64 { return i.Packets }),
+	},
+	{
+		"waymark_interface_flow_bytes_total", Counter, "bytes", perInterface,
+		"Octets on the wire in flows of the interface since its hook was attached.",
+		perIface(func(i *obs.Interface) uint64 { return i.WireBytes }),
+	},
+	{
+		"waymark_interface_own_packets_total", Counter, "", perInterface,
+		"Packets by the interface's own counter since its hook was attached; an offload burst is one or many.",
+		perIface(func(i *obs.Interface) uint64 { return i.IfacePackets }),
+	},
+	{
+		"waymark_interface_own_bytes_total", Counter, "bytes", perInterface,
+		"Octets by the interface's own counter since its hook was attached.",
+		perIface(func(i *obs.Interface) uint64 { return i.IfaceBytes }),
+	},
+	{
+		"waymark_uncounted_packets_total", Counter, "", perReason,
+		"Packets in no flow, with the reason.",
+		perUncounted(func(r *obs.Reason) uint64 { return r.Packets }),
+	},
+	{
+		"waymark_uncounted_bytes_total", Counter, "bytes", perReason,
+		"Octets of frames in no flow, with the reason.",
+		perUncounted(func(r *obs.Reason) uint64 { return r.Bytes }),
+	},
+
+	{
+		"waymark_losses_total", Counter, "",
+		[]string{"where", "reason"},
+		"Packets or records that are missing somewhere, with the reason.",
+		func(s *obs.Status, sample func(float64, ...string)) {
+			for _, l := range s.Losses {
+				sample(float64(l.Count), l.Where, l.Reason)
+			}
+		},
+	},
+
+	{
+		"waymark_exporter_up", Gauge, "",
+		[]string{"exporter"},
+		"0 when the last try to export failed.",
+		perExporter(func(e *obs.Exporter) float64 {
+			if e.LastError != "" {
+				return 0
+			}
+			return 1
+		}),
+	},
+	{
+		"waymark_exporter_queue_records", Gauge, "",
+		[]string{"exporter"},
+		"Records that wait for the exporter.",
+		perExporter(func(e *obs.Exporter) float64 { return float64(e.Queued) }),
+	},
+	{
+		"waymark_exporter_queue_max_records", Gauge, "",
+		[]string{"exporter"},
+		"Records that may wait before they are lost.",
+		perExporter(func(e *obs.Exporter) float64 { return float64(e.QueueSize) }),
+	},
+	{
+		"waymark_exporter_records_total", Counter, "",
+		[]string{"exporter"},
+		"Records exported.",
+		perExporter(func(e *obs.Exporter) float64 { return float64(e.Exported) }),
+	},
+	{
+		"waymark_exporter_retries_total", Counter, "",
+		[]string{"exporter"},
+		"Exports tried again after a failure.",
+		perExporter(func(e *obs.Exporter) float64 { return float64(e.Retries) }),
+	},
+	{
+		"waymark_exporter_lost_records_total", Counter, "",
+		[]string{"exporter", "where", "reason"},
+		"Records lost in the queue, or after they left for the output, with the reason.",
+		func(s *obs.Status, sample func(float64, ...string)) {
+			for _, e := range s.Exporters {
+				for _, l := range e.Lost {
+					sample(float64(l.Count), e.Name, l.Where, l.Reason)
+				}
+			}
+		},
+	},
+
+	{
+		"waymark_program_runs_total", Counter, "",
+		[]string{"program"},
+		"Runs of the BPF program; counted while kernel.bpf_stats_enabled is 1.",
+		perProgram(func(p *obs.Program) float64 { return float64(p.RunCount) }),
+	},
+	{
+		"waymark_program_run_seconds_total", Counter, "seconds",
+		[]string{"program"},
+		"Time spent in the BPF program; counted while kernel.bpf_stats_enabled is 1.",
+		perProgram(func(p *obs.Program) float64 { return float64(p.RunTime) / float64(time.Second) }),
+	},
+}
+
+type collect = func(*obs.Status, func(float64, ...string))
+
+func one(value func(*obs.Status) float64) collect {
+	return func(s *obs.Status, sample func(float64, ...string)) { sample(value(s)) }
+}
+
+func perTotal(value func(*obs.Total) uint64) collect {
+	return func(s *obs.Status, sample func(float64, ...string)) {
+		for i := range s.Totals {
+			t := &s.Totals[i]
+			sample(float64(value(t)), t.Iface, t.Netns, t.Direction, t.Protocol)
+		}
+	}
+}
+
+func perIface(value func(*obs.Interface) uint64) collect {
+	return func(s *obs.Status, sample func(float64, ...string)) {
+		for k := range s.Interfaces {
+			i := &s.Interfaces[k]
+			sample(float64(value(i)), i.Iface, i.Netns, i.Direction)
+		}
+	}
+}
+
+func perUncounted(value func(*obs.Reason) uint64) collect {
+	return func(s *obs.Status, sample func(float64, ...string)) {
+		for k := range s.Interfaces {
+			i := &s.Interfaces[k]
+			for r := range i.Uncounted {
+				reason := &i.Uncounted[r]
+				sample(float64(value(reason)), i.Iface, i.Netns, i.Direction, reason.Reason)
+			}
+		}
+	}
+}
+
+func perExporter(value func(*obs.Exporter) float64) collect {
+	return func(s *obs.Status, sample func(float64, ...string)) {
+		for i := range s.Exporters {
+			sample(value(&s.Exporters[i]), s.Exporters[i].Name)
+		}
+	}
+}
+
+func perProgram(value func(*obs.Program) float64) collect {
+	return func(s *obs.Status, sample func(float64, ...string)) {
+		for i := range s.Programs {
+			sample(value(&s.Programs[i]), s.Programs[i].Name)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package prometheus
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+var update = flag.Bool("update", false, "write testdata/metrics.txt")
+
+// status has something in every field.
+func status() obs.Status {
+	return obs.Status{
+		Version: "1.2.3", Host: "gw", PID: 42, Probe: "ebpf",
+		Started: time.Unix(1700000000, 250_000_000), Now: time.Unix(1700003600, 0),
+		Hooks: []obs.Hook{
+			{Iface: "eth0", IfIndex: 2, Direction: "ingress", Mode: "tcx", State: "attached"},
+			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached"},
+			{Iface: "veth1", Netns: "blue", IfIndex: 2, Direction: "ingress", Mode: "clsact", State: "failed", Error: "no memory"},
+			{Iface: "eth9", Direction: "ingress", State: "waiting"},
+		},
+		Table: obs.Table{
+			MaxEntries: 524288, Entries: 1000, MemoryBytes: 1 << 26,
+			Evicted: 7, Unattributed: 3, CountsFull: 1, Live: 2000,
+		},
+		Drain: obs.Drain{
+			Count: 360, Deltas: 360000, Records: 4000, Errors: 1,
+			Last: 12500 * time.Microsecond, Grace: 2 * time.Millisecond, Interval: 10 * time.Second,
+		},
+		Interfaces: []obs.Interface{
+			{
+				Iface: "eth0", Direction: "ingress",
+				Frames: 90, FrameBytes: 90000, Packets: 100, WireBytes: 100000,
+				IfacePacketsMin: 99, IfaceBytesMin: 99000, IfacePackets: 102, IfaceBytes: 101000,
+				Uncounted: []obs.Reason{{Reason: "arp", Packets: 2, Frames: 2, Bytes: 120}}, Coverage: 1,
+			},
+			{Iface: "eth0", Direction: "egress", Coverage: 0.875},
+		},
+		Totals: []obs.Total{
+			{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Packets: 80, Bytes: 70000, WireBytes: 71120},
+			{Iface: "eth0", Direction: "ingress", Protocol: "udp", Packets: 20, Bytes: 5000, WireBytes: 5280},
+			{Iface: "veth1", Netns: "blue", Direction: "egress", Protocol: "icmpv6", Packets: 1, Bytes: 104, WireBytes: 118},
+		},
+		Exporters: []obs.Exporter{
+			{Name: "jsonl", Target: "/var/log/flows.jsonl", Queued: 5, QueueSize: 65536, Exported: 4000},
+			{
+				Name: "ipfix", Target: "udp://192.0.2.77:4739", Queued: 65536, QueueSize: 65536, Exported: 100, Retries: 9,
+				Lost:      []obs.Loss{{Where: "queue", Reason: "queue_full", Count: 11}, {Where: "output", Reason: "refused", Count: 12}},
+				LastError: "connection refused",
+			},
+		},
+		Losses: []obs.Loss{{Where: "kernel table", Reason: "ring_full", Count: 3}},
+		Programs: []obs.Program{
+			{Name: "flow_ingress", ID: 11, RunCount: 1000, RunTime: 25 * time.Microsecond},
+			{Name: "flow_egress", ID: 12, RunCount: 10, RunTime: time.Microsecond},
+		},
+	}
+}
+
+func scrape(t *testing.T, status func() obs.Status) []byte {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	Handler(status, slog.New(slog.DiscardHandler)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", answer.Code, answer.Body)
+	}
+	return answer.Body.Bytes()
+}
+
+// own keeps Waymark's metrics.
+func own(page []byte) (lines []byte) {
+	for line := range bytes.Lines(page) {
+		if bytes.Contains(line, []byte("waymark_")) {
+			lines = append(lines, line...)
+		}
+	}
+	return lines
+}
+
+func TestPage(t *testing.T) {
+	const golden = "testdata/metrics.txt"
+	page := scrape(t, status)
+	got := own(page)
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("the page differs from %s; if it should, run go test -update\n%s", golden, diff)
+	}
+	for _, runtime := range []string{"go_goroutines ", "process_cpu_seconds_total "} {
+		if !bytes.Contains(page, []byte("\n"+runtime)) {
+			t.Errorf("%sis missing", runtime)
+		}
+	}
+	if bytes.Contains(page, []byte("192.0.2.77")) {
+		t.Error("an address is on the page")
+	}
+}
+
+func TestPromlint(t *testing.T) {
+	problems, err := promlint.New(bytes.NewReader(scrape(t, status))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	dirty := "# HELP waymark_things_total Things.\n# TYPE waymark_things_total gauge\nwaymark_things_total 1\n"
+	if problems, err := promlint.New(strings.NewReader(dirty)).Lint(); err != nil || len(problems) == 0 {
+		t.Errorf("the linter finds nothing in a gauge named as a counter: %v", err)
+	}
+}
+
+// Every metric of the table has samples on the page, and every one is in the
+// table with the labels that it has there.
+func TestTable(t *testing.T) {
+	sampleLine := regexp.MustCompile(`(?m)^(waymark_\w+)(?:\{(.*)\})? `)
+	seen := map[string]bool{}
+	for _, m := range sampleLine.FindAllStringSubmatch(string(scrape(t, status)), -1) {
+		var labels []string
+		for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(m[2], -1) {
+			labels = append(labels, l[1])
+		}
+		i := slices.IndexFunc(Metrics(), func(known Metric) bool { return known.Name == m[1] })
+		if i < 0 {
+			t.Errorf("%s is not in the table", m[1])
+			continue
+		}
+		want := slices.Sorted(slices.Values(Metrics()[i].Labels))
+		if !slices.Equal(labels, want) {
+			t.Errorf("%s has labels %q, want %q", m[1], labels, want)
+		}
+		seen[m[1]] = true
+	}
+	for _, m := range Metrics() {
+		if !seen[m.Name] {
+			t.Errorf("%s is in the table and not on the page", m.Name)
+		}
+	}
+}
+
+// What comes twice, or is no UTF-8, must not cost the whole page.
+func TestAwkwardStatus(t *testing.T) {
+	page := string(scrape(t, func() obs.Status {
+		s := status()
+		s.Totals = append(s.Totals, s.Totals[0])
+		s.Programs = append(s.Programs, s.Programs[0])
+		s.Hooks = append(s.Hooks, s.Hooks[0])
+		s.Hooks[3].Iface = "a\xffb\"c"
+		return s
+	}))
+	for _, want := range []string{
+		`waymark_packets_total{direction="ingress",interface="eth0",netns="",protocol="tcp"} 160`,
+		`waymark_program_runs_total{program="flow_ingress"} 2000`,
+		`waymark_hook_attached{direction="ingress",interface="eth0",mode="tcx",netns=""} 1`,
+		"interface=\"a\ufffdb\\\"c\"",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	if page := string(scrape(t, func() obs.Status { return obs.Status{} })); !strings.Contains(page, "waymark_drains_total 0") {
+		t.Error("the page of an empty status lacks its counters")
+	}
+}
+
+func TestListenErrorsTellTheRemedy(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	for listen, want := range map[string]string{
+		busy.Addr().String(): "address already in use: set export.prometheus.listen to another port",
+		"198.51.100.1:9474":  "to an address of this host",
+		"nonsense":           "set export.prometheus.listen to host:port",
+	} {
+		err := New(Config{Listen: listen}, status, slog.New(slog.DiscardHandler)).Listen()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q in it", listen, err, want)
+		}
+	}
+}
+
+func TestServer(t *testing.T) {
+	s := New(Config{Listen: "127.0.0.1:0"}, status, slog.New(slog.DiscardHandler))
+	s.Close() // before Listen: nothing to do
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	base := "http://" + s.Addr().String()
+	for path, want := range map[string]int{"/metrics": 200, "/": 200, "/nothing": 404} {
+		answer, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != want {
+			t.Errorf("%s: %d %v: %s", path, answer.StatusCode, err, body)
+		}
+	}
+	if answer, err := http.Post(base+"/metrics", "text/plain", nil); err != nil || answer.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("post: %v %v", answer, err)
+	}
+
+	// A scraper that does not read its answer must not hold up the end.
+	stuck, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	fmt.Fprint(stuck, "GET /metrics HTTP/1.1\r\n")
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the server does not end")
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	h := Handler(status, slog.New(slog.DiscardHandler))
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	}
+}
