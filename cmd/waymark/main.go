@@ -53,7 +53,10 @@ and through IPFIX, JSON lines and Prometheus.`,
 		newDecodeCommand(),
 		newDoctorCommand(),
 		newConfigCommand(),
+		newFlowsCommand(),
 		newRunCommand(),
+		newStatusCommand(),
+		newTopCommand(),
 		newVersionCommand(),
 	)
 	root.InitDefaultHelpCmd()

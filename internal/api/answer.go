@@ -52,7 +52,7 @@ func NewAnswer(a store.Answer, o flow.Origin) Answer {
 	for _, k := range a.By {
 		out.By = append(out.By, k.String())
 	}
-	fields := rowFields(a.By)
+	fields := RowFields(a.By)
 	for i := range a.Rows {
 		out.Rows[i] = Row{a.Rows[i], appendRow(nil, fields, &o, &a.Rows[i])}
 	}

@@ -18,26 +18,26 @@ var sums = []string{
 	"first", "last", "ttl_min", "ttl_max", "rtt.responder_ns", "rtt.initiator_ns", "rtt.handshake_ns",
 }
 
-// rowField is a field of the table flow.Fields in a row.
-type rowField struct {
+// RowField is a field of the table flow.Fields in a row.
+type RowField struct {
 	*flow.Field
 	object, key string     // of rtt.responder_ns: rtt and responder_ns
 	cut         *store.Key // an address that may be cut to a prefix
 }
 
-func newRowField(f *flow.Field) rowField {
-	out := rowField{Field: f, key: f.Name}
+func newRowField(f *flow.Field) RowField {
+	out := RowField{Field: f, key: f.Name}
 	if object, key, ok := strings.Cut(f.Name, "."); ok {
 		out.object, out.key = object, key
 	}
 	return out
 }
 
-// rowFields are the fields of rows merged by the keys, in the order of the
+// RowFields are the fields of rows merged by the keys, in the order of the
 // record. Rows by flow have them all.
-func rowFields(by []store.Key) []rowField {
+func RowFields(by []store.Key) []RowField {
 	whole := store.By{Keys: by}.Whole()
-	var fields []rowField
+	var fields []RowField
 	for i := range flow.Fields {
 		f := newRowField(&flow.Fields[i])
 		n := slices.IndexFunc(by, func(k store.Key) bool { return k.Name == f.Name })
@@ -53,7 +53,7 @@ func rowFields(by []store.Key) []rowField {
 }
 
 // appendRow writes a row as one JSON object.
-func appendRow(b []byte, fields []rowField, o *flow.Origin, w *store.Row) []byte {
+func appendRow(b []byte, fields []RowField, o *flow.Origin, w *store.Row) []byte {
 	b = append(b, '{')
 	object := ""
 	for i := range fields {
@@ -108,8 +108,16 @@ func quoted(s string) string {
 	return string(b)
 }
 
+// Value is the value of the field as text; none where it is absent.
+func (f *RowField) Value(o *flow.Origin, w *store.Row) string {
+	if f.Absent != nil && f.Absent(o, &w.Record) {
+		return ""
+	}
+	return f.text(o, w)
+}
+
 // text is the value of the field; a cut address is a prefix.
-func (f *rowField) text(o *flow.Origin, w *store.Row) string {
+func (f *RowField) text(o *flow.Origin, w *store.Row) string {
 	if f.cut != nil && f.Kind == flow.Address {
 		prefix, name := w.SrcPrefix, f.Name
 		if name == "dst" {
@@ -159,7 +167,7 @@ func decodeRow(data []byte, w *store.Row) error {
 	return nil
 }
 
-func (f *rowField) decode(raw json.RawMessage, o *flow.Origin, w *store.Row) error {
+func (f *RowField) decode(raw json.RawMessage, o *flow.Origin, w *store.Row) error {
 	text := string(raw)
 	if f.Kind != flow.Number && f.Kind != flow.Flag {
 		if err := json.Unmarshal(raw, &text); err != nil {

@@ -11,6 +11,7 @@ type grouping struct {
 	fold      Fold
 	picks     []pick
 	endpoints bool // some key is an address or a port
+	addresses bool // some key is an address
 	whole     bool // rows are flows, and have all that their first record has
 	index     map[identity]*Row
 	merged    []*Row
@@ -30,6 +31,7 @@ func newGrouping(by By) *grouping {
 		def := &keyDefs[defOf(k.Name)]
 		g.picks = append(g.picks, pick{k, def.endpoint, def.pick})
 		g.endpoints = g.endpoints || def.endpoint
+		g.addresses = g.addresses || k.address()
 	}
 	return g
 }
@@ -57,8 +59,8 @@ func (g *grouping) identify(r *flow.Record) identity {
 	// Without addresses and ports among the keys, what could not be attributed
 	// adds to the row it belongs to.
 	id.unattributed = g.endpoints && r.Unattributed
-	if g.endpoints {
-		id.family = r.Family
+	if g.addresses {
+		id.family = r.Family // an address tells it anyway, and what has none keeps it
 	}
 	return id
 }

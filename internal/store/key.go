@@ -167,6 +167,7 @@ var groups = []struct {
 }{
 	{"flow", "what makes a flow: each one, in each direction, on each interface", flowKeys, FoldNone},
 	{"conversation", "both ways of a flow between client and server", []string{"proto", "src", "sport", "dst", "dport"}, FoldConversation},
+	{"service", "a server's port, both ways", []string{"proto", "dport"}, FoldConversation},
 	{"pair", "two hosts, both ways", []string{"src", "dst"}, FoldPair},
 }
 

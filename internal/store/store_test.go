@@ -179,6 +179,7 @@ func TestKeys(t *testing.T) {
 		{"dport", []string{"40000 9000", "443 1000", "53 60", "? 7"}},
 		{"vlan,tos", []string{"7 8 10000", "0 0 67"}},
 		{"direction", []string{"ingress 10007", "egress 60"}},
+		{"service", []string{"6 443 10000 (9000 back)", "17 53 60", "17 ? 7"}},
 		{"pair", []string{
 			"2001:db8:0:1::1/128 2001:db8:0:2::1/128 10000 (9000 back)",
 			"10.0.0.3/32 10.0.1.9/32 30", "10.0.0.2/32 10.0.1.1/32 20", "10.0.0.1/32 10.0.1.1/32 10", "? ? 7",
@@ -307,7 +308,7 @@ func TestFilter(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                  `merge by "": there are flow, conversation, pair, netns, iface`,
+		"":                  `merge by "": there are flow, conversation, service, pair, netns, iface`,
 		"scr":               `merge by "scr": did you mean src?`,
 		"proto/8":           "merge by proto/8: only src and dst can be cut to a prefix",
 		"src/129":           "merge by src/129: write src/24 for IPv4, src/64 for IPv6 or src/24/48 for both",

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/internal/view"
+)
+
+// flowsCommand is waymark flows.
+type flowsCommand struct {
+	agent   agentFlag
+	out     outputFlag
+	request api.Request
+	read    string
+	wide    bool
+
+	// Of a table that is followed: what columns were and how wide.
+	titles []string
+	widths []int
+}
+
+func newFlowsCommand() *cobra.Command {
+	f := &flowsCommand{}
+	cmd := &cobra.Command{
+		Use:   "flows [FILTER]",
+		Short: "Show the flows of the recent past, from the running agent or a capture",
+		Long: `Flows asks the running agent for the flows it remembers, merges them by any keys,
+and shows the largest. With --follow it shows what each scan interval brings.
+
+A filter is made of tests joined with and, or, not and parentheses. A test is a field,
+an operator (= when left out) and a value, a range or a list:
+
+  proto tcp and dport 443        src 2001:db8::/32 or dst 2001:db8::/32
+  dport 80,443,8000-8099         iface veth* and not icmp
+  bytes > 10M and rtt > 50ms     tcp_flags syn and not tcp_flags ack
+
+Keys to merge by are ` + strings.Join(keyNames(), ", ") + `.
+src and dst may be cut to a prefix: src/24 cuts IPv4, src/64 IPv6, src/24/48 both.
+Every packet is counted on each interface it passes: on a router, merge by iface, too.`,
+		Example: `  waymark flows
+  waymark flows tcp and dport 443 --since 5m --sort rtt
+  waymark flows --by conversation --limit 10
+  waymark flows --by src/24/64,dport -o csv
+  waymark flows --follow -o jsonl | jq .bytes
+  waymark flows --read trace.pcapng udp`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.out.register(cmd, outputTable, outputJSON, outputJSONL, outputCSV)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.request.Filter, "filter", "f", "", "only flows that `EXPR` means; it may stand without the flag")
+	flags.StringVarP(&f.request.By, "by", "b", "flow", "`KEYS` to merge records by, with commas")
+	flags.StringVarP(&f.request.Sort, "sort", "s", "bytes", "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
+	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "the smallest first")
+	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "rows to show; 0 is all")
+	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, or RFC 3339")
+	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
+	flags.DurationVar(&f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")
+	flags.StringVar(&f.read, "read", "", "take the flows from a capture `FILE` (pcap, pcapng) and not from the agent")
+	flags.BoolVarP(&f.wide, "wide", "w", false, "never shorten addresses to the width of the terminal")
+	f.agent.register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("read", "follow")
+	cmd.MarkFlagsMutuallyExclusive("read", "socket")
+	cmd.MarkFlagsMutuallyExclusive("read", "since")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(keyNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(store.SortNames(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func keyNames() []string {
+	var names []string
+	for _, k := range store.KeyDocs() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+func (f *flowsCommand) run(cmd *cobra.Command, args []string) error {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if f.request.Follow {
+		err := f.agent.client().Follow(cmd.Context(), f.request, func(a api.Answer) error {
+			return f.print(stdout, stderr, a)
+		})
+		if errors.Is(err, context.Canceled) {
+			return nil // interrupted, as is the way to end it
+		}
+		return err
+	}
+	answer, err := f.ask(cmd)
+	if err != nil {
+		return err
+	}
+	return f.print(stdout, stderr, answer)
+}
+
+// check finds mistakes before the agent is asked.
+func (f *flowsCommand) check(args []string) error {
+	if len(args) > 0 {
+		if f.request.Filter != "" {
+			return usageErrorf("flows: a filter stands both behind --filter and without it: give one")
+		}
+		f.request.Filter = strings.Join(args, " ")
+	}
+	if f.request.Limit < 0 {
+		return usageErrorf("flows: --limit %d: give a number of rows, or 0 for all", f.request.Limit)
+	}
+	if f.request.Follow && f.out.format == outputJSON {
+		return usageErrorf("flows: -o json is one document and --follow has no end: use -o jsonl")
+	}
+	if f.request.Every != 0 && !f.request.Follow {
+		return usageErrorf("flows: --every goes with --follow")
+	}
+	if _, err := filter.Parse(f.request.Filter); err != nil {
+		return usageErrorf("%w", err)
+	}
+	q, err := f.request.Query(time.Now())
+	if err == nil {
+		err = q.Check()
+	}
+	if err != nil {
+		return usageErrorf("flows: %w", err)
+	}
+	return nil
+}
+
+func (f *flowsCommand) ask(cmd *cobra.Command) (api.Answer, error) {
+	if f.read != "" {
+		return readCapture(f.read, f.request)
+	}
+	return f.agent.client().Flows(cmd.Context(), f.request)
+}
+
+// print writes an answer to stdout, and what is to be said of it to stderr.
+func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
+	keys, err := store.ParseBy(f.request.By)
+	if err != nil {
+		return err
+	}
+	switch f.out.format {
+	case outputJSON:
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(a)
+	case outputJSONL:
+		return printLines(stdout, a.Rows)
+	case outputCSV:
+		return f.printCSV(stdout, keys, a)
+	}
+	by := view.NewMerging(keys)
+	if f.request.Follow {
+		return f.printFollowed(stdout, stderr, by, a)
+	}
+	if len(a.Rows) > 0 {
+		if err := by.Table(by.Columns(a.Rows, nil), a.Rows).Write(stdout, f.width(stdout)); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(stderr, summary(a))
+	return err
+}
+
+func (f *flowsCommand) width(stdout io.Writer) int {
+	if f.wide {
+		return 0
+	}
+	return term.Width(stdout)
+}
+
+func printLines(w io.Writer, rows []api.Row) error {
+	var b []byte
+	for i := range rows {
+		b = append(append(b, rows[i].JSON...), '\n')
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// summary says what the rows are out of.
+func summary(a api.Answer) string {
+	if a.To.IsZero() {
+		return "no scan interval has ended yet: ask again in a few seconds"
+	}
+	s := fmt.Sprintf("%d of %d rows; %s packets, %s bytes; %s to %s",
+		len(a.Rows), a.Groups, term.Count(a.Total.Packets), term.Count(a.Total.Bytes),
+		a.From.Local().Format(time.TimeOnly), a.To.Local().Format(time.TimeOnly))
+	if len(a.Rows) < a.Groups {
+		s += "; --limit 0 shows all"
+	}
+	if a.Summed > 0 {
+		s += fmt.Sprintf("; %s records were too many to keep and are summed", term.Count(a.Summed))
+	}
+	if a.Sampling > 1 {
+		s += fmt.Sprintf("; one packet in %d was counted", a.Sampling)
+	}
+	return s
+}
+
+// printFollowed writes the rows of an interval below those before, in the same
+// columns as long as they do.
+func (f *flowsCommand) printFollowed(stdout, stderr io.Writer, by view.Merging, a api.Answer) error {
+	if a.Missed > 0 {
+		if _, err := fmt.Fprintf(stderr, "%d intervals were missed: this reader is too slow\n", a.Missed); err != nil {
+			return err
+		}
+	}
+	if len(a.Rows) == 0 {
+		return nil
+	}
+	columns := append([]view.Column{view.Fixed("TIME", a.To.Local().Format(time.TimeOnly))}, by.Columns(a.Rows, f.titles)...)
+	t := by.Table(columns, a.Rows)
+	widths := t.Widths(f.width(stdout), f.widths)
+	if titles := view.Titles(columns); !slices.Equal(f.titles, titles) {
+		f.titles = titles
+		widths = t.Widths(f.width(stdout), nil)
+		if err := t.WriteTitle(stdout, widths); err != nil {
+			return err
+		}
+	}
+	f.widths = widths
+	return t.WriteRows(stdout, widths)
+}
+
+// printCSV writes keys and sums under the names of the JSON record.
+func (f *flowsCommand) printCSV(w io.Writer, by store.By, a api.Answer) error {
+	out := csv.NewWriter(w)
+	fields := api.RowFields(by.Keys)
+	if f.titles == nil {
+		header := make([]string, 0, len(fields)+1)
+		for _, field := range fields {
+			header = append(header, field.Name)
+		}
+		f.titles = append(header, "records")
+		if err := out.Write(f.titles); err != nil {
+			return err
+		}
+	}
+	origin := flow.Origin{Host: a.Host, Sampling: a.Sampling}
+	for i := range a.Rows {
+		cells := make([]string, 0, len(fields)+1)
+		for _, field := range fields {
+			cells = append(cells, field.Value(&origin, &a.Rows[i].Row))
+		}
+		if err := out.Write(append(cells, strconv.FormatUint(a.Rows[i].Records, 10))); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/term"
+)
+
+func newStatusCommand() *cobra.Command {
+	var agent agentFlag
+	var out outputFlag
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Tell how the running agent does: hooks, table, coverage, losses",
+		Long: `Status tells on which interfaces the agent counts and how, how full its table is, how
+much of what the interfaces say they passed is in flows, and what was lost for which
+reason. Counters run since the agent started.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := agent.client().Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return printStatus(cmd.OutOrStdout(), &s, out.format)
+		},
+	}
+	out.register(cmd, outputTable, outputJSON)
+	agent.register(cmd)
+	return cmd
+}
+
+func printStatus(w io.Writer, s *obs.Status, format string) error {
+	if format == outputJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(s)
+	}
+	for _, part := range []func(io.Writer, *obs.Status) error{
+		statusAgent, statusHooks, statusCoverage, statusTotals, statusExporters, statusLosses, statusPrograms,
+	} {
+		if err := part(w, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statusAgent is a line for each thing that there is one of.
+func statusAgent(w io.Writer, s *obs.Status) error {
+	t, d := &s.Table, &s.Drain
+	fill := 0.0
+	if t.MaxEntries > 0 {
+		fill = float64(t.Entries) / float64(t.MaxEntries)
+	}
+	lines := []struct{ name, text string }{
+		{"agent", fmt.Sprintf("waymark %s on %s, pid %d, up %s", s.Version, s.Host, s.PID, term.Duration(s.Now.Sub(s.Started)))},
+		{"probe", s.Probe},
+		{"table", fmt.Sprintf("%d of %d flows (%s), %sB; %s evicted, %s packets unattributed; %s live in the agent",
+			t.Entries, t.MaxEntries, term.Percent(fill), term.Count(t.MemoryBytes), term.Count(t.Evicted), term.Count(t.Unattributed), term.Count(t.Live))},
+		{"drain", drainText(d)},
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(w, "%-7s%s\n", l.name, term.Printable(l.text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func drainText(d *obs.Drain) string {
+	s := fmt.Sprintf("every %s; %s so far, %s deltas, %s records", term.Duration(d.Interval), term.Count(d.Count), term.Count(d.Deltas), term.Count(d.Records))
+	if d.Count > 0 {
+		s += fmt.Sprintf("; the last took %s", term.Duration(d.Last))
+		if d.Grace > 0 {
+			s += fmt.Sprintf(", %s of it waiting", term.Duration(d.Grace))
+		}
+	}
+	if d.Errors > 0 {
+		s += fmt.Sprintf("; %s failed", term.Count(d.Errors))
+	}
+	return s
+}
+
+func statusHooks(w io.Writer, s *obs.Status) error {
+	t := &term.Table{Columns: []term.Column{{Title: "HOOK"}, {Title: "DIR"}, {Title: "MODE"}, {Title: "STATE"}, {Title: ""}}}
+	for _, h := range s.Hooks {
+		t.Add(place(h.Netns, h.Iface), shortDirection(h.Direction), dash(h.Mode), h.State, h.Error)
+	}
+	return section(w, t)
+}
+
+func statusCoverage(w io.Writer, s *obs.Status) error {
+	t := &term.Table{Columns: []term.Column{
+		{Title: "COVERAGE"},
+		{Title: "DIR"},
+		{Title: "COVERED", Right: true},
+		{Title: "IN FLOWS", Right: true},
+		{Title: "INTERFACE", Right: true},
+		{Title: "IN NO FLOW"},
+	}}
+	for _, i := range s.Interfaces {
+		var reasons []string
+		for _, r := range i.Uncounted {
+			reasons = append(reasons, r.Reason+" "+term.Count(r.Packets))
+		}
+		t.Add(place(i.Netns, i.Iface), shortDirection(i.Direction), term.Percent(i.Coverage),
+			term.Count(i.Packets), term.Count(i.IfacePackets), strings.Join(reasons, ", "))
+	}
+	return section(w, t)
+}
+
+func statusTotals(w io.Writer, s *obs.Status) error {
+	t := &term.Table{Columns: []term.Column{
+		{Title: "TOTAL"},
+		{Title: "DIR"},
+		{Title: "PROTO"},
+		{Title: "PACKETS", Right: true},
+		{Title: "BYTES", Right: true},
+		{Title: "ON THE WIRE", Right: true},
+	}}
+	for _, n := range s.Totals {
+		t.Add(place(n.Netns, n.Iface), shortDirection(n.Direction), n.Protocol, term.Count(n.Packets), term.Count(n.Bytes), term.Count(n.WireBytes))
+	}
+	return section(w, t)
+}
+
+func statusExporters(w io.Writer, s *obs.Status) error {
+	t := &term.Table{Columns: []term.Column{
+		{Title: "EXPORTER"},
+		{Title: "TARGET", Least: 12},
+		{Title: "EXPORTED", Right: true},
+		{Title: "QUEUED", Right: true},
+		{Title: "RETRIES", Right: true},
+		{Title: "LOST", Right: true},
+		{Title: "LAST ERROR"},
+	}}
+	for _, e := range s.Exporters {
+		var lost uint64
+		for _, l := range e.Lost {
+			lost += l.Count
+		}
+		t.Add(e.Name, e.Target, term.Count(e.Exported), fmt.Sprintf("%d/%d", e.Queued, e.QueueSize), term.Count(e.Retries), term.Count(lost), e.LastError)
+	}
+	return section(w, t)
+}
+
+func statusLosses(w io.Writer, s *obs.Status) error {
+	t := &term.Table{Columns: []term.Column{{Title: "LOSS"}, {Title: "REASON"}, {Title: "COUNT", Right: true}}}
+	for _, l := range s.Losses {
+		t.Add(l.Where, l.Reason, term.Count(l.Count))
+	}
+	if len(t.Rows) == 0 {
+		return term.Heading(w, "LOSS  none")
+	}
+	return section(w, t)
+}
+
+// statusPrograms shows run times where the kernel keeps them.
+func statusPrograms(w io.Writer, s *obs.Status) error {
+	t := &term.Table{Columns: []term.Column{{Title: "PROGRAM"}, {Title: "ID", Right: true}, {Title: "RUNS", Right: true}, {Title: "EACH", Right: true}}}
+	for _, p := range s.Programs {
+		if p.RunCount == 0 {
+			continue // kernel.bpf_stats_enabled is 0
+		}
+		t.Add(p.Name, fmt.Sprint(p.ID), term.Count(p.RunCount), term.Duration(p.RunTime/time.Duration(p.RunCount)))
+	}
+	return section(w, t)
+}
+
+// section writes a table after an empty line, and nothing of an empty one.
+func section(w io.Writer, t *term.Table) error {
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
+	}
+	return t.Write(w, term.Width(w))
+}
+
+// place is an interface with its namespace, if that is not the agent's own.
+func place(netns, iface string) string {
+	if netns == "" {
+		return iface
+	}
+	return netns + "/" + iface
+}
+
+func shortDirection(d string) string {
+	switch d {
+	case "ingress":
+		return "in"
+	case "egress":
+		return "out"
+	}
+	return d
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

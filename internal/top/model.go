@@ -1,0 +1,218 @@
+package top
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// model is everything on the screen. Update changes it, View draws it.
+type model struct {
+	cfg    Config
+	styles styles
+	ask    func(request)
+
+	width, height int
+	view, sort    int
+	reverse       bool
+	filter        string
+	generation    int // of the request
+
+	answer *api.Answer // nil: none to this request yet
+	number int         // of the interval
+	past   trends
+	err    error // of the agent
+	status *obs.Status
+
+	paused, help bool
+	offset       int // first row shown
+
+	editing  bool
+	draft    string
+	draftErr string
+}
+
+func newModel(cfg Config, view int) *model {
+	return &model{
+		cfg: cfg, view: view, filter: cfg.Filter, past: trends{},
+		width: 80, height: 24,
+		ask: func(request) {},
+	}
+}
+
+func (m *model) request() request {
+	return request{m.generation, m.filter, views[m.view].by, sorts[m.sort].name, m.reverse}
+}
+
+// again asks anew, after what is asked for changed.
+func (m *model) again() {
+	m.generation++
+	m.offset = 0
+	m.ask(m.request())
+}
+
+// Init implements tea.Model.
+func (m *model) Init() tea.Cmd { return nil }
+
+// Update implements tea.Model.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case statusMsg:
+		m.status = &msg.status
+	case errorMsg:
+		if msg.generation == m.generation {
+			m.err = msg.err
+		}
+	case answerMsg:
+		if msg.generation == m.generation {
+			m.take(msg.answer)
+		}
+	case tea.KeyMsg:
+		if m.editing {
+			m.editKey(msg)
+			return m, nil
+		}
+		return m, m.key(msg.String())
+	}
+	return m, nil
+}
+
+// take shows an answer, unless the user has stopped the picture.
+func (m *model) take(a api.Answer) {
+	m.err = nil
+	if m.paused {
+		return
+	}
+	m.number += 1 + int(a.Missed)
+	m.past.add(m.number, taken(&a), a.Rows)
+	m.answer = &a
+	m.order()
+}
+
+// taken is the time that an answer covers.
+func taken(a *api.Answer) time.Duration { return a.To.Sub(a.From) }
+
+// order sorts by round trip here: the agent knows only those of this interval.
+func (m *model) order() {
+	if m.answer == nil || sorts[m.sort].name != "rtt" {
+		return
+	}
+	slices.SortStableFunc(m.answer.Rows, func(a, b api.Row) int {
+		c := cmp.Compare(m.past[keyOf(&b)].rtt, m.past[keyOf(&a)].rtt)
+		if m.reverse {
+			return -c
+		}
+		return c
+	})
+}
+
+// key does what a key says.
+func (m *model) key(key string) tea.Cmd {
+	if m.help {
+		m.help = false
+		if key != "q" && key != "ctrl+c" {
+			return nil
+		}
+	}
+	switch key {
+	case "q", "ctrl+c", "esc":
+		return tea.Quit
+	case "?", "h":
+		m.help = true
+	case "p", " ":
+		m.paused = !m.paused
+	case "/":
+		m.editing, m.draft, m.draftErr = true, m.filter, ""
+	case "tab":
+		m.show((m.view + 1) % len(views))
+	case "shift+tab":
+		m.show((m.view + len(views) - 1) % len(views))
+	case "1", "2", "3", "4", "5":
+		m.show(int(key[0] - '1'))
+	case "s":
+		m.sort = (m.sort + 1) % len(sorts)
+		m.again()
+	case "r":
+		m.reverse = !m.reverse
+		m.again()
+	default:
+		m.scroll(key)
+	}
+	return nil
+}
+
+// show changes the view; its rows have another past.
+func (m *model) show(view int) {
+	if view == m.view {
+		return
+	}
+	m.view, m.answer, m.past, m.paused = view, nil, trends{}, false
+	m.again()
+}
+
+func (m *model) scroll(key string) {
+	page := max(m.bodyHeight()-1, 1)
+	switch key {
+	case "down", "j":
+		m.offset++
+	case "up", "k":
+		m.offset--
+	case "pgdown":
+		m.offset += page
+	case "pgup":
+		m.offset -= page
+	case "home", "g":
+		m.offset = 0
+	case "end", "G":
+		m.offset = maxRows
+	}
+	rows := 0
+	if m.answer != nil {
+		rows = len(m.answer.Rows)
+	}
+	m.offset = max(min(m.offset, rows-m.bodyHeight()), 0)
+}
+
+// editKey edits the filter.
+func (m *model) editKey(msg tea.KeyMsg) {
+	switch msg.Type {
+	case tea.KeyEsc, tea.KeyCtrlC:
+		m.editing = false
+	case tea.KeyEnter:
+		m.acceptFilter()
+	case tea.KeyBackspace:
+		_, n := utf8.DecodeLastRuneInString(m.draft)
+		m.draft = m.draft[:len(m.draft)-n]
+	case tea.KeyCtrlU:
+		m.draft = ""
+	case tea.KeyRunes, tea.KeySpace:
+		m.draft += string(msg.Runes)
+	}
+}
+
+// acceptFilter asks with the new filter, or says what is wrong with it.
+func (m *model) acceptFilter() {
+	_, err := filter.Parse(m.draft)
+	var wrong *filter.Error
+	if errors.As(err, &wrong) {
+		m.draftErr = wrong.What
+		return
+	}
+	m.editing = false
+	m.draft = strings.TrimSpace(m.draft)
+	if m.draft != m.filter {
+		m.filter, m.answer, m.paused = m.draft, nil, false
+		m.again()
+	}
+}

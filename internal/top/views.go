@@ -1,0 +1,129 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/internal/view"
+)
+
+// aView is one way to merge what is seen, with its columns.
+type aView struct {
+	name    string
+	rows    string // what a row is
+	by      string
+	columns []column
+}
+
+// column of a view. One that may grow takes the room that is left.
+type column struct {
+	title string
+	width int // 0: as wide as its cells, and shortened where there is no room
+	right bool
+	cell  func(line) string
+	// onlyMany leaves the column out unless its cells differ.
+	onlyMany bool
+}
+
+// line is what a row shows: the row, its past, and the time it was counted in.
+type line struct {
+	row   *api.Row
+	past  *trend
+	taken time.Duration
+}
+
+func (l line) bits(bytes uint64) string { return term.Rate(float64(bytes)*8, l.taken) }
+
+var (
+	ifaceColumn = column{
+		title: "IFACE", onlyMany: true,
+		cell: func(l line) string { return strings.TrimPrefix(l.row.Netns+"/"+l.row.Iface, "/") },
+	}
+	protoColumn  = column{title: "PROTO", width: 6, cell: func(l line) string { return flow.ProtoName(l.row.Proto) }}
+	rateColumn   = column{title: "BIT/S", width: 6, right: true, cell: func(l line) string { return l.bits(l.row.Bytes) }}
+	forthColumn  = column{title: "BIT/S→", width: 6, right: true, cell: func(l line) string { return l.bits(l.row.Bytes - l.row.Back.Bytes) }}
+	backColumn   = column{title: "←BIT/S", width: 6, right: true, cell: func(l line) string { return l.bits(l.row.Back.Bytes) }}
+	packetColumn = column{
+		title: "PKT/S", width: 5, right: true,
+		cell: func(l line) string { return term.Rate(float64(l.row.Packets), l.taken) },
+	}
+	rttColumn = column{title: "RTT", width: 6, right: true, cell: func(l line) string { return term.Duration(l.past.rtt) }}
+)
+
+// views, in the order of their keys 1, 2, …
+var views = []aView{
+	{
+		"conversations", "conversations", "netns,iface,conversation",
+		[]column{
+			ifaceColumn, protoColumn,
+			{title: "CLIENT", cell: func(l line) string { return view.Source(l.row) }},
+			{title: "SERVER", cell: func(l line) string { return view.Destination(l.row) }},
+			forthColumn, backColumn, rttColumn,
+		},
+	},
+	{
+		"flows", "flows", "flow",
+		[]column{
+			ifaceColumn,
+			{title: "DIR", width: 3, cell: func(l line) string { return view.Direction(l.row.Direction) }},
+			protoColumn,
+			{title: "SOURCE", cell: func(l line) string { return view.Source(l.row) }},
+			{title: "DESTINATION", cell: func(l line) string { return view.Destination(l.row) }},
+			rateColumn, packetColumn,
+		},
+	},
+	{
+		"hosts", "pairs of hosts", "netns,iface,pair",
+		[]column{
+			ifaceColumn,
+			{title: "HOST", cell: func(l line) string { return view.Host(l.row, l.row.SrcPrefix) }},
+			{title: "HOST", cell: func(l line) string { return view.Host(l.row, l.row.DstPrefix) }},
+			forthColumn, backColumn, packetColumn, rttColumn,
+		},
+	},
+	{
+		"services", "services", "netns,iface,service",
+		[]column{
+			ifaceColumn, protoColumn,
+			{title: "PORT", width: 5, right: true, cell: func(l line) string { return view.Port(l.row, l.row.DstPort) }},
+			forthColumn, backColumn, packetColumn, rttColumn,
+			{title: "FLOWS", width: 5, right: true, cell: func(l line) string { return term.Count(l.row.Records) }},
+		},
+	},
+	{
+		"interfaces", "interfaces", "netns,iface,direction",
+		[]column{
+			{title: "NETNS", onlyMany: true, cell: func(l line) string { return l.row.Netns }},
+			{title: "IFACE", cell: func(l line) string { return l.row.Iface }},
+			{title: "DIR", width: 3, cell: func(l line) string { return view.Direction(l.row.Direction) }},
+			rateColumn, packetColumn, rttColumn,
+			{title: "FLOWS", width: 5, right: true, cell: func(l line) string { return term.Count(l.row.Records) }},
+		},
+	},
+}
+
+// ViewNames lists what Config.View may be.
+func ViewNames() []string {
+	names := make([]string, len(views))
+	for i := range views {
+		names[i] = views[i].name
+	}
+	return names
+}
+
+func viewNamed(name string) (int, error) {
+	for i := range views {
+		if views[i].name == name {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("no view %s: there are %s", strconv.Quote(name), strings.Join(ViewNames(), ", "))
+}
+
+// sorts are the orders that the key s goes through.
+var sorts = []struct{ name, title string }{{"bytes", "rate"}, {"packets", "packets"}, {"rtt", "round trip"}}

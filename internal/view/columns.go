@@ -1,0 +1,177 @@
+// Package view shows answers of the API to people: which columns the rows of a
+// merging have, and how an endpoint reads. waymark flows and top call it.
+package view
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/term"
+)
+
+// Column is a column of a table of flows.
+type Column struct {
+	term.Column
+	cell func(Merging, *api.Row) string
+	// shown tells whether a row has something to show; nil: always.
+	shown func(*api.Row) bool
+}
+
+// Merging is what rows were merged by.
+type Merging struct {
+	keys  []store.Key
+	whole bool
+}
+
+// NewMerging takes keys as the request named them.
+func NewMerging(by store.By) Merging { return Merging{by.Keys, by.Whole()} }
+
+func (m Merging) has(name string) bool {
+	return slices.ContainsFunc(m.keys, func(k store.Key) bool { return k.Name == name })
+}
+
+// Columns are the columns for rows. A column in which no row has anything is left
+// out, unless its title is among keep: columns that were shown before.
+func (m Merging) Columns(rows []api.Row, keep []string) []Column {
+	var columns []Column
+	for _, k := range m.keys {
+		// A port stands with its address.
+		if k.Name == "sport" && m.has("src") || k.Name == "dport" && m.has("dst") {
+			continue
+		}
+		c := keyColumns[k.Name]
+		if !m.whole {
+			c.shown = nil // what was asked for is shown
+		}
+		columns = append(columns, c)
+	}
+	columns = append(columns, sumColumns...)
+	return slices.DeleteFunc(columns, func(c Column) bool {
+		return c.shown != nil && !slices.Contains(keep, c.Title) &&
+			!slices.ContainsFunc(rows, func(w api.Row) bool { return c.shown(&w) })
+	})
+}
+
+// Table puts rows into columns.
+func (m Merging) Table(columns []Column, rows []api.Row) *term.Table {
+	t := &term.Table{}
+	for _, c := range columns {
+		t.Columns = append(t.Columns, c.Column)
+	}
+	for i := range rows {
+		cells := make([]string, len(columns))
+		for n, c := range columns {
+			cells[n] = c.cell(m, &rows[i])
+		}
+		t.Add(cells...)
+	}
+	return t
+}
+
+// Titles are the titles of columns.
+func Titles(columns []Column) []string {
+	titles := make([]string, len(columns))
+	for i, c := range columns {
+		titles[i] = c.Title
+	}
+	return titles
+}
+
+// Fixed is a column with the same text in every row.
+func Fixed(title, text string) Column {
+	return Column{Column: term.Column{Title: title}, cell: func(Merging, *api.Row) string { return text }}
+}
+
+// leastAddress is how far an address is shortened where the terminal is narrow,
+// leastName a name.
+const (
+	leastAddress = 12
+	leastName    = 6
+)
+
+// keyColumns by the names of keys.
+var keyColumns = map[string]Column{
+	"netns": {
+		Column: term.Column{Title: "NETNS", Least: leastName},
+		cell:   func(_ Merging, w *api.Row) string { return w.Netns },
+		shown:  func(w *api.Row) bool { return w.Netns != "" },
+	},
+	"iface": {
+		Column: term.Column{Title: "IFACE", Least: leastName},
+		cell:   func(_ Merging, w *api.Row) string { return w.Iface },
+	},
+	"direction": {
+		Column: term.Column{Title: "DIR"},
+		cell:   func(_ Merging, w *api.Row) string { return Direction(w.Direction) },
+	},
+	"family": {
+		Column: term.Column{Title: "FAMILY"},
+		cell:   func(_ Merging, w *api.Row) string { return "IPv" + strconv.Itoa(int(w.Family)) },
+	},
+	"proto": {
+		Column: term.Column{Title: "PROTO"},
+		cell:   func(_ Merging, w *api.Row) string { return flow.ProtoName(w.Proto) },
+	},
+	"src": {
+		Column: term.Column{Title: "SOURCE", Least: leastAddress},
+		cell:   Merging.source,
+	},
+	"sport": {
+		Column: term.Column{Title: "SPORT", Right: true},
+		cell:   func(_ Merging, w *api.Row) string { return port(w, w.SrcPort) },
+	},
+	"dst": {
+		Column: term.Column{Title: "DESTINATION", Least: leastAddress},
+		cell:   Merging.destination,
+	},
+	"dport": {
+		Column: term.Column{Title: "DPORT", Right: true},
+		cell:   func(_ Merging, w *api.Row) string { return port(w, w.DstPort) },
+	},
+	"vlan":       numberOrDash("VLAN", func(w *api.Row) uint64 { return uint64(w.VLAN) }),
+	"inner_vlan": numberOrDash("INNER", func(w *api.Row) uint64 { return uint64(w.InnerVLAN) }),
+	"tunnel": {
+		Column: term.Column{Title: "TUNNEL"},
+		cell:   func(_ Merging, w *api.Row) string { return w.Tunnel.String() },
+		shown:  func(w *api.Row) bool { return w.Tunnel != flow.TunnelNone },
+	},
+	"vni": numberOrDash("VNI", func(w *api.Row) uint64 { return uint64(w.VNI) }),
+	"tos": {
+		Column: term.Column{Title: "TOS"},
+		cell:   func(_ Merging, w *api.Row) string { return "0x" + strconv.FormatUint(uint64(w.TOS), 16) },
+	},
+}
+
+// sumColumns stand behind the keys.
+var sumColumns = []Column{
+	sum("PACKETS", func(w *api.Row) string { return term.Count(w.Packets) }, nil),
+	sum("BYTES", func(w *api.Row) string { return term.Count(w.Bytes) }, nil),
+	sum("FORTH", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded),
+	sum("BACK", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded),
+	sum("BIT/S", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Last.Sub(w.First)) }, nil),
+	sum("RTT", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
+		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }),
+}
+
+func folded(w *api.Row) bool { return w.Back.Packets > 0 }
+
+func sum(title string, cell func(*api.Row) string, shown func(*api.Row) bool) Column {
+	return Column{
+		Column: term.Column{Title: title, Right: true},
+		cell:   func(_ Merging, w *api.Row) string { return cell(w) }, shown: shown,
+	}
+}
+
+func numberOrDash(title string, value func(*api.Row) uint64) Column {
+	c := sum(title, func(w *api.Row) string {
+		if n := value(w); n != 0 {
+			return strconv.FormatUint(n, 10)
+		}
+		return "-"
+	}, nil)
+	c.shown = func(w *api.Row) bool { return value(w) != 0 }
+	return c
+}
