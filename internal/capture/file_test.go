@@ -301,14 +301,14 @@ func TestReadFileOfAllInterfaces(t *testing.T) {
 	_, a, b, _ := pair(t)
 	a.Interfaces[0].Name = "any"
 	file, stop := tcpdump(t, a)
-	src, dst := transfer(t, a, b, 1<<20)
+	conn := transfer(t, a, b, 1<<20)
 	stop()
 	want, got := byTshark(t, file), map[tuple]tally{}
 	_, err := ReadFile(file, Default(), func(r *flow.Record) {
 		if r.Proto != protoTCP {
 			return
 		}
-		if egress := r.SrcPort == src.Port(); egress != (r.Direction == flow.Egress) {
+		if egress := r.SrcPort == conn.src.Port(); egress != (r.Direction == flow.Egress) {
 			t.Errorf("direction of %d to %d is %v", r.SrcPort, r.DstPort, r.Direction)
 		}
 		k := tuple{r.Src.String(), r.Dst.String(), uint64(r.Proto), uint64(r.SrcPort), uint64(r.DstPort)}
@@ -319,7 +319,7 @@ func TestReadFileOfAllInterfaces(t *testing.T) {
 	})
 	must(t, err)
 	if diff := gocmp.Diff(want, got); diff != "" || len(got) != 2 {
-		t.Errorf("from %v to %v (-tshark +ours):\n%s", src, dst, diff)
+		t.Errorf("from %v to %v (-tshark +ours):\n%s", conn.src, conn.dst, diff)
 	}
 }
 
