@@ -1,0 +1,175 @@
+package view
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// records of many kinds, largest first.
+func records() []flow.Record {
+	tcp := flow.Record{
+		Iface: "eth0", Direction: flow.Egress, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
+		Src: netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:6666"), Dst: netip.MustParseAddr("2001:db8::1"),
+		Packets: 1_234_567, Bytes: 9_000_000_000, First: epoch, Last: epoch.Add(9 * time.Second),
+		RTT: flow.RTT{Responder: 8 * time.Millisecond, Initiator: 210 * time.Microsecond},
+	}
+	back := tcp
+	back.Src, back.Dst, back.SrcPort, back.DstPort, back.Direction = tcp.Dst, tcp.Src, 443, 50000, flow.Ingress
+	back.Bytes, back.Packets, back.RTT = 30_000_000, 600_000, flow.RTT{}
+	udp := flow.Record{
+		Iface: "eth0.100", Netns: "blue", Family: 4, Proto: 17, SrcPort: 5353, DstPort: 53, VLAN: 100,
+		Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.2"),
+		Packets: 12, Bytes: 1234, First: epoch, Last: epoch.Add(time.Second),
+	}
+	ping := udp
+	ping.Proto, ping.SrcPort, ping.DstPort, ping.Bytes = 1, 77, 8<<8, 900
+	odd := ping
+	odd.DstPort, odd.Bytes = 40<<8|1, 800
+	gre := udp
+	gre.Proto, gre.SrcPort, gre.DstPort, gre.Bytes, gre.VLAN = 47, 0, 0, 700, 0
+	lost := flow.Record{Iface: "eth0", Family: 6, Proto: 132, Packets: 3, Bytes: 300, Unattributed: true, First: epoch, Last: epoch}
+	return []flow.Record{tcp, back, udp, ping, odd, gre, lost}
+}
+
+// answer asks a store that holds the records.
+func answer(t *testing.T, by string, records []flow.Record) (Merging, api.Answer) {
+	t.Helper()
+	s := store.New(store.Default())
+	iv := s.Begin(epoch)
+	for i := range records {
+		iv.Add(&records[i])
+	}
+	iv.End(epoch.Add(10 * time.Second))
+	keys, err := store.ParseBy(by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.Query(store.Query{By: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewMerging(keys), api.NewAnswer(a, flow.Origin{Host: "alpha"})
+}
+
+func TestTables(t *testing.T) {
+	for _, tt := range []struct {
+		by    string
+		width int
+		want  []string
+	}{
+		{"flow", 0, []string{
+			"NETNS  IFACE     DIR  PROTO  SOURCE                                          DESTINATION                                     VLAN  PACKETS  BYTES  BIT/S     RTT",
+			"       eth0      out  tcp    [2001:db8:1111:2222:3333:4444:5555:6666]:50000  [2001:db8::1]:443                                  -    1.23M  9.00G  8.00G  8.21ms",
+			"       eth0      in   tcp    [2001:db8::1]:443                               [2001:db8:1111:2222:3333:4444:5555:6666]:50000     -     600k  30.0M  26.7M       -",
+			"blue   eth0.100  in   udp    192.0.2.1:5353                                  198.51.100.2:53                                  100       12  1.23k  9.87k       -",
+			"blue   eth0.100  in   icmp   192.0.2.1                                       198.51.100.2 echo                                100       12    900  7.20k       -",
+			"blue   eth0.100  in   icmp   192.0.2.1                                       198.51.100.2 40/1                                100       12    800  6.40k       -",
+			"blue   eth0.100  in   gre    192.0.2.1                                       198.51.100.2                                       -       12    700  5.60k       -",
+			"       eth0      in   sctp   (not told apart)                                (not told apart)                                   -        3    300      -       -",
+		}},
+		{"flow", 110, []string{
+			"NETNS  IFACE     DIR  PROTO  SOURCE                 DESTINATION            VLAN  PACKETS  BYTES  BIT/S     RTT",
+			"       eth0      out  tcp    [2001:db8:…666]:50000  [2001:db8::1]:443         -    1.23M  9.00G  8.00G  8.21ms",
+			"       eth0      in   tcp    [2001:db8::1]:443      [2001:db8:…666]:50000     -     600k  30.0M  26.7M       -",
+			"blue   eth0.100  in   udp    192.0.2.1:5353         198.51.100.2:53         100       12  1.23k  9.87k       -",
+			"blue   eth0.100  in   icmp   192.0.2.1              198.51.100.2 echo       100       12    900  7.20k       -",
+			"blue   eth0.100  in   icmp   192.0.2.1              198.51.100.2 40/1       100       12    800  6.40k       -",
+			"blue   eth0.100  in   gre    192.0.2.1              198.51.100.2              -       12    700  5.60k       -",
+			"       eth0      in   sctp   (not told apart)       (not told apart)          -        3    300      -       -",
+		}},
+		{"conversation", 0, []string{
+			"PROTO  SOURCE                                          DESTINATION        PACKETS  BYTES  FORTH   BACK  BIT/S     RTT",
+			"tcp    [2001:db8:1111:2222:3333:4444:5555:6666]:50000  [2001:db8::1]:443    1.83M  9.03G  9.00G  30.0M  8.03G  8.21ms",
+			"udp    192.0.2.1:5353                                  198.51.100.2:53         12  1.23k  1.23k      0  9.87k       -",
+			"icmp   192.0.2.1                                       198.51.100.2 echo       12    900    900      0  7.20k       -",
+			"icmp   192.0.2.1                                       198.51.100.2 40/1       12    800    800      0  6.40k       -",
+			"gre    192.0.2.1                                       198.51.100.2            12    700    700      0  5.60k       -",
+			"sctp   (not told apart)                                (not told apart)         3    300    300      0      -       -",
+		}},
+		{"src/24/32,vlan,tunnel,family,tos", 0, []string{
+			"SOURCE            VLAN  TUNNEL  FAMILY  TOS  PACKETS  BYTES  BIT/S     RTT",
+			"2001:db8::/32        -  none    IPv6    0x0    1.83M  9.03G  8.03G  8.21ms",
+			"192.0.2.0/24       100  none    IPv4    0x0       36  2.93k  23.5k       -",
+			"192.0.2.0/24         -  none    IPv4    0x0       12    700  5.60k       -",
+			"(not told apart)     -  none    IPv6    0x0        3    300      -       -",
+		}},
+		{"proto,dport", 0, []string{
+			"PROTO  DPORT  PACKETS  BYTES  BIT/S     RTT",
+			"tcp      443    1.23M  9.00G  8.00G  8.21ms",
+			"tcp    50000     600k  30.0M  26.7M       -",
+			"udp       53       12  1.23k  9.87k       -",
+			"icmp    2048       12    900  7.20k       -",
+			"icmp   10241       12    800  6.40k       -",
+			"gre        0       12    700  5.60k       -",
+			"sctp       -        3    300      -       -",
+		}},
+	} {
+		m, a := answer(t, tt.by, records())
+		var b bytes.Buffer
+		if err := m.Table(m.Columns(a.Rows, nil), a.Rows).Write(&b, tt.width); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")); diff != "" {
+			t.Errorf("by %s, width %d (-want +got):\n%s", tt.by, tt.width, diff)
+		}
+	}
+}
+
+// Rows of the API are shown as those of the store: nothing is lost on the way.
+func TestTableOfDecodedRows(t *testing.T) {
+	m, a := answer(t, "flow", records())
+	var direct, decoded bytes.Buffer
+	if err := m.Table(m.Columns(a.Rows, nil), a.Rows).Write(&direct, 0); err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.Rows {
+		var row api.Row
+		if err := row.UnmarshalJSON(a.Rows[i].JSON); err != nil {
+			t.Fatal(err)
+		}
+		a.Rows[i] = row
+	}
+	if err := m.Table(m.Columns(a.Rows, nil), a.Rows).Write(&decoded, 0); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(direct.String(), decoded.String()); diff != "" {
+		t.Errorf("(-store +API):\n%s", diff)
+	}
+}
+
+// Every key has a column.
+func TestEveryKeyHasAColumn(t *testing.T) {
+	for _, doc := range store.KeyDocs() {
+		by, err := store.ParseBy(doc.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range by.Keys {
+			if keyColumns[k.Name].cell == nil {
+				t.Errorf("no column for %s", k.Name)
+			}
+		}
+	}
+}
+
+func TestColumnsThatWereShownStay(t *testing.T) {
+	m, a := answer(t, "flow", records()[2:3])
+	first := Titles(m.Columns(a.Rows, nil))
+	if strings.Contains(strings.Join(first, " "), "RTT") {
+		t.Errorf("columns %v, though no row has a round trip", first)
+	}
+	if kept := Titles(m.Columns(a.Rows, []string{"RTT"})); kept[len(kept)-1] != "RTT" {
+		t.Errorf("columns %v, though RTT was shown before", kept)
+	}
+}
