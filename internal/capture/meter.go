@@ -7,7 +7,7 @@ import (
 )
 
 // meter counts frames into flows, one after the other: the metering process of
-// RFC 5101, 2, behind both rings and files.
+// RFC 7011, 2, behind both rings and files.
 type meter struct {
 	tunnels tunnelSet
 	below   uint32 // a frame is counted when random is at most this

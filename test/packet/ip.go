@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// NoNextHeader and protocol numbers that tests name (IANA).
+// Protocol numbers that tests name (IANA).
 const (
 	ProtoICMP     = 1
 	ProtoIPIP     = 4
