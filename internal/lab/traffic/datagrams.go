@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +37,7 @@ type DatagramResult struct {
 	Distinct   uint64    // of those received
 	Duplicates uint64    // received again
 	Reordered  uint64    // received after one of its flow that was sent later
-	Delays     Durations // one way, of the distinct ones
+	Delays     Durations // one way of the distinct ones, until the kernel had them
 	Addr       netip.AddrPort
 	From       []netip.AddrPort // of each flow
 }
@@ -80,10 +79,12 @@ func Datagrams(ctx context.Context, from, to Host, cfg DatagramConfig) (Datagram
 				return err
 			}
 			if cfg.Interval == 0 {
-				lost += receiver.waitFor(n - window - lost)
+				if missing := receiver.waitFor(n - window - lost); missing > 0 {
+					lost += missing + window // what is still on its way is lost too
+				}
 			}
 			binary.BigEndian.PutUint64(buf, uint64(n))
-			binary.BigEndian.PutUint64(buf[8:], uint64(time.Since(receiver.epoch)))
+			binary.BigEndian.PutUint64(buf[8:], uint64(time.Now().UnixNano()))
 			if _, err := senders[n%cfg.Flows].Write(buf); err != nil {
 				return fmt.Errorf("send datagram %d: %w", n, err)
 			}
@@ -129,7 +130,7 @@ func dialFlows(from Host, to netip.AddrPort, flows int) ([]*net.UDPConn, error) 
 
 // newReceiver listens with room for a burst.
 func newReceiver(to Host, cfg DatagramConfig) (*receiver, error) {
-	r := &receiver{cfg: cfg, epoch: time.Now(), seen: make([]bool, cfg.Count), latest: make([]int, cfg.Flows)}
+	r := &receiver{cfg: cfg, seen: make([]bool, cfg.Count), latest: make([]int, cfg.Flows)}
 	err := to.Do(func() (err error) {
 		r.conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(cfg.To))
 		return err
@@ -143,33 +144,12 @@ func newReceiver(to Host, cfg DatagramConfig) (*receiver, error) {
 	}
 	var optErr error
 	if err := raw.Control(func(fd uintptr) {
-		optErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20)
+		optErr = errors.Join(
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
+		)
 	}); err != nil || optErr != nil {
-		return nil, fmt.Errorf("set receive buffer: %w", errors.Join(err, optErr))
+		return nil, fmt.Errorf("set receive buffer and time stamps: %w", errors.Join(err, optErr))
 	}
 	return r, nil
-}
-
-var errForeign = errors.New("a datagram that nobody sent")
-
-func (r *receiver) run() error {
-	buf := make([]byte, 1<<16)
-	for r.distinct < uint64(r.cfg.Count) {
-		n, err := r.conn.Read(buf)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("receive: %w", err)
-		}
-		if r.sent.Load() {
-			if err := r.conn.SetReadDeadline(time.Now().Add(r.cfg.Idle)); err != nil {
-				return err
-			}
-		}
-		if err := r.take(buf[:n]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -44,9 +43,9 @@ type message struct {
 
 // received is one frame, valid until the next receive.
 type received struct {
-	buf   []byte        // virtio header and frame
-	age   time.Duration // since the kernel took it in
-	whole bool          // false: it did not fit
+	buf     []byte // virtio header and frame
+	arrived int64  // when the kernel took it in, CLOCK_REALTIME ns; 0: unknown
+	whole   bool   // false: it did not fit
 }
 
 func openPort(name string, in func(func() error) error) (*port, error) {
@@ -117,18 +116,14 @@ func (p *port) receive(take func(received)) (int, error) {
 	case errno != 0:
 		return 0, fmt.Errorf("receive from %s: %w", p.name, errno)
 	}
-	now := time.Now()
 	for i := range int(n) {
 		m, raw := &p.msgs[i], &p.raw[i]
 		r := received{
 			buf:   m.data[vlanTag:][:raw.Len],
 			whole: raw.Hdr.Flags&unix.MSG_TRUNC == 0,
 		}
-		tag, arrived := readControl(m.control[:raw.Hdr.Controllen])
-		if arrived != 0 {
-			// Bounded, in case somebody sets the clock in between.
-			r.age = min(max(0, now.Sub(time.Unix(0, arrived))), time.Second)
-		}
+		var tag uint32
+		tag, r.arrived = readControl(m.control[:raw.Hdr.Controllen])
 		if tag != 0 && r.whole {
 			r.buf = putTagBack(m.data[:vlanTag+int(raw.Len)], tag)
 		}

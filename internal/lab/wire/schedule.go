@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // verdict is what is injected into one frame.
 type verdict uint8
@@ -17,10 +20,11 @@ const (
 type schedule struct {
 	cfg Direction
 
-	queue   []departure // by due time
-	head    int         // of queue: what stands before has left
-	held    *departure  // waits for a frame that overtakes it
-	lastDue time.Duration
+	queue   []departure   // by due time
+	head    int           // of queue: what stands before has left
+	held    *departure    // waits for a frame that overtakes it
+	latest  time.Duration // arrival so far
+	floor   time.Duration // no arrival counts as earlier
 	matched uint64
 
 	dropped, duplicated, reordered, waited uint64
@@ -31,35 +35,49 @@ type departure struct {
 	frame []byte
 }
 
-// arrive takes a frame that arrived at the given time. It keeps frame, unless it
-// returns false. copyOf is called for a double.
+// arrive takes a frame that arrived at the given time. Frames leave in the order
+// of these times, not of the calls: two CPUs that send on one link hand over in
+// another order than they took in, by some microseconds. It keeps frame, unless
+// it returns false; copyOf is called for a double.
 func (s *schedule) arrive(at time.Duration, frame []byte, matches bool, copyOf func([]byte) []byte) (kept bool) {
-	// Never before one that came earlier, though the clock of arrivals be set back.
-	due := max(at+s.cfg.Delay, s.lastDue)
+	at = max(at, s.floor)
+	s.latest = max(at, s.latest)
+	due := at + s.cfg.Delay
 	v := pass
 	if matches {
 		v = s.judge()
 	}
-	if v == drop {
+	switch v {
+	case drop:
 		s.dropped++
 		return false
-	}
-	s.lastDue = due
-	if v == hold {
+	case hold:
 		s.held = &departure{due, frame}
 		return true
 	}
-	s.queue = append(s.queue, departure{due, frame})
+	s.insert(departure{due, frame})
 	if v == duplicate {
 		s.duplicated++
-		s.queue = append(s.queue, departure{due, copyOf(frame)})
+		s.insert(departure{due, copyOf(frame)})
 	}
 	if matches && s.held != nil {
 		s.reordered++
-		s.queue = append(s.queue, departure{due, s.held.frame})
+		s.insert(departure{max(due, s.held.due), s.held.frame})
 		s.held = nil
 	}
 	return true
+}
+
+// clockSet says that times from now on do not compare with those before.
+func (s *schedule) clockSet() { s.floor = s.latest }
+
+// insert keeps the queue in the order of arrival: nearly always at its end.
+func (s *schedule) insert(d departure) {
+	i := len(s.queue)
+	for i > s.head && s.queue[i-1].due > d.due {
+		i--
+	}
+	s.queue = slices.Insert(s.queue, i, d)
 }
 
 func (s *schedule) judge() verdict {
