@@ -90,7 +90,7 @@ var views = []aView{
 		"services", "services", "netns,iface,service",
 		[]column{
 			ifaceColumn, protoColumn,
-			{title: "PORT", width: 5, right: true, cell: func(l line) string { return view.Port(l.row, l.row.DstPort) }},
+			{title: "PORT", right: true, cell: func(l line) string { return view.Port(l.row, l.row.DstPort) }},
 			forthColumn, backColumn, packetColumn, rttColumn,
 			{title: "FLOWS", width: 5, right: true, cell: func(l line) string { return term.Count(l.row.Records) }},
 		},

@@ -121,7 +121,7 @@ var keyColumns = map[string]Column{
 	},
 	"sport": {
 		Column: term.Column{Title: "SPORT", Right: true},
-		cell:   func(_ Merging, w *api.Row) string { return port(w, w.SrcPort) },
+		cell:   func(_ Merging, w *api.Row) string { return sourcePort(w) },
 	},
 	"dst": {
 		Column: term.Column{Title: "DESTINATION", Least: leastAddress},

@@ -71,17 +71,33 @@ func endpoint(w *api.Row, p netip.Prefix, n uint16) string {
 	return net.JoinHostPort(a, strconv.Itoa(int(n)))
 }
 
-// port is a port without its address.
+// port is a port without its address; of ICMP it is the kind of message.
 func port(w *api.Row, n uint16) string {
-	if w.Unattributed {
+	switch {
+	case w.Unattributed:
 		return "-"
+	case w.Proto == protoICMP || w.Proto == protoICMPv6:
+		return icmpName(w.Proto, n)
 	}
 	return strconv.Itoa(int(n))
 }
 
+// sourcePort is that of ICMP, too: the identifier of an echo.
+func sourcePort(w *api.Row) string {
+	if w.Unattributed {
+		return "-"
+	}
+	return strconv.Itoa(int(w.SrcPort))
+}
+
+const (
+	protoICMP   = 1
+	protoICMPv6 = 58
+)
+
 func isICMP(w *api.Row) bool {
 	v4 := w.DstPrefix.Addr().Is4()
-	return w.Proto == 1 && v4 || w.Proto == 58 && !v4
+	return w.Proto == protoICMP && v4 || w.Proto == protoICMPv6 && !v4
 }
 
 // hasPorts: TCP, UDP, DCCP, SCTP and UDP-Lite.
@@ -103,7 +119,7 @@ var (
 func icmpName(proto uint8, n uint16) string {
 	kind, code := uint8(n>>8), uint8(n)
 	names := icmpNames
-	if proto == 58 {
+	if proto == protoICMPv6 {
 		names = icmpv6Names
 	}
 	if name, ok := names[kind]; ok {

@@ -1,0 +1,475 @@
+package top
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/lipgloss"
+	"github.com/google/go-cmp/cmp"
+	"github.com/mattn/go-runewidth"
+	"github.com/muesli/termenv"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func init() { time.Local = time.UTC }
+
+// scene is what one interval brings: its number changes the rates.
+func scene(n int) []flow.Record {
+	tcp := flow.Record{
+		Iface: "eth0", Direction: flow.Egress, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
+		Src: netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:6666"), Dst: netip.MustParseAddr("2001:db8::1"),
+		Packets: uint64(100_000 * (n + 1)), Bytes: uint64(150_000_000 * (n + 1)), First: epoch, Last: epoch.Add(time.Second),
+	}
+	if n == 0 {
+		tcp.RTT = flow.RTT{Responder: 8 * time.Millisecond, Initiator: 210 * time.Microsecond}
+	}
+	back := tcp
+	back.Src, back.Dst, back.SrcPort, back.DstPort, back.Direction = tcp.Dst, tcp.Src, 443, 50000, flow.Ingress
+	back.Bytes, back.Packets, back.RTT = 3_000_000, 60_000, flow.RTT{}
+	records := []flow.Record{tcp, back}
+	for i := range 30 {
+		records = append(records, flow.Record{
+			Iface: "eth0", Family: 4, Proto: 17, SrcPort: uint16(30000 + i), DstPort: 53,
+			Src: netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), Dst: netip.MustParseAddr("198.51.100.200"),
+			Packets: 10, Bytes: uint64(100_000 / (i + 1 + n*i%7)), First: epoch, Last: epoch,
+		})
+	}
+	records = append(records,
+		flow.Record{
+			Iface: "eth0", Family: 4, Proto: 1, SrcPort: 7, DstPort: 8 << 8, Packets: 2, Bytes: 168_000,
+			Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.254"), First: epoch, Last: epoch,
+		},
+		flow.Record{Iface: "eth0", Family: 4, Proto: 6, Packets: 30, Bytes: 4000, Unattributed: true, First: epoch, Last: epoch},
+	)
+	return records
+}
+
+// answers are n intervals of two seconds as the agent tells them.
+func answers(t testing.TB, by, sort string, n int, change func([]flow.Record) []flow.Record) []api.Answer {
+	t.Helper()
+	keys, err := store.ParseBy(by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []api.Answer
+	for i := range n {
+		s := store.New(store.Default())
+		iv := s.Begin(epoch.Add(time.Duration(i) * 2 * time.Second))
+		records := scene(i)
+		if change != nil {
+			records = change(records)
+		}
+		for r := range records {
+			iv.Add(&records[r])
+		}
+		iv.End(epoch.Add(time.Duration(i+1) * 2 * time.Second))
+		a, err := s.Query(store.Query{By: keys, Sort: sort})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, api.NewAnswer(a, flow.Origin{Host: "alpha"}))
+	}
+	return out
+}
+
+func testModel(view int) *model {
+	m := newModel(Default(), view)
+	r := lipgloss.NewRenderer(io.Discard)
+	r.SetColorProfile(termenv.Ascii)
+	m.styles = newStyles(r)
+	m.status = &obs.Status{Host: "alpha", Interfaces: []obs.Interface{{Iface: "eth0", Coverage: 1}, {Iface: "eth1", Coverage: 0.9991}}}
+	return m
+}
+
+func (m *model) tell(messages ...tea.Msg) {
+	for _, msg := range messages {
+		m.Update(msg)
+	}
+}
+
+func press(keys ...string) []tea.Msg {
+	special := map[string]tea.KeyType{
+		"enter": tea.KeyEnter, "esc": tea.KeyEsc, "tab": tea.KeyTab, "down": tea.KeyDown, "up": tea.KeyUp,
+		"pgdown": tea.KeyPgDown, "end": tea.KeyEnd, "home": tea.KeyHome, "backspace": tea.KeyBackspace, "ctrl+u": tea.KeyCtrlU,
+	}
+	var out []tea.Msg
+	for _, k := range keys {
+		if kind, ok := special[k]; ok {
+			out = append(out, tea.KeyMsg{Type: kind})
+		} else {
+			out = append(out, tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(k)})
+		}
+	}
+	return out
+}
+
+// screen is what is drawn; every line must fit.
+func screen(t *testing.T, m *model) string {
+	t.Helper()
+	s := m.View()
+	lines := strings.Split(s, "\n")
+	if len(lines) != m.height {
+		t.Errorf("%d lines on a screen of %d", len(lines), m.height)
+	}
+	for i, l := range lines {
+		if w := runewidth.StringWidth(l); w > m.width {
+			t.Errorf("line %d takes %d of %d columns: %s", i+1, w, m.width, l)
+		}
+		lines[i] = strings.TrimRight(l, " ")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".screen")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got); -update writes it anew:\n%s", path, diff)
+	}
+}
+
+func TestScreens(t *testing.T) {
+	twoIfaces := func(r []flow.Record) []flow.Record {
+		r[0].Netns, r[1].Netns = "blue", "blue"
+		return r
+	}
+	for i, v := range views {
+		m := testModel(i)
+		for _, a := range answers(t, v.by, "bytes", 12, nil) {
+			m.tell(answerMsg{0, a})
+		}
+		golden(t, v.name, screen(t, m))
+	}
+
+	m := testModel(0)
+	for _, a := range answers(t, views[0].by, "bytes", 12, twoIfaces) {
+		m.tell(answerMsg{0, a})
+	}
+	golden(t, "two-namespaces", screen(t, m))
+
+	m.tell(tea.WindowSizeMsg{Width: 140, Height: 10})
+	golden(t, "wide", screen(t, m))
+	m.tell(tea.WindowSizeMsg{Width: 48, Height: 8})
+	golden(t, "narrow", screen(t, m))
+	m.tell(tea.WindowSizeMsg{Width: 80, Height: 24})
+	m.cfg.ASCII = true
+	got := screen(t, m)
+	golden(t, "ascii", got)
+	for _, r := range got {
+		if r > 127 {
+			t.Errorf("%q on an ASCII screen", r)
+		}
+	}
+}
+
+func TestTinyWindows(t *testing.T) {
+	m := testModel(0)
+	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	for _, size := range []tea.WindowSizeMsg{{Width: 1, Height: 2}, {Width: 20, Height: 3}, {Width: 10, Height: 5}} {
+		m.tell(size)
+		screen(t, m)
+		m.help = true
+		screen(t, m)
+		m.help = false
+	}
+}
+
+func TestBeforeTheFirstInterval(t *testing.T) {
+	m := testModel(0)
+	golden(t, "waiting", screen(t, m))
+	m.tell(answerMsg{0, api.Answer{}})
+	if s := screen(t, m); !strings.Contains(s, "waiting for the next interval") {
+		t.Error(s)
+	}
+}
+
+func TestAgentGone(t *testing.T) {
+	m := testModel(0)
+	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	m.tell(errorMsg{0, errors.New("no agent answers on /run/waymark/agent.sock")})
+	if s := screen(t, m); !strings.Contains(s, "! no agent answers") || !strings.Contains(s, "udp") {
+		t.Errorf("the last rows stay, and the error is told:\n%s", s)
+	}
+	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	if s := screen(t, m); strings.Contains(s, "no agent") {
+		t.Error(s)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	m := testModel(0)
+	var asked []request
+	m.ask = func(r request) { asked = append(asked, r) }
+	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	last := func() request { return asked[len(asked)-1] }
+
+	m.tell(press("s")...)
+	if last().sort != "packets" || last().generation != 1 {
+		t.Errorf("s asks for %+v", last())
+	}
+	m.tell(press("r")...)
+	if !last().reverse {
+		t.Errorf("r asks for %+v", last())
+	}
+	if s := screen(t, m); !strings.Contains(s, "sort: packets reversed") {
+		t.Error(s)
+	}
+	m.tell(press("3")...)
+	if last().by != "netns,iface,pair" || m.answer != nil {
+		t.Errorf("3 asks for %+v", last())
+	}
+	m.tell(press("tab", "tab", "tab")...)
+	if last().by != views[0].by {
+		t.Errorf("tab after the last view asks for %+v", last())
+	}
+	n := len(asked)
+	m.tell(press("1")...)
+	if len(asked) != n {
+		t.Error("asked anew for the view that is shown")
+	}
+	// An answer to what was asked before is passed over.
+	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]}, errorMsg{0, errors.New("old")})
+	if m.answer != nil || m.err != nil {
+		t.Error("took an answer to an older request")
+	}
+	for _, k := range []string{"q", "esc"} {
+		if _, cmd := m.Update(press(k)[0]); cmd == nil {
+			t.Errorf("%s does not quit", k)
+		}
+	}
+}
+
+func TestFilterKeys(t *testing.T) {
+	m := testModel(0)
+	var asked []request
+	m.ask = func(r request) { asked = append(asked, r) }
+	m.tell(press("/", "t", "p", "c")...)
+	golden(t, "editing", screen(t, m))
+	m.tell(press("enter")...)
+	if !m.editing || len(asked) != 0 {
+		t.Error("took a filter that is wrong")
+	}
+	if s := screen(t, m); !strings.Contains(s, "! no field tpc: did you mean tcp?") {
+		t.Error(s)
+	}
+	m.tell(press("backspace", "backspace", "c", "p")...)
+	m.tell(tea.KeyMsg{Type: tea.KeySpace, Runes: []rune(" ")})
+	m.tell(press("enter")...)
+	if m.editing || len(asked) != 1 || asked[0].filter != "tcp" {
+		t.Errorf("asked %+v", asked)
+	}
+	if m.tell(press("/", "ctrl+u", "u", "d", "p", "esc")...); m.editing || m.filter != "tcp" || len(asked) != 1 {
+		t.Errorf("esc keeps %q, asked %+v", m.filter, asked)
+	}
+	// Keys of commands are letters while a filter is written.
+	if _, cmd := m.Update(press("/")[0]); cmd != nil {
+		t.Error("quit")
+	}
+	if _, cmd := m.Update(press("q")[0]); cmd != nil || m.draft != "tcpq" {
+		t.Errorf("q while writing: %q", m.draft)
+	}
+}
+
+func TestPause(t *testing.T) {
+	m := testModel(0)
+	all := answers(t, views[0].by, "bytes", 3, nil)
+	m.tell(answerMsg{0, all[0]})
+	m.tell(press("p")...)
+	m.tell(answerMsg{0, all[1]})
+	if s := screen(t, m); !strings.Contains(s, "PAUSED") || !strings.Contains(s, "03:04:07") {
+		t.Error(s)
+	}
+	m.tell(press(" ")...)
+	m.tell(answerMsg{0, all[2]})
+	if s := screen(t, m); strings.Contains(s, "PAUSED") || !strings.Contains(s, "03:04:11") {
+		t.Error(s)
+	}
+}
+
+func TestScroll(t *testing.T) {
+	m := testModel(0)
+	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	rows := len(m.answer.Rows)
+	for _, tt := range []struct {
+		key  string
+		want int
+	}{{"up", 0}, {"down", 1}, {"j", 2}, {"k", 1}, {"pgdown", min(20, rows-20)}, {"end", rows - 20}, {"down", rows - 20}, {"home", 0}} {
+		m.tell(press(tt.key)...)
+		if m.offset != tt.want {
+			t.Errorf("after %s the first row is %d, want %d", tt.key, m.offset, tt.want)
+		}
+	}
+	m.tell(press("end")...)
+	if s := screen(t, m); !strings.Contains(s, "not told apart") {
+		t.Errorf("the last row is not shown:\n%s", s)
+	}
+}
+
+func TestSortByRoundTrip(t *testing.T) {
+	m := testModel(0)
+	m.tell(press("s", "s")...)
+	all := answers(t, views[0].by, "bytes", 2, nil)
+	m.tell(answerMsg{2, all[0]}, answerMsg{2, all[1]})
+	// The handshake was in the first interval only.
+	if got := m.past[keyOf(&m.answer.Rows[0])].rtt; got != 8210*time.Microsecond {
+		t.Errorf("the first row has a round trip of %v", got)
+	}
+}
+
+func TestTrend(t *testing.T) {
+	past := trends{}
+	row := api.Row{Row: store.Row{Record: flow.Record{Iface: "eth0", Bytes: 1000}}}
+	past.add(1, time.Second, []api.Row{row})
+	past.add(4, time.Second, []api.Row{row})
+	p := past[keyOf(&row)]
+	if diff := cmp.Diff([]float64{8000, 0, 0, 8000}, p.rates); diff != "" {
+		t.Errorf("silent intervals (-want +got):\n%s", diff)
+	}
+	if got := p.spark(6, false); got != "  █▁▁█" {
+		t.Errorf("spark = %q", got)
+	}
+	if got := p.spark(3, true); got != "__#" {
+		t.Errorf("spark = %q", got)
+	}
+	past.add(4+maxTrend+1, time.Second, nil)
+	if len(past) != 0 {
+		t.Error("a silent row is kept for ever")
+	}
+}
+
+// fakeAgent answers from the scene, so that Run can be tried without a kernel.
+type fakeAgent struct {
+	t *testing.T
+
+	mu       sync.Mutex
+	requests []api.Request
+	fail     error
+}
+
+func (f *fakeAgent) Status(context.Context) (obs.Status, error) {
+	return obs.Status{Host: "alpha"}, f.fail
+}
+
+func (f *fakeAgent) Flows(_ context.Context, r api.Request) (api.Answer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, r)
+	return answers(f.t, r.By, r.Sort, 1, nil)[0], nil
+}
+
+func (f *fakeAgent) Follow(ctx context.Context, r api.Request, emit func(api.Answer) error) error {
+	if r.Every != 2*time.Second || r.Limit != maxRows {
+		return fmt.Errorf("asked for %+v", r)
+	}
+	for _, a := range answers(f.t, r.By, r.Sort, 3, nil) {
+		if err := emit(a); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// lockedBuffer is read while the program writes.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestRun(t *testing.T) {
+	keys, typed := io.Pipe()
+	defer typed.Close()
+	var out lockedBuffer
+	agent := &fakeAgent{t: t}
+	top, err := New(Default(), Deps{Client: agent, In: keys, Out: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- top.Run(t.Context()) }()
+	wait := func(text string) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(out.String(), text); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("never showed %q:\n%s", text, out.String())
+			}
+		}
+	}
+	wait("CLIENT")
+	wait("03:04:11") // the third interval
+	fmt.Fprint(typed, "4")
+	wait("services")
+	wait("PORT")
+	fmt.Fprint(typed, "q")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	if len(agent.requests) != 2 || agent.requests[1].By != "netns,iface,service" {
+		t.Errorf("asked %+v", agent.requests)
+	}
+}
+
+func TestNoAgentAtTheStart(t *testing.T) {
+	agent := &fakeAgent{t: t, fail: api.ErrNoAgent}
+	top, err := New(Default(), Deps{Client: agent, In: strings.NewReader(""), Out: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := top.Run(t.Context()); !errors.Is(err, api.ErrNoAgent) {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	for _, cfg := range []Config{{View: "flow"}, {View: "flows", Filter: "tpc"}} {
+		if _, err := New(cfg, Deps{}); err == nil {
+			t.Errorf("accepted %+v", cfg)
+		}
+	}
+}
