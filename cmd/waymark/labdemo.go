@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +24,10 @@ and leaves nothing behind.`,
 			if err != nil {
 				return fmt.Errorf("lab demo: finding this program: %w", err)
 			}
-			err = demo.Run(cmd.Context(), demo.Config{
+			// Interrupted, it still takes everything down.
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			err = demo.Run(ctx, demo.Config{
 				Binary: binary, Prefix: prefix, Out: cmd.OutOrStdout(), Log: cmd.ErrOrStderr(),
 			})
 			if err != nil {

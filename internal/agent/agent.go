@@ -127,7 +127,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	serve(a.pipeline.Run)
 
-	probing, stopProbing := context.WithCancel(ctx)
+	// The watcher holds namespaces open that detaching needs: it is ended after.
+	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopProbing()
 	var running sync.WaitGroup
 	start := func(run func(context.Context) error) {
@@ -151,7 +152,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	case err = <-a.failed:
 	case <-ctx.Done():
 	}
-	a.hooks.close() // while the watcher still holds the namespaces open
+	a.hooks.close()
 	stopProbing()
 	running.Wait()
 	err = errors.Join(err, a.drainOnce(true))

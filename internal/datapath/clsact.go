@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -15,9 +16,11 @@ import (
 )
 
 // Filters of clsact outlive their process, so their name says whose they are:
-// waymark:PID:START, with the start time that tells a process from a later one
-// with the same number.
+// waymark:PID:START:NUMBER, with the start time that tells a process from a
+// later one with the same id.
 const filterPrefix = "waymark:"
+
+var filterNumber atomic.Uint32
 
 // attachClsact adds a direct-action filter, after taking away those of agents
 // that are gone. Its program answers "unspecified", so that filters behind it run.
@@ -39,16 +42,23 @@ func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) 
 	if err := removeStale(ifindex, parent); err != nil {
 		return nil, err
 	}
-	start, _ := startTime(os.Getpid())
+	start, err := startTime(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	filter := &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: ifindex, Parent: parent, Protocol: unix.ETH_P_ALL, Priority: clsactPriority,
-			Handle: uint32(os.Getpid()),
 		},
-		Fd: program.FD(), Name: fmt.Sprintf("%s%d:%s", filterPrefix, os.Getpid(), start), DirectAction: true,
+		Fd: program.FD(), DirectAction: true,
+		Name: fmt.Sprintf("%s%d:%s:%d", filterPrefix, os.Getpid(), start, filterNumber.Add(1)),
 	}
 	if err := netlink.FilterAdd(filter); err != nil {
 		return nil, fmt.Errorf("adding filter (module cls_bpf): %w", err)
+	}
+	// The kernel chose the handle, by which the filter is removed.
+	if filter.Handle, err = handleOf(ifindex, parent, filter.Name); err != nil {
+		return nil, err
 	}
 	return func() error {
 		err := netlink.FilterDel(filter)
@@ -75,6 +85,19 @@ func unused(ifindex int) bool {
 
 // clsactPriority leaves room for filters that must run before.
 const clsactPriority = 100
+
+func handleOf(ifindex int, parent uint32, name string) (uint32, error) {
+	filters, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, parent)
+	if err != nil {
+		return 0, fmt.Errorf("listing filters: %w", err)
+	}
+	for _, f := range filters {
+		if b, ok := f.(*netlink.BpfFilter); ok && b.Name == name {
+			return b.Handle, nil
+		}
+	}
+	return 0, fmt.Errorf("filter %s is gone as soon as it was added", name)
+}
 
 // removeStale deletes filters of agents that no longer run.
 func removeStale(ifindex int, parent uint32) error {
