@@ -41,8 +41,8 @@ static __always_inline __u32 iface_of(const struct __sk_buff *skb)
 	return cfg_netns << IFACE_NETNS_SHIFT | skb->ifindex;
 }
 
-static __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
-				 const struct count_value *more)
+__noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
+			  const struct count_value *more)
 {
 	struct count_key key = {
 		.iface = iface,

@@ -111,7 +111,7 @@ static __always_inline __u32 now_coarse(void)
 }
 
 /* Not even add_unattributed() had room. */
-static __noinline int count_lost(struct flow_slot *slot, struct flow_extra *extra)
+__noinline int count_lost(struct flow_slot *slot, struct flow_extra *extra)
 {
 	struct count_value lost = {};
 
@@ -124,8 +124,7 @@ static __noinline int count_lost(struct flow_slot *slot, struct flow_extra *extr
 }
 
 /* The ring is full: only interface, direction and protocol are kept. */
-static __noinline int add_unattributed(struct __sk_buff *skb, struct flow_slot *slot,
-				       struct flow_extra *extra)
+__noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra)
 {
 	struct unattributed_sum *sum, first = {};
 	struct unattributed_key key = {};
@@ -153,7 +152,7 @@ static __noinline int add_unattributed(struct __sk_buff *skb, struct flow_slot *
 }
 
 /* Hands a slot's counts to user space; the slot is free afterwards. */
-static __noinline int evict(struct __sk_buff *skb, struct flow_slot *slot, struct flow_extra *extra)
+__noinline int evict(struct flow_slot *slot, struct flow_extra *extra)
 {
 	struct flow_evicted *out;
 	__u64 wake = BPF_RB_NO_WAKEUP;
@@ -162,7 +161,7 @@ static __noinline int evict(struct __sk_buff *skb, struct flow_slot *slot, struc
 		return 0;
 	out = bpf_ringbuf_reserve(&evicted, sizeof(*out), 0);
 	if (!out)
-		return add_unattributed(skb, slot, extra);
+		return add_unattributed(slot, extra);
 	out->slot = *slot;
 	out->extra = *extra;
 	if (bpf_ringbuf_query(&evicted, BPF_RB_AVAIL_DATA) >= cfg_ring_wakeup)
@@ -305,7 +304,7 @@ create:
 		return;
 	extra = &extras->way[way & (FLOW_WAYS - 1)];
 	if (slot->packets)
-		evict(skb, slot, extra);
+		evict(slot, extra);
 	flow_create(slot, extra, p, m, now);
 handshake:
 	if (is_handshake(p, old_flags))

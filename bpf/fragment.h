@@ -20,7 +20,7 @@ struct {
 	__type(value, struct fragment_ports);
 } fragments SEC(".maps");
 
-static __noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
+__noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
 {
 	struct fragment_key key = {};
 	struct fragment_ports ports = {}, *seen;

@@ -61,8 +61,8 @@ static __always_inline __u32 elapsed(__u64 from, __u64 to)
 	return to - from < 0xffffffff ? to - from : 0xffffffff;
 }
 
-static __noinline int handshake_step(struct __sk_buff *skb, const struct packet *p,
-				     struct flow_extra *extra)
+__noinline int handshake_step(struct __sk_buff *skb, const struct packet *p,
+			      struct flow_extra *extra)
 {
 	struct handshake *h;
 	__u64 hash, now;
@@ -94,7 +94,7 @@ static __noinline int handshake_step(struct __sk_buff *skb, const struct packet 
 	case TCP_SYN | TCP_ACK:
 		if (h->hash != hash || p->ack_seq != h->syn_seq + 1)
 			return 0;
-		if (h->syn_ack_seq == p->seq && h->syn_ack) {
+		if (h->syn_ack_seq == p->seq) {
 			h->syn_ack = 0;
 			return 0;
 		}

@@ -129,7 +129,7 @@ static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *
  * PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. Not inlined:
  * two packets are too much for one stack frame.
  */
-static __noinline int parse_tunnel(struct __sk_buff *skb, struct packet *p)
+__noinline int parse_tunnel(struct __sk_buff *skb, struct packet *p)
 {
 	struct packet inner = {};
 	struct cursor c = {};
