@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 
 	"github.com/waymark-net/waymark/internal/topology"
 )
@@ -53,6 +55,18 @@ func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
 		return stdout.String(), err
 	}
 	return stdout.String(), nil
+}
+
+// Exec turns this process into a command that runs on the host. It returns only
+// to say why it could not. The command shares the file systems of this process,
+// /sys among them, which shows this process's links.
+func (h *Host) Exec(argv []string) error {
+	file, err := exec.LookPath(argv[0])
+	if err != nil {
+		return fmt.Errorf("run on host %s: %w", h.Name, err)
+	}
+	err = h.Do(func() error { return syscall.Exec(file, argv, os.Environ()) })
+	return fmt.Errorf("run %s on host %s: %w", file, h.Name, err)
 }
 
 // Addr4 is the IPv4 address of the host's first interface.

@@ -8,6 +8,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -19,9 +20,15 @@ import (
 var (
 	ErrExists    = errors.New("lab exists")
 	ErrNotUp     = errors.New("no such lab")
-	ErrPrivilege = errors.New("missing privilege")
 	ErrConfig    = errors.New("bad lab configuration")
+	ErrPrivilege = privilegeError{}
 )
+
+// privilegeError is fs.ErrPermission in words that say more.
+type privilegeError struct{}
+
+func (privilegeError) Error() string        { return "missing privilege" }
+func (privilegeError) Is(target error) bool { return target == fs.ErrPermission }
 
 // Config describes a lab.
 type Config struct {

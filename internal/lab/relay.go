@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/lab/wire"
@@ -17,7 +20,7 @@ import (
 // beta. Nothing passes until it runs.
 func (l *Lab) NewRelay(cfg wire.Config, log *slog.Logger) (*wire.Relay, error) {
 	if l.wire == nil {
-		return nil, fmt.Errorf("%w: topology %q has no wire: make a lab of topology \"path\"", ErrConfig, l.cfg.Topology)
+		return nil, l.noWireError()
 	}
 	return wire.New(cfg, wire.Deps{
 		A: "to-" + l.hosts[0].Name, B: "to-" + l.hosts[1].Name, In: l.wire.Do, Log: log,
@@ -65,6 +68,48 @@ func answer(listener net.Listener, relay *wire.Relay) {
 		_ = json.NewEncoder(c).Encode(relay.Stats()) // who does not listen does not get them
 		c.Close()
 	}
+}
+
+// StartRelay starts a process that is to call ServeRelay, in the background and
+// in the namespace of the wire, where Down finds it even if it crashes at once. It
+// returns when frames move.
+func (l *Lab) StartRelay(cmd *exec.Cmd) error {
+	if l.wire == nil {
+		return l.noWireError()
+	}
+	file := RelayLog(l.cfg.Prefix)
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log of relay: %w", err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := l.wire.Start(cmd); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	const patience = 10 * time.Second
+	for deadline := time.After(patience); ; {
+		if _, err := RelayStats(l.cfg.Prefix); err == nil {
+			return nil
+		}
+		select {
+		case err := <-ended:
+			said, _ := os.ReadFile(file)
+			return fmt.Errorf("the relay ended at once: %w: %s", errors.Join(err, errEnded), bytes.TrimSpace(said))
+		case <-deadline:
+			return fmt.Errorf("the relay does not run after %v: see %s", patience, file)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+var errEnded = errors.New("no frames moved")
+
+func (l *Lab) noWireError() error {
+	return fmt.Errorf("%w: topology %q has no wire: make a lab of topology \"path\"", ErrConfig, l.cfg.Topology)
 }
 
 // RelayStats asks the relay that runs in the background for its counts.

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/lab"
+)
+
+// program is the built waymark: lab exec becomes another program, and lab up path
+// starts itself again.
+type program struct {
+	t    *testing.T
+	file string
+}
+
+func buildProgram(t *testing.T) program {
+	t.Helper()
+	p := program{t, filepath.Join(t.TempDir(), "waymark")}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", p.file, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build waymark: %v: %s", err, out)
+	}
+	return p
+}
+
+// run runs waymark and returns its exit code and what it wrote.
+func (p program) run(args ...string) (code int, stdout, stderr string) {
+	p.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(p.t.Context(), p.file, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		p.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// must runs waymark and returns its standard output.
+func (p program) must(args ...string) string {
+	p.t.Helper()
+	code, stdout, stderr := p.run(args...)
+	if code != exitOK {
+		p.t.Fatalf("waymark %s: exit code %d: %s", strings.Join(args, " "), code, stderr)
+	}
+	return stdout
+}
+
+func TestLabVerbs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	waymark := buildProgram(t)
+	prefix := fmt.Sprintf("--prefix=lv%d-", os.Getpid())
+	t.Cleanup(func() {
+		if err := lab.Down(strings.TrimPrefix(prefix, "--prefix=")); err != nil {
+			t.Error(err)
+		}
+	})
+
+	table := waymark.must("lab", "up", "chain", prefix)
+	if n := strings.Count(table, "\n"); n != 9 || !strings.Contains(table, "2001:db8:4::2/64") {
+		t.Errorf("lab up chain printed:\n%s", table)
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		say  string // on stderr
+	}{
+		{"lab up pair", exitFailure, "waymark lab down " + strings.Replace(prefix, "=", " ", 1)},
+		{"lab down pair", exitFailure, "of topology chain"},
+		{"lab up ring", exitUsage, "chain, pair, path"},
+		{"lab up pair --mtu 1279", exitUsage, "1280"},
+		{"lab up pair --delay 1ms", exitUsage, "--delay is for the topology path"},
+		{"lab up path --match sctp", exitUsage, "udp/PORT"},
+		{"lab up path --reorder-every 1", exitUsage, "2 or more"},
+		{"lab up path --delay -1s", exitUsage, "delay"},
+		{"lab exec gamma true", exitUsage, "porthos"},
+		{"lab exec alpha no-such-command", exitFailure, "no-such-command"},
+		{"lab exec alpha -- sh -c exit_7", 7, ""},
+	} {
+		args := strings.Fields(c.args)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "_", " ")
+		}
+		args = append(args[:2:2], append([]string{prefix}, args[2:]...)...)
+		code, stdout, stderr := waymark.run(args...)
+		if code != c.code || !strings.Contains(stderr, c.say) || stdout != "" {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %d and %q", c.args, code, stdout, stderr, c.code, c.say)
+		}
+	}
+	if links := waymark.must("lab", "exec", prefix, "athos", "--", "ip", "-br", "link"); !strings.Contains(links, "to-porthos") {
+		t.Errorf("links of athos:\n%s", links)
+	}
+	waymark.must("lab", "down", prefix)
+	waymark.must("lab", "down", prefix)
+	if code, _, stderr := waymark.run("lab", "exec", prefix, "alpha", "true"); code != exitFailure || !strings.Contains(stderr, "lab up") {
+		t.Errorf("exec on a lab that is down: %d, %s", code, stderr)
+	}
+}
+
+func TestLabPath(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	waymark := buildProgram(t)
+	name := fmt.Sprintf("lp%d-", os.Getpid())
+	prefix := "--prefix=" + name
+	t.Cleanup(func() {
+		if err := lab.Down(name); err != nil {
+			t.Error(err)
+		}
+	})
+	waymark.must("lab", "up", "path", prefix, "--delay=20ms", "--delay-back=5ms", "--match=udp/9", "--loss-every=2")
+
+	// Six datagrams, of which the second, fourth and sixth are lost.
+	waymark.must("lab", "exec", prefix, "alpha", "--", "bash", "-c", "for i in 1 2 3 4 5 6; do echo $i >/dev/udp/10.0.1.2/9; done")
+	var info labWithStats
+	for deadline := time.Now().Add(10 * time.Second); info.Wire == nil || info.Wire.AB.Matched < 6; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the relay tells %+v", info.Wire)
+		}
+		info = findLab(t, waymark, name)
+	}
+	if ab := info.Wire.AB; ab.Matched != 6 || ab.Dropped != 3 || ab.Lost() != 0 {
+		t.Errorf("the relay tells %+v, want 3 of 6 dropped", ab)
+	}
+	if table := waymark.must("lab", "list"); !strings.Contains(table, name+" alpha to beta") {
+		t.Errorf("lab list says nothing of the relay:\n%s", table)
+	}
+
+	// A relay that was killed leaves a socket that nobody answers on.
+	relay, err := os.FindProcess(info.Relay.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !info.Relay.Alive() {
+		t.Errorf("the relay recorded as %+v does not run", info.Relay)
+	}
+	if err := relay.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); info.Relay.Alive(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the relay outlives SIGKILL")
+		}
+	}
+	if info := findLab(t, waymark, name); info.Wire != nil {
+		t.Errorf("a dead relay tells %+v", info.Wire)
+	}
+	waymark.must("lab", "down", prefix)
+
+	// One that lives is stopped.
+	waymark.must("lab", "up", "path", prefix)
+	info = findLab(t, waymark, name)
+	waymark.must("lab", "down", prefix)
+	if info.Relay == nil || info.Relay.Alive() {
+		t.Errorf("the relay %+v runs on", info.Relay)
+	}
+	if left, err := filepath.Glob("/run/waymark/lab/" + name + "*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func findLab(t *testing.T, waymark program, prefix string) labWithStats {
+	t.Helper()
+	var labs []labWithStats
+	if err := json.Unmarshal([]byte(waymark.must("lab", "list", "-o", "json")), &labs); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range labs {
+		if l.Prefix == prefix {
+			return l
+		}
+	}
+	t.Fatalf("lab %s is not in the list", prefix)
+	return labWithStats{}
+}
