@@ -186,7 +186,7 @@ int fill_unattributed(struct __sk_buff *skb)
 	struct flow_extra extra = {};
 
 	slot.iface = next_number() % cfg_flows;
-	add_unattributed(skb, &slot, &extra);
+	add_unattributed(&slot, &extra);
 	return TC_ACT_UNSPEC;
 }
 
