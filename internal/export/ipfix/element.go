@@ -1,6 +1,9 @@
 package ipfix
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // DocumentationPEN is the enterprise number that RFC 5612 sets aside for
 // documentation. Waymark's own elements have it until the project holds one.
@@ -29,6 +32,17 @@ type Element struct {
 
 // Elements are all information elements in use, for the encoder and the documents.
 func Elements() []Element { return elements }
+
+// unit is the code of an own element's unit: packets, nanoseconds or none.
+func (e *Element) unit() uint16 {
+	switch {
+	case e.Semantics == "deltaCounter":
+		return 3
+	case strings.HasSuffix(e.Name, "Nanoseconds"):
+		return 8
+	}
+	return 0
+}
 
 // Codes of the IPFIX registry that RFC 5610 refers to.
 var (
@@ -107,7 +121,11 @@ var elements = []Element{
 	{303, false, "informationElementId", "unsigned16", "identifier", 2, "scope: one of Waymark's own elements"},
 	{339, false, "informationElementDataType", "unsigned8", "identifier", 1, "its type (RFC 5610)"},
 	{344, false, "informationElementSemantics", "unsigned8", "identifier", 1, "its semantics (RFC 5610)"},
+	{345, false, "informationElementUnits", "unsigned16", "identifier", 2, "its unit (RFC 5610)"},
+	{342, false, "informationElementRangeBegin", "unsigned64", "quantity", 8, "0: any value of the type"},
+	{343, false, "informationElementRangeEnd", "unsigned64", "quantity", 8, "0: any value of the type"},
 	{341, false, "informationElementName", "string", "", variable, "its name"},
+	{340, false, "informationElementDescription", "string", "", variable, "what it says"},
 	{145, false, "templateId", "unsigned16", "identifier", 2, "scope: a template"},
 	{173, false, "flowKeyIndicator", "unsigned64", "flags", 8, "bit n: field n of the template is a flow key"},
 }

@@ -41,7 +41,7 @@ func judged() []flow.Record {
 		Iface: "eth1", IfIndex: 3, Direction: flow.Ingress, Family: 6, Proto: 17,
 		Src: v6("2001:db8::1"), Dst: v6("2001:db8:ffff::2"), SrcPort: 65535, DstPort: 53, VLAN: 4094,
 		TOS: 1, FlowLabel: 0xfffff, TTLMin: 63, TTLMax: 64, EndReason: flow.EndReasonIdleTimeout,
-		Packets: 103, Bytes: 9000, WireBytes: 9999, PayloadBytes: 8000,
+		Packets: 103, Bytes: 9000, WireBytes: 9999, PayloadBytes: 8000, Fragments: 5, CEPackets: 6,
 		First: at.Add(333_333_333), Last: at.Add(1_666_666_667),
 	}
 	ping := tcp
@@ -74,6 +74,7 @@ func judged() []flow.Record {
 		r.DstPort = dport
 		r.Packets++
 		r.Bytes, r.WireBytes, r.PayloadBytes = r.Bytes/3, r.WireBytes/3, r.PayloadBytes/3
+		r.Fragments, r.CEPackets = r.Fragments/2, r.CEPackets*2
 		r.TOS, r.TTLMin, r.TTLMax, r.TCPFlags, r.FlowLabel = r.TOS^2, 7, 8, r.TCPFlags&^0x40, r.FlowLabel>>1
 		r.First, r.Last, r.EndReason = r.First.Add(12_345_678), r.Last.Add(-87_654_321), flow.EndReasonIdleTimeout
 		return r

@@ -56,24 +56,34 @@ func (e *Exporter) used(id uint16) bool {
 	return true
 }
 
+// addTemplates adds all templates, after what the templates' own elements are.
 func (e *Exporter) addTemplates(ctx context.Context) error {
-	for id := uint16(idFlow); id < idEnd; id++ {
+	if err := e.addTemplate(ctx, idType); err != nil {
+		return err
+	}
+	if err := e.addTypes(ctx); err != nil {
+		return err
+	}
+	for id := uint16(idFlow); id < idType; id++ {
 		if !e.used(id) {
 			continue
 		}
-		set := uint16(setTemplate)
-		if templates[id].scope > 0 {
-			set = setOptionsTemplate
-		}
-		e.scratch = templates[id].appendTo(e.scratch[:0], e.cfg.Enterprise)
-		if err := e.add(ctx, set, e.scratch); err != nil {
+		if err := e.addTemplate(ctx, id); err != nil {
 			return err
-		}
-		if set == setOptionsTemplate {
-			e.msg.close() // nfdump reads one options template of a set
 		}
 	}
 	return nil
+}
+
+func (e *Exporter) addTemplate(ctx context.Context, id uint16) error {
+	t := templates[id]
+	e.scratch = t.appendTo(e.scratch[:0], e.cfg.Enterprise)
+	if t.scope == 0 {
+		return e.add(ctx, setTemplate, e.scratch)
+	}
+	err := e.add(ctx, setOptionsTemplate, e.scratch)
+	e.msg.close() // nfdump reads one options template of a set
+	return err
 }
 
 // addOptions adds what stays as it is while the agent runs.
@@ -109,9 +119,6 @@ func (e *Exporter) addOptions(ctx context.Context) error {
 		}
 	}
 	e.scratch = b
-	if err := e.addTypes(ctx); err != nil {
-		return err
-	}
 	return e.ifaces.retain(func(i *iface) error { return e.addInterface(ctx, i) })
 }
 
@@ -133,7 +140,11 @@ func (e *Exporter) addTypes(ctx context.Context) error {
 			b := be.AppendUint32(e.scratch[:0], e.cfg.Enterprise)
 			b = be.AppendUint16(b, number)
 			b = append(b, dataTypes[f.Type], semantics[f.Semantics])
-			e.scratch = appendString(b, name)
+			b = be.AppendUint16(b, f.unit())
+			b = be.AppendUint64(b, 0)
+			b = be.AppendUint64(b, 0)
+			b = appendString(b, name)
+			e.scratch = appendString(b, f.Doc)
 			if err := e.add(ctx, idType, e.scratch); err != nil {
 				return err
 			}

@@ -29,8 +29,7 @@ const (
 	idStatistics
 	idNotSent
 	idFlowKeys
-	idType
-	idEnd
+	idType // the last
 )
 
 // field is an element in a template.
@@ -109,7 +108,8 @@ var templates = func() map[uint16]*template {
 		"flowStartMilliseconds", "flowEndMilliseconds"))
 	add(idFlowKeys, 1, values("templateId", "flowKeyIndicator"))
 	add(idType, 2, values("privateEnterpriseNumber", "informationElementId",
-		"informationElementDataType", "informationElementSemantics", "informationElementName"))
+		"informationElementDataType", "informationElementSemantics", "informationElementUnits",
+		"informationElementRangeBegin", "informationElementRangeEnd", "informationElementName", "informationElementDescription"))
 	return all
 }()
 
