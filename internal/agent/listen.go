@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
@@ -17,12 +18,19 @@ type service interface {
 
 // services are the API and the metrics of the configuration.
 func (a *Agent) services() []service {
-	return []service{
+	out := []service{
 		api.New(api.Config{Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen}, api.Deps{
 			Origin: flow.Origin{Host: a.host, Sampling: a.cfg.Flow.Sampling},
 			Store:  a.store, Status: a.Status, Ready: a.readiness, Hasten: a.pace.hasten, Log: a.log,
+			Metrics: prometheus.Handler(a.Status, a.log),
 		}),
 	}
+	for _, e := range a.cfg.Export {
+		if e.Prometheus != nil {
+			out = append(out, prometheus.New(prometheus.Config{Listen: e.Prometheus.Listen}, a.Status, a.log))
+		}
+	}
+	return out
 }
 
 // listen binds everything, before anything is attached: a second agent on the
