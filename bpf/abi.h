@@ -66,15 +66,12 @@ struct flow_slot {
 	__u32 packets; /* on the wire: GSO segments, not skbs */
 	__u32 bytes; /* IP octets, headers included, per segment */
 	__u32 payload; /* octets above the transport header */
-	__u32 last; /* coarse monotonic ns >> TIME_SHIFT */
+	__u32 last; /* ticks of the kernel's timer (jiffies), low 32 bits */
 };
-
-/* flow_slot.last, flow_extra.first: unit of 2^20 ns = 1.05 ms. */
-enum time { TIME_SHIFT = 20 };
 
 /* What most packets of a flow don't touch; same index as the slot. */
 struct flow_extra {
-	__u32 first;
+	__u32 first; /* as flow_slot.last */
 	__u32 flow_label; /* of the first packet, 20 bits */
 	__u32 overhead; /* octets on the wire beyond link header and IP length:
                         * Ethernet padding, and the tunnel of an inner flow */

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "count.h"
 #include "parse.h"
+#include "fast.h"
 #include "tunnel.h"
 #include "fragment.h"
 #include "handshake.h"
@@ -35,15 +36,14 @@ int bench_empty(struct __sk_buff *skb)
 SEC("tc")
 int bench_parse(struct __sk_buff *skb)
 {
-	__u32 link_len = 0;
 	struct packet p;
 
 	if (!vary_skb(skb))
 		return TC_ACT_SHOT;
-	if (parse(skb, DIRECTION_INGRESS, &p, &link_len) != PARSE_OK)
+	if (!parse_fast(skb, DIRECTION_INGRESS, &p))
 		return TC_ACT_SHOT;
 	/* What the next stage would read: none of it may be optimised away. */
-	asm volatile("" : : "r"(&p), "r"(link_len) : "memory");
+	asm volatile("" : : "r"(&p) : "memory");
 	return TC_ACT_UNSPEC;
 }
 
@@ -104,13 +104,12 @@ static __always_inline int reference(struct __sk_buff *skb, void *map, bool shar
 {
 	struct reference_flow *flow, fresh = {};
 	struct reference_key key = {};
-	__u32 link_len = 0;
 	struct packet p;
 	__u64 now;
 
 	if (!vary_skb(skb))
 		return TC_ACT_SHOT;
-	if (parse(skb, DIRECTION_INGRESS, &p, &link_len) != PARSE_OK)
+	if (!parse_fast(skb, DIRECTION_INGRESS, &p))
 		return TC_ACT_SHOT;
 	__builtin_memcpy(key.saddr, p.id.saddr, 16);
 	__builtin_memcpy(key.daddr, p.id.daddr, 16);

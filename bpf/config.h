@@ -10,6 +10,9 @@
 /* Number of the network namespace that this copy of the program serves. */
 const volatile __u32 cfg_netns = 0;
 
+/* A device without link header: the frame begins with the IP header. */
+const volatile bool cfg_no_link_header = false;
+
 /* Processors the flow table has partitions for, and sets in each of them. */
 const volatile __u32 cfg_cpus = 1;
 const volatile __u32 cfg_sets = 1;

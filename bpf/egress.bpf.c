@@ -5,6 +5,7 @@
 #include "config.h"
 #include "count.h"
 #include "parse.h"
+#include "fast.h"
 #include "tunnel.h"
 #include "fragment.h"
 #include "handshake.h"

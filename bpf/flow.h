@@ -7,8 +7,9 @@
  *
  * Each processor has a partition of its own, so that no slot has two writers,
  * and there are two epochs: programs fill one while the agent reads and clears
- * the other. A flow lives in one of two sets of four slots; when all eight are
- * taken, the flow seen longest ago leaves through the ring.
+ * the other. A flow lives in one of two sets of four slots, as a rule in the one
+ * slot that is looked at first; when all eight are taken, the flow seen longest
+ * ago leaves through the ring.
  */
 #ifndef WAYMARK_FLOW_H
 #define WAYMARK_FLOW_H
@@ -56,58 +57,13 @@ struct {
 	__type(value, struct unattributed_sum);
 } unattributed SEC(".maps");
 
-/* What one packet adds to flow_extra. */
-struct more {
-	__u32 overhead;
-	__u32 gso_packets;
-	__u32 gso_bytes;
-};
-
-/* From octets of the frame to counters: GSO stands for several packets. */
-static __always_inline struct more measure(struct __sk_buff *skb, struct packet *p, __u32 link_len)
-{
-	__u32 header = p->l4_offset + p->l4_len, segments = skb->gso_segs;
-	struct more m = {};
-
-	if (!segments) {
-		segments = 1;
-		if (skb->gso_size && skb->len > header)
-			segments = (skb->len - header + skb->gso_size - 1) / skb->gso_size;
-	}
-	m.gso_packets = segments - 1;
-	m.gso_bytes = m.gso_packets * header;
-	m.overhead = skb->len - link_len - p->id.bytes + m.gso_packets * (p->l3_offset - link_len);
-	p->id.packets = segments;
-	p->id.payload = p->id.bytes + p->l3_offset - header;
-	p->id.bytes += m.gso_packets * (header - p->l3_offset);
-	return m;
-}
-
-/* Multilinear over the words of the key: independent multiplications. */
-static __always_inline __u64 flow_hash(const struct flow_slot *id)
-{
-	const __u64 *word = (const __u64 *)id;
-	__u64 h;
-
-	h = word[0] * cfg_seed[0] + word[1] * cfg_seed[1];
-	h += word[2] * cfg_seed[2] + word[3] * cfg_seed[3];
-	h += word[4] * cfg_seed[4] + ((__u64)id->meta << 8 | id->proto) * cfg_seed[5];
-	h ^= h >> 32;
-	h *= 0x9e3779b97f4a7c15ULL;
-	return h;
-}
-
+/* One condition instead of seven: as a rule all words are equal. */
 static __always_inline bool same_flow(const struct flow_slot *a, const struct flow_slot *b)
 {
 	const __u64 *x = (const __u64 *)a, *y = (const __u64 *)b;
 
-	return x[4] == y[4] && x[2] == y[2] && x[3] == y[3] && x[0] == y[0] && x[1] == y[1] &&
-	       a->meta == b->meta && a->proto == b->proto;
-}
-
-static __always_inline __u32 now_coarse(void)
-{
-	return bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]) |
+		 (x[WORD_META] ^ y[WORD_META]) << (64 - META_TOS_SHIFT));
 }
 
 /* Not even add_unattributed() had room. */
@@ -173,16 +129,16 @@ __noinline int evict(struct flow_slot *slot, struct flow_extra *extra)
 
 /* A free slot becomes this packet's flow. */
 static __always_inline void flow_create(struct flow_slot *slot, struct flow_extra *extra,
-					const struct packet *p, const struct more *m, __u32 now)
+					const struct packet *p, __u32 now)
 {
 	struct flow_extra fresh = {
 		.first = now,
 		.flow_label = p->flow_label,
 		.vni = p->vni,
-		.overhead = m->overhead,
-		.gso_packets = m->gso_packets,
-		.gso_bytes = m->gso_bytes,
-		.ce_packets = (p->id.tos & 3) == 3 ? p->id.packets : 0,
+		.overhead = p->overhead,
+		.gso_packets = p->gso_packets,
+		.gso_bytes = p->gso_bytes,
+		.ce_packets = is_congested(p->id.tos) ? p->id.packets : 0,
 		.fragments = p->fragment ? p->id.packets : 0,
 		.ttl_min = p->id.ttl,
 		.ttl_max = p->id.ttl,
@@ -195,21 +151,13 @@ static __always_inline void flow_create(struct flow_slot *slot, struct flow_extr
 	*extra = fresh;
 }
 
-/* What a packet brings that the slot alone can't hold. */
-static __always_inline bool has_extra(const struct flow_slot *slot, const struct packet *p,
-				      const struct more *m)
-{
-	return m->overhead || m->gso_packets || p->fragment || p->tcp_flags_high ||
-	       slot->ttl != p->id.ttl || slot->tos != p->id.tos || (p->id.tos & 3) == 3;
-}
-
 static __always_inline void flow_add_extra(struct flow_slot *slot, struct flow_extra *extra,
-					   const struct packet *p, const struct more *m)
+					   const struct packet *p)
 {
-	extra->overhead += m->overhead;
-	extra->gso_packets += m->gso_packets;
-	extra->gso_bytes += m->gso_bytes;
-	if ((p->id.tos & 3) == 3)
+	extra->overhead += p->overhead;
+	extra->gso_packets += p->gso_packets;
+	extra->gso_bytes += p->gso_bytes;
+	if (is_congested(p->id.tos))
 		extra->ce_packets += p->id.packets;
 	if (p->fragment)
 		extra->fragments += p->id.packets;
@@ -222,93 +170,145 @@ static __always_inline void flow_add_extra(struct flow_slot *slot, struct flow_e
 	slot->ttl = p->id.ttl;
 }
 
-/* A slot is handed over before its 32-bit counters can overflow. */
-static __always_inline bool is_nearly_full(const struct flow_slot *slot)
+/* Type of service, time to live and TCP flags where they are not the slot's. */
+static __always_inline __u32 differences(const struct flow_slot *slot, const struct packet *p)
 {
-	return slot->bytes >= 1u << 30 || slot->packets >= 1u << 23;
+	return (((const __u64 *)slot)[WORD_META] ^ p->word[WORD_META]) >> META_TOS_SHIFT;
 }
 
-/* Counts the packet; returns the slot's TCP flags of before, 0 for a new one.
+/*
+ * Bits of WORD_COUNTS that tell that packets or bytes come near the end of
+ * their 32 bits: the slot is handed over before.
  */
-static __always_inline void flow_account(struct __sk_buff *skb, const struct packet *p,
-					 const struct more *m)
+#define COUNTS_HIGH (3ULL << 62 | 0x1ffULL << 23)
+
+/* A place in the table. */
+struct place {
+	__u32 first; /* set that the search begins with */
+	__u32 index; /* the other one; then, the set where the search ended */
+	__u32 way;
+};
+
+/*
+ * Another flow is where this one would be. Looks for its slot in the rest of
+ * its two sets, or for a free one, or for that of the flow seen longest ago. The
+ * order of the ways depends on where the search begins: behind the first slot
+ * that is free there can be none of this flow.
+ */
+__noinline int find_elsewhere(struct place *place, const struct flow_slot *id, __u32 now)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), now = now_coarse();
-	struct flow_slot *slot, *oldest = NULL;
-	__u32 base, index, oldest_index = 0, way = 0, oldest_way = 0, age = 0;
+	__u32 index, way, oldest_index, oldest_way, age = 0;
+	struct flow_slot *slot;
+	struct flow_set *set;
+
+	if (!place || !id)
+		return 0;
+	index = place->first;
+	oldest_index = index;
+	oldest_way = place->way;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 2 * FLOW_WAYS; i++) {
+		if (i == FLOW_WAYS)
+			index = place->index;
+		set = bpf_map_lookup_elem(&flows, &index);
+		if (!set)
+			return 0;
+		way = (place->way ^ i) & (FLOW_WAYS - 1);
+		slot = &set->way[way];
+		if (!slot->packets || same_flow(slot, id)) {
+			place->index = index;
+			place->way = way;
+			return 0;
+		}
+		if (now - slot->last >= age) {
+			age = now - slot->last;
+			oldest_index = index;
+			oldest_way = way;
+		}
+	}
+	place->index = oldest_index;
+	place->way = oldest_way;
+	return 0;
+}
+
+/*
+ * Counts the packet. Written for the case that the flow is at the first place
+ * looked at, on the one cache line there is to wait for: few instructions, so
+ * that the processor gets to the next packet's line while it waits.
+ */
+static __always_inline void flow_account(struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), now = bpf_jiffies64(), base, index, way;
 	struct flow_extra_set *extras;
 	struct flow_extra *extra;
+	struct flow_slot *slot;
 	struct flow_set *set;
 	__u8 old_flags = 0;
-	__u64 hash;
+	__u64 counts;
 
 	if (cpu >= cfg_cpus) {
 		count(skb, p->id.meta & 1, REASON_CPU_UNKNOWN);
 		return;
 	}
 	base = (epoch * cfg_cpus + cpu) * cfg_sets;
-	hash = flow_hash(&p->id);
+	index = base + ((p->hash >> 32) * cfg_sets >> 32);
+	way = (__u32)p->hash >> 30;
+	set = bpf_map_lookup_elem(&flows, &index);
+	if (!set)
+		return;
+	slot = &set->way[way];
+	if (!slot->packets)
+		goto create;
+	if (!same_flow(slot, &p->id)) {
+		__u32 second = p->hash * 0xbf58476d1ce4e5b9ULL >> 32;
+		struct place place = {
+			.first = index,
+			.index = base + ((__u64)second * cfg_sets >> 32),
+			.way = way,
+		};
 
-#pragma clang loop unroll(disable)
-	for (int choice = 0; choice < 2; choice++) {
-		index = base + ((hash >> 32) * cfg_sets >> 32);
+		find_elsewhere(&place, &p->id, now);
+		index = place.index;
+		way = place.way & (FLOW_WAYS - 1);
 		set = bpf_map_lookup_elem(&flows, &index);
 		if (!set)
 			return;
-#pragma clang loop unroll(full)
-		for (way = 0; way < FLOW_WAYS; way++) {
-			slot = &set->way[way];
-			/* Slots fill in order: behind a free one is none. */
-			if (!slot->packets)
-				goto create;
-			if (same_flow(slot, &p->id))
-				goto found;
-			if (now - slot->last >= age) {
-				age = now - slot->last;
-				oldest = slot;
-				oldest_index = index;
-				oldest_way = way;
-			}
-		}
-		hash <<= 32;
+		slot = &set->way[way];
+		if (!slot->packets || !same_flow(slot, &p->id))
+			goto create;
 	}
-	slot = oldest;
-	index = oldest_index;
-	way = oldest_way;
-	goto replace;
-
-found:
-	if (is_nearly_full(slot))
-		goto replace;
-	old_flags = slot->tcp_flags;
-	slot->packets += p->id.packets;
-	slot->bytes += p->id.bytes;
+	counts = ((__u64 *)slot)[WORD_COUNTS] + p->word[WORD_COUNTS];
+	if (counts & COUNTS_HIGH)
+		goto create;
+	((__u64 *)slot)[WORD_COUNTS] = counts;
 	slot->payload += p->id.payload;
 	slot->last = now;
-	slot->tcp_flags |= p->id.tcp_flags;
-	if (p->id.proto != IPPROTO_TCP && !has_extra(slot, p, m))
+	if (!(differences(slot, p) | p->rare))
 		return;
-	if (p->id.proto == IPPROTO_TCP && !has_extra(slot, p, m) && !is_handshake(p, old_flags))
+
+	old_flags = slot->tcp_flags;
+	if (p->id.tcp_flags & ~old_flags)
+		slot->tcp_flags = old_flags | p->id.tcp_flags;
+	if (!((differences(slot, p) & 0xffff) | p->rare | handshake_flags(p, old_flags)))
 		return;
 	extras = bpf_map_lookup_elem(&flow_extras, &index);
 	if (!extras)
 		return;
-	extra = &extras->way[way & (FLOW_WAYS - 1)];
-	flow_add_extra(slot, extra, p, m);
+	extra = &extras->way[way];
+	flow_add_extra(slot, extra, p);
 	goto handshake;
 
-replace:
 create:
 	extras = bpf_map_lookup_elem(&flow_extras, &index);
-	if (!extras || !slot)
+	if (!extras)
 		return;
-	extra = &extras->way[way & (FLOW_WAYS - 1)];
+	extra = &extras->way[way];
 	if (slot->packets)
 		evict(slot, extra);
-	flow_create(slot, extra, p, m, now);
+	flow_create(slot, extra, p, now);
 handshake:
-	if (is_handshake(p, old_flags))
-		handshake_step(skb, p, extra);
+	if (handshake_flags(p, old_flags))
+		handshake_step(skb, &p->id, p->l4_offset, extra);
 }
 
 #endif

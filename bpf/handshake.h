@@ -46,14 +46,13 @@ static __always_inline __u64 handshake_hash(const struct flow_slot *id)
 	return h * 0x9e3779b97f4a7c15ULL;
 }
 
-/* old_flags: what the flow's slot had seen before this packet. */
-static __always_inline bool is_handshake(const struct packet *p, __u8 old_flags)
+/*
+ * Not 0 for a packet with SYN, and for the first one with ACK. old_flags is what
+ * the flow's slot had seen before. Only what has a TCP header has flags.
+ */
+static __always_inline __u32 handshake_flags(const struct packet *p, __u8 old_flags)
 {
-	if (p->id.proto != IPPROTO_TCP || p->fragment == FRAGMENT_LATER)
-		return false;
-	if (p->id.tcp_flags & TCP_SYN)
-		return true;
-	return (p->id.tcp_flags & TCP_ACK) && !(old_flags & TCP_ACK);
+	return p->id.tcp_flags & (TCP_SYN | (TCP_ACK & ~old_flags));
 }
 
 static __always_inline __u32 elapsed(__u64 from, __u64 to)
@@ -61,51 +60,54 @@ static __always_inline __u32 elapsed(__u64 from, __u64 to)
 	return to - from < 0xffffffff ? to - from : 0xffffffff;
 }
 
-__noinline int handshake_step(struct __sk_buff *skb, const struct packet *p,
+__noinline int handshake_step(struct __sk_buff *skb, const struct flow_slot *id, __u32 l4_offset,
 			      struct flow_extra *extra)
 {
+	__u32 index, seq, ack_seq;
 	struct handshake *h;
+	struct tcphdr tcp;
 	__u64 hash, now;
-	__u32 index;
 
-	if (!p || !extra)
+	if (!id || !extra || bpf_skb_load_bytes(skb, l4_offset, &tcp, sizeof(tcp)))
 		return 0;
-	hash = handshake_hash(&p->id);
+	seq = bpf_ntohl(tcp.seq);
+	ack_seq = bpf_ntohl(tcp.ack_seq);
+	hash = handshake_hash(id);
 	index = hash >> 48;
 	h = bpf_map_lookup_elem(&handshakes, &index);
 	if (!h)
 		return 0;
 	now = bpf_ktime_get_ns();
 
-	switch (p->id.tcp_flags & (TCP_SYN | TCP_ACK)) {
+	switch (id->tcp_flags & (TCP_SYN | TCP_ACK)) {
 	case TCP_SYN:
-		if (h->hash == hash && h->syn_seq == p->seq) {
+		if (h->hash == hash && h->syn_seq == seq) {
 			h->syn = 0;
 			return 0;
 		}
 		if (h->hash && h->hash != hash && h->syn && now - h->syn < HANDSHAKE_LIFETIME)
-			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
+			count(skb, id->meta & 1, REASON_HANDSHAKE_LOST);
 		h->hash = hash;
 		h->syn = now;
 		h->syn_ack = 0;
-		h->syn_seq = p->seq;
+		h->syn_seq = seq;
 		h->syn_ack_seq = 0;
 		return 0;
 	case TCP_SYN | TCP_ACK:
-		if (h->hash != hash || p->ack_seq != h->syn_seq + 1)
+		if (h->hash != hash || ack_seq != h->syn_seq + 1)
 			return 0;
-		if (h->syn_ack_seq == p->seq) {
+		if (h->syn_ack_seq == seq) {
 			h->syn_ack = 0;
 			return 0;
 		}
 		h->syn_ack = now;
-		h->syn_ack_seq = p->seq;
+		h->syn_ack_seq = seq;
 		if (h->syn)
 			extra->rtt_responder = elapsed(h->syn, now);
 		return 0;
 	case TCP_ACK:
-		if (h->hash != hash || !h->syn_ack || p->seq != h->syn_seq + 1 ||
-		    p->ack_seq != h->syn_ack_seq + 1)
+		if (h->hash != hash || !h->syn_ack || seq != h->syn_seq + 1 ||
+		    ack_seq != h->syn_ack_seq + 1)
 			return 0;
 		extra->rtt_initiator = elapsed(h->syn_ack, now);
 		if (h->syn)

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "count.h"
 #include "parse.h"
+#include "fast.h"
 #include "tunnel.h"
 #include "fragment.h"
 #include "handshake.h"
@@ -26,7 +27,6 @@ struct abi {
 	enum l2 l2;
 	enum tunnel tunnel;
 	enum meta meta;
-	enum time time;
 	enum reason_class reason_class;
 	struct flow_evicted flow_evicted;
 };

@@ -30,22 +30,41 @@ struct cursor {
 	__u32 ip_end; /* offset from start where the IP packet ends */
 };
 
-/* What one pass over the headers finds. */
+/*
+ * What the headers of a packet tell. `id` is hashed and compared by words of 64
+ * bits, and is written by such: a processor that has to join several stores for
+ * one load waits for all of them.
+ */
 struct packet {
-	struct flow_slot id; /* a flow of this packet alone; bytes: of the frame */
-	__u32 l4_len; /* octets of the transport header */
+	union {
+		struct flow_slot id; /* a flow of this packet alone */
+		__u64 word[8];
+	};
+	__u64 hash; /* of the identity; its high half is well mixed */
 	__u32 l4_offset; /* of the transport header, from the frame's start */
-	__u32 l3_offset; /* of the IP header that `id` tells of */
-	__u32 overhead; /* wire octets that are neither link header nor IP */
+	__u32 rare; /* not 0: there is more to count than a slot can hold */
+	__u32 overhead; /* this and the next four as in flow_extra */
 	__u32 flow_label;
+	__u32 gso_packets;
+	__u32 gso_bytes;
 	__u32 vni;
-	__u32 frag_id;
-	__u32 seq; /* TCP */
-	__u32 ack_seq; /* TCP */
 	__u8 tcp_flags_high;
 	__u8 fragment; /* enum fragment */
 	__u8 frag_proto; /* IPv4: of the IP header, part of a fragment's identity */
+	__u8 zero;
+	__u32 frag_id;
+	__u32 l3_offset; /* of the IP header that `id` tells of */
+	__u32 l4_len; /* octets of the transport header */
+	__u32 zero2;
 };
+
+/* Words of flow_slot. The ports have the interface above them. */
+enum word { WORD_SADDR = 0, WORD_DADDR = 2, WORD_PORTS = 4, WORD_META = 5, WORD_COUNTS = 6, WORD_PAYLOAD = 7 };
+
+/* Above the identity in WORD_META: type of service, time to live, TCP flags. */
+#define META_TOS_SHIFT 40
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of flow_slot are read so");
 
 enum fragment { FRAGMENT_NONE, FRAGMENT_FIRST, FRAGMENT_LATER };
 
@@ -84,14 +103,49 @@ static __always_inline __u32 offset_of(const struct cursor *c)
 /* The header of n octets under the cursor, or NULL when it is not readable. */
 #define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->end ? NULL : (type *)(c)->pos)
 
-static __always_inline void set_ipv4(__u8 *to, __be32 addr)
+static __always_inline void set_ipv4(struct packet *p, const struct iphdr *ip)
 {
-	__u32 *words = (__u32 *)to;
+	const __u64 prefix = bpf_htonl(0xffff);
 
-	words[0] = 0;
-	words[1] = 0;
-	words[2] = bpf_htonl(0xffff);
-	words[3] = addr;
+	p->word[WORD_SADDR] = 0;
+	p->word[WORD_SADDR + 1] = (__u64)ip->saddr << 32 | prefix;
+	p->word[WORD_DADDR] = 0;
+	p->word[WORD_DADDR + 1] = (__u64)ip->daddr << 32 | prefix;
+}
+
+static __always_inline void set_ipv6(struct packet *p, const struct ipv6hdr *ip)
+{
+	const __u64 *addr = (const void *)&ip->saddr; /* and the destination behind it */
+
+	p->word[WORD_SADDR] = addr[0];
+	p->word[WORD_SADDR + 1] = addr[1];
+	p->word[WORD_DADDR] = addr[2];
+	p->word[WORD_DADDR + 1] = addr[3];
+}
+
+/* Source and destination port, with which most transport headers begin. */
+static __always_inline void set_ports(struct packet *p, __u32 iface, const void *header)
+{
+	p->word[WORD_PORTS] = (__u64)iface << 32 | *(const __u32 *)header;
+}
+
+/* Multilinear over the words of the identity: independent multiplications. */
+static __always_inline __u64 flow_hash(const struct packet *p)
+{
+	__u64 h;
+
+	h = p->word[0] * cfg_seed[0] + p->word[1] * cfg_seed[1];
+	h += p->word[2] * cfg_seed[2] + p->word[3] * cfg_seed[3];
+	h += p->word[4] * cfg_seed[4] +
+	     (p->word[WORD_META] << (64 - META_TOS_SHIFT)) * cfg_seed[5];
+	h ^= h >> 32;
+	return h * 0x9e3779b97f4a7c15ULL;
+}
+
+/* 1 where both ECN bits are set: "congestion experienced". */
+static __always_inline __u32 is_congested(__u32 tos)
+{
+	return tos & tos >> 1 & 1;
 }
 
 /*
@@ -153,8 +207,7 @@ static __always_inline int parse_ipv4(struct cursor *c, struct packet *p, __u32 
 	if (total < header || total > present)
 		return REASON_MALFORMED;
 
-	set_ipv4(p->id.saddr, ip->saddr);
-	set_ipv4(p->id.daddr, ip->daddr);
+	set_ipv4(p, ip);
 	p->id.tos = ip->tos;
 	p->id.ttl = ip->ttl;
 	p->l3_offset = offset;
@@ -188,8 +241,7 @@ static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 
 	if (total > present)
 		return REASON_MALFORMED;
 
-	__builtin_memcpy(p->id.saddr, &ip->saddr, 16);
-	__builtin_memcpy(p->id.daddr, &ip->daddr, 16);
+	set_ipv6(p, ip);
 	p->id.meta |= 1 << META_IPV6_SHIFT;
 	p->id.tos = word >> 20;
 	p->id.ttl = ip->hop_limit;
@@ -299,7 +351,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 	__u32 offset = offset_of(c), room = c->ip_end - offset;
 	struct tcphdr *tcp;
 	struct icmp_header *icmp;
-	__be16 *ports;
+	struct udphdr *udp;
 	__u8 *octets;
 	__u16 word;
 
@@ -318,23 +370,19 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 		p->l4_len = (word >> 12) * 4;
 		if (p->l4_len < sizeof(*tcp) || p->l4_len > room)
 			return REASON_MALFORMED;
-		p->id.sport = tcp->source;
-		p->id.dport = tcp->dest;
+		set_ports(p, p->id.iface, tcp);
 		p->id.tcp_flags = word;
 		p->tcp_flags_high = word >> 8 & 0xf;
-		p->seq = bpf_ntohl(tcp->seq);
-		p->ack_seq = bpf_ntohl(tcp->ack_seq);
 		return PARSE_OK;
 	case IPPROTO_UDP:
 	case IPPROTO_UDPLITE:
 		p->l4_len = sizeof(struct udphdr);
 		if (room < p->l4_len)
 			return REASON_MALFORMED;
-		ports = (__be16 *)HEADER(c, struct udphdr);
-		if (!ports)
+		udp = HEADER(c, struct udphdr);
+		if (!udp)
 			return PARSE_PULL;
-		p->id.sport = ports[0];
-		p->id.dport = ports[1];
+		set_ports(p, p->id.iface, udp);
 		return PARSE_OK;
 	case IPPROTO_SCTP:
 	case IPPROTO_DCCP:
@@ -343,10 +391,8 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 			return REASON_MALFORMED;
 		if (c->pos + 12 > c->end)
 			return PARSE_PULL;
-		ports = c->pos;
 		octets = c->pos;
-		p->id.sport = ports[0];
-		p->id.dport = ports[1];
+		set_ports(p, p->id.iface, octets);
 		if (p->id.proto == IPPROTO_DCCP) {
 			p->l4_len = octets[4] * 4;
 			if (p->l4_len < 12 || p->l4_len > room)

@@ -8,9 +8,6 @@
 /* Headers that the kernel makes linear for us when they are in fragments. */
 #define PULL_MAX 512
 
-/* A device without link header: the frame begins with the IP header. */
-const volatile bool cfg_no_link_header = false;
-
 static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p, __u32 *link_len)
 {
 	__u32 gso = skb->gso_size;
@@ -49,46 +46,75 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p, 
 	return PARSE_OK;
 }
 
-/* Parses once; when headers are not linear, makes them so and parses again. */
-static __always_inline int parse(struct __sk_buff *skb, __u32 direction, struct packet *p,
-				 __u32 *link_len)
+/* From octets of the frame to counters: GSO stands for several packets. */
+static __always_inline void measure(struct __sk_buff *skb, struct packet *p, __u32 link_len)
 {
-	int rc = PARSE_PULL;
+	__u32 header = p->l4_offset + p->l4_len, segments = skb->gso_segs, more;
 
+	if (!segments) {
+		segments = 1;
+		if (skb->gso_size && skb->len > header)
+			segments = (skb->len - header + skb->gso_size - 1) / skb->gso_size;
+	}
+	more = segments - 1;
+	p->gso_packets = more;
+	p->gso_bytes = more * header;
+	p->overhead = skb->len - link_len - p->id.bytes + more * (p->l3_offset - link_len);
+	p->rare = p->overhead | more | p->fragment | p->tcp_flags_high | is_congested(p->id.tos);
+	p->id.packets = segments;
+	p->id.payload = p->id.bytes + p->l3_offset - header;
+	p->id.bytes += more * (header - p->l3_offset);
+}
+
+/*
+ * Parses once; when headers are not linear, makes them so and parses again.
+ * PARSE_OK and all of the packet, or a reason.
+ */
+static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packet *p)
+{
+	__u32 link_len = 0;
+	int rc;
+
+	if (!p)
+		return REASON_UNREADABLE;
 #pragma clang loop unroll(disable)
 	for (int pass = 0; pass < 2; pass++) {
 		__builtin_memset(p, 0, sizeof(*p));
 		p->id.iface = iface_of(skb);
 		p->id.meta = direction << META_DIRECTION_SHIFT;
-		rc = parse_frame(skb, p, link_len);
+		rc = parse_frame(skb, p, &link_len);
 		if (rc != PARSE_PULL)
-			return rc;
+			break;
+		rc = REASON_UNREADABLE;
 		if (pass == 0 && bpf_skb_pull_data(skb, skb->len < PULL_MAX ? skb->len : PULL_MAX))
 			break;
 	}
-	return REASON_UNREADABLE;
+	if (rc != PARSE_OK)
+		return rc;
+	if (p->fragment)
+		fragment_ports(skb, p);
+	measure(skb, p, link_len);
+	p->hash = flow_hash(p);
+	return PARSE_OK;
 }
 
 static __always_inline void probe(struct __sk_buff *skb, __u32 direction)
 {
-	__u32 link_len = 0;
 	struct packet p;
-	struct more more;
 	int rc;
 
 	if (cfg_sample_below != 0xffffffff && bpf_get_prandom_u32() > cfg_sample_below) {
 		count(skb, direction, REASON_SAMPLED_OUT);
 		return;
 	}
-	rc = parse(skb, direction, &p, &link_len);
-	if (rc != PARSE_OK) {
-		count(skb, direction, rc);
-		return;
+	if (!parse_fast(skb, direction, &p)) {
+		rc = parse(skb, direction, &p);
+		if (rc != PARSE_OK) {
+			count(skb, direction, rc);
+			return;
+		}
 	}
-	if (p.fragment)
-		fragment_ports(skb, &p);
-	more = measure(skb, &p, link_len);
-	flow_account(skb, &p, &more);
+	flow_account(skb, &p);
 }
 
 #endif

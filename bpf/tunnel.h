@@ -126,41 +126,62 @@ static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *
 }
 
 /*
- * PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. Not inlined:
- * two packets are too much for one stack frame.
+ * The outer packet while the inner one is read in its place: two are too much
+ * for the stack. Written and read by parse_tunnel() only, on one processor.
  */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet);
+} outer_packet SEC(".maps");
+
+/* The inner packet in *p; whatever it returns but PARSE_OK, *p is spoilt. */
+static __always_inline int parse_inner(struct __sk_buff *skb, struct cursor *c,
+				       const struct packet *outer, struct packet *p)
+{
+	__be16 proto = 0;
+	__u32 tunnel, vni = 0;
+
+	tunnel = skip_tunnel(c, outer, &proto, &vni);
+	if (tunnel == TUNNEL_NONE)
+		return REASON_ETHERTYPE;
+	if (proto == bpf_htons(ETH_P_TEB) && !skip_inner_ethernet(c, &proto))
+		return REASON_ETHERTYPE;
+	if (proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
+		return REASON_ETHERTYPE;
+	if (offset_of(c) > c->len)
+		return REASON_MALFORMED;
+	__builtin_memset(p, 0, sizeof(*p));
+	p->vni = vni;
+	p->id.iface = outer->id.iface;
+	p->id.meta = (outer->id.meta & ~(1u << META_IPV6_SHIFT)) | tunnel << META_TUNNEL_SHIFT;
+	return parse_ip(skb, c, p, proto, skb->gso_size);
+}
+
+/* PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. */
 __noinline int parse_tunnel(struct __sk_buff *skb, struct packet *p)
 {
-	struct packet inner = {};
+	struct packet *outer;
 	struct cursor c = {};
-	__be16 proto = 0;
-	__u32 tunnel;
+	__u32 zero = 0;
 	int rc;
 
 	if (!p)
 		return PARSE_OK;
+	outer = bpf_map_lookup_elem(&outer_packet, &zero);
+	if (!outer)
+		return PARSE_OK;
+	*outer = *p;
 	c.start = (void *)(long)skb->data;
 	c.end = (void *)(long)skb->data_end;
 	/* The inner packet ends where the outer one does, at the latest. */
 	c.len = p->l3_offset + p->id.bytes;
-	tunnel = skip_tunnel(&c, p, &proto, &inner.vni);
-	if (tunnel == TUNNEL_NONE)
-		return PARSE_OK;
-	if (proto == bpf_htons(ETH_P_TEB) && !skip_inner_ethernet(&c, &proto))
-		return PARSE_OK;
-	if (proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
-		return PARSE_OK;
-	if (offset_of(&c) > c.len)
-		return PARSE_OK;
-	rc = parse_ip(skb, &c, &inner, proto, skb->gso_size);
+	rc = parse_inner(skb, &c, outer, p);
 	if (rc == PARSE_PULL)
 		return rc;
 	if (rc != PARSE_OK)
-		return PARSE_OK;
-
-	inner.id.iface = p->id.iface;
-	inner.id.meta |= (p->id.meta & ~(1u << META_IPV6_SHIFT)) | tunnel << META_TUNNEL_SHIFT;
-	*p = inner;
+		*p = *outer;
 	return PARSE_OK;
 }
 
