@@ -19,24 +19,21 @@ func TestKilledHalfWay(t *testing.T) {
 		t.Run(topology, func(t *testing.T) {
 			needRoot(t)
 			p := prefix(t)
-			began := time.Now()
-			if out, err := builder(t, topology, p).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
+			out, err := builder(t, topology, p).Output()
+			if err != nil {
+				t.Fatal(err)
 			}
-			whole := time.Since(began)
+			whole, err := time.ParseDuration(strings.TrimSpace(string(out)))
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := lab.Down(p); err != nil {
 				t.Fatal(err)
 			}
 			const moments = 16
 			unfinished := 0
 			for i := range moments {
-				cmd := builder(t, topology, p)
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				kill := time.AfterFunc(whole*time.Duration(i+1)/moments, func() { _ = cmd.Process.Kill() })
-				_ = cmd.Wait()
-				kill.Stop()
+				kill(t, builder(t, topology, p), p, whole*time.Duration(i)/moments)
 				if _, err := lab.Open(p); err != nil && !errors.Is(err, lab.ErrNotUp) {
 					unfinished++
 				}
@@ -61,6 +58,25 @@ func TestKilledHalfWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// kill starts a builder and kills it some time after it has begun.
+func kill(t *testing.T, cmd *exec.Cmd, prefix string, after time.Duration) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+		if _, err := lab.Open(prefix); !errors.Is(err, lab.ErrNotUp) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the builder does not begin")
+		}
+	}
+	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = cmd.Wait()
 }
 
 func builder(t *testing.T, topology, prefix string) *exec.Cmd {

@@ -25,10 +25,12 @@ const helperEnv = "WAYMARK_TEST_LAB_UP"
 func TestMain(m *testing.M) {
 	if spec := os.Getenv(helperEnv); spec != "" {
 		topology, prefix, _ := strings.Cut(spec, " ")
+		began := time.Now()
 		if _, err := lab.Up(lab.Config{Topology: topology, Prefix: prefix}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		fmt.Println(time.Since(began))
 		os.Exit(0)
 	}
 	os.Exit(m.Run())

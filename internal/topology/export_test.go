@@ -13,3 +13,9 @@ var (
 	Take    = (*Numbers).take
 	Release = (*Numbers).release
 )
+
+// SetDirectory is where the watcher looks for names instead of NetnsDir.
+func (w *Watcher) SetDirectory(dir string) { w.dir = dir }
+
+// UseUpNumbers leaves n namespace numbers to give out.
+func (r *Registry) UseUpNumbers(n uint32) { r.numbers.next = MaxNetns - n }

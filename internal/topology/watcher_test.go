@@ -80,7 +80,7 @@ type watch struct {
 	log    syncBuffer
 }
 
-func startWatch(t *testing.T, own string, cfg topology.Config, adjust ...func(*topology.Watcher)) *watch {
+func startWatch(t *testing.T, own string, cfg topology.Config, adjust ...func(*watch)) *watch {
 	t.Helper()
 	w := &watch{events: make(chan topology.Event, 10_000)}
 	w.Registry = topology.NewRegistry(cfg.Linger, time.Now)
@@ -98,7 +98,7 @@ func startWatch(t *testing.T, own string, cfg topology.Config, adjust ...func(*t
 		t.Fatal(err)
 	}
 	for _, a := range adjust {
-		a(w.Watcher)
+		a(w)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -315,7 +315,7 @@ func TestLetsGoOfNamespaces(t *testing.T) {
 func TestResyncAfterOverflow(t *testing.T) {
 	own := addNetns(t, "own")
 	w := startWatch(t, own, topology.Config{Interfaces: []string{"v*"}, Linger: time.Minute},
-		func(w *topology.Watcher) { w.SetReceiveBuffer(4096) })
+		func(w *watch) { w.SetReceiveBuffer(4096) })
 	w.expect(t, "synced")
 
 	w.gate.Lock()
