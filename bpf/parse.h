@@ -59,7 +59,14 @@ struct packet {
 };
 
 /* Words of flow_slot. The ports have the interface above them. */
-enum word { WORD_SADDR = 0, WORD_DADDR = 2, WORD_PORTS = 4, WORD_META = 5, WORD_COUNTS = 6, WORD_PAYLOAD = 7 };
+enum word {
+	WORD_SADDR = 0,
+	WORD_DADDR = 2,
+	WORD_PORTS = 4,
+	WORD_META = 5,
+	WORD_COUNTS = 6,
+	WORD_PAYLOAD = 7
+};
 
 /* Above the identity in WORD_META: type of service, time to live, TCP flags. */
 #define META_TOS_SHIFT 40
@@ -136,8 +143,7 @@ static __always_inline __u64 flow_hash(const struct packet *p)
 
 	h = p->word[0] * cfg_seed[0] + p->word[1] * cfg_seed[1];
 	h += p->word[2] * cfg_seed[2] + p->word[3] * cfg_seed[3];
-	h += p->word[4] * cfg_seed[4] +
-	     (p->word[WORD_META] << (64 - META_TOS_SHIFT)) * cfg_seed[5];
+	h += p->word[4] * cfg_seed[4] + (p->word[WORD_META] << (64 - META_TOS_SHIFT)) * cfg_seed[5];
 	h ^= h >> 32;
 	return h * 0x9e3779b97f4a7c15ULL;
 }

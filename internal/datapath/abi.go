@@ -26,8 +26,6 @@ type (
 const (
 	ways    = len(slotSet{}.Way)
 	setSize = int(unsafe.Sizeof(slotSet{}) + unsafe.Sizeof(extraSet{}))
-
-	timeUnit = time.Duration(1) << ingressTimeTIME_SHIFT
 )
 
 // meta is flow_slot.meta.

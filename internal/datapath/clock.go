@@ -3,23 +3,79 @@ package datapath
 import (
 	"fmt"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 )
 
-// clock maps the coarse monotonic time of the programs to wall time. The
-// mapping is made anew at each drain, so that a step of the wall clock or a
-// suspended host shifts at most the records of one interval.
-type clock struct {
-	units  uint32 // now, in the programs' unit
-	offset int64  // wall ns − monotonic ns
-	mono   int64  // now, monotonic ns
+// ticks relates the ticks of the kernel's timer (jiffies), by which programs
+// stamp packets, to CLOCK_MONOTONIC. Both stand still in a suspended host and
+// never part.
+type ticks struct {
+	length int64  // of a tick, ns
+	stamp  uint32 // the low half of a tick's number
+	mono   int64  // when it began, ns
 }
 
-// readClock brackets a reading of the wall clock by two of the monotonic one
-// and keeps the tightest of a few tries.
-func readClock() (clock, error) {
+// newTicks waits for a few ticks to begin, and takes the one whose beginning it
+// saw best.
+func newTicks() (ticks, error) {
+	var res unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
+		return ticks{}, fmt.Errorf("reading the length of a tick: %w", err)
+	}
+	read, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "waymark_tick", Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.FnJiffies64.Call(), asm.Return()},
+	})
+	if err != nil {
+		return ticks{}, fmt.Errorf("loading waymark_tick: %w", explain(err))
+	}
+	defer read.Close()
+
+	t := ticks{length: res.Nano()}
+	frame := make([]byte, 64)
 	best := int64(-1)
-	var c clock
+	var last uint32
+	for begun := -1; begun < 3; {
+		before, err := clockGettime(unix.CLOCK_MONOTONIC)
+		if err != nil {
+			return ticks{}, err
+		}
+		stamp, err := read.Run(&ebpf.RunOptions{Data: frame})
+		if err != nil {
+			return ticks{}, fmt.Errorf("reading the number of the tick: %w", err)
+		}
+		after, err := clockGettime(unix.CLOCK_MONOTONIC)
+		if err != nil {
+			return ticks{}, err
+		}
+		if stamp == last {
+			continue
+		}
+		last = stamp
+		if width := after - before; begun >= 0 && (best < 0 || width < best) {
+			best, t.stamp, t.mono = width, stamp, before
+		}
+		begun++
+	}
+	return t, nil
+}
+
+// clock maps the time of the programs to wall time. The mapping is made anew at
+// each drain, so that a step of the wall clock or a suspended host shifts at
+// most the records of one interval.
+type clock struct {
+	length int64  // of a tick, ns
+	stamp  uint32 // of the tick that it is
+	wall0  int64  // when that began, ns since the Unix epoch
+}
+
+// read brackets a reading of the wall clock by two of the monotonic one and
+// keeps the tightest of a few tries.
+func (t *ticks) read() (clock, error) {
+	best := int64(-1)
+	var offset, mono int64
 	for range 4 {
 		before, err := clockGettime(unix.CLOCK_MONOTONIC)
 		if err != nil {
@@ -35,12 +91,16 @@ func readClock() (clock, error) {
 		}
 		if width := after - before; best < 0 || width < best {
 			best = width
-			c.offset = wall - before - width/2
-			c.mono = after
+			offset = wall - before - width/2
+			mono = after
 		}
 	}
-	c.units = uint32(c.mono >> ingressTimeTIME_SHIFT)
-	return c, nil
+	passed := (mono - t.mono) / t.length
+	return clock{
+		length: t.length,
+		stamp:  t.stamp + uint32(passed),
+		wall0:  offset + t.mono + passed*t.length,
+	}, nil
 }
 
 func clockGettime(id int32) (int64, error) {
@@ -51,9 +111,9 @@ func clockGettime(id int32) (int64, error) {
 	return ts.Nano(), nil
 }
 
-// wall is the wall time, in ns since the epoch, of a time stamp that a program
-// took within 26 days before or after the clock was read.
+// wall is the beginning of a tick in wall time, in ns since the Unix epoch, of
+// a stamp that a program took within 2^31 ticks (24 days or more) before or
+// after the clock was read.
 func (c *clock) wall(stamp uint32) int64 {
-	age := int64(int32(c.units-stamp)) * int64(timeUnit)
-	return c.offset + c.mono&^(int64(timeUnit)-1) - age
+	return c.wall0 - int64(int32(c.stamp-stamp))*c.length
 }

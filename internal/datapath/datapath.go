@@ -56,6 +56,7 @@ type Datapath struct {
 
 	maps  map[string]*ebpf.Map
 	grace *kernel.Grace
+	ticks ticks
 
 	mu       sync.Mutex // everything below
 	programs map[variant]*programs
@@ -122,6 +123,9 @@ func (d *Datapath) Load() (err error) {
 	if d.grace, err = kernel.NewGrace(); err != nil {
 		return err
 	}
+	if d.ticks, err = newTicks(); err != nil {
+		return err
+	}
 	if d.table, err = openTable(d.maps["flows"], d.maps["flow_extras"], int(d.cpus*d.sets)); err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ func (d *Datapath) Load() (err error) {
 	if err != nil {
 		return fmt.Errorf("ring of evicted flows: %w", err)
 	}
-	d.ring = newRing(reader)
+	d.ring = newRing(reader, &d.ticks)
 	d.sums = newUnattributedReader(d.maps["unattributed"])
 	// Both link types at once: later the agent may lack the privilege to load.
 	for _, v := range []variant{{}, {noLink: true}} {

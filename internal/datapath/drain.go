@@ -51,7 +51,7 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 	}
 	d.stats.Grace = time.Since(waited)
 
-	c, err := readClock()
+	c, err := d.ticks.read()
 	if err != nil {
 		return err
 	}

@@ -20,12 +20,13 @@ type ring struct {
 	record    ringbuf.Record
 	streaming atomic.Bool
 	flushed   chan struct{}
+	ticks     *ticks
 	clock     atomic.Pointer[clock]
 	received  atomic.Uint64
 }
 
-func newRing(r *ringbuf.Reader) *ring {
-	return &ring{reader: r, flushed: make(chan struct{}, 1)}
+func newRing(r *ringbuf.Reader, t *ticks) *ring {
+	return &ring{reader: r, ticks: t, flushed: make(chan struct{}, 1)}
 }
 
 // stream emits evicted flows as they come, until ctx ends. Programs wake it
@@ -67,7 +68,7 @@ func (r *ring) next(emit func(*flow.Delta)) error {
 	var d flow.Delta
 	c := r.clock.Load()
 	if c == nil {
-		fresh, err := readClock()
+		fresh, err := r.ticks.read()
 		if err != nil {
 			return err
 		}

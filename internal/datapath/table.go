@@ -45,7 +45,7 @@ func (t *table) drain(epoch uint32, c *clock, emit func(*flow.Delta)) (used uint
 		for w := range set.Way {
 			s := &set.Way[w]
 			if s.Packets == 0 {
-				break // slots fill in order
+				continue
 			}
 			c.delta(&d, s, &t.extras[i].Way[w])
 			s.Packets = 0

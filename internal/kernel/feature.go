@@ -66,13 +66,13 @@ var (
 		Name: "mmapable-array", Since: "5.5", Purpose: "draining the flow table without a system call per flow",
 		probe: probeMmapable,
 	}
+	Ticks = &Feature{
+		Name: "jiffies64", Since: "5.6", Purpose: "time of a packet without reading a clock",
+		probe: func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnJiffies64) },
+	}
 	RingBuffer = &Feature{
 		Name: "ringbuf", Since: "5.8", Purpose: "flows that leave a full table",
 		probe: func() error { return features.HaveMapType(ebpf.RingBuf) },
-	}
-	CoarseClock = &Feature{
-		Name: "ktime-coarse", Since: "5.11", Purpose: "time of a packet without reading the hardware clock",
-		probe: func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnKtimeGetCoarseNs) },
 	}
 	TCX = &Feature{
 		Name: "tcx", Since: "6.6", Purpose: "attaching that ends with the agent, in order with other programs",
@@ -88,7 +88,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, RingBuffer, CoarseClock, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.
