@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -54,66 +51,4 @@ func dumpLinks(h *netlink.Handle) ([]netlink.Link, error) {
 		}
 	}
 	return nil, errors.New("list links: the list changed during ten readings")
-}
-
-// update is what a subscription tells the Watcher: links that changed, or the
-// error that ended it.
-type update struct {
-	from    *subscription
-	changes []change
-	err     error
-}
-
-type change struct {
-	link netlink.Link
-	gone bool
-}
-
-// subscription receives the link events of one namespace.
-type subscription struct {
-	space  *space
-	socket *nl.NetlinkSocket
-}
-
-// subscribe opens a subscription with a receive buffer of rcvbuf octets.
-func subscribe(s *space, rcvbuf int) (*subscription, error) {
-	sub := &subscription{space: s}
-	err := s.ns.Do(func() (err error) {
-		sub.socket, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to links of network namespace %q: %w", s.name, err)
-	}
-	if rcvbuf != 0 {
-		// A small buffer only means an earlier resync.
-		_ = sub.socket.SetReceiveBufferSize(rcvbuf, false)
-	}
-	return sub, nil
-}
-
-// listen passes updates on until the socket is closed or fails, or stop is closed.
-func (sub *subscription) listen(out chan<- update, stop <-chan struct{}) {
-	for {
-		u := update{from: sub}
-		msgs, from, err := sub.socket.Receive()
-		switch {
-		case errors.Is(err, os.ErrClosed):
-			return
-		case err != nil:
-			u.err = err
-		case from.Pid != nl.PidKernel:
-			continue
-		default:
-			u.changes = parseChanges(msgs)
-		}
-		select {
-		case out <- u:
-		case <-stop:
-			return
-		}
-		if u.err != nil {
-			return
-		}
-	}
 }

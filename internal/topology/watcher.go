@@ -39,9 +39,10 @@ type Watcher struct {
 // member is a namespace that is being watched.
 type member struct {
 	*space
-	sub     *subscription
+	sub     subscription
 	links   map[int]Link // all that exist, by ifindex
 	refused map[int]bool // told of already
+	stale   bool         // changes were lost, and the links could not be listed anew yet
 }
 
 // New makes a watcher that does nothing until Run.
@@ -96,7 +97,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		defer d.close()
 		go d.listen(changed)
-		w.scanNetns(ownID, retry)
+		if w.scanNetns(ownID) {
+			retry.again()
+		}
 	}
 	w.deps.Emit(Event{Kind: Synced})
 	for {
@@ -105,11 +108,24 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return nil
 		case <-changed:
 			retry.reset()
-			w.scanNetns(ownID, retry)
+			if w.scanNetns(ownID) {
+				retry.again()
+			}
 		case <-retry.timer.C:
-			w.scanNetns(ownID, retry)
+			stale, pending := w.resyncStale(), w.scanNetns(ownID)
+			if stale || pending {
+				retry.again()
+			} else {
+				retry.reset()
+			}
 		case u := <-w.updates:
-			w.apply(u, retry)
+			pending, err := w.apply(u)
+			if err != nil {
+				return err
+			}
+			if pending {
+				retry.again()
+			}
 		}
 	}
 }
@@ -117,23 +133,24 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) shutDown() {
 	close(w.stop)
 	for _, m := range w.joined {
-		m.sub.socket.Close()
+		m.sub.close()
 		w.deps.Registry.leave(m.space)
 	}
 }
 
-// scanNetns joins the namespaces that appeared and leaves those that vanished.
-func (w *Watcher) scanNetns(own NetnsID, retry *backoff) {
+// scanNetns joins the namespaces that appeared and leaves those that vanished. It
+// is pending when there is reason to look again.
+func (w *Watcher) scanNetns(own NetnsID) (pending bool) {
 	found, pending, err := listNetns(w.dir)
 	if err != nil {
 		w.deps.Emit(Event{Kind: Refused, Err: err})
-		retry.again()
-		return
+		return true
 	}
 	w.mu.Lock()
 	w.present = found
 	w.mu.Unlock()
-	maps.DeleteFunc(w.refused, func(id NetnsID, _ bool) bool { return !slices.Contains(slices.Collect(maps.Values(found)), id) })
+	refused := w.refused
+	w.refused = map[NetnsID]bool{}
 	for name, m := range w.joined {
 		if name != "" && found[name] != m.ns.ID() {
 			w.leave(m)
@@ -145,18 +162,14 @@ func (w *Watcher) scanNetns(own NetnsID, retry *backoff) {
 			continue
 		}
 		if err := w.joinNamed(name, id); err != nil {
-			if !w.refused[id] {
+			if !refused[id] {
 				w.deps.Emit(Event{Kind: Refused, Link: Link{Netns: name}, Err: err})
 			}
 			w.refused[id] = true
 			pending = true
-			continue
 		}
-		delete(w.refused, id)
 	}
-	if pending {
-		retry.again()
-	}
+	return pending
 }
 
 // watches reports whether the namespace is watched under another of its names.
@@ -188,18 +201,26 @@ func (w *Watcher) join(name string, ns *Netns) error {
 		ns.Close()
 		return err
 	}
-	m := &member{space: s, links: map[int]Link{}, refused: map[int]bool{}}
+	// The subscription comes before the list, so that nothing falls between.
+	sub, err := subscribe(s, w.rcvbuf)
+	if err != nil {
+		w.deps.Registry.leave(s)
+		return err
+	}
+	m := &member{space: s, sub: sub, links: map[int]Link{}, refused: map[int]bool{}}
 	if err := w.resync(m); err != nil {
+		sub.close()
 		w.deps.Registry.leave(s)
 		return err
 	}
 	w.joined[name] = m
+	go sub.listen(m, w.updates, w.stop)
 	w.deps.Log.Debug("watching network namespace", "netns", name, "number", s.number)
 	return nil
 }
 
 func (w *Watcher) leave(m *member) {
-	m.sub.socket.Close()
+	m.sub.close()
 	delete(w.joined, m.name)
 	for _, l := range m.links {
 		if w.cfg.matchesIface(l.Name) {
@@ -210,23 +231,12 @@ func (w *Watcher) leave(m *member) {
 	w.deps.Log.Debug("left network namespace", "netns", m.name, "number", m.number)
 }
 
-// resync subscribes anew and tells the difference between what was known and
-// what is. The subscription comes before the list, so that nothing falls
-// between; a fresh one, so that nothing older than the list follows it.
+// resync lists the links and tells the difference from what was known.
 func (w *Watcher) resync(m *member) error {
-	sub, err := subscribe(m.space, w.rcvbuf)
-	if err != nil {
-		return err
-	}
 	links, err := dumpLinks(m.handle)
 	if err != nil {
-		sub.socket.Close()
-		return err
+		return fmt.Errorf("network namespace %q: %w", m.name, err)
 	}
-	if m.sub != nil {
-		m.sub.socket.Close()
-	}
-	m.sub = sub
 	listed := map[int]bool{}
 	for _, l := range links {
 		listed[l.Attrs().Index] = true
@@ -246,24 +256,39 @@ func (w *Watcher) resync(m *member) error {
 		}
 		w.putLink(m, l)
 	}
-	go sub.listen(w.updates, w.stop)
 	return nil
 }
 
-// apply takes in what a subscription told.
-func (w *Watcher) apply(u update, retry *backoff) {
-	m := w.joined[u.from.space.name]
-	if m == nil || m.sub != u.from {
-		return // of a subscription that was given up
+// resyncStale tries again where the links could not be listed, and reports
+// whether it still cannot.
+func (w *Watcher) resyncStale() (stale bool) {
+	for _, m := range w.joined {
+		m.stale = m.stale && w.resync(m) != nil
+		stale = stale || m.stale
 	}
-	if u.err != nil {
-		w.deps.Log.Debug("listing links anew", "netns", m.name, "cause", u.err)
+	return stale
+}
+
+// apply takes in what a subscription told. It is pending when that has to be done
+// again. Its error ends the watcher: the own namespace cannot be watched any more.
+func (w *Watcher) apply(u update) (pending bool, err error) {
+	m := u.from
+	switch {
+	case w.joined[m.name] != m: // left since
+		return false, nil
+	case u.err != nil && m.name == "":
+		return false, u.err
+	case u.err != nil:
+		w.deps.Emit(Event{Kind: Refused, Link: Link{Netns: m.name}, Err: u.err})
+		w.leave(m)
+		return true, nil
+	case u.lost:
+		w.deps.Log.Debug("too many link events at once: listing the links anew", "netns", m.name)
 		if err := w.resync(m); err != nil {
-			w.deps.Emit(Event{Kind: Refused, Link: Link{Netns: m.name}, Err: err})
-			w.leave(m)
-			retry.again()
+			w.deps.Log.Warn("links could not be listed anew; trying again", "error", err)
+			m.stale = true
 		}
-		return
+		return m.stale, nil
 	}
 	for _, c := range u.changes {
 		if c.gone {
@@ -272,4 +297,5 @@ func (w *Watcher) apply(u update, retry *backoff) {
 			w.putLink(m, c.link)
 		}
 	}
+	return false, nil
 }
