@@ -22,9 +22,9 @@ type configFlags struct {
 var keyFlags = []struct{ name, short, key, usage string }{
 	{"interface", "i", "interfaces", "interface `IFACE` to attach to, a name or a glob; may be repeated"},
 	{"netns", "", "netns", "further network namespace `NAME` to look into, or all; may be repeated"},
-	{"probe", "", "probe", "what counts packets: auto, ebpf or afpacket"},
+	{"probe", "", "probe", "what counts packets: `PROBE` is auto, ebpf or afpacket"},
 	{"socket", "", "api.socket", "`PATH` of the unix socket of the API"},
-	{"log-level", "", "log.level", "debug, info, warn or error"},
+	{"log-level", "", "log.level", "least severe `LEVEL` that is logged: debug, info, warn or error"},
 }
 
 func (c *configFlags) register(cmd *cobra.Command) {

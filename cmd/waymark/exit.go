@@ -21,6 +21,17 @@ const (
 	exitMissing = 3 // a privilege or a kernel feature is missing
 )
 
+// exitCodes are the codes with their meaning, for the reference.
+var exitCodes = []struct {
+	code int
+	doc  string
+}{
+	{exitOK, "Fine."},
+	{exitFailure, "It failed; stderr tells why."},
+	{exitUsage, "The command line or the configuration is wrong."},
+	{exitMissing, "A privilege or a kernel feature is missing."},
+}
+
 // usageError is an error of who typed the command or wrote the configuration.
 type usageError struct{ err error }
 

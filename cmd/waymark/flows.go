@@ -68,7 +68,7 @@ Every packet is counted on each interface it passes: on a router, merge by iface
 	flags.StringVarP(&f.request.By, "by", "b", "flow", "`KEYS` to merge records by, with commas")
 	flags.StringVarP(&f.request.Sort, "sort", "s", "bytes", "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
 	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "the smallest first")
-	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "rows to show; 0 is all")
+	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, or RFC 3339")
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
 	flags.DurationVar(&f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")

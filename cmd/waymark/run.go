@@ -27,7 +27,8 @@ func newRunCommand() *cobra.Command {
 		Short: "Run the agent: count every packet on the interfaces into flows",
 		Long: `Run loads the probe, attaches it to the interfaces, and exports flow records until
 SIGTERM or SIGINT. Then it drains the last interval, exports every flow and
-detaches. A second signal ends it at once.
+detaches. A second signal ends it at once. SIGHUP opens files anew, after log
+rotation moved them away.
 
 Configuration comes from the file, then from WAYMARK_… variables, then from flags;
 waymark config dump shows what holds and where it was set.`,
@@ -80,37 +81,11 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stderr io.Write
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
+	go onHangup(ctx, log, a.Reopen)
 	if err := a.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
-}
-
-// withSignals ends the context at the first SIGTERM or SIGINT, and the process
-// at the second.
-func withSignals(parent context.Context, log *slog.Logger) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	go func() {
-		select {
-		case s := <-signals:
-			log.Info("stopping: draining, exporting, detaching", "signal", s.String())
-			notify(log, "STOPPING=1")
-			cancel()
-		case <-ctx.Done():
-			return
-		}
-		if _, open := <-signals; open {
-			log.Error("second signal: flows of the last interval may be lost")
-			os.Exit(exitFailure)
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		cancel()
-	}
 }
 
 func newLogger(cfg config.Log, w io.Writer) *slog.Logger {

@@ -19,6 +19,20 @@ import (
 	"github.com/waymark-net/waymark/internal/store"
 )
 
+// Endpoint is a path that the API answers.
+type Endpoint struct{ Path, Doc string }
+
+// Endpoints are all of them.
+func Endpoints() []Endpoint {
+	return []Endpoint{
+		{"/livez", "`ok` while the agent runs"},
+		{"/readyz", "`ok` once every interface of the start is counted, else 503 with the reason"},
+		{"/metrics", "[Metrics](metrics.md) in the text format of Prometheus, where an exporter `prometheus` is configured"},
+		{"/api/v1/status", "How the agent does, as `waymark status -o json` shows it"},
+		{"/api/v1/flows", "Flows of the recent past, as `waymark flows -o json` shows them"},
+	}
+}
+
 // Config says where the API is served.
 type Config struct {
 	Socket string // path of the unix socket

@@ -28,8 +28,30 @@ type Request struct {
 // minEvery bounds what a follower may ask for.
 const minEvery = time.Second
 
-// parameters are the names that a URL may have.
-var parameters = []string{"filter", "by", "sort", "reverse", "limit", "since", "follow", "every"}
+// Parameter is a name that a URL may have.
+type Parameter struct{ Name, Doc string }
+
+// Parameters are those of /api/v1/flows.
+func Parameters() []Parameter { return parameters }
+
+var parameters = []Parameter{
+	{"filter", "Only records that the expression means"},
+	{"by", "Keys to merge records by, with commas; `flow` when left out"},
+	{"sort", "What decides the order; `bytes` when left out"},
+	{"reverse", "`true`: the order the other way round"},
+	{"limit", "Rows to answer with; `0` and nothing: all"},
+	{"since", "Only intervals that ended after it: a duration back from now, or a time (RFC 3339)"},
+	{"follow", "`true`: an answer for each interval that ends from now on, one a line"},
+	{"every", "With `follow`: ask for intervals as short as this, at least " + minEvery.String()},
+}
+
+func parameterNames() []string {
+	names := make([]string, len(parameters))
+	for i, p := range parameters {
+		names[i] = p.Name
+	}
+	return names
+}
 
 // Values is the inverse of parseRequest.
 func (r Request) Values() url.Values {
@@ -90,10 +112,10 @@ func (r *Request) set(name, value string) (err error) {
 		}
 		r.Every = d
 	default:
-		if near := suggest.Nearest(name, parameters); near != "" {
+		if near := suggest.Nearest(name, parameterNames()); near != "" {
 			return refuse(fmt.Sprintf("parameter %q is not known", name), "did you mean "+near+"?")
 		}
-		return refuse(fmt.Sprintf("parameter %q is not known", name), "there are "+strings.Join(parameters, ", "))
+		return refuse(fmt.Sprintf("parameter %q is not known", name), "there are "+strings.Join(parameterNames(), ", "))
 	}
 	return err
 }

@@ -44,12 +44,13 @@ func collect(v reflect.Value, prefix string, into map[string]field) {
 	}
 }
 
-// setEnv applies the WAYMARK_… variables that name a key. Others are left alone:
-// Kubernetes sets some in every container beside a service of that name.
+// setEnv applies the WAYMARK_… variables that name a key; an empty one counts as
+// not set. Others are left alone: Kubernetes sets some in every container beside
+// a service of that name.
 func setEnv(c *Config, origins Origins, env []string) Problems {
 	values := map[string]string{}
 	for _, e := range env {
-		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, envPrefix) {
+		if name, value, ok := strings.Cut(e, "="); ok && value != "" && strings.HasPrefix(name, envPrefix) {
 			values[name] = value
 		}
 	}

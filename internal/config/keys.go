@@ -15,6 +15,17 @@ type Key struct {
 	Env     string // its variable; empty inside lists
 }
 
+// Values says what the key takes: its type, and which values of it.
+func (k Key) Values() string {
+	switch {
+	case k.Allowed == "":
+		return k.Type
+	case k.Type == "word":
+		return k.Allowed
+	}
+	return k.Type + ": " + k.Allowed
+}
+
 // Section is a group of keys under one heading.
 type Section struct {
 	Name string // such as flow; empty: the top

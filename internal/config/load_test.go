@@ -129,7 +129,7 @@ func TestListsInVariables(t *testing.T) {
 		{"eth0", []string{"eth0"}},
 		{"eth0, veth*", []string{"eth0", "veth*"}},
 		{`["eth0", 'veth*']`, []string{"eth0", "veth*"}},
-		{"", []string{}},
+		{"", nil},
 		{"[]", []string{}},
 	} {
 		c, _, err := Load(Sources{Env: []string{"WAYMARK_INTERFACES=" + tt.value}})

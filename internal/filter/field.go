@@ -25,9 +25,15 @@ const (
 func (k kind) ordered() bool { return k == kindNumber || k == kindDuration }
 
 func (k kind) example(f *field) string {
+	if f.example != "" {
+		return f.example
+	}
 	switch k {
 	case kindNumber:
-		return f.name + " 100, " + f.name + " 1-10"
+		if f.max > 1<<32 {
+			return f.name + " > 10k, " + f.name + " 1-10"
+		}
+		return f.name + " 1, " + f.name + " 1-10"
 	case kindDuration:
 		return f.name + " > 10ms"
 	case kindBits:
@@ -48,6 +54,7 @@ type field struct {
 	doc     string
 	kind    kind
 	max     uint64 // of a number
+	example string // where the one of its kind does not fit
 
 	// One of these, by kind. numbers tells how many of its two values there are.
 	numbers   func(*flow.Record) (a, b uint64, n int)
@@ -80,11 +87,11 @@ var fields = []field{
 		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.SrcPort) }),
 	},
 	{
-		name: "dport", kind: kindNumber, max: 1<<16 - 1, doc: "destination port; of ICMP type × 256 + code",
+		name: "dport", example: "dport 443, dport 80,8000-8099", kind: kindNumber, max: 1<<16 - 1, doc: "destination port; of ICMP type × 256 + code",
 		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.DstPort) }),
 	},
 	{
-		name: "port", kind: kindNumber, max: 1<<16 - 1, doc: "source or destination port, not of ICMP",
+		name: "port", example: "port 53", kind: kindNumber, max: 1<<16 - 1, doc: "source or destination port, not of ICMP",
 		numbers: func(r *flow.Record) (a, b uint64, n int) {
 			if r.Unattributed || r.ICMP() {
 				return 0, 0, 0
@@ -93,11 +100,11 @@ var fields = []field{
 		},
 	},
 	{
-		name: "icmp_type", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 type",
+		name: "icmp_type", example: "icmp_type 8", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 type",
 		numbers: icmp(func(r *flow.Record) uint64 { return uint64(r.DstPort >> 8) }),
 	},
 	{
-		name: "icmp_code", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 code",
+		name: "icmp_code", example: "icmp_code 0", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 code",
 		numbers: icmp(func(r *flow.Record) uint64 { return uint64(r.DstPort & 0xff) }),
 	},
 	named("proto", []string{"protocol"}, "IANA protocol, by name or number", []string{"tcp", "udp", "icmp", "icmpv6", "sctp", "or a number up to 255"},
@@ -114,7 +121,7 @@ var fields = []field{
 		text: func(r *flow.Record) string { return r.Iface },
 	},
 	{
-		name: "netns", kind: kindText, doc: `network namespace, a name or a glob; "" is the agent's own`,
+		name: "netns", example: "netns blue, netns \"\"", kind: kindText, doc: `network namespace, a name or a glob; "" is the agent's own`,
 		text: func(r *flow.Record) string { return r.Netns },
 	},
 	number("vlan", 4095, "id of the (outer) VLAN tag; 0: untagged", func(r *flow.Record) uint64 { return uint64(r.VLAN) }),

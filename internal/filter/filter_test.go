@@ -131,7 +131,7 @@ func TestErrors(t *testing.T) {
 	for _, tt := range []struct{ text, what, mark string }{
 		{"dprot 443", "no field dprot: did you mean dport?", "dprot"},
 		{"colour blue", "no field colour: there are src dst", "colour"},
-		{"dport", "dport wants a value: dport 100, dport 1-10", ""},
+		{"dport", "dport wants a value: dport 443, dport 80,8000-8099", ""},
 		{"dport and", "dport wants a value", "and"},
 		{"dport ,", "dport wants a value", ","},
 		{"dport 80,", "dport wants a value", ""},

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/export/jsonl"
+)
+
+// document is a file of docs/reference and what writes it.
+type document struct {
+	name  string
+	write func(io.Writer, *cobra.Command) error
+}
+
+// documents are made of the same tables as the program, so they cannot drift
+// from it. They hold no dates and nothing of the machine.
+var documents = []document{
+	{"cli.md", writeCLI},
+	{"configuration.md", withoutCommands(writeConfiguration)},
+	{"configuration.schema.json", withoutCommands(writeConfigurationSchema)},
+	{"queries.md", withoutCommands(writeQueries)},
+	{"api.md", withoutCommands(writeAPI)},
+	{"record.md", withoutCommands(writeRecord)},
+	{"record.schema.json", withoutCommands(func(w io.Writer) error { _, err := w.Write(jsonl.Schema()); return err })},
+	{"ipfix.md", withoutCommands(writeIPFIX)},
+	{"metrics.md", withoutCommands(writeMetrics)},
+	{"kernel.md", withoutCommands(writeKernel)},
+}
+
+func withoutCommands(write func(io.Writer) error) func(io.Writer, *cobra.Command) error {
+	return func(w io.Writer, _ *cobra.Command) error { return write(w) }
+}
+
+func newGendocsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "gendocs DIR",
+		Short:  "Write the reference pages and man pages into a directory",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := generateDocs(cmd.Root(), args[0]); err != nil {
+				return fmt.Errorf("gendocs: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+func generateDocs(root *cobra.Command, dir string) error {
+	for _, d := range documents {
+		if err := writeFile(filepath.Join(dir, d.name), func(w io.Writer) error { return d.write(w, root) }); err != nil {
+			return err
+		}
+	}
+	for _, cmd := range documented(root) {
+		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+		if err := writeFile(filepath.Join(dir, "man", name), func(w io.Writer) error { return writeMan(w, cmd) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(path string, write func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}
+
+// documented lists the command and all below it that users meet, in order.
+// Those that cobra adds are the same for every program and are left out.
+func documented(cmd *cobra.Command) []*cobra.Command {
+	if cmd.Hidden || cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
+		return nil
+	}
+	list := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		list = append(list, documented(sub)...)
+	}
+	return list
+}
+
+func writeConfigurationSchema(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(config.Schema())
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/export/ipfix"
+	"github.com/waymark-net/waymark/internal/export/prometheus"
+	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// page gathers a Markdown page.
+type page struct{ strings.Builder }
+
+func newPage(title, lead string) *page {
+	p := &page{}
+	fmt.Fprintf(p, "<!-- Written by `make docs`. -->\n# %s\n\n%s\n", title, lead)
+	return p
+}
+
+func (p *page) heading(level int, text string) {
+	fmt.Fprintf(p, "\n%s %s\n", strings.Repeat("#", level), text)
+}
+
+// table writes a header and rows; columns are divided by |.
+func (p *page) table(header string, rows [][]string) {
+	fmt.Fprintf(p, "\n| %s |\n|%s\n", strings.ReplaceAll(header, "|", " | "), strings.Repeat("---|", strings.Count(header, "|")+1))
+	for _, row := range rows {
+		for _, cell := range row {
+			p.WriteString("| " + strings.ReplaceAll(cell, "|", `\|`) + " ")
+		}
+		p.WriteString("|\n")
+	}
+}
+
+func (p *page) writeTo(w io.Writer) error {
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}
+
+func writeCLI(w io.Writer, root *cobra.Command) error {
+	p := newPage("Command line", "stdout is data, stderr is logs and progress. Verbs that ask a running agent take `--socket PATH`.\n"+
+		"The same text is in the man pages beside this one.")
+	var codes [][]string
+	for _, e := range exitCodes {
+		codes = append(codes, []string{fmt.Sprint(e.code), e.doc})
+	}
+	p.table("Exit code|Meaning", codes)
+	for _, cmd := range documented(root) {
+		p.heading(2, cmd.CommandPath())
+		fmt.Fprintf(p, "\n%s\n\n```\n%s\n```\n", sentence(cmd.Short), useLine(cmd))
+		if cmd.Long != "" {
+			p.WriteString("\n" + markdownText(cmd.Long))
+		}
+		if names := verbs(cmd); len(names) > 0 {
+			fmt.Fprintf(p, "\nCommands: `%s`.\n", strings.Join(names, "`, `"))
+		}
+		if cmd.Example != "" {
+			fmt.Fprintf(p, "\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
+		}
+		var flags [][]string
+		eachFlag(cmd.NonInheritedFlags(), func(f *pflag.Flag, argument, usage, def string) {
+			name := "--" + f.Name
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand + ", " + name
+			}
+			flags = append(flags, []string{code(strings.TrimSpace(name + " " + argument)), usage, code(def)})
+		})
+		if len(flags) > 0 {
+			p.table("Flag|Meaning|Default", flags)
+		}
+	}
+	return p.writeTo(w)
+}
+
+// sentence ends with a full stop, or with what it ends with already.
+func sentence(s string) string {
+	if strings.HasSuffix(s, "?") {
+		return s
+	}
+	return s + "."
+}
+
+// markdownText makes lines that are indented a block that stands as it is.
+func markdownText(text string) string {
+	var b strings.Builder
+	literal := false
+	for line := range strings.SplitSeq(text, "\n") {
+		indented := strings.HasPrefix(line, "  ")
+		if indented != literal {
+			b.WriteString("```\n")
+			literal = indented
+		}
+		b.WriteString(strings.TrimPrefix(line, "  ") + "\n")
+	}
+	if literal {
+		b.WriteString("```\n")
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+func writeConfiguration(w io.Writer) error {
+	p := newPage("Configuration", "`waymark run --config FILE` reads YAML. Every key has a default; `waymark config dump` shows what holds and where it was\n"+
+		"set, `waymark config check FILE` names every problem with line and column. Variables override the file (an empty one\n"+
+		"counts as not set), flags override both; `--set KEY=VALUE` sets any key that has a variable.\n\n"+
+		"Durations are written like `500ms`, `10s` or `1m30s`; sizes in octets or like `64KiB` and `16MiB`; a list in a variable or flag\n"+
+		"with commas or as YAML. Editors complete and check with [configuration.schema.json](configuration.schema.json).")
+	for _, s := range config.Sections() {
+		name := s.Name
+		if name == "" {
+			name = "Top level"
+		} else {
+			name = code(name)
+		}
+		p.heading(2, name)
+		fmt.Fprintf(p, "\n%s.\n", upper(s.Doc))
+		var rows [][]string
+		for _, k := range s.Keys {
+			rows = append(rows, []string{code(k.Name), k.Values(), code(k.Default), upper(k.Doc), code(k.Env)})
+		}
+		p.table("Key|Values|Default|Meaning|Variable", rows)
+	}
+	p.heading(2, "The defaults as a file")
+	p.WriteString("\n```yaml\n")
+	if err := config.Dump(p, config.Default(), nil); err != nil {
+		return err
+	}
+	p.WriteString("```\n")
+	return p.writeTo(w)
+}
+
+// upper begins a sentence with a capital, unless its first word is a name.
+func upper(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	if s == "" || strings.ContainsAny(word, "/:_") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func writeQueries(w io.Writer) error {
+	p := newPage("Filters and keys", "What `waymark flows`, `waymark top` and `/api/v1/flows` understand.\n\n"+
+		"A filter is made of tests joined with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. A test is a field,\n"+
+		"an operator (`=` when left out, `!=`, and for numbers `<` `<=` `>` `>=`) and a value, a range `1-10` or a list with commas.\n"+
+		"Numbers may end with k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024). `tcp`, `udp`, `icmp`, `icmpv6`, `sctp`, `ipv4`,\n"+
+		"`ipv6`, `ingress` and `egress` stand for the tests one would think of. Quotes go around names that are odd.")
+	var fields [][]string
+	for _, f := range filter.Fields() {
+		also := make([]string, len(f.Aliases))
+		for i, a := range f.Aliases {
+			also[i] = code(a)
+		}
+		fields = append(fields, []string{code(f.Name), strings.Join(also, ", "), upper(f.Doc), f.Example})
+	}
+	p.heading(2, "Fields of a filter")
+	p.table("Field|Also|Meaning|Values", fields)
+
+	var keys [][]string
+	for _, k := range store.KeyDocs() {
+		keys = append(keys, []string{code(k.Name), upper(k.Doc)})
+	}
+	p.heading(2, "Keys to merge by")
+	p.WriteString("\nSeveral are joined with commas. Every packet is counted on each interface that it passes: on a router, merge by `iface`, too.\n")
+	p.table("Key|Meaning", keys)
+	p.heading(2, "Orders")
+	fmt.Fprintf(p, "\n`%s`, or one of the keys that are merged by. Sums come with the largest first, keys with the smallest.\n", strings.Join(store.SortNames(), "`, `"))
+	return p.writeTo(w)
+}
+
+func writeAPI(w io.Writer) error {
+	p := newPage("API", "HTTP over the unix socket `api.socket` and, where `api.listen` is set, over loopback. It answers GET and HEAD, with JSON.\n"+
+		"A refusal is `{\"what\": …, \"how\": …}` with a status of 400 and more.\n\n"+
+		"```sh\ncurl --unix-socket /run/waymark/agent.sock 'http://waymark/api/v1/flows?by=src/24,dport&limit=5'\n```")
+	var paths [][]string
+	for _, e := range api.Endpoints() {
+		paths = append(paths, []string{code(e.Path), e.Doc})
+	}
+	p.table("Path|Answer", paths)
+	p.heading(2, "Parameters of /api/v1/flows")
+	var parameters [][]string
+	for _, q := range api.Parameters() {
+		parameters = append(parameters, []string{code(q.Name), q.Doc})
+	}
+	p.table("Parameter|Meaning", parameters)
+	p.WriteString("\nRows by `flow` are [flow records](record.md) with `records`, the number of records merged; other rows have their keys and sums.\n" +
+		"What was turned round by `conversation`, `service` or `pair` stands in `back`, too.\n")
+	return p.writeTo(w)
+}
+
+func writeRecord(w io.Writer) error {
+	p := newPage("Flow record", "One flow in one direction on one interface over one interval: a line of the JSON lines exporter, and a row by flow of the API.\n"+
+		"Counters are deltas. [record.schema.json](record.schema.json) says the same to programs.")
+	var rows [][]string
+	for i := range flow.Fields {
+		f := &flow.Fields[i]
+		kind := map[flow.Kind]string{
+			flow.Text: "text", flow.Address: "address", flow.Time: "time, RFC 3339", flow.Number: "number", flow.Flag: "true or false",
+			flow.Name: strings.Join(f.Values, ", "),
+		}[f.Kind]
+		if f.Unit != "" {
+			kind += " of " + f.Unit
+		}
+		elements := make([]string, len(f.IPFIX))
+		for n, e := range f.IPFIX {
+			elements[n] = code(e)
+		}
+		rows = append(rows, []string{code(f.Name), kind, upper(f.Doc), strings.Join(elements, ", ")})
+	}
+	p.table("Field|Values|Meaning|IPFIX", rows)
+	return p.writeTo(w)
+}
+
+func writeIPFIX(w io.Writer) error {
+	p := newPage("IPFIX", fmt.Sprintf("The information elements that the exporter sends (RFC 7011). Waymark's own stand under the enterprise number %d\n"+
+		"(RFC 5612); options records tell their names and types (RFC 5610).", ipfix.DocumentationPEN))
+	var rows [][]string
+	for _, e := range ipfix.Elements() {
+		enterprise, length := "IANA", fmt.Sprint(e.Len)
+		if e.Own {
+			enterprise = "Waymark"
+		}
+		if e.Len == 65535 {
+			length = "variable"
+		}
+		rows = append(rows, []string{code(e.Name), enterprise, fmt.Sprint(e.ID), e.Type, length, upper(e.Doc)})
+	}
+	p.table("Element|Registry|Id|Type|Octets|Meaning", rows)
+	return p.writeTo(w)
+}
+
+func writeMetrics(w io.Writer) error {
+	p := newPage("Metrics", "What `/metrics` tells besides the Go runtime and the process. No label is ever an address.")
+	var rows [][]string
+	for _, m := range prometheus.Metrics() {
+		labels := make([]string, len(m.Labels))
+		for i, l := range m.Labels {
+			labels[i] = code(l)
+		}
+		rows = append(rows, []string{code(m.Name), string(m.Type), strings.Join(labels, ", "), m.Help})
+	}
+	p.table("Metric|Type|Labels|Meaning", rows)
+	return p.writeTo(w)
+}
+
+func writeKernel(w io.Writer) error {
+	p := newPage("Kernel features", "What the eBPF probe takes from the kernel, and what is done where it is missing. `waymark doctor` asks the kernel at hand.")
+	var rows [][]string
+	for _, f := range kernel.Features() {
+		without := upper(f.Without)
+		if f.Required() {
+			without = "The eBPF probe cannot run: `probe: afpacket`"
+		}
+		rows = append(rows, []string{code(f.Name), f.Since, upper(f.Purpose), without})
+	}
+	p.table("Feature|Since Linux|Used for|Without it", rows)
+	return p.writeTo(w)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/test/packet"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"waymark": main})
+}
+
+// Each file of testdata/script is a session at a shell.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("WAYMARK_API_SOCKET", filepath.Join(env.WorkDir, "agent.sock"))
+			env.Setenv("TZ", "UTC")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"agent":   startAgent,
+			"exits":   exits,
+			"capture": writeCapture,
+		},
+	})
+}
+
+// exits runs a command and compares its exit code: exits 2 waymark flows --by x.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND…")
+	}
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		ts.Fatalf("usage: exits CODE COMMAND…")
+	}
+	got := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// startAgent serves the API over known flows on the socket of the script.
+func startAgent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: agent")
+	}
+	history := store.New(store.Default())
+	fillHistory(history)
+	server := api.New(api.Config{Socket: ts.Getenv("WAYMARK_API_SOCKET")}, api.Deps{
+		Origin: flow.Origin{Host: "alpha", Sampling: 1},
+		Store:  history, Status: knownStatus, Ready: func() error { return nil },
+	})
+	ts.Check(server.Listen())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	ts.Defer(func() {
+		cancel()
+		if err := <-done; err != nil {
+			ts.Logf("agent: %v", err)
+		}
+	})
+}
+
+// writeCapture makes a capture file: a TCP connection whose handshake takes 12 ms,
+// and a question over UDP.
+func writeCapture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: capture FILE")
+	}
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	w := pcapgo.NewWriterNanos(f)
+	ts.Check(w.WriteFileHeader(65536, layers.LinkTypeEthernet))
+	const syn, ack, psh = 0x02, 0x10, 0x08
+	there := packet.Eth().IPv4("192.0.2.1", "198.51.100.2").TCP(50000, 443)
+	back := packet.Eth().IPv4("198.51.100.2", "192.0.2.1").TCP(443, 50000)
+	for _, p := range []struct {
+		at    time.Duration
+		frame packet.Builder
+	}{
+		{0, there.Flags(syn)},
+		{8 * time.Millisecond, back.Flags(syn | ack)},
+		{12 * time.Millisecond, there.Flags(ack)},
+		{13 * time.Millisecond, there.Flags(psh | ack).Payload(500)},
+		{30 * time.Millisecond, back.Flags(psh | ack).Payload(1400)},
+		{time.Second, packet.Eth().IPv6("2001:db8::1", "2001:db8::53").UDP(40000, 53).Payload(40)},
+	} {
+		frame := p.frame.Bytes()
+		info := gopacket.CaptureInfo{Timestamp: scriptStart.Add(p.at), CaptureLength: len(frame), Length: len(frame)}
+		ts.Check(w.WritePacket(info, frame))
+	}
+	ts.Check(f.Close())
+}
+
+var scriptStart = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+
+func fillHistory(s *store.Store) {
+	web := flow.Record{
+		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
+		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:1::2"),
+		TCPFlags: 0x1b, TTLMin: 64, TTLMax: 64, Packets: 1200, Bytes: 1_500_000, PayloadBytes: 1_400_000, WireBytes: 1_516_800,
+		First: scriptStart, Last: scriptStart.Add(8 * time.Second),
+		RTT: flow.RTT{Responder: 8 * time.Millisecond, Initiator: 210 * time.Microsecond},
+	}
+	back := web
+	back.Src, back.Dst, back.SrcPort, back.DstPort, back.Direction = web.Dst, web.Src, 443, 50000, flow.Ingress
+	back.Packets, back.Bytes, back.PayloadBytes, back.WireBytes, back.RTT = 700, 60_000, 0, 69_800, flow.RTT{}
+	name := flow.Record{
+		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 4, Proto: 17, SrcPort: 40000, DstPort: 53,
+		Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.53"),
+		Packets: 1, Bytes: 60, PayloadBytes: 32, WireBytes: 74, First: scriptStart.Add(time.Second), Last: scriptStart.Add(time.Second),
+	}
+	for n := range 2 {
+		iv := s.Begin(scriptStart.Add(time.Duration(n) * 10 * time.Second))
+		for _, r := range []flow.Record{web, back, name} {
+			iv.Add(&r)
+		}
+		iv.End(scriptStart.Add(time.Duration(n+1) * 10 * time.Second))
+	}
+}
+
+func knownStatus() obs.Status {
+	return obs.Status{
+		Version: "1.2.3", Host: "alpha", PID: 4711, Started: scriptStart, Now: scriptStart.Add(2 * time.Hour), Probe: "ebpf",
+		Hooks: []obs.Hook{
+			{Iface: "eth0", IfIndex: 2, Direction: "ingress", Mode: "tcx", State: "attached"},
+			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached"},
+			{Iface: "eth1", Netns: "blue", Direction: "ingress", State: "failed", Error: "no such device"},
+		},
+		Table: obs.Table{MaxEntries: 524288, Entries: 52429, MemoryBytes: 67_108_864, Evicted: 1234, Unattributed: 5, Live: 60000},
+		Drain: obs.Drain{Count: 720, Deltas: 1_500_000, Records: 90_000, Last: 12 * time.Millisecond, Grace: 7 * time.Millisecond, Interval: 10 * time.Second},
+		Interfaces: []obs.Interface{
+			{Iface: "eth0", Direction: "ingress", Packets: 999_000, IfacePackets: 1_000_000, Coverage: 1, Uncounted: []obs.Reason{{Reason: "arp", Packets: 900}, {Reason: "malformed", Packets: 100}}},
+			{Iface: "eth0", Direction: "egress", Packets: 999_999, IfacePackets: 1_000_000, Coverage: 0.999999},
+		},
+		Totals:    []obs.Total{{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Packets: 900_000, Bytes: 1_200_000_000, WireBytes: 1_212_600_000}},
+		Exporters: []obs.Exporter{{Name: "ipfix", Target: "udp://[::1]:4739", Queued: 3, QueueSize: 65536, Exported: 90_000, Retries: 2, Lost: []obs.Loss{{Reason: "queue_full", Count: 7}}, LastError: "connection refused"}},
+		Losses:    []obs.Loss{{Where: "exporter ipfix", Reason: "queue_full", Count: 7}},
+		Programs:  []obs.Program{{Name: "waymark_ingress", ID: 17, RunCount: 1_000_000, RunTime: 60 * time.Millisecond}},
+	}
+}
+
+// What gendocs writes is the same each time and the same everywhere.
+func TestDocsAreReproducible(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	root, _ := newRootCommand()
+	if err := generateDocs(root, first); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := newRootCommand()
+	if err := generateDocs(again, second); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("diff", "-r", first, second).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(first, "man", "waymark-flows.1")); err != nil {
+		t.Error(err)
+	}
+}
