@@ -13,6 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sendBuffer bounds what is lost with a connection to some thousand records; the
+// kernel's own limit is several megabytes. The kernel takes twice as much.
+const sendBuffer = 256 << 10
+
 func (e *Exporter) dial(ctx context.Context) (session, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
 	defer cancel()
@@ -30,6 +34,7 @@ func (e *Exporter) dial(ctx context.Context) (session, error) {
 		return nil, err
 	}
 	counted := &countedConn{TCPConn: conn.(*net.TCPConn)}
+	counted.SetWriteBuffer(sendBuffer)
 	s := &streamSession{conn: counted, tcp: counted, timeout: e.cfg.WriteTimeout}
 	if e.network == "tls" {
 		secured := tls.Client(counted, e.tls)

@@ -183,16 +183,21 @@ func TestNTP(t *testing.T) {
 	}
 }
 
+var benchmarkRecord = flow.Record{
+	Iface: "eth0", IfIndex: 2, Family: 4, Proto: 6, SrcPort: 40000, DstPort: 443,
+	Src: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Dst: netip.AddrFrom4([4]byte{198, 51, 100, 1}),
+	Packets: 10, Bytes: 4000, WireBytes: 4140, First: start.Add(-time.Minute), Last: start, EndReason: flow.EndReasonActiveTimeout,
+}
+
+// benchmarkRecords are conversations, as the flow table exports them.
 func benchmarkRecords() []flow.Record {
 	records := make([]flow.Record, pipeline.BufferRecords)
 	for i := range records {
-		records[i] = flow.Record{
-			Iface: "eth0", IfIndex: 2, Direction: flow.Direction(i & 1), Family: 4, Proto: 6,
-			Src: netip.AddrFrom4([4]byte{192, 0, 2, byte(i >> 1)}), Dst: netip.AddrFrom4([4]byte{198, 51, 100, byte(i >> 9)}), SrcPort: 40000, DstPort: 443,
-			Packets: 10, Bytes: 4000, WireBytes: 4140, First: start.Add(-time.Minute), Last: start, EndReason: flow.EndReasonActiveTimeout,
-		}
-		if r := &records[i]; i&1 == 1 {
-			r.Src, r.Dst, r.SrcPort, r.DstPort = r.Dst, r.Src, r.DstPort, r.SrcPort
+		r := &records[i]
+		*r = benchmarkRecord
+		r.SrcPort = uint16(40000 + i/2)
+		if i&1 == 1 {
+			r.Direction, r.Src, r.Dst, r.SrcPort, r.DstPort = flow.Egress, r.Dst, r.Src, r.DstPort, r.SrcPort
 		}
 	}
 	return records

@@ -1,0 +1,236 @@
+package ipfix
+
+import (
+	"context"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/pipeline"
+)
+
+// exported returns what a collector makes of all messages so far.
+func exported(t *testing.T, m *memory) collected {
+	t.Helper()
+	d := &decoder{}
+	records, err := d.stream(&m.Buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return collect(records, DocumentationPEN)
+}
+
+func mustExport(t *testing.T, e *Exporter, records []flow.Record) {
+	t.Helper()
+	if n, err := e.Export(context.Background(), records); n != len(records) || err != nil {
+		t.Fatalf("exported %d of %d: %v", n, len(records), err)
+	}
+}
+
+func TestTotalsAndLosses(t *testing.T) {
+	e := newExporter(t, nil)
+	m := &memory{}
+	e.session = m
+	mustExport(t, e, numbered(0, 100))
+	octets := uint64(m.Len())
+	e.ReportNotSent(pipeline.NotSent{Records: 7, Packets: 70, Octets: 700, First: start, Last: start.Add(time.Minute)})
+	mustExport(t, e, numbered(100, 100)) // within the interval, but there is news
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := exported(t, m)
+
+	lost := got.options[idNotSent]
+	for i, want := range [][]uint64{
+		{0, 0, 0, 0, 0},
+		{7, 70, 700, uint64(start.UnixMilli()), uint64(start.UnixMilli()) + 60_000},
+	} {
+		v := lost[i]
+		values := []uint64{
+			number(v["notSentFlowTotalCount"]), number(v["notSentPacketTotalCount"]), number(v["notSentOctetTotalCount"]),
+			number(v["flowStartMilliseconds"]), number(v["flowEndMilliseconds"]),
+		}
+		if !slices.Equal(values, want) || number(v["exportingProcessId"]) != uint64(os.Getpid()) {
+			t.Errorf("report %d of losses: %d of process %d, want %d", i, values, number(v["exportingProcessId"]), want)
+		}
+	}
+	sent := got.options[idStatistics]
+	last := sent[len(sent)-1]
+	if number(last["exportedFlowRecordTotalCount"]) != 200 || number(last["exportedMessageTotalCount"]) != uint64(m.messages)-1 ||
+		number(last["exportedOctetTotalCount"]) <= octets {
+		t.Errorf("last totals: %d flows, %d of %d messages, %d octets", number(last["exportedFlowRecordTotalCount"]),
+			number(last["exportedMessageTotalCount"]), m.messages, number(last["exportedOctetTotalCount"]))
+	}
+}
+
+func TestSamplingOptions(t *testing.T) {
+	e := newExporter(t, nil)
+	e.origin.Sampling = 400
+	m := &memory{}
+	e.session = m
+	mustExport(t, e, numbered(0, 1))
+	got := exported(t, m)
+	standard, older := got.options[idSampling][0], got.options[idSamplingInterval][0]
+	if p := math.Float64frombits(number(standard["samplingProbability"])); p != 1./400 || number(standard["selectorAlgorithm"]) != 4 {
+		t.Errorf("selector %d with probability %v", number(standard["selectorAlgorithm"]), p)
+	}
+	if number(older["samplingInterval"]) != 400 || number(older["samplingAlgorithm"]) != 2 {
+		t.Errorf("interval %d, algorithm %d", number(older["samplingInterval"]), number(older["samplingAlgorithm"]))
+	}
+
+	e = newExporter(t, nil) // without sampling there is nothing to tell
+	m = &memory{}
+	e.session = m
+	mustExport(t, e, numbered(0, 1))
+	if o := exported(t, m).options; o[idSampling] != nil || o[idSamplingInterval] != nil {
+		t.Error("sampling options of a probe that counts every packet")
+	}
+}
+
+// The keys of a template are those fields of which a change makes another flow.
+func TestFlowKeys(t *testing.T) {
+	e := newExporter(t, func(c *Config) { c.Biflow = true })
+	m := &memory{}
+	e.session = m
+	mustExport(t, e, numbered(0, 1))
+	told := exported(t, m).options[idFlowKeys]
+	if len(told) != variants+1 {
+		t.Fatalf("keys of %d templates, want %d", len(told), variants+1)
+	}
+	for _, v := range told {
+		id, bits := uint16(number(v["templateId"])), number(v["flowKeyIndicator"])
+		var names []string
+		for i, f := range templates[id].fields {
+			if bits&(1<<i) != 0 {
+				names = append(names, f.Name)
+			}
+		}
+		keys := strings.Join(names, " ")
+		if id == idFlow && keys != "sourceIPv4Address destinationIPv4Address sourceTransportPort destinationTransportPort "+
+			"protocolIdentifier ipVersion vlanId ingressInterface egressInterface flowDirection" {
+			t.Errorf("keys of template %d: %s", id, keys)
+		}
+		if strings.Contains(keys, "Count") || strings.Contains(keys, "flowStart") {
+			t.Errorf("counters or times are keys of template %d: %s", id, keys)
+		}
+	}
+}
+
+// Interfaces are told once; again when renamed, and at the interval if in use.
+func TestInterfaceNames(t *testing.T) {
+	now := start
+	e := newExporter(t, nil)
+	e.now = func() time.Time { return now }
+	m := &memory{}
+	e.session = m
+	on := func(name, netns string, index uint32) flow.Record {
+		r := benchmarkRecord
+		r.Iface, r.Netns, r.IfIndex = name, netns, index
+		return r
+	}
+	told := func(records ...flow.Record) int {
+		t.Helper()
+		before := strings.Count(m.String(), " on gw")
+		mustExport(t, e, records)
+		return strings.Count(m.String(), " on gw") - before
+	}
+	if n := told(on("eth0", "", 2), on("eth1", "", 3), on("eth0", "", 2), on("eth0", "blue", 2)); n != 3 {
+		t.Errorf("%d interfaces told, want 3", n)
+	}
+	if n := told(on("eth1", "", 3), on("eth0", "blue", 2)); n != 0 {
+		t.Errorf("%d interfaces told again", n)
+	}
+	if n := told(on("lan0", "", 3)); n != 1 {
+		t.Errorf("a renamed interface is told %d times", n)
+	}
+	now = now.Add(time.Minute)
+	if n := told(); n != 3 {
+		t.Errorf("%d interfaces told at the interval, want 3", n)
+	}
+	told(on("lan0", "", 3))
+	now = now.Add(time.Minute)
+	if n := told(on("eth0", "", 2)); n != 2 {
+		t.Errorf("%d interfaces told, want the one that was in use and the one that is again", n)
+	}
+	if got := exported(t, m); got.flows[3].Netns != "blue" || got.flows[3].IfIndex != 2 || got.flows[len(got.flows)-1].Iface != "eth0" {
+		t.Errorf("decoded: %+v", got.flows)
+	}
+}
+
+// Names of any length and any octets leave options whole.
+func TestLongNames(t *testing.T) {
+	e := newExporter(t, func(c *Config) { c.MTU = minMTU })
+	e.origin.Host = strings.Repeat("ü", 200)
+	m := &memory{}
+	e.session = m
+	r := benchmarkRecord
+	r.Iface, r.Netns = "abcdefghijklmno", strings.Repeat("é", 127)
+	mustExport(t, e, []flow.Record{r})
+	got := exported(t, m)
+	if got.host != strings.Repeat("ü", 127) || got.flows[0].Iface != r.Iface || got.flows[0].Netns != strings.Repeat("é", 31) || m.largest > minMTU {
+		t.Errorf("host %q, record %+v, largest message %d", got.host, got.flows[0], m.largest)
+	}
+}
+
+// The table of fields and the table of elements belong together.
+func TestElementsOfFields(t *testing.T) {
+	inUse := map[string]bool{}
+	for _, tmpl := range templates {
+		for _, f := range tmpl.fields {
+			inUse[f.Name] = true
+		}
+	}
+	for i := range flow.Fields {
+		for _, name := range flow.Fields[i].IPFIX {
+			if !inUse[name] {
+				t.Errorf("field %s names element %s, which no template has", flow.Fields[i].Name, name)
+			}
+		}
+	}
+	seen := map[[2]any]bool{}
+	for _, e := range Elements() {
+		if !inUse[e.Name] {
+			t.Errorf("element %s is in no template", e.Name)
+		}
+		if id := [2]any{e.Own, e.ID}; seen[id] {
+			t.Errorf("element %s has the number of another", e.Name)
+		} else {
+			seen[id] = true
+		}
+		if e.Doc == "" || e.Own && (dataTypes[e.Type] == 0 || strings.HasPrefix(e.Semantics, "?")) {
+			t.Errorf("element %s is not described", e.Name)
+		}
+	}
+}
+
+func FuzzDecoder(f *testing.F) {
+	e, err := New(Default(), origin, func() time.Time { return start })
+	if err != nil {
+		f.Fatal(err)
+	}
+	m := &memory{}
+	e.session = m
+	if _, err := e.Export(context.Background(), judged()); err != nil {
+		f.Fatal(err)
+	}
+	for b := m.Bytes(); len(b) > 0; b = b[be.Uint16(b[2:]):] {
+		f.Add(slices.Clone(b[:be.Uint16(b[2:])]))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := &decoder{}
+		records, err := d.message(b)
+		if err != nil {
+			return
+		}
+		for i := range records {
+			if len(records[i].values) != len(records[i].elements) {
+				t.Errorf("record %d has %d values of %d elements", i, len(records[i].values), len(records[i].elements))
+			}
+		}
+		collect(records, DocumentationPEN)
+	})
+}
