@@ -72,7 +72,7 @@ func TestDuration(t *testing.T) {
 
 func TestPercent(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0 %", 1: "100 %", 0.5: "50 %", 0.123: "12.3 %", 0.9999: "99.990 %", 0.999999: "99.999 %", 1.002: "100.2 %",
+		0: "0 %", 0.0001: "<0.1 %", 1: "100 %", 0.5: "50 %", 0.123: "12.3 %", 0.9999: "99.990 %", 0.999999: "99.999 %", 1.002: "100.2 %",
 	} {
 		if got := Percent(v); got != want {
 			t.Errorf("Percent(%v) = %q, want %q", v, got, want)

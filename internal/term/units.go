@@ -81,10 +81,13 @@ func two(a int, unitA string, b int, unitB string) string {
 	return strconv.Itoa(a) + unitA + strconv.Itoa(b) + unitB
 }
 
-// Percent writes a share so that only what is whole reads 100 %.
+// Percent writes a share so that only what is whole reads 100 %, and what is
+// nothing 0 %.
 func Percent(share float64) string {
 	v := share * 100
 	switch {
+	case v > 0 && v < 0.05:
+		return "<0.1 %"
 	case v == math.Trunc(v) && v < 1e6:
 		return strconv.FormatFloat(v, 'f', 0, 64) + " %"
 	case v > 99.9 && v < 100:

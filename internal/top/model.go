@@ -79,13 +79,30 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.take(msg.answer)
 		}
 	case tea.KeyMsg:
-		if m.editing {
-			m.editKey(msg)
-			return m, nil
-		}
-		return m, m.key(msg.String())
+		return m, m.keys(msg)
 	}
 	return m, nil
+}
+
+// keys takes keys apart that were read in one go.
+func (m *model) keys(msg tea.KeyMsg) tea.Cmd {
+	if msg.Type != tea.KeyRunes || msg.Alt {
+		return m.oneKey(msg)
+	}
+	for _, r := range msg.Runes {
+		if cmd := m.oneKey(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}}); cmd != nil {
+			return cmd
+		}
+	}
+	return nil
+}
+
+func (m *model) oneKey(msg tea.KeyMsg) tea.Cmd {
+	if m.editing {
+		m.editKey(msg)
+		return nil
+	}
+	return m.key(msg.String())
 }
 
 // take shows an answer, unless the user has stopped the picture.

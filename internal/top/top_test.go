@@ -290,6 +290,13 @@ func TestFilterKeys(t *testing.T) {
 	if m.editing || len(asked) != 1 || asked[0].filter != "tcp" {
 		t.Errorf("asked %+v", asked)
 	}
+	// Fast hands, or a paste: several keys are read at once.
+	m.tell(press("/", "ctrl+u", "udp", "enter", "/")...)
+	if m.filter != "udp" || len(asked) != 2 {
+		t.Errorf("asked %+v", asked)
+	}
+	m.tell(press("ctrl+u", "tcp", "enter")...)
+	asked = asked[:1]
 	if m.tell(press("/", "ctrl+u", "u", "d", "p", "esc")...); m.editing || m.filter != "tcp" || len(asked) != 1 {
 		t.Errorf("esc keeps %q, asked %+v", m.filter, asked)
 	}
