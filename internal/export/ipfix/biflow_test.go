@@ -12,12 +12,12 @@ func TestInitiator(t *testing.T) {
 	const syn, ack = tcpSYN, tcpACK
 	early, late := start, start.Add(time.Second)
 	for _, tt := range []struct {
-		name              string
-		proto             uint8
-		aFlags, bFlags    uint16
-		aFirst, bFirst    time.Time
-		aPort, bPort      uint16 // source ports
-		aType, bType      uint16 // of ICMP, with code
+		name                string
+		proto               uint8
+		aFlags, bFlags      uint16
+		aFirst, bFirst      time.Time
+		aPort, bPort        uint16 // source ports
+		aType, bType        uint16 // of ICMP, with code
 		wantSwap, wantKnown bool
 	}{
 		{"SYN against SYN-ACK", 6, syn | ack, syn, early, late, 443, 40000, 0, 0, true, true},

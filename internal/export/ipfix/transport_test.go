@@ -276,7 +276,7 @@ func TestTCPCollectorStopsReading(t *testing.T) {
 	})
 	e := newWithin(t, ns, "tcp://127.0.0.1:4739", func(c *Config) { c.WriteTimeout = 200 * time.Millisecond })
 
-	const total = 100_000
+	const total = 20_000
 	records := numbered(0, total)
 	taken, err := e.Export(t.Context(), records)
 	lost := lostBy(err)
