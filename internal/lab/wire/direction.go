@@ -98,7 +98,7 @@ func (d *direction) untilNext() *unix.Timespec {
 
 // compareClocks notices when the wall clock was set or has drifted.
 func (d *direction) compareClocks() {
-	const tolerance, bracket = 100 * time.Microsecond, 10 * time.Microsecond
+	const tolerance, bracket = 20 * time.Microsecond, 10 * time.Microsecond
 	for range 10 {
 		before := time.Since(d.start)
 		wall := time.Duration(time.Now().UnixNano())
