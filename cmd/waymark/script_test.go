@@ -66,13 +66,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startAgent serves the API over known flows on the socket of the script.
+// startAgent serves the API over known flows on the socket of the script. With
+// live, an interval ends every 20 ms.
 func startAgent(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: agent")
+	live := len(args) == 1 && args[0] == "live"
+	if neg || len(args) != 0 && !live {
+		ts.Fatalf("usage: agent [live]")
 	}
 	history := store.New(store.Default())
-	fillHistory(history)
+	fillInterval(history, 0)
+	fillInterval(history, 1)
 	server := api.New(api.Config{Socket: ts.Getenv("WAYMARK_API_SOCKET")}, api.Deps{
 		Origin: flow.Origin{Host: "alpha", Sampling: 1},
 		Store:  history, Status: knownStatus, Ready: func() error { return nil },
@@ -81,6 +84,16 @@ func startAgent(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
+	if live {
+		go func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				fillInterval(history, 0)
+				<-tick.C
+			}
+		}()
+	}
 	ts.Defer(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -122,7 +135,8 @@ func writeCapture(ts *testscript.TestScript, neg bool, args []string) {
 
 var scriptStart = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 
-func fillHistory(s *store.Store) {
+// fillInterval ends the nth interval of ten seconds; all are alike.
+func fillInterval(s *store.Store, n int) {
 	web := flow.Record{
 		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
 		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:1::2"),
@@ -138,13 +152,11 @@ func fillHistory(s *store.Store) {
 		Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.53"),
 		Packets: 1, Bytes: 60, PayloadBytes: 32, WireBytes: 74, First: scriptStart.Add(time.Second), Last: scriptStart.Add(time.Second),
 	}
-	for n := range 2 {
-		iv := s.Begin(scriptStart.Add(time.Duration(n) * 10 * time.Second))
-		for _, r := range []flow.Record{web, back, name} {
-			iv.Add(&r)
-		}
-		iv.End(scriptStart.Add(time.Duration(n+1) * 10 * time.Second))
+	iv := s.Begin(scriptStart.Add(time.Duration(n) * 10 * time.Second))
+	for _, r := range []flow.Record{web, back, name} {
+		iv.Add(&r)
 	}
+	iv.End(scriptStart.Add(time.Duration(n+1) * 10 * time.Second))
 }
 
 func knownStatus() obs.Status {

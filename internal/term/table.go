@@ -90,22 +90,22 @@ func (t *Table) WriteTitle(out io.Writer, w []int) error {
 	for i, c := range t.Columns {
 		cells[i] = c.Title
 	}
-	_, err := io.WriteString(out, t.Line(cells, w)+"\n")
+	_, err := io.WriteString(out, t.line(cells, w)+"\n")
 	return err
 }
 
 func (t *Table) WriteRows(out io.Writer, w []int) error {
 	var b strings.Builder
 	for _, row := range t.Rows {
-		b.WriteString(t.Line(row, w))
+		b.WriteString(t.line(row, w))
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// Line aligns cells; there are no blanks at its end.
-func (t *Table) Line(cells []string, w []int) string {
+// line aligns cells; there are no blanks at its end.
+func (t *Table) line(cells []string, w []int) string {
 	var b strings.Builder
 	for i, cell := range cells {
 		if i > 0 {
