@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+var labs atomic.Int32
+
+// newPrefix begins names that nobody else has.
+func newPrefix() string { return fmt.Sprintf("wme%d-%d-", os.Getpid(), labs.Add(1)) }
+
+// newLab makes hosts that go with the test. What they send is whole packets, so
+// that interfaces and probe count the same things.
+func newLab(t *testing.T) (l *lab.Lab, alpha, beta *lab.Host) {
+	t.Helper()
+	l, err := lab.Up(lab.Config{Topology: "pair", Prefix: newPrefix()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.SetOffloads(lab.TSO|lab.USO|lab.GSO, false); err != nil {
+		t.Fatal(err)
+	}
+	return l, l.Host("alpha"), l.Host("beta")
+}
+
+// newHost makes a host without any link.
+func newHost(t *testing.T) *lab.Host {
+	t.Helper()
+	name := newPrefix() + "solo"
+	if err := lab.AddNetns(name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.DeleteNetns(name); err != nil {
+			t.Error(err)
+		}
+	})
+	return &lab.Host{Name: "solo", Netns: name}
+}
+
+// setup is how an agent is started.
+type setup struct {
+	host   *lab.Host
+	config string   // YAML; api.socket is set besides, unless it is there
+	args   []string // after `waymark run`
+	wrap   []string // a program that starts it
+	adjust func(*exec.Cmd)
+}
+
+// agent is `waymark run`.
+type agent struct {
+	*process
+	dir    string
+	socket string
+	host   *lab.Host
+}
+
+// quick are timeouts with which a test need not wait.
+const quick = "flow: {max_entries: 4096, scan_interval: 50ms, idle_timeout: 500ms, active_timeout: 2s}\n"
+
+// start runs an agent until it says that it counts.
+func start(t *testing.T, s setup) *agent {
+	t.Helper()
+	a, ready := launch(t, s)
+	select {
+	case <-ready:
+	case <-a.ended:
+		t.Fatalf("the agent ended before it was ready, exit code %d", a.ProcessState.ExitCode())
+	case <-time.After(30 * time.Second):
+		t.Fatal("the agent was not ready within 30 s")
+	}
+	return a
+}
+
+// launch runs an agent; ready is closed when it counts.
+func launch(t *testing.T, s setup) (a *agent, ready chan struct{}) {
+	t.Helper()
+	a = &agent{dir: t.TempDir(), host: s.host}
+	a.socket = filepath.Join(a.dir, "agent.sock")
+	file := filepath.Join(a.dir, "waymark.yaml")
+	yaml := strings.ReplaceAll(s.config, "DIR", a.dir)
+	if !strings.Contains(yaml, "api:") {
+		yaml += "\napi: {socket: " + a.socket + "}\n"
+	}
+	if err := os.WriteFile(file, []byte(yaml), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	argv := append(append(append([]string{}, s.wrap...), binary, "run", "--config", file), s.args...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	notify := filepath.Join(a.dir, "notify")
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify)
+	ready = make(chan struct{})
+	listenReady(t, notify, ready)
+	if s.adjust != nil {
+		s.adjust(cmd)
+	}
+	a.process = spawn(t, s.host, cmd)
+	return a, ready
+}
+
+// listenReady is what systemd does with a unit of Type=notify.
+func listenReady(t *testing.T, path string, ready chan struct{}) {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := conn.Read(b)
+			if err != nil {
+				return
+			}
+			if strings.Contains("\n"+string(b[:n]), "\nREADY=1") {
+				close(ready)
+				return
+			}
+		}
+	}()
+}
+
+// path is a file of the agent's folder.
+func (a *agent) path(name string) string { return filepath.Join(a.dir, name) }
+
+// ask runs a verb against the agent.
+func (a *agent) ask(t *testing.T, verb string, args ...string) result {
+	t.Helper()
+	return waymark(t, append([]string{verb, "--socket", a.socket}, args...)...)
+}
+
+// status is `waymark status -o json`.
+func (a *agent) status(t *testing.T) obs.Status {
+	t.Helper()
+	r := a.ask(t, "status", "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("status: exit code %d: %s", r.code, r.stderr)
+	}
+	var s obs.Status
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// stop ends the agent as a service manager does, and holds it to its promise.
+func (a *agent) stop(t *testing.T) {
+	t.Helper()
+	a.signal(unix.SIGTERM)
+	if code := a.wait(t, 5*time.Second); code != 0 {
+		t.Fatalf("exit code %d after SIGTERM", code)
+	}
+}
+
+// covered waits until a drain saw all that every interface counted.
+func (a *agent) covered(t *testing.T) (s obs.Status) {
+	t.Helper()
+	poll(t, func() error {
+		s = a.status(t)
+		if len(s.Interfaces) == 0 {
+			return notYet("no interface is counted")
+		}
+		for _, i := range s.Interfaces {
+			if i.Coverage != 1 {
+				return notYet("coverage of %s %s: %+v", i.Iface, i.Direction, i)
+			}
+		}
+		return nil
+	})
+	return s
+}
+
+// hook is the state of the agent on an interface, in one direction.
+func hook(s obs.Status, iface string) (obs.Hook, error) {
+	for _, h := range s.Hooks {
+		if h.Iface == iface {
+			return h, nil
+		}
+	}
+	return obs.Hook{}, fmt.Errorf("no hook on %s in %+v", iface, s.Hooks)
+}
+
+// exists reports whether something is at a path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, os.ErrNotExist)
+}

@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab"
+)
+
+// process is a program that runs beside the test.
+type process struct {
+	*exec.Cmd
+	stdout, stderr *text
+	ended          chan struct{} // closed when it is over
+}
+
+// spawn starts a program on a host (nil: here); it does not outlive the test.
+func spawn(t *testing.T, h *lab.Host, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, stdout: &text{}, stderr: &text{}, ended: make(chan struct{})}
+	if cmd.Stdout == nil {
+		cmd.Stdout = p.stdout
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = p.stderr
+	}
+	start := cmd.Start
+	if h != nil {
+		start = func() error { return h.Start(cmd) }
+	}
+	if err := start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		// How it ended is in ProcessState.
+		_ = cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() && p.stderr.String() != "" {
+			t.Logf("%s said:\n%s", cmd.Args[0], p.stderr)
+		}
+	})
+	return p
+}
+
+// signal sends a signal to a process that may be over.
+func (p *process) signal(s unix.Signal) { _ = p.Process.Signal(s) }
+
+// kill ends the process without a chance to clean up.
+func (p *process) kill() {
+	p.signal(unix.SIGKILL)
+	<-p.ended
+}
+
+// wait returns the exit code; -1: a signal ended it.
+func (p *process) wait(t *testing.T, limit time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+		return p.ProcessState.ExitCode()
+	case <-time.After(limit):
+		t.Fatalf("%v runs on after %v; it said: %s", p.Args, limit, p.stderr)
+		return 0
+	}
+}
+
+// text gathers what a process says while it runs.
+type text struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *text) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *text) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// command is a program that reports in UTC and in English.
+func command(argv ...string) *exec.Cmd {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(cmd.Environ(), "TZ=UTC", "LC_ALL=C.UTF-8")
+	return cmd
+}
+
+const interrupt = unix.SIGINT
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// poll tries until there is no error.
+func poll(t *testing.T, try func() error) {
+	t.Helper()
+	const limit = 20 * time.Second
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %v", limit, err)
+		}
+	}
+}
+
+// result is what a command line brought.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// execute runs a program to its end, on a host or (nil) here.
+func execute(t *testing.T, h *lab.Host, argv ...string) result {
+	t.Helper()
+	return finish(t, h, exec.Command(argv[0], argv[1:]...))
+}
+
+func finish(t *testing.T, h *lab.Host, cmd *exec.Cmd) result {
+	t.Helper()
+	p := spawn(t, h, cmd)
+	code := p.wait(t, time.Minute)
+	return result{p.stdout.String(), p.stderr.String(), code}
+}
+
+// waymark runs the program under test with arguments.
+func waymark(t *testing.T, args ...string) result {
+	t.Helper()
+	return execute(t, nil, append([]string{binary}, args...)...)
+}
+
+// must is the standard output of a command that has to succeed.
+func must(t *testing.T, h *lab.Host, argv ...string) string {
+	t.Helper()
+	r := execute(t, h, argv...)
+	if r.code != 0 {
+		t.Fatalf("%v: exit code %d: %s%s", argv, r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+var errNotYet = errors.New("not yet")
+
+func notYet(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errNotYet}, args...)...)
+}
