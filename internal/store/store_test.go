@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -566,5 +568,50 @@ func BenchmarkQuery(b *testing.B) {
 				ask(b, s, q)
 			}
 		})
+	}
+}
+
+// A field that is added to the record and forgotten in the row would vanish here.
+func TestRowForgetsNoField(t *testing.T) {
+	var want flow.Record
+	fillEvery(t, reflect.ValueOf(&want).Elem())
+	want.Family, want.Direction, want.Unattributed = 6, flow.Egress, false
+	var w row
+	w.set(&want, 0)
+	var got flow.Record
+	w.record([]link{{want.Iface, want.Netns, want.IfIndex}}, &got)
+	if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// fillEvery gives every field of a struct a value that is not zero.
+func fillEvery(t *testing.T, v reflect.Value) {
+	t.Helper()
+	for f, fv := range v.Fields() {
+		switch {
+		case fv.Type() == reflect.TypeFor[netip.Addr]():
+			fv.Set(reflect.ValueOf(netip.MustParseAddr("2001:db8::7")))
+		case fv.Type() == reflect.TypeFor[time.Time]():
+			fv.Set(reflect.ValueOf(time.Unix(1, 7)))
+		case fv.Kind() == reflect.Struct:
+			fillEvery(t, fv)
+		case fv.Kind() == reflect.String:
+			fv.SetString("7")
+		case fv.Kind() == reflect.Bool:
+			fv.SetBool(true)
+		case fv.CanInt():
+			fv.SetInt(7)
+		case fv.CanUint():
+			fv.SetUint(7)
+		default:
+			t.Fatalf("%s: teach this test, and the row, the kind %s", f.Name, fv.Kind())
+		}
+	}
+}
+
+func TestRowSize(t *testing.T) {
+	if got := unsafe.Sizeof(row{}); got > 152 {
+		t.Errorf("a row takes %d octets: correct what Default says of a history", got)
 	}
 }
