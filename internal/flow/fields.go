@@ -94,7 +94,7 @@ var Fields = []Field{
 	},
 	{
 		Name: "sport", Kind: Number, Max: maxUint16, Doc: "source port; of ICMP echo the identifier; absent when unattributed",
-		IPFIX:  []string{"sourceTransportPort"},
+		IPFIX:  []string{"sourceTransportPort", "waymarkICMPIdentifier"},
 		Absent: unattributed,
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, r.SrcPort) },
 		Set:    func(s string, _ *Origin, r *Record) error { return parseUint(s, &r.SrcPort) },
