@@ -50,6 +50,7 @@ and through IPFIX, JSON lines and Prometheus.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
+		newBenchCommand(),
 		newDecodeCommand(),
 		newDoctorCommand(),
 		newConfigCommand(),

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * A traffic generator. BPF_PROG_RUN with live frames hands the same frames to
+ * this program again and again; each time it writes what changes, and sends the
+ * frame out of an interface.
+ */
+#include "prelude.h"
+#include "vary.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* The interface that frames leave by. */
+const volatile __u32 cfg_ifindex = 0;
+
+SEC("xdp")
+int generate(struct xdp_md *xdp)
+{
+	if (!vary((void *)(long)xdp->data, (void *)(long)xdp->data_end))
+		return XDP_ABORTED;
+	return bpf_redirect(cfg_ifindex, 0);
+}
+
+/* On the other end: frames that were redirected arrive only where XDP is. */
+SEC("xdp")
+int receive(struct xdp_md *xdp)
+{
+	return XDP_PASS;
+}

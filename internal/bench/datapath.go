@@ -1,0 +1,329 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/bench/program"
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+)
+
+// DatapathReport is what the programs cost.
+type DatapathReport struct {
+	Run
+	Points   []Point    `json:"points"`
+	Rare     []Cost     `json:"rare"`     // packets that take the long way
+	Features []Cost     `json:"features"` // what is switched off, and what is not there
+	Drain    Drain      `json:"drain"`
+	Export   ExportCost `json:"export"`
+	Budgets  []Budget   `json:"budgets"`
+}
+
+// Point is one sort of packet of a number of flows: what each program costs.
+type Point struct {
+	Packet  string `json:"packet"`
+	Flows   int    `json:"flows"`
+	Entries uint64 `json:"entries"` // slots that the one processor which sends has
+	Costs   []Cost `json:"costs"`
+}
+
+// Cost is what a program costs, in ns of one packet.
+type Cost struct {
+	Program string  `json:"program"`
+	Total   Spread  `json:"total"`
+	Over    Spread  `json:"over"`            // the empty program, in the same round
+	Ratio   *Spread `json:"ratio,omitempty"` // Over to that of the reference with BPF_MAP_TYPE_HASH
+	Size    Size    `json:"size"`
+}
+
+// Size is what the kernel made of a program.
+type Size struct {
+	Instructions int    `json:"instructions"` // after the verifier took away what is off
+	Machine      uint32 `json:"machine"`      // octets of machine code
+}
+
+// Names of programs in a Point, in the order they are shown.
+const (
+	costEmpty   = "empty"
+	costParse   = "parse"
+	costIngress = "ingress"
+	costHash    = "HASH"
+	costLRU     = "LRU_HASH"
+	costPerCPU  = "PERCPU_HASH"
+	costStage   = "account" // ingress less parse
+	costEgress  = "egress"
+)
+
+// slotsPerFlow is how much room the table has: more sets than flows, so that
+// nearly all of them are found at the first look. The packets of a benchmark
+// come from one processor, which has its part of the table only.
+const slotsPerFlow = 4
+
+// Datapath measures the programs.
+func Datapath(ctx context.Context, cfg Config) (*DatapathReport, error) {
+	run, err := begin("datapath", cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &DatapathReport{Run: run}
+	flows := []int{1, 1000, 32 << 10, 512 << 10, 1 << 20}
+	if cfg.Quick {
+		flows = []int{1, 1000, 32 << 10}
+	}
+	for _, k := range kinds() {
+		for _, n := range flows {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			cfg.Progress(fmt.Sprintf("programs: %s, %d flows", k.name, n))
+			p, err := measurePoint(k, n, cfg)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %d flows: %w", k.name, n, err)
+			}
+			r.Points = append(r.Points, p)
+		}
+	}
+	cfg.Progress("packets that take the long way")
+	if r.Rare, err = measureRare(cfg); err != nil {
+		return nil, err
+	}
+	cfg.Progress("features that are off")
+	if r.Features, err = measureFeatures(cfg); err != nil {
+		return nil, err
+	}
+	cfg.Progress("drain")
+	if r.Drain, err = measureDrain(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("drain: %w", err)
+	}
+	cfg.Progress("from the drain to the collector")
+	if r.Export, err = measureExport(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	r.Budgets = r.budgets()
+	r.end()
+	return r, nil
+}
+
+// contender is one program of a comparison.
+type contender struct {
+	name    string
+	program *ebpf.Program
+	frame   []byte
+	values  []float64 // ns of a packet, by round
+}
+
+// stage holds what a comparison loaded, to be closed together.
+type stage struct {
+	contenders []*contender
+	closers    []func()
+}
+
+func (s *stage) close() {
+	for _, c := range s.closers {
+		c()
+	}
+}
+
+// load adds programs of one collection over a table of their own; shown maps
+// their names to those of the report.
+func (s *stage) load(cfg datapath.Config, load func() (*ebpf.CollectionSpec, error), k kind, flows int, shown [][2]string) (*datapath.Datapath, error) {
+	d := datapath.New(cfg, slog.New(slog.DiscardHandler))
+	if err := d.Load(); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, d.Close)
+	coll, err := d.Beside(load, func(spec *ebpf.CollectionSpec) error {
+		wanted := map[string]*ebpf.ProgramSpec{}
+		for _, n := range shown {
+			wanted[n[0]] = spec.Programs[n[0]]
+		}
+		spec.Programs = wanted
+		return k.adapt(flows)(spec)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, coll.Close)
+	for _, n := range shown {
+		s.contenders = append(s.contenders, &contender{name: n[1], program: coll.Programs[n[0]], frame: k.frame})
+	}
+	return d, nil
+}
+
+// run lets every program see all flows once, then measures them in turns.
+func (s *stage) run(flows, packets, rounds int) error {
+	return onProcessor(0, func() error {
+		for _, c := range s.contenders {
+			if _, err := testRun(c.program, c.frame, max(flows, 1000)); err != nil {
+				return err
+			}
+		}
+		for range rounds {
+			for _, c := range s.contenders {
+				ns, err := testRun(c.program, c.frame, packets)
+				if err != nil {
+					return err
+				}
+				c.values = append(c.values, ns)
+			}
+		}
+		return nil
+	})
+}
+
+// values are what the named program took, by round.
+func (s *stage) values(name string) []float64 {
+	for _, c := range s.contenders {
+		if c.name == name {
+			return c.values
+		}
+	}
+	return nil
+}
+
+// cost compares a program with the empty one and, if it ran, the reference.
+func (s *stage) cost(c *contender) (Cost, error) {
+	info, err := c.program.Info()
+	if err != nil {
+		return Cost{}, fmt.Errorf("asking for %s: %w", c.name, err)
+	}
+	empty, hash := s.values(costEmpty), s.values(costHash)
+	cost := Cost{Program: c.name, Total: spreadOf(c.values), Over: pairwise(c.values, empty, minus)}
+	if octets, err := info.TranslatedSize(); err == nil {
+		cost.Size.Instructions = octets / 8
+	}
+	if octets, err := info.JitedSize(); err == nil {
+		cost.Size.Machine = octets
+	}
+	if hash != nil && c.name != costEmpty {
+		cost.Ratio = new(Spread)
+		*cost.Ratio = ratio(c.values, hash, empty)
+	}
+	return cost, nil
+}
+
+// ratio is a over b, both less the empty program of the same round.
+func ratio(a, b, empty []float64) Spread {
+	net := func(v []float64) []float64 {
+		out := make([]float64, len(v))
+		for i := range v {
+			out[i] = v[i] - empty[i]
+		}
+		return out
+	}
+	return pairwise(net(a), net(b), over)
+}
+
+func (s *stage) costs() ([]Cost, error) {
+	var out []Cost
+	for _, c := range s.contenders {
+		cost, err := s.cost(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cost)
+	}
+	return out, nil
+}
+
+// rounds are fewer where one takes long.
+func (cfg Config) rounds(flows int) int {
+	if cfg.Quick || flows > 100_000 {
+		return 7
+	}
+	return 21
+}
+
+func measurePoint(k kind, flows int, cfg Config) (Point, error) {
+	var s stage
+	defer s.close()
+	cpus, err := kernel.CPUs("online")
+	if err != nil {
+		return Point{}, err
+	}
+	table := datapath.Config{MaxEntries: uint32(cpus * max(1<<16, slotsPerFlow*flows))}
+	d, err := s.load(table, program.Bench, k, flows, [][2]string{
+		{"bench_empty", costEmpty}, {"bench_parse", costParse}, {"bench_ingress", costIngress},
+		{"bench_hash", costHash}, {"bench_lru", costLRU}, {"bench_percpu", costPerCPU},
+	})
+	if err != nil {
+		return Point{}, err
+	}
+	if err := s.run(flows, max(200_000, flows), cfg.rounds(flows)); err != nil {
+		return Point{}, err
+	}
+	stats, err := d.Stats()
+	if err != nil {
+		return Point{}, err
+	}
+	p := Point{Packet: k.name, Flows: flows, Entries: stats.MaxEntries / uint64(cpus)}
+	if p.Costs, err = s.costs(); err != nil {
+		return Point{}, err
+	}
+	p.Costs = append(p.Costs, Cost{
+		Program: costStage,
+		Total:   pairwise(s.values(costIngress), s.values(costParse), minus),
+		Over:    pairwise(s.values(costIngress), s.values(costParse), minus),
+	})
+	return p, nil
+}
+
+// measureRare gives each of the packets a table of its own.
+func measureRare(cfg Config) ([]Cost, error) {
+	var out []Cost
+	for _, k := range rareKinds() {
+		cost, err := measureOne(datapath.Config{MaxEntries: 1 << 16}, k, cfg)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, err)
+		}
+		cost.Program = k.name
+		out = append(out, cost)
+	}
+	return out, nil
+}
+
+func measureOne(table datapath.Config, k kind, cfg Config) (Cost, error) {
+	var s stage
+	defer s.close()
+	if _, err := s.load(table, program.Bench, k, 1, [][2]string{{"bench_empty", costEmpty}, {"bench_ingress", costIngress}}); err != nil {
+		return Cost{}, err
+	}
+	if err := s.run(1, 200_000, cfg.rounds(1)); err != nil {
+		return Cost{}, err
+	}
+	return s.cost(s.contenders[1])
+}
+
+// measureFeatures holds the program with its features off against one that was
+// built without them, and shows what they cost when they are on.
+func measureFeatures(cfg Config) ([]Cost, error) {
+	var s stage
+	defer s.close()
+	k := kinds()[0]
+	tunnels := []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}
+	for _, v := range []struct {
+		cfg   datapath.Config
+		load  func() (*ebpf.CollectionSpec, error)
+		shown [][2]string
+	}{
+		{datapath.Config{}, program.Bench, [][2]string{{"bench_empty", costEmpty}, {"bench_ingress", "ingress, all off"}}},
+		{datapath.Config{}, program.Without, [][2]string{{"bench_without", "ingress, built without"}}},
+		{datapath.Config{}, program.Bench, [][2]string{{"bench_egress", "egress, all off"}}},
+		{datapath.Config{Tunnels: tunnels}, program.Bench, [][2]string{{"bench_ingress", "ingress, tunnels on"}}},
+		{datapath.Config{Sampling: 100}, program.Bench, [][2]string{{"bench_ingress", "ingress, sampling 1:100"}}},
+	} {
+		v.cfg.MaxEntries = 1 << 16
+		if _, err := s.load(v.cfg, v.load, k, 1, v.shown); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.run(1, 200_000, cfg.rounds(1)); err != nil {
+		return nil, err
+	}
+	return s.costs()
+}

@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/bench/program"
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+)
+
+// Drain is what it takes to empty a full table.
+type Drain struct {
+	Flows        int    `json:"flows"`
+	Entries      uint64 `json:"entries"`
+	Milliseconds Spread `json:"ms"`
+	Grace        Spread `json:"grace_ms"` // part of it, waiting for programs to end
+	Exact        bool   `json:"exact"`    // every packet was in a delta, none twice
+}
+
+// filler fills the table of a probe, from all processors.
+type filler struct {
+	d    *datapath.Datapath
+	coll *ebpf.Collection
+	k    kind
+	cpus int
+}
+
+func newFiller(flows int) (*filler, error) {
+	cpus, err := kernel.CPUs("online")
+	if err != nil {
+		return nil, err
+	}
+	d := datapath.New(datapath.Config{MaxEntries: uint32(2 * flows)}, slog.New(slog.DiscardHandler))
+	if err := d.Load(); err != nil {
+		return nil, err
+	}
+	k := kinds()[0]
+	coll, err := d.Beside(program.Bench, k.adapt(flows))
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return &filler{d, coll, k, cpus}, nil
+}
+
+func (f *filler) close() {
+	f.coll.Close()
+	f.d.Close()
+}
+
+// fill makes as many flows as the filler is for, each on one processor.
+func (f *filler) fill(flows int) error {
+	// struct sender of bpf/vary.h
+	var senders [256]struct {
+		Next uint64
+		_    [7]uint64
+	}
+	share := flows / f.cpus
+	for cpu := range f.cpus {
+		senders[cpu].Next = uint64(cpu) * uint64(share)
+	}
+	if err := f.coll.Variables["senders"].Set(senders); err != nil {
+		return fmt.Errorf("numbering flows: %w", err)
+	}
+	for cpu := range f.cpus {
+		n := share
+		if cpu == 0 {
+			n += flows % f.cpus
+		}
+		err := onProcessor(cpu, func() error {
+			_, err := testRun(f.coll.Programs["bench_ingress"], f.k.frame, n)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (cfg Config) drainFlows() int {
+	if cfg.Quick {
+		return 100_000
+	}
+	return 1_000_000
+}
+
+// measureDrain empties a table of a million flows, twice as large, some times.
+func measureDrain(ctx context.Context, cfg Config) (Drain, error) {
+	flows := cfg.drainFlows()
+	f, err := newFiller(flows)
+	if err != nil {
+		return Drain{}, err
+	}
+	defer f.close()
+	r := Drain{Flows: flows, Exact: true}
+	var took, grace []float64
+	for range 7 {
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if err := f.fill(flows); err != nil {
+			return r, err
+		}
+		var packets uint64
+		if err := f.d.Drain(func(d *flow.Delta) { packets += d.Packets }); err != nil {
+			return r, err
+		}
+		stats, err := f.d.Stats()
+		if err != nil {
+			return r, err
+		}
+		r.Entries = stats.MaxEntries
+		r.Exact = r.Exact && packets == uint64(flows)
+		took = append(took, float64(stats.Drain)/1e6)
+		grace = append(grace, float64(stats.Grace)/1e6)
+	}
+	r.Milliseconds, r.Grace = spreadOf(took), spreadOf(grace)
+	return r, nil
+}
+
+// ExportCost is the processor time of a flow record in the agent: drained,
+// merged into the table of flows, expired, encoded as IPFIX and sent over UDP.
+// All threads count, the garbage collector's too.
+type ExportCost struct {
+	Records int    `json:"records"`
+	User    Spread `json:"user_us"`   // µs of user space, a record
+	System  Spread `json:"system_us"` // µs of the kernel, a record
+}
+
+func measureExport(ctx context.Context, cfg Config) (ExportCost, error) {
+	flows := cfg.drainFlows()
+	f, err := newFiller(flows)
+	if err != nil {
+		return ExportCost{}, err
+	}
+	defer f.close()
+	sink, err := newSink()
+	if err != nil {
+		return ExportCost{}, err
+	}
+	defer sink.close()
+
+	r := ExportCost{Records: flows}
+	var user, system []float64
+	table := flow.NewTable(flow.TableConfig{MaxFlows: 2 * flows}, func(flow.Iface) (string, string) { return "bench0", "" })
+	for round := range 6 {
+		if err := f.fill(flows); err != nil {
+			return r, err
+		}
+		before, err := usage()
+		if err != nil {
+			return r, err
+		}
+		exported := 0
+		if err := f.d.Drain(table.Merge); err != nil {
+			return r, err
+		}
+		var failed error
+		table.EndInterval(time.Now().Add(time.Hour), nil, func(record *flow.Record) {
+			exported++
+			if err := sink.add(ctx, record); err != nil {
+				failed = err
+			}
+		})
+		if failed == nil {
+			failed = sink.flush(ctx)
+		}
+		if failed != nil {
+			return r, failed
+		}
+		after, err := usage()
+		if err != nil {
+			return r, err
+		}
+		if exported != flows {
+			return r, fmt.Errorf("%d records of %d flows", exported, flows)
+		}
+		if round == 0 {
+			continue // memory grows to its size
+		}
+		user = append(user, float64(after.user-before.user)/1e3/float64(flows))
+		system = append(system, float64(after.system-before.system)/1e3/float64(flows))
+	}
+	r.User, r.System = spreadOf(user), spreadOf(system)
+	return r, nil
+}
+
+// used is processor time of this process.
+type used struct{ user, system time.Duration }
+
+func usage() (used, error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return used{}, fmt.Errorf("reading the processor time used: %w", err)
+	}
+	return used{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())}, nil
+}

@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Spread is what repeated measurements of one thing gave.
+type Spread struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`  // the smallest
+	High   float64 `json:"high"` // the largest
+}
+
+// spreadOf sorts a copy of values, of which there is at least one.
+func spreadOf(values []float64) Spread {
+	v := slices.Sorted(slices.Values(values))
+	n := len(v)
+	return Spread{Median: (v[(n-1)/2] + v[n/2]) / 2, Low: v[0], High: v[n-1]}
+}
+
+// pairwise is f over what two things gave in the same rounds.
+func pairwise(a, b []float64, f func(a, b float64) float64) Spread {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = f(a[i], b[i])
+	}
+	return spreadOf(out)
+}
+
+func minus(a, b float64) float64 { return a - b }
+func over(a, b float64) float64  { return a / b }
+
+// onProcessor runs f on a thread that stays on one processor and ends with f.
+func onProcessor(cpu int, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		var one unix.CPUSet
+		one.Set(cpu)
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			done <- fmt.Errorf("moving to processor %d: %w", cpu, err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// threadTime is the processor time that the calling thread has used.
+func threadTime() (time.Duration, error) { return cpuTime(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// processTime is the processor time that all threads of this process have used.
+func processTime() (time.Duration, error) { return cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+func cpuTime(clock int32) (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		return 0, fmt.Errorf("reading clock %d: %w", clock, err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// testRun sends a frame n times through a program and returns the processor
+// time of one time, in ns. The kernel's own figure is a whole number; the
+// thread's time is finer, and a few µs of system call don't show in 100,000.
+func testRun(p *ebpf.Program, frame []byte, n int) (float64, error) {
+	before, err := threadTime()
+	if err != nil {
+		return 0, err
+	}
+	verdict, err := p.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n)})
+	if err != nil {
+		return 0, fmt.Errorf("test run of %s: %w", p, err)
+	}
+	if int32(verdict) != tcUnspec {
+		return 0, fmt.Errorf("test run of %s: verdict %d: the packet was not handled", p, int32(verdict))
+	}
+	after, err := threadTime()
+	if err != nil {
+		return 0, err
+	}
+	return float64(after-before) / float64(n), nil
+}
+
+const tcUnspec = -1 // TC_ACT_UNSPEC

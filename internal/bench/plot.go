@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"fmt"
+	"image/color"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// series is a line of a plot.
+type series struct {
+	name string
+	x    []float64
+	y    []Spread
+}
+
+// chart is a plot over numbers of flows, on a logarithmic scale.
+type chart struct {
+	file, title, y string
+	series         []series
+}
+
+// Colours that stay apart in print and for the colour-blind (Okabe and Ito).
+var palette = []color.RGBA{
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+	{230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255},
+}
+
+var markers = []draw.GlyphDrawer{
+	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{},
+	draw.RingGlyph{}, draw.BoxGlyph{}, draw.CrossGlyph{},
+}
+
+// write saves the chart as SVG and PNG: medians, with bars from the lowest to
+// the highest value.
+func (c *chart) write(dir string) error {
+	p := plot.New()
+	p.Title.Text = c.title
+	p.Title.Padding = vg.Points(8)
+	p.BackgroundColor = color.White
+	p.X.Label.Text = "flows at the same time"
+	p.X.Scale = plot.LogScale{}
+	p.X.Tick.Marker = plot.LogTicks{Prec: -1}
+	p.Y.Label.Text = c.y
+	p.Y.Min = 0
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Padding = vg.Points(3)
+	p.Add(plotter.NewGrid())
+	for i, s := range c.series {
+		data := points{s}
+		line, marks, err := plotter.NewLinePoints(data)
+		if err != nil {
+			return fmt.Errorf("plotting %s: %w", s.name, err)
+		}
+		bars, err := plotter.NewYErrorBars(data)
+		if err != nil {
+			return fmt.Errorf("plotting the spread of %s: %w", s.name, err)
+		}
+		colour := palette[i%len(palette)]
+		line.Color, line.Width = colour, vg.Points(1.5)
+		marks.Color, marks.Shape, marks.Radius = colour, markers[i%len(markers)], vg.Points(3)
+		bars.Color = colour
+		p.Add(line, marks, bars)
+		p.Legend.Add(s.name, line, marks)
+		for _, y := range s.y {
+			p.Y.Max = max(p.Y.Max, y.Median*1.35)
+		}
+	}
+	for _, extension := range []string{".svg", ".png"} {
+		file := filepath.Join(dir, c.file+extension)
+		if err := p.Save(18*vg.Centimeter, 11*vg.Centimeter, file); err != nil {
+			return fmt.Errorf("writing %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// points is a series as the plotter wants it.
+type points struct{ s series }
+
+func (p points) Len() int                    { return len(p.s.x) }
+func (p points) XY(i int) (float64, float64) { return p.s.x[i], p.s.y[i].Median }
+func (p points) YError(i int) (float64, float64) {
+	y := p.s.y[i]
+	return y.Median - y.Low, y.High - y.Median
+}
+
+func writeCharts(dir string, charts []chart) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for i := range charts {
+		if err := charts[i].write(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WritePlots draws what each program costs over the number of flows.
+func (r *DatapathReport) WritePlots(dir string) error {
+	var charts []chart
+	for _, k := range []string{"IPv4/UDP", "IPv6/TCP"} {
+		c := chart{
+			file:  map[string]string{"IPv4/UDP": "datapath-ipv4-udp", "IPv6/TCP": "datapath-ipv6-tcp"}[k],
+			title: "A packet through the programs (" + k + ")",
+			y:     "ns over the empty program",
+		}
+		for _, name := range []string{costIngress, costHash, costLRU, costPerCPU, costParse} {
+			s := series{name: map[string]string{costIngress: "waymark", costParse: "waymark, parsing only"}[name]}
+			if s.name == "" {
+				s.name = name
+			}
+			for _, p := range r.Points {
+				for _, cost := range p.Costs {
+					if p.Packet == k && cost.Program == name {
+						s.x = append(s.x, float64(p.Flows))
+						s.y = append(s.y, cost.Over)
+					}
+				}
+			}
+			c.series = append(c.series, s)
+		}
+		charts = append(charts, c)
+	}
+	return writeCharts(dir, charts)
+}

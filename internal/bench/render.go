@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// column is one of a table: Markdown that is readable as plain text too.
+type column struct {
+	title string
+	right bool
+}
+
+// writeTable pads cells to the width of their column.
+func writeTable(w io.Writer, columns []column, rows [][]string) error {
+	width := make([]int, len(columns))
+	for i, c := range columns {
+		width[i] = len([]rune(c.title))
+		for _, row := range rows {
+			width[i] = max(width[i], len([]rune(row[i])))
+		}
+	}
+	var b strings.Builder
+	line := func(cell func(i int) string) {
+		for i := range columns {
+			b.WriteString("| " + cell(i) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	pad := func(i int, text string) string {
+		space := strings.Repeat(" ", width[i]-len([]rune(text)))
+		if columns[i].right {
+			return space + text
+		}
+		return text + space
+	}
+	line(func(i int) string { return pad(i, columns[i].title) })
+	line(func(i int) string {
+		if columns[i].right {
+			return strings.Repeat("-", width[i]-1) + ":"
+		}
+		return strings.Repeat("-", width[i])
+	})
+	for _, row := range rows {
+		line(func(i int) string { return pad(i, row[i]) })
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// String is the median, and the smallest and largest value in parentheses.
+func (s Spread) String() string {
+	return fmt.Sprintf("%s (%s–%s)", number(s.Median), number(s.Low), number(s.High))
+}
+
+// number has as many digits as say something.
+func number(v float64) string {
+	switch {
+	case v >= 100 || v <= -100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10 || v <= -10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+// WriteText describes the run.
+func (r *Run) WriteText(w io.Writer) error {
+	m := r.Machine
+	quick := ""
+	if r.Quick {
+		quick = ", a quick run"
+	}
+	_, err := fmt.Fprintf(w, "waymark %s, %s; Linux %s, %d processors (%s), %d MiB, %s; load before the run %.1f; %.0f s%s\n\n",
+		r.Version, r.Started.UTC().Format("2006-01-02 15:04 MST"), m.Kernel, m.Processors, m.Processor, m.MemoryMiB, m.Go,
+		m.Load, r.Seconds, quick)
+	return err
+}
+
+// WriteText writes the report as a text with tables.
+func (r *DatapathReport) WriteText(w io.Writer) error {
+	if err := r.Run.WriteText(w); err != nil {
+		return err
+	}
+	var budgets [][]string
+	for _, b := range r.Budgets {
+		verdict := "met"
+		if !b.Met {
+			verdict = "MISSED"
+		}
+		budgets = append(budgets, []string{b.Name, number(b.Limit) + " " + b.Unit, number(b.Value) + " " + b.Unit, verdict})
+	}
+	fmt.Fprintln(w, "Budgets: the median for the worst sort of packet")
+	fmt.Fprintln(w)
+	if err := writeTable(w, []column{{"what", false}, {"budget", true}, {"measured", true}, {"", false}}, budgets); err != nil {
+		return err
+	}
+
+	fmt.Fprintln(w, "\nProcessor time of a packet in ns over the empty program: median (lowest–highest of the rounds)")
+	fmt.Fprintln(w)
+	columns := []column{{"packet", false}, {"flows", true}}
+	for _, c := range r.Points[0].Costs[1:] {
+		columns = append(columns, column{c.Program, true})
+	}
+	columns = append(columns, column{"ingress ÷ HASH", true})
+	var rows [][]string
+	for _, p := range r.Points {
+		row := []string{p.Packet, fmt.Sprint(p.Flows)}
+		ratio := ""
+		for _, c := range p.Costs[1:] {
+			row = append(row, c.Over.String())
+			if c.Program == costIngress {
+				ratio = c.Ratio.String()
+			}
+		}
+		rows = append(rows, append(row, ratio))
+	}
+	if err := writeTable(w, columns, rows); err != nil {
+		return err
+	}
+
+	fmt.Fprintln(w, "\nPackets that take the long way through the parser, one flow")
+	fmt.Fprintln(w)
+	if err := writeCosts(w, "packet", r.Rare); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nFeatures that are off cost nothing (IPv4/UDP, one flow)")
+	fmt.Fprintln(w)
+	if err := writeCosts(w, "program", r.Features); err != nil {
+		return err
+	}
+	d, e := r.Drain, r.Export
+	exact := "every packet was there once"
+	if !d.Exact {
+		exact = "PACKETS WERE LOST OR COUNTED TWICE"
+	}
+	_, err := fmt.Fprintf(w, "\nDrain of %d flows from %d slots: %s ms, of it %s ms waiting for programs to end; %s.\n"+
+		"A record, from the drain through the table of flows to IPFIX over UDP: %s µs in user space, %s µs in the kernel.\n",
+		d.Flows, d.Entries, d.Milliseconds, d.Grace, exact, e.User, e.System)
+	return err
+}
+
+func writeCosts(w io.Writer, what string, costs []Cost) error {
+	var rows [][]string
+	for _, c := range costs {
+		rows = append(rows, []string{c.Program, c.Over.String(), fmt.Sprint(c.Size.Instructions), fmt.Sprint(c.Size.Machine)})
+	}
+	return writeTable(w, []column{{what, false}, {"ns over empty", true}, {"instructions", true}, {"octets of machine code", true}}, rows)
+}
