@@ -46,7 +46,7 @@ type NotSent struct {
 // Output is an exporter with the size of its queue.
 type Output struct {
 	Exporter Exporter
-	Queue    int // records that may wait
+	Queue    int // records that may wait from one drain to the next
 }
 
 // Config holds the times of the pipeline.
@@ -124,6 +124,16 @@ func (p *Pipeline) Run(ctx context.Context) error {
 }
 
 const abandonAfter = 100 * time.Millisecond
+
+// Begin starts a drain. An exporter whose queue has room now gets all that is
+// published until the next Begin, be it more than that: a drain brings at most
+// what the flow table held, which is in memory already, and even a quick
+// exporter cannot keep up with a million flows that end at once.
+func (p *Pipeline) Begin() {
+	for _, o := range p.outputs {
+		o.queue.begin()
+	}
+}
 
 // Publish queues records for every exporter and returns at once; what finds no
 // room is lost to that exporter and counted. The slice belongs to the pipeline

@@ -239,6 +239,31 @@ func TestPublishLastExceedsQueue(t *testing.T) {
 	})
 }
 
+// A drain is taken whole by a queue that has room when it begins, and by no other.
+func TestDrainMayExceedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &script{}
+		p := newPipeline(10, e)
+		p.Begin()
+		for i := range 3 {
+			p.Publish(numbered(p, 20*i, 20))
+		}
+		p.Begin()
+		p.Publish(numbered(p, 60, 5))
+		if got := p.Status()[0]; got.Queued != 60 || lost(got) != 5 {
+			t.Errorf("%+v", got)
+		}
+		stop := start(t, p)
+		synctest.Wait()
+		p.Begin()
+		p.Publish(numbered(p, 65, 30))
+		stop()
+		if got := p.Status()[0]; got.Exported != 90 || lost(got) != 5 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestGoneOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &script{export: func(_ context.Context, r []flow.Record) (int, error) {

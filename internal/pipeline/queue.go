@@ -21,11 +21,20 @@ type queue struct {
 	mu       sync.Mutex
 	segments []segment
 	held     int // records waiting or taken but not yet done with
+	whole    bool
 	closed   bool
 }
 
 func newQueue(limit int) *queue {
 	return &queue{limit: limit, wake: make(chan struct{}, 1)}
+}
+
+// begin lets the queue take all of what comes until the next begin, beyond its
+// limit, if there is room now.
+func (q *queue) begin() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.whole = q.held < q.limit
 }
 
 // put queues as many records of a batch as there is room for and returns their
@@ -37,7 +46,7 @@ func (q *queue) put(b *batch, beyondLimit bool) (n int, open bool) {
 		return 0, false
 	}
 	n = len(b.records)
-	if !beyondLimit {
+	if !beyondLimit && !q.whole {
 		n = min(n, max(q.limit-q.held, 0))
 	}
 	if n > 0 {
