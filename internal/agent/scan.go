@@ -45,6 +45,7 @@ func (a *Agent) drainOnce(last bool) error {
 	coverage := a.hooks.compare(all)
 
 	interval := a.store.Begin(a.intervalStart())
+	a.pipeline.Begin()
 	out := &batch{publish: a.pipeline.Publish, buffer: a.pipeline.Buffer}
 	if last {
 		out.publish = a.pipeline.PublishLast

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,9 +48,11 @@ func TestOffloads(t *testing.T) {
 			alpha, beta := l.Host("alpha"), l.Host("beta")
 			cfg, path := agentConfig(t, probe, alpha, beta)
 			a := start(t, cfg)
-			var results [2]traffic.BulkResult
-			for i, on := range []bool{true, false} {
-				if err := l.SetOffloads(lab.TSO|lab.GSO, on); err != nil {
+			// How a transfer is cut into segments varies a little from run to run.
+			const rounds = 3
+			var results [2 * rounds]traffic.BulkResult
+			for i := range results {
+				if err := l.SetOffloads(lab.TSO|lab.GSO, i%2 == 0); err != nil {
 					t.Fatal(err)
 				}
 				var err error
@@ -65,7 +68,7 @@ func TestOffloads(t *testing.T) {
 				t.Fatal(err)
 			}
 			records := readRecords(t, path)
-			var packets [2]uint64
+			var packets [2 * rounds]float64
 			for i, r := range results {
 				for _, at := range []struct {
 					netns     string
@@ -73,19 +76,24 @@ func TestOffloads(t *testing.T) {
 				}{{alpha.Netns, flow.Egress}, {beta.Netns, flow.Ingress}} {
 					sum := sumOf(records, at.netns, at.direction, func(x *flow.Record) bool { return x.SrcPort == r.From.Port() })
 					if sum.PayloadBytes != r.Sender.BytesSent || r.Sender.BytesSent < size {
-						t.Errorf("offloads %t, %s %v: %d octets of payload, want %d", i == 0, at.netns, at.direction, sum.PayloadBytes, r.Sender.BytesSent)
+						t.Errorf("transfer %d, %s %v: %d octets of payload, want %d", i, at.netns, at.direction, sum.PayloadBytes, r.Sender.BytesSent)
 					}
 					if want := uint64(r.Sender.SegmentsOut); sum.Packets != want {
-						t.Errorf("offloads %t, %s %v: %d packets, the sender's TCP counted %d segments", i == 0, at.netns, at.direction, sum.Packets, want)
+						t.Errorf("transfer %d, %s %v: %d packets, the sender's TCP counted %d segments", i, at.netns, at.direction, sum.Packets, want)
 					}
 					if sum.WireBytes != sum.Bytes+14*sum.Packets {
-						t.Errorf("%d wire bytes, %d IP bytes in %d packets", sum.WireBytes, sum.Bytes, sum.Packets)
+						t.Errorf("transfer %d: %d wire bytes, %d IP bytes in %d packets", i, sum.WireBytes, sum.Bytes, sum.Packets)
 					}
-					packets[i] = sum.Packets - uint64(r.Sender.Retransmits)
+					packets[i] = float64(sum.Packets - uint64(r.Sender.Retransmits))
 				}
 			}
-			if ratio := float64(packets[0]) / float64(packets[1]); ratio < 0.99 || ratio > 1.01 {
-				t.Errorf("%d packets with offloads, %d without", packets[0], packets[1])
+			var ratios []float64
+			for i := 0; i < len(packets); i += 2 {
+				ratios = append(ratios, packets[i]/packets[i+1])
+			}
+			slices.Sort(ratios)
+			if median := ratios[rounds/2]; median < 0.99 || median > 1.01 {
+				t.Errorf("packets with offloads over packets without: %.4f", ratios)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func run(t testing.TB, p *ebpf.Program, f packet.Frame) {
 // packet.Case doesn't tell: times, round trips and the interface.
 func counted(t testing.TB, d *Datapath) []flow.Delta {
 	t.Helper()
-	var got []flow.Delta
+	merged := map[flow.Key]*flow.Delta{}
 	c, err := d.ticks.read()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,40 @@
+package vm
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWaymarkOnOlderKernel: without TCX the agent attaches by clsact, says so,
+// and counts as exactly.
+func TestWaymarkOnOlderKernel(t *testing.T) {
+	report := Run(t, Machine{
+		Kernel: "6.1", CPUs: 2, Memory: 1536, Timeout: 8 * time.Minute,
+		Files: map[string]string{
+			"/bin/waymark":       Build(t, "../../cmd/waymark"),
+			"/bin/datapath.test": BuildTest(t, "../../internal/datapath"),
+			"/bin/agent.test":    BuildTest(t, "../../internal/agent"),
+		},
+		Cmds: []Cmd{
+			{Args: []string{"/bin/waymark", "doctor"}},
+			{Args: []string{"/bin/datapath.test", "-test.v", "-exact.scale=0.02",
+				"-test.skip", "TestCases/.*/.*/.*/cut_at", // a few thousand, which the emulated machine takes minutes for
+				"-test.run", "TestExact|TestCases$|TestClsact|TestKilledProbe|TestInterfaceVanishes|TestTwoProbes"}},
+			{Args: []string{"/bin/agent.test", "-test.v", "-test.run", "TestTransfer|TestFragments|TestHeaders"}},
+		},
+	})
+	doctor, datapath, agent := report.Results[0], report.Results[1], report.Results[2]
+	if doctor.ExitCode != 0 || !strings.Contains(doctor.Stdout, "clsact filters, which the next agent removes") {
+		t.Errorf("doctor ended with %d:\n%s%s", doctor.ExitCode, doctor.Stdout, doctor.Stderr)
+	}
+	for name, r := range map[string]Result{"datapath": datapath, "agent": agent} {
+		if r.ExitCode != 0 || !strings.Contains(r.Stdout, "--- PASS") {
+			t.Errorf("tests of %s on %s ended with %d:\n%s%s", name, report.Release, r.ExitCode, r.Stdout, r.Stderr)
+		}
+		t.Logf("%s on %s: %d tests passed in %v", name, report.Release, strings.Count(r.Stdout, "--- PASS"), r.Took)
+	}
+	if !strings.Contains(agent.Stdout, "mode=clsact") {
+		t.Errorf("the agent did not attach by clsact:\n%s", agent.Stdout)
+	}
+}
