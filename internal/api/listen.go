@@ -19,6 +19,14 @@ const socketMode = 0o660
 // listenUnix binds the socket. What a dead agent left behind is removed; that of
 // a live one is not.
 func listenUnix(path string) (net.Listener, error) {
+	listener, err := bindUnix(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w; run as root, or give a path of your own in api.socket or with --socket", err)
+	}
+	return listener, err
+}
+
+func bindUnix(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the API socket: %w", err)
