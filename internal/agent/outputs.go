@@ -37,6 +37,7 @@ func ipfixConfig(c *config.IPFIX) ipfix.Config {
 	cfg.Collector, cfg.ObservationDomain = c.Collector, c.ObservationDomain
 	cfg.TemplateInterval, cfg.Biflow, cfg.MTU = c.TemplateInterval, c.Biflow, c.MTU
 	cfg.CA, cfg.Cert, cfg.Key = c.CA, c.Cert, c.Key
+	cfg.Enterprise = c.Enterprise
 	return cfg
 }
 

@@ -59,6 +59,7 @@ type IPFIX struct {
 	TemplateInterval  time.Duration `yaml:"template_interval" default:"60s" min:"1s" max:"24h" doc:"time between two sendings of the templates over UDP"`
 	Biflow            bool          `yaml:"biflow" default:"false" doc:"join both directions in one record (RFC 5103)"`
 	MTU               int           `yaml:"mtu" default:"1400" min:"512" max:"65507" doc:"largest UDP message in octets"`
+	Enterprise        uint32        `yaml:"enterprise" default:"32473" min:"1" doc:"private enterprise number of waymark's own elements; 32473 is set aside for documentation (RFC 5612)"`
 	CA                string        `yaml:"ca" doc:"tls: PEM file with the collector's authority; empty: the system's"`
 	Cert              string        `yaml:"cert" doc:"tls: PEM file with the client certificate"`
 	Key               string        `yaml:"key" doc:"tls: PEM file with the client key"`
