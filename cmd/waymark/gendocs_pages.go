@@ -227,8 +227,8 @@ func writeRecord(w io.Writer) error {
 }
 
 func writeIPFIX(w io.Writer) error {
-	p := newPage("IPFIX", fmt.Sprintf("The information elements that the exporter sends (RFC 7011). Waymark's own stand under the enterprise number %d\n"+
-		"(RFC 5612); options records tell their names and types (RFC 5610).", ipfix.DocumentationPEN))
+	p := newPage("IPFIX", fmt.Sprintf("The information elements that the exporter sends (RFC 7011). Waymark's own stand under the enterprise number\n"+
+		"`export[].ipfix.enterprise`, which is %d (RFC 5612) by default; options records tell their names and types (RFC 5610).", ipfix.DocumentationPEN))
 	var rows [][]string
 	for _, e := range ipfix.Elements() {
 		enterprise, length := "IANA", fmt.Sprint(e.Len)
