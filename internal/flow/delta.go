@@ -80,19 +80,15 @@ type Counts struct {
 	TOS            uint8
 	TTLMin, TTLMax uint8
 	RTT            RTT
+	PDM            *PDM // nil: the flow is not marked
 }
 
-// Add adds what was counted of the same flow at another time or processor.
+// Add adds what was counted of the same flow at another time or processor. A
+// delta without packets may still bring delays.
 func (c *Counts) Add(d *Counts) {
-	if d.First < c.First || c.Packets == 0 { // what is of the first packet
-		c.First, c.TOS, c.FlowLabel, c.VNI = d.First, d.TOS, d.FlowLabel, d.VNI
+	if d.Packets > 0 {
+		c.addTimes(d)
 	}
-	if c.Packets == 0 {
-		c.TTLMin = d.TTLMin
-	}
-	c.Last = max(c.Last, d.Last)
-	c.TTLMin, c.TTLMax = min(c.TTLMin, d.TTLMin), max(c.TTLMax, d.TTLMax)
-	c.TCPFlags |= d.TCPFlags
 	c.Packets += d.Packets
 	c.Bytes += d.Bytes
 	c.PayloadBytes += d.PayloadBytes
@@ -106,6 +102,32 @@ func (c *Counts) Add(d *Counts) {
 	}
 	if d.RTT.Initiator != 0 {
 		c.RTT.Initiator = d.RTT.Initiator
+	}
+	c.addPDM(d.PDM)
+}
+
+// addTimes adds what only packets have.
+func (c *Counts) addTimes(d *Counts) {
+	if d.First < c.First || c.Packets == 0 { // what is of the first packet
+		c.First, c.TOS, c.FlowLabel, c.VNI = d.First, d.TOS, d.FlowLabel, d.VNI
+	}
+	if c.Packets == 0 {
+		c.TTLMin = d.TTLMin
+	}
+	c.Last = max(c.Last, d.Last)
+	c.TTLMin, c.TTLMax = min(c.TTLMin, d.TTLMin), max(c.TTLMax, d.TTLMax)
+	c.TCPFlags |= d.TCPFlags
+}
+
+// addPDM takes a copy the first time: the other's may be used again.
+func (c *Counts) addPDM(p *PDM) {
+	switch {
+	case p == nil:
+	case c.PDM == nil:
+		own := *p
+		c.PDM = &own
+	default:
+		c.PDM.Add(p)
 	}
 }
 

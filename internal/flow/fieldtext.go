@@ -20,7 +20,12 @@ type unsigned interface {
 	uint8 | uint16 | uint32 | uint64
 }
 
-func appendUint[T unsigned](b []byte, v T) []byte { return strconv.AppendUint(b, uint64(v), 10) }
+func appendUint[T unsigned](b []byte, v T) []byte {
+	if v < 10 { // as most are
+		return append(b, '0'+byte(v))
+	}
+	return strconv.AppendUint(b, uint64(v), 10)
+}
 
 func parseUint[T unsigned](s string, to *T) error {
 	v, err := strconv.ParseUint(s, 10, 64)

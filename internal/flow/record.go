@@ -67,6 +67,7 @@ type Record struct {
 	Unattributed bool
 
 	RTT RTT
+	PDM *PDM // nil: the flow is not marked
 }
 
 // RTT is the TCP handshake seen from this interface; zero: not seen.

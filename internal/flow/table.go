@@ -82,10 +82,9 @@ func (t *Table) Merge(d *Delta) {
 	e := &t.entries[i]
 	if e.current < 0 {
 		e.current = int32(len(t.interval))
-		t.interval = append(t.interval, delta{entry: i, counts: d.Counts})
-	} else {
-		t.interval[e.current].counts.Add(&d.Counts)
+		t.interval = append(t.interval, delta{entry: i})
 	}
+	t.interval[e.current].counts.Add(&d.Counts)
 	e.ended = e.ended || d.Proto == protoTCP && d.TCPFlags&(tcpFIN|tcpRST) != 0
 }
 
@@ -125,7 +124,7 @@ func (t *Table) lose(d *Delta) {
 	}
 	counts := d.Counts
 	// Of a mixture of flows these would say nothing.
-	counts.FlowLabel, counts.VNI, counts.RTT = 0, 0, RTT{}
+	counts.FlowLabel, counts.VNI, counts.RTT, counts.PDM = 0, 0, RTT{}, nil
 	t.lost[k] = &counts
 }
 
@@ -180,11 +179,7 @@ func (t *Table) endInterval(interval func(*Record)) {
 			t.record(&r, &e.key, &d.counts)
 			interval(&r)
 		}
-		if e.pending.Packets == 0 {
-			e.pending = d.counts
-		} else {
-			e.pending.Add(&d.counts)
-		}
+		e.pending.Add(&d.counts)
 	}
 	if interval == nil {
 		return
@@ -232,7 +227,7 @@ func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
 
 func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
 	e := &t.entries[i]
-	if e.pending.Packets == 0 {
+	if e.pending.Packets == 0 && e.pending.PDM == nil {
 		return
 	}
 	var r Record
@@ -284,7 +279,7 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 		Packets: c.Packets, Bytes: c.Bytes, PayloadBytes: c.PayloadBytes, WireBytes: c.WireBytes,
 		Fragments: c.Fragments, CEPackets: c.CEPackets,
 		First: time.Unix(0, c.First).UTC(), Last: time.Unix(0, c.Last).UTC(),
-		RTT: c.RTT,
+		RTT: c.RTT, PDM: c.PDM,
 	}
 }
 
