@@ -26,7 +26,7 @@ var (
 	ErrFragment      = errors.New("packet is a fragment")
 	ErrNeighbor      = errors.New("packet is neighbor discovery or multicast listener discovery")
 	ErrJumbogram     = errors.New("payload length is 0: a jumbogram, or nothing to mark")
-	ErrNoRoom        = errors.New("Destination Options header has no room for another option")
+	ErrNoRoom        = errors.New("no room in the Destination Options header for another option")
 	ErrTooLong       = errors.New("payload would exceed 65535 octets")
 )
 

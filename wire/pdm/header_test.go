@@ -144,7 +144,9 @@ func FuzzDecodeOption(f *testing.F) {
 		if err == nil && !bytes.Equal(o.AppendTo(nil), b[:pdm.OptionSize]) {
 			t.Errorf("%x came back as %x", b, o.AppendTo(nil))
 		}
-		pdm.Duration(o.DeltaTLR, o.ScaleDTLR)
+		if d, _ := pdm.Duration(o.DeltaTLR, o.ScaleDTLR); d < 0 {
+			t.Errorf("%x: time %v", b, d)
+		}
 		_ = o.String()
 	})
 }
