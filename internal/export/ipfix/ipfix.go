@@ -81,8 +81,6 @@ type session interface {
 	// lost returns and forgets how many flows sent before are known not to have
 	// arrived, and the reason.
 	lost() (int, string)
-	// survives says that the session can be used after an error.
-	survives(err error) bool
 	close() error
 }
 
@@ -224,19 +222,17 @@ func (e *Exporter) flush(ctx context.Context) error {
 	return nil
 }
 
-// failed ends what cannot go on after an error and adds what is known to be lost.
+// failed ends the session and adds to the error what is known to be lost. The
+// next Export makes a new session, to where the collector's name points then.
 func (e *Exporter) failed(err error) error {
 	e.msg.reset()
-	e.announced = time.Time{}
 	err = explain(e.cfg.Collector, err)
 	if e.session == nil {
 		return err
 	}
 	flows, reason := e.session.lost()
-	if !e.session.survives(err) {
-		e.session.close()
-		e.session = nil
-	}
+	e.session.close()
+	e.session = nil
 	if flows > 0 {
 		err = &pipeline.LostError{Records: uint64(flows), Reason: reason, Err: err}
 	}

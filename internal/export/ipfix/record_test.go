@@ -30,7 +30,6 @@ func (m *memory) send(_ context.Context, message []byte, _ int) error {
 func (m *memory) confirm() error      { return nil }
 func (m *memory) interrupt()          {}
 func (m *memory) lost() (int, string) { return 0, "" }
-func (m *memory) survives(error) bool { return true }
 func (m *memory) close() error        { return nil }
 
 var (

@@ -116,8 +116,6 @@ func (s *streamSession) lost() (flows int, reason string) {
 	return flows, "unacknowledged"
 }
 
-func (s *streamSession) survives(error) bool { return false }
-
 func (s *streamSession) close() error {
 	err := s.conn.Close()
 	<-s.ended

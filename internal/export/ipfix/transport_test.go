@@ -184,6 +184,24 @@ func TestUDPTemplatesAreResent(t *testing.T) {
 	}
 }
 
+// Messages are spread, so that a collector with an ordinary buffer can keep up.
+func TestUDPIsPaced(t *testing.T) {
+	ns := namespace(t)
+	listenUDP(t, ns)
+	e := newWithin(t, ns, "udp://127.0.0.1:4739", nil)
+	if n, err := e.Export(t.Context(), nil); n != 0 || err != nil {
+		t.Fatal(err)
+	}
+	before, began := e.totals.messages, time.Now()
+	if n, err := e.Export(t.Context(), numbered(0, 10_000)); n != 10_000 || err != nil {
+		t.Fatalf("exported %d: %v", n, err)
+	}
+	messages := e.totals.messages - before
+	if least := time.Duration(messages/burstMessages-1) * burstTime; time.Since(began) < least || messages < 10*burstMessages {
+		t.Errorf("%d messages in %v, want at least %v", messages, time.Since(began), least)
+	}
+}
+
 // tcpCollector accepts connections in a namespace, one after the other.
 type tcpCollector struct {
 	net.Listener

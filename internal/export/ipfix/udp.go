@@ -19,7 +19,19 @@ type udpSession struct {
 
 	latest  int // flows in the latest message: what a refusal is about
 	refused int // flows known to have been refused
+
+	burst int // messages since
+	began time.Time
 }
+
+// A drain can bring a million flows at once. UDP has no flow control, so that
+// messages are spread: what comes in a millisecond has to fit the receive buffer
+// that Linux gives a collector that asks for none, about 90 messages of 1400
+// octets.
+const (
+	burstMessages = 32
+	burstTime     = time.Millisecond
+)
 
 func (s *udpSession) send(_ context.Context, message []byte, flows int) error {
 	_, err := s.conn.Write(message)
@@ -28,7 +40,16 @@ func (s *udpSession) send(_ context.Context, message []byte, flows int) error {
 		return err
 	}
 	s.latest = flows
+	s.pace()
 	return nil
+}
+
+func (s *udpSession) pace() {
+	if s.burst++; s.burst < burstMessages {
+		return
+	}
+	time.Sleep(burstTime - time.Since(s.began)) // not at all when that has passed
+	s.burst, s.began = 0, time.Now()
 }
 
 func (s *udpSession) confirm() error {
@@ -56,7 +77,5 @@ func (s *udpSession) lost() (int, string) {
 	s.refused = 0
 	return n, "refused"
 }
-
-func (s *udpSession) survives(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func (s *udpSession) close() error { return s.conn.Close() }
