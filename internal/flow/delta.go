@@ -86,7 +86,7 @@ type Counts struct {
 // Add adds what was counted of the same flow at another time or processor. A
 // delta without packets may still bring delays.
 func (c *Counts) Add(d *Counts) {
-	if d.Packets > 0 {
+	if d.Packets > 0 || c.Packets == 0 && c.First == 0 {
 		c.addTimes(d)
 	}
 	c.Packets += d.Packets
@@ -106,7 +106,8 @@ func (c *Counts) Add(d *Counts) {
 	c.addPDM(d.PDM)
 }
 
-// addTimes adds what only packets have.
+// addTimes adds what only packets have, and when there are none yet, when the
+// delays were told.
 func (c *Counts) addTimes(d *Counts) {
 	if d.First < c.First || c.Packets == 0 { // what is of the first packet
 		c.First, c.TOS, c.FlowLabel, c.VNI = d.First, d.TOS, d.FlowLabel, d.VNI
@@ -124,8 +125,7 @@ func (c *Counts) addPDM(p *PDM) {
 	switch {
 	case p == nil:
 	case c.PDM == nil:
-		own := *p
-		c.PDM = &own
+		c.PDM = p.Clone()
 	default:
 		c.PDM.Add(p)
 	}
