@@ -6,6 +6,8 @@
 #ifndef WAYMARK_ABI_H
 #define WAYMARK_ABI_H
 
+#include "abi_pdm.h"
+
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {
 	DIRECTION_INGRESS = 0,

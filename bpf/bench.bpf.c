@@ -14,6 +14,8 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "pdm_clock.h"
+#include "pdm.h"
 #include "probe.h"
 #include "vary.h"
 
@@ -52,8 +54,7 @@ int bench_ingress(struct __sk_buff *skb)
 {
 	if (!vary_skb(skb))
 		return TC_ACT_SHOT;
-	probe(skb, DIRECTION_INGRESS);
-	return TC_ACT_UNSPEC;
+	return probe(skb, DIRECTION_INGRESS);
 }
 
 SEC("tc")
@@ -61,8 +62,7 @@ int bench_egress(struct __sk_buff *skb)
 {
 	if (!vary_skb(skb))
 		return TC_ACT_SHOT;
-	probe(skb, DIRECTION_EGRESS);
-	return TC_ACT_UNSPEC;
+	return probe(skb, DIRECTION_EGRESS);
 }
 
 /*

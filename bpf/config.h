@@ -29,6 +29,24 @@ const volatile __u32 cfg_tunnels = 0;
 /* Octets in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
 
+/* Packets that policy names are marked with PDM, and marked ones are read. */
+const volatile bool cfg_pdm = false;
+
+/* Every packet on the wire needs a number of its own: no GSO burst is marked. */
+const volatile bool cfg_pdm_packets = false;
+
+/* The option is taken out of received packets before the stack gets them. */
+const volatile bool cfg_pdm_strip = false;
+
+/* Marked packets told one by one, each second and processor; 0: none. */
+const volatile __u32 cfg_pdm_raw = 0;
+
+/* New states each second, all processors together. */
+const volatile __u32 cfg_pdm_new_per_second = 0;
+
+/* A state without packets for so many ns is forgotten. */
+const volatile __u64 cfg_pdm_lifetime = 0;
+
 /* The half of the flow table that is being filled: 0 or 1. */
 volatile __u32 epoch SEC(".data.control");
 

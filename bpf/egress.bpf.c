@@ -10,6 +10,8 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "pdm_clock.h"
+#include "pdm.h"
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -17,6 +19,5 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("tc")
 int waymark_egress(struct __sk_buff *skb)
 {
-	probe(skb, DIRECTION_EGRESS);
-	return TC_ACT_UNSPEC;
+	return probe(skb, DIRECTION_EGRESS);
 }

@@ -61,6 +61,28 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, struct packet 
 	p->fragment = FRAGMENT_NONE;
 	p->frag_proto = 0;
 	p->zero = 0;
+	if (cfg_pdm) {
+		p->l3_offset = sizeof(struct ethhdr);
+		p->l4_len = l4_len;
+	}
+	return true;
+}
+
+/* Octets of the one extension header of packets that are marked (pdm_option.h). */
+#define FAST_OPTIONS 16
+
+static __always_inline bool fast_options(struct __sk_buff *skb, struct fast_ip *ip)
+{
+	__u8 *header = ip->l4;
+
+	if (ip->proto != IPPROTO_DSTOPTS)
+		return true;
+	if ((void *)header + FAST_OPTIONS > (void *)(long)skb->data_end ||
+	    header[1] != FAST_OPTIONS / 8 - 1)
+		return false;
+	ip->l4 += FAST_OPTIONS;
+	ip->len += FAST_OPTIONS;
+	ip->proto = header[0];
 	return true;
 }
 
@@ -106,6 +128,8 @@ static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, s
 		if (word >> 28 != 6)
 			return false;
 		ip.tos = word >> 20;
+		if (cfg_pdm && !fast_options(skb, &ip))
+			return false;
 		set_ipv6(p, v6);
 		p->flow_label = word & 0xfffff;
 		return fast_transport(skb, p, &ip);

@@ -10,6 +10,8 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "pdm_clock.h"
+#include "pdm.h"
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -17,8 +19,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("tc")
 int waymark_ingress(struct __sk_buff *skb)
 {
-	probe(skb, DIRECTION_INGRESS);
-	return TC_ACT_UNSPEC;
+	return probe(skb, DIRECTION_INGRESS);
 }
 
 /* Brings types into the debug information that the Go ones are made from. */
@@ -29,5 +30,12 @@ struct abi {
 	enum meta meta;
 	enum reason_class reason_class;
 	struct flow_evicted flow_evicted;
+	enum state_id state_id;
+	enum delay delay;
+	enum policy policy;
+	enum pdm_reason pdm_reason;
+	enum pdm_arrival pdm_arrival;
+	enum pdm_suspicion pdm_suspicion;
+	struct pdm_event pdm_event;
 };
 const struct abi *const abi __attribute__((unused));

@@ -98,23 +98,45 @@ static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packe
 	return PARSE_OK;
 }
 
-static __always_inline void probe(struct __sk_buff *skb, __u32 direction)
+/* One packet in so many is counted; of all others only how many they are. */
+static __always_inline bool is_sampled(void)
 {
-	struct packet p;
-	int rc;
+	return cfg_sample_below == 0xffffffff || bpf_get_prandom_u32() <= cfg_sample_below;
+}
 
-	if (cfg_sample_below != 0xffffffff && bpf_get_prandom_u32() > cfg_sample_below) {
+/* All stages of a hook, in order. The verdict is TC_ACT_UNSPEC, or what PDM says. */
+static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
+{
+	bool sampled = is_sampled();
+	int rc, verdict = TC_ACT_UNSPEC;
+	struct pdm_cut cut;
+	struct packet p;
+
+	if (!sampled && !cfg_pdm) {
 		count(skb, direction, REASON_SAMPLED_OUT);
-		return;
+		return TC_ACT_UNSPEC;
 	}
 	if (!parse_fast(skb, direction, &p)) {
 		rc = parse(skb, direction, &p);
 		if (rc != PARSE_OK) {
-			count(skb, direction, rc);
-			return;
+			count(skb, direction, sampled ? rc : REASON_SAMPLED_OUT);
+			return TC_ACT_UNSPEC;
 		}
 	}
-	flow_account(skb, &p);
+	if (direction == DIRECTION_EGRESS) {
+		verdict = pdm_mark(skb, &p);
+		if (verdict != TC_ACT_UNSPEC)
+			return verdict;
+	} else {
+		pdm_read(skb, &p, &cut);
+	}
+	if (sampled)
+		flow_account(skb, &p);
+	else
+		count(skb, direction, REASON_SAMPLED_OUT);
+	if (direction == DIRECTION_INGRESS)
+		verdict = pdm_strip(skb, &p, &cut);
+	return verdict;
 }
 
 #endif

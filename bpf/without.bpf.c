@@ -17,6 +17,8 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "pdm_clock.h"
+#include "pdm.h"
 #include "probe.h"
 #include "vary.h"
 

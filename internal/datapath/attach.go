@@ -77,6 +77,9 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 		}
 		return nil
 	})
+	if err == nil && d.pdm != nil {
+		err = d.pdm.attach(t.Iface, t.Name)
+	}
 	if err != nil {
 		return "", errors.Join(err, d.detach(t.Iface))
 	}
@@ -99,6 +102,9 @@ func (d *Datapath) detach(iface flow.Iface) error {
 		}
 	}
 	delete(d.hooks, iface)
+	if d.pdm != nil {
+		errs = append(errs, d.pdm.detach(iface))
+	}
 	return errors.Join(errs...)
 }
 

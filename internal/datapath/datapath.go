@@ -28,6 +28,7 @@ type Config struct {
 	Sampling   uint32        // one packet in so many is counted; 0 or 1: all
 	Tunnels    []flow.Tunnel // whose inner flows are counted
 	Clsact     bool          // even where the kernel has TCX
+	PDM        *PDM          // nil: nothing is marked
 }
 
 // Default is the configuration of an agent without any.
@@ -66,6 +67,7 @@ type Datapath struct {
 	ring     *ring
 	sums     *unattributedReader
 	stats    Stats
+	pdm      *marker // nil: nothing is marked
 }
 
 // variant is what differs between copies of the programs.
@@ -102,6 +104,11 @@ func (d *Datapath) Load() (err error) {
 			d.Close()
 		}
 	}()
+	if d.cfg.PDM != nil {
+		if err := errors.Join(kernel.RequirePDM(), d.cfg.PDM.check()); err != nil {
+			return err
+		}
+	}
 	if err := d.size(); err != nil {
 		return err
 	}
@@ -135,6 +142,9 @@ func (d *Datapath) Load() (err error) {
 	}
 	d.ring = newRing(reader, &d.ticks)
 	d.sums = newUnattributedReader(d.maps["unattributed"])
+	if d.cfg.PDM != nil {
+		d.pdm = newMarker(*d.cfg.PDM, d.maps)
+	}
 	// Both link types at once: later the agent may lack the privilege to load.
 	for _, v := range []variant{{}, {noLink: true}} {
 		if _, err := d.variant(v); err != nil {
@@ -196,6 +206,9 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("constant %s: %w", name, err)
 		}
+	}
+	if err := d.setPDM(spec); err != nil {
+		return nil, err
 	}
 	return spec, nil
 }

@@ -58,6 +58,9 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 	d.ring.clock.Store(&c)
 	d.stats.Entries = d.table.drain(old, &c, emit)
 	err = errors.Join(d.ring.flush(emit), d.sums.drain(time.Now(), emit))
+	if d.pdm != nil {
+		err = errors.Join(err, d.pdm.drain(old, emit))
+	}
 	d.stats.Drain = time.Since(start)
 	return err
 }

@@ -2,12 +2,10 @@ package datapath
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -89,10 +87,16 @@ func (d *Datapath) reasons(want func(uint8) bool) ([]flow.Uncounted, error) {
 	if err != nil {
 		return nil, err
 	}
+	return countsBy(d.maps["counts"], names, want)
+}
+
+// countsBy sums a map of counts by interface, direction and reason over the
+// processors.
+func countsBy(m *ebpf.Map, names map[uint8]string, want func(uint8) bool) ([]flow.Uncounted, error) {
 	var out []flow.Uncounted
 	var key countKey
 	var perCPU []countValue
-	iter := d.maps["counts"].Iterate()
+	iter := m.Iterate()
 	for iter.Next(&key, &perCPU) {
 		if !want(key.Reason) {
 			continue
@@ -120,13 +124,5 @@ var reasonNames = sync.OnceValues(func() (map[uint8]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the built-in programs: %w", err)
 	}
-	var enum *btf.Enum
-	if err := spec.Types.TypeByName("reason", &enum); err != nil {
-		return nil, fmt.Errorf("names of reasons: %w", err)
-	}
-	names := map[uint8]string{}
-	for _, v := range enum.Values {
-		names[uint8(v.Value)] = strings.ToLower(strings.TrimPrefix(v.Name, "REASON_"))
-	}
-	return names, nil
+	return enumNames(spec, "reason", "REASON_")
 })

@@ -29,7 +29,7 @@ type silentVeth struct {
 	socket   int // packet socket on from
 }
 
-func newSilentVeth(t *testing.T) *silentVeth {
+func newSilentVeth(t testing.TB) *silentVeth {
 	t.Helper()
 	v := &silentVeth{netns: fmt.Sprintf("wmdp%d-%d", os.Getpid(), time.Now().UnixNano()%1e6), socket: -1}
 	if err := lab.AddNetns(v.netns); err != nil {

@@ -74,6 +74,16 @@ var (
 		Name: "ringbuf", Since: "5.8", Purpose: "flows that leave a full table",
 		probe: func() error { return features.HaveMapType(ebpf.RingBuf) },
 	}
+	Atomics = &Feature{
+		Name: "bpf-atomics", Since: "5.12", Purpose: "numbers of marked packets (pdm) that no two processors share",
+		Without: "flows are counted; pdm is refused",
+		probe:   probeAtomics,
+	}
+	CheckMTU = &Feature{
+		Name: "check-mtu", Since: "5.12", Purpose: "marking (pdm) that never makes a packet too large",
+		Without: "flows are counted; pdm is refused",
+		probe:   func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnCheckMtu) },
+	}
 	TCX = &Feature{
 		Name: "tcx", Since: "6.6", Purpose: "attaching that ends with the agent, in order with other programs",
 		Without: "clsact filters, which the next agent removes if this one is killed",
@@ -88,7 +98,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, Atomics, CheckMTU, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.
@@ -114,6 +124,37 @@ func Require() error {
 		}
 	}
 	return nil
+}
+
+// RequirePDM returns an error that wraps ErrMissing and names the first feature
+// that marking needs and that is not there.
+func RequirePDM() error {
+	for _, f := range []*Feature{Atomics, CheckMTU} {
+		if err := f.Check(); err != nil {
+			return fmt.Errorf("%w: pdm needs %s (Linux %s): %w: update the kernel, or take pdm out of the configuration", ErrMissing, f.Name, f.Since, err)
+		}
+	}
+	return nil
+}
+
+// probeAtomics loads an addition that returns what was there before.
+func probeAtomics() error {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R0, 0),
+			asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+			asm.FetchAdd.Mem(asm.RFP, asm.R0, asm.DWord, -8),
+			asm.Return(),
+		},
+	})
+	if err != nil {
+		if errors.Is(err, unix.EPERM) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", err, ebpf.ErrNotSupported)
+	}
+	return prog.Close()
 }
 
 func probeBTF() error {

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The part of abi.h that PDM (RFC 8250) needs: state, delays, policy, counts.
+ * Times are CLOCK_MONOTONIC in nanoseconds unless said otherwise.
+ */
+#ifndef WAYMARK_ABI_PDM_H
+#define WAYMARK_ABI_PDM_H
+
+/* A 5-tuple from the local host's view: remote is where packets are sent. */
+struct pdm_key {
+	__u8 local[16];
+	__u8 remote[16];
+	__be16 lport; /* ICMPv6 echo: the identifier, so a flow is one ping */
+	__be16 rport; /* ICMPv6: 0 */
+	__u16 netns;
+	__u8 proto;
+	__u8 zero;
+};
+
+/*
+ * A time and the number that goes with it in one word, so that no reader sees
+ * half of them: ns << PSN_BITS | PSN. The time wraps after 78 hours, PSN_BITS
+ * below the longest lifetime of a state. 0 stands for "never".
+ */
+enum stamp { PSN_BITS = 16 };
+
+/*
+ * What is kept of a flow that is marked. The first part is written when a packet
+ * is sent, on any processor, so by atomic operations and whole words; only `rx`
+ * and `path_mtu` come from the other side. The second part is written when one
+ * is received, under `lock`.
+ */
+struct pdm_state {
+	__u64 tx; /* stamp of the packet last sent */
+	__u64 rx; /* stamp of the packet last received */
+	__u64 rx_told; /* rx when the last packet was sent */
+	__u64 until; /* when the policy ends */
+	__u32 psn; /* low 16 bits: number of the next packet */
+	__u32 psn_first; /* psn - psn_first packets were marked */
+	__u32 generation; /* of the policies that this flow was judged by */
+	__u32 out_iface; /* flow_slot.iface of the packet last sent */
+	__u32 out_meta; /* flow_slot.meta, likewise */
+	__be16 out_dport; /* flow_slot.dport, which ICMPv6 has its type in */
+	__u16 path_mtu; /* longest packet the path takes; 0: not told */
+	__u32 policy;
+	__u32 lock;
+
+	__u64 id; /* of this state: processor << STATE_CPU_SHIFT | number */
+	__u64 answered; /* tx when the answer to it was measured */
+	__u64 seen; /* bit i: the peer's number highest - i came */
+	__u16 highest; /* newest number of the peer */
+	__u16 wild_next; /* what would follow the wild number, when suspect */
+	__u8 span; /* bits of `seen` that count; 0: no packet yet */
+	__u8 suspect; /* the packet before was wild */
+	__be16 in_dport;
+	__u32 first_word; /* of the packet that had `highest` first */
+	__u32 in_iface; /* where this flow's packets are read; 0: nowhere yet */
+	__u32 in_meta;
+	/* Running counts, which user space takes differences of. */
+	__u32 received;
+	__u32 lost; /* may fall: a packet that comes late was not lost */
+	__u32 reordered;
+	__u32 duplicates;
+	__u32 copies; /* further segments of one GSO burst */
+	__u32 late;
+	__u32 wild;
+	__u32 restarts;
+	__u32 discarded; /* in order, but no answer to the packet last sent */
+	__u32 suspicious;
+};
+
+enum state_id { STATE_CPU_SHIFT = 48 };
+
+/* How the number of a packet follows those before it; see internal/inband. */
+enum pdm_arrival {
+	ARRIVAL_FIRST = 0,
+	ARRIVAL_IN_ORDER,
+	ARRIVAL_GAP,
+	ARRIVAL_RESTART,
+	ARRIVAL_REORDERED,
+	ARRIVAL_DUPLICATE,
+	ARRIVAL_COPY,
+	ARRIVAL_LATE,
+	ARRIVAL_WILD,
+};
+
+enum pdm_suspicion {
+	SUSPICION_NONE = 0,
+	SUSPICION_TIME, /* a delta longer than the time that passed */
+	SUSPICION_PSN, /* a number out of all order, or never sent */
+};
+
+/*
+ * Buckets of a histogram: below 2^DELAY_MIN_BITS ns the first, then
+ * 2^DELAY_SUB_BITS of equal width to each power of two.
+ */
+enum delay {
+	DELAY_SUB_BITS = 3,
+	DELAY_MIN_BITS = 10,
+	DELAY_BUCKETS = 208,
+};
+
+struct pdm_histogram {
+	__u64 count;
+	__u64 sum; /* ns, as are min and max */
+	__u64 min;
+	__u64 max;
+	__u32 bucket[DELAY_BUCKETS];
+};
+
+/* The delays of one flow in one epoch; the half that rests is user space's. */
+struct pdm_delays_key {
+	__u64 id; /* pdm_state.id */
+	__u32 epoch;
+	__u32 zero;
+};
+
+struct pdm_flow_delays {
+	struct pdm_histogram server; /* at the peer, from request to answer */
+	struct pdm_histogram network; /* round trips without it */
+	struct pdm_key key;
+	__u32 in_iface;
+	__u32 in_meta;
+	__be16 in_dport;
+	__u8 zero[6];
+};
+
+/*
+ * Policies. There are two sets, and the generation's lowest bit says which one
+ * counts: user space fills the other and then raises the generation.
+ */
+enum policy {
+	POLICIES_MAX = 64, /* a bit each in a word */
+	POLICY_PORTS_MAX = 16,
+};
+
+struct policy_ports {
+	__u16 from; /* host byte order */
+	__u16 to; /* inclusive */
+};
+
+struct policy_rule {
+	__u64 until;
+	__u64 protos[4]; /* a bit for each protocol number */
+	__u32 ports_len; /* 0: all */
+	struct policy_ports ports[POLICY_PORTS_MAX];
+	__u32 zero;
+};
+
+struct policy_prefix {
+	__u32 bits; /* of set and address together */
+	__u32 set;
+	__u8 addr[16];
+};
+
+struct policy_mask {
+	__u64 named; /* policies that may name a packet to this address */
+	__u64 held; /* policies that cover the address, but don't mean it */
+};
+
+struct policy_iface {
+	__u32 iface; /* flow_slot.iface */
+	__u32 set;
+};
+
+/* Why a packet was not marked, not read, or not stripped. */
+enum pdm_reason {
+	/* Egress, of packets that a policy names. */
+	PDM_LOOPBACK = 0,
+	PDM_ADDRESS, /* multicast or link-local, which a policy must name itself */
+	PDM_FRAGMENT,
+	PDM_ESP, /* PDM belongs inside the ciphertext */
+	PDM_AH, /* covers Destination Options */
+	PDM_NEIGHBOR, /* neighbor and multicast listener discovery */
+	PDM_TUNNEL, /* seen inside a tunnel */
+	PDM_MARKED, /* carries a PDM option already */
+	PDM_VERSION2, /* carries PDMv2, which is not supported; both directions */
+	PDM_JUMBOGRAM,
+	PDM_TOO_LONG, /* would exceed 65535 octets */
+	PDM_CHAIN, /* extension headers that can't be followed; both directions */
+	PDM_DEEP, /* extension headers longer than are moved */
+	PDM_FULL_HEADER, /* no room in its Destination Options header */
+	PDM_MTU, /* would exceed the interface's MTU */
+	PDM_PATH_MTU, /* would exceed what the path takes */
+	PDM_BURST, /* GSO, where every packet on the wire needs its own number */
+	PDM_NO_ROOM, /* the kernel could not make room in the packet */
+	PDM_NEW_REFUSED, /* too many new flows in this second */
+	PDM_NEW_FAILED, /* the state could not be kept */
+	PDM_BROKEN, /* dropped: it could not be finished once it was changed */
+	/* Ingress, of packets that carry PDM. */
+	PDM_NO_STATE, /* of a flow that is not marked here */
+	PDM_MALFORMED, /* an option of impossible length, or two of them */
+	PDM_ELSEWHERE, /* the flow is read on another interface */
+	PDM_CONTENDED, /* other processors held the state for too long */
+	PDM_NOT_STRIPPED, /* stays in the packet: other options are around it */
+	PDM_REASON_MAX,
+};
+
+/* Running counts, per processor. */
+struct pdm_totals {
+	__u64 marked; /* skbs */
+	__u64 read;
+	__u64 stripped;
+	__u64 created; /* states; also the number in the newest id */
+	__u64 refused; /* flows' packets that found the budget used up */
+	__u64 renewed; /* states older than their lifetime, begun anew */
+	__u64 delays_lost; /* samples that found no room in pdm_delays */
+	__u64 events_lost; /* beyond the rate, or the ring was full */
+	__u64 counts_full; /* skbs whose reason found no room in pdm_counts */
+};
+
+/* One marked packet, on request. */
+struct pdm_event {
+	__u64 time;
+	struct pdm_key key;
+	__u32 iface;
+	__u8 direction; /* enum direction */
+	__u8 arrival; /* enum pdm_arrival; ingress */
+	__u8 suspicion; /* enum pdm_suspicion; ingress */
+	__u8 has; /* bit 0: server, bit 1: network */
+	__u64 server; /* ns */
+	__u64 network; /* ns */
+	__u8 option[12]; /* as on the wire */
+	__u32 zero;
+};
+
+#endif

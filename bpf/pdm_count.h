@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Packets that PDM passes over, by interface, direction and reason.
+ *
+ * In: the packet's context and a reason. Out: one more in the map `pdm_counts`.
+ * Called from every exit of the PDM stages that is not "marked" or "read".
+ */
+#ifndef WAYMARK_PDM_COUNT_H
+#define WAYMARK_PDM_COUNT_H
+
+/*
+ * Written by the programs, read by the agent; running totals, never cleared;
+ * count_key.reason is an enum pdm_reason. When full, pdm_stats.counts_full
+ * counts on.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct count_key);
+	__type(value, struct count_value);
+} pdm_counts SEC(".maps");
+
+static __noinline int pdm_count(struct __sk_buff *skb, __u32 direction, __u32 reason)
+{
+	struct count_key key = {
+		.iface = iface_of(skb),
+		.direction = direction,
+		.reason = reason,
+	};
+	struct count_value *value, first = {};
+
+	value = bpf_map_lookup_elem(&pdm_counts, &key);
+	if (!value) {
+		/* Lost races find the element that the winner made. */
+		bpf_map_update_elem(&pdm_counts, &key, &first, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&pdm_counts, &key);
+		if (!value) {
+			PDM_STAT_ADD(counts_full, 1);
+			return 0;
+		}
+	}
+	value->packets += skb->gso_segs ?: 1;
+	value->frames++;
+	value->bytes += skb->len;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Marked packets one by one, on request (cfg_pdm_raw).
+ *
+ * In: a packet that was marked or read. Out: an event in the ring, unless this
+ * processor told as many as it may in this second. Called last by both stages.
+ */
+#ifndef WAYMARK_PDM_EVENT_H
+#define WAYMARK_PDM_EVENT_H
+
+/* Written by the programs, read by the agent. When full, events_lost counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} pdm_events SEC(".maps");
+
+struct pdm_rate {
+	__u64 second;
+	__u64 told;
+};
+
+/* Events of the running second. Written and read by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pdm_rate);
+} pdm_rates SEC(".maps");
+
+static __always_inline bool take_rate(__u64 now)
+{
+	__u64 second = now / 1000000000;
+	struct pdm_rate *rate;
+	__u32 zero = 0;
+
+	rate = bpf_map_lookup_elem(&pdm_rates, &zero);
+	if (!rate)
+		return false;
+	if (rate->second != second) {
+		rate->second = second;
+		rate->told = 0;
+	}
+	return rate->told++ < cfg_pdm_raw;
+}
+
+/* A slot in the ring with what all events have, or NULL. */
+static __noinline struct pdm_event *begin_event(const struct packet *p, const struct pdm_key *key,
+						__u64 now)
+{
+	struct pdm_event *e;
+
+	e = take_rate(now) ? bpf_ringbuf_reserve(&pdm_events, sizeof(*e), 0) : NULL;
+	if (!e) {
+		PDM_STAT_ADD(events_lost, 1);
+		return NULL;
+	}
+	__builtin_memset(e, 0, sizeof(*e));
+	e->time = now;
+	e->key = *key;
+	e->iface = p->id.iface;
+	e->direction = p->id.meta & 1;
+	return e;
+}
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Marks packets that leave (RFC 8250).
+ *
+ * In: a parsed packet. Out: the packet with one PDM option more, directly before
+ * its upper layer, and struct packet as if it had been there always; or the
+ * packet as it was, and a reason counted if a policy names it. Called at tc
+ * egress, before the flow is accounted, so that records tell what is on the wire.
+ */
+#ifndef WAYMARK_PDM_MARK_H
+#define WAYMARK_PDM_MARK_H
+
+/* Octets of extension headers that are moved to make room behind them. */
+#define PDM_MOVE_MAX 512
+
+/* Every IPv6 link takes packets of this size (RFC 8200 section 5). */
+#define IPV6_MTU_MIN 1280
+
+#define LOOPBACK_IFINDEX 1 /* in every network namespace */
+
+/* Results of a step besides enum pdm_reason. */
+#define MARK_OK (-1)
+#define MARK_NOT_NAMED (-2)
+
+/* Packets that must not be marked, whoever asks for it. MARK_OK or a reason. */
+static __always_inline int may_mark(struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 type = bpf_ntohs(p->id.dport) >> 8;
+
+	if (skb->ifindex == LOOPBACK_IFINDEX)
+		return PDM_LOOPBACK;
+	if (p->id.meta >> META_TUNNEL_SHIFT & 7)
+		return PDM_TUNNEL;
+	if (p->fragment)
+		return PDM_FRAGMENT;
+	if (p->id.proto == IPPROTO_ESP)
+		return PDM_ESP;
+	if (p->id.proto == IPPROTO_ICMPV6 && ((type >= 130 && type <= 137) || type == 143))
+		return PDM_NEIGHBOR;
+	return MARK_OK;
+}
+
+/* The place for the option in a packet with extension headers. */
+static __noinline int find_place(struct __sk_buff *skb, const struct packet *p,
+				 struct pdm_work *work)
+{
+	struct pdm_place *place = &work->place;
+	struct pdm_layout *l = &work->layout;
+	int rc = find_layout(skb, p->l3_offset, l);
+
+	if (rc != WALK_OK)
+		return rc;
+	if (l->version2)
+		return PDM_VERSION2;
+	if (l->marked.option)
+		return PDM_MARKED;
+	if (l->authenticated)
+		return PDM_AH;
+	if (l->fragment)
+		return PDM_FRAGMENT;
+	if (l->upper - p->l3_offset - sizeof(struct ipv6hdr) > PDM_MOVE_MAX)
+		return PDM_DEEP;
+	place->upper = l->upper;
+	place->link = l->link;
+	place->proto = l->proto;
+	if (l->last_proto == IPPROTO_DSTOPTS) {
+		if (l->dest.size + PDM_HEADER > 256 * 8 || l->dest.others >= OPTIONS_RECEIVER ||
+		    l->dest.options + 2 > OPTIONS_MAX)
+			return PDM_FULL_HEADER;
+		place->join = l->last;
+	}
+	/* What is moved must be in linear memory that is the packet's own. */
+	if (bpf_skb_pull_data(skb, l->upper))
+		return PDM_NO_ROOM;
+	return MARK_OK;
+}
+
+/* Flags for bpf_skb_adjust_room() by which no packet outgrows the MTU. */
+static __always_inline int fit_mtu(struct __sk_buff *skb, const struct packet *p,
+				   const struct pdm_state *s, __u64 *flags)
+{
+	__u32 len = p->id.bytes, mtu = 0, path = s ? s->path_mtu : 0;
+	int reason = PDM_MTU;
+
+	*flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
+	if (skb->gso_size) {
+		if (cfg_pdm_packets)
+			return PDM_BURST;
+		len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
+	}
+	if (len + PDM_HEADER <= IPV6_MTU_MIN)
+		return MARK_OK;
+	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
+		return PDM_MTU;
+	if (path && path < mtu) {
+		mtu = path;
+		reason = PDM_PATH_MTU;
+	}
+	if (len + PDM_HEADER <= mtu)
+		return MARK_OK;
+	/* TCP's segments may be cut anew; a datagram's must stay what they are. */
+	if (skb->gso_size <= PDM_HEADER || p->id.proto != IPPROTO_TCP || len > mtu)
+		return reason;
+	*flags = BPF_F_ADJ_ROOM_NO_CSUM_RESET;
+	return MARK_OK;
+}
+
+/* Moves the extension headers to the front of the room that was made. */
+static __noinline int move_headers(struct __sk_buff *skb, __u32 from, __u32 to)
+{
+	void *at, *end = (void *)(long)skb->data_end;
+
+	if (from > HEADERS_MAX)
+		return PDM_BROKEN;
+	at = (void *)(long)skb->data + from;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PDM_MOVE_MAX / 8 && from < to; i++) {
+		/* One register for the check and the access, as the verifier wants it. */
+		asm volatile("" : "+r"(at));
+		if (at + PDM_HEADER + 8 > end)
+			break;
+		*(__u64 *)at = *(__u64 *)(at + PDM_HEADER);
+		at += 8;
+		from += 8;
+	}
+	return from < to ? PDM_BROKEN : MARK_OK;
+}
+
+static __always_inline __u64 word(__u8 a, __u8 b, __u8 c, __u8 d, __u16 e, __u16 f)
+{
+	return bpf_cpu_to_be64((__u64)a << 56 | (__u64)b << 48 | (__u64)c << 40 | (__u64)d << 32 |
+			       (__u64)e << 16 | f);
+}
+
+/* Writes header or option into the room, and what tells of it before that. */
+static __always_inline int write_option(struct __sk_buff *skb, const struct packet *p,
+					const struct pdm_place *place, const struct pdm_option *o)
+{
+	__u32 upper = place->upper, link = place->link, join = place->join, l3 = p->l3_offset;
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ipv6hdr *ip;
+	__u64 *room;
+	__u8 *octet;
+
+	if (upper > HEADERS_MAX || link > HEADERS_MAX || join > HEADERS_MAX || l3 > HEADERS_MAX)
+		return PDM_BROKEN;
+	room = data + upper;
+	ip = data + l3;
+	octet = data + (join ? join + 1 : link);
+	if ((void *)(room + 2) > end || (void *)(ip + 1) > end || (void *)(octet + 1) > end)
+		return PDM_BROKEN;
+	if (join) {
+		room[0] =
+			word(PDM_OPTION, PDM_LEN, o->dtlr.scale, o->dtls.scale, o->psntp, o->psnlr);
+		room[1] = word(o->dtlr.delta >> 8, o->dtlr.delta, o->dtls.delta >> 8, o->dtls.delta,
+			       OPTION_PADN << 8 | 2, 0);
+		*octet += PDM_HEADER / 8;
+	} else {
+		room[0] = word(place->proto, PDM_HEADER / 8 - 1, PDM_OPTION, PDM_LEN,
+			       o->dtlr.scale << 8 | o->dtls.scale, o->psntp);
+		room[1] = word(o->psnlr >> 8, o->psnlr, o->dtlr.delta >> 8, o->dtlr.delta,
+			       o->dtls.delta, OPTION_PADN << 8);
+		*octet = IPPROTO_DSTOPTS;
+	}
+	ip->payload_len = bpf_htons(bpf_ntohs(ip->payload_len) + PDM_HEADER);
+	return MARK_OK;
+}
+
+/*
+ * A known flow costs one look-up. When it is new, or policies changed, or its
+ * policy ended, they are asked again: then work->verdict is their answer.
+ */
+static __always_inline struct pdm_state *find_state(const struct packet *p, struct pdm_work *work,
+						    __u64 now, __u32 generation)
+{
+	struct pdm_state *s = bpf_map_lookup_elem(&pdm_states, &work->key);
+	struct pdm_verdict *v = &work->verdict;
+
+	if (s && is_stale(s, now)) {
+		if (!bpf_map_delete_elem(&pdm_states, &work->key))
+			PDM_STAT_ADD(renewed, 1);
+		s = NULL;
+	}
+	if (s && s->generation == generation && now < s->until)
+		return s;
+	v->policy = policy_of(p, generation, now, &work->prefix, &v->until);
+	if (v->policy < 0)
+		return NULL;
+	if (s) {
+		s->policy = v->policy;
+		s->until = v->until;
+		s->generation = generation;
+	}
+	return s;
+}
+
+/*
+ * The packet as measure() would find it now: each segment of a burst has the
+ * option, and if they were cut anew there may be more of them.
+ */
+static __always_inline void account_mark(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 headers = p->l4_offset + p->l4_len - p->l3_offset, more = p->gso_packets;
+	__u32 total = p->id.bytes - more * headers, size = skb->gso_size;
+
+	if (size && p->id.payload)
+		more = (p->id.payload + size - 1) / size - 1;
+	p->l4_offset += PDM_HEADER;
+	p->gso_packets = more;
+	p->gso_bytes = more * (p->l4_offset + p->l4_len);
+	p->rare |= more;
+	p->word[WORD_COUNTS] =
+		(__u64)(total + PDM_HEADER + more * (headers + PDM_HEADER)) << 32 | (more + 1);
+}
+
+static __always_inline void note_sent(struct pdm_state *s, const struct packet *p)
+{
+	if (s->out_iface == p->id.iface && s->out_meta == p->id.meta && s->out_dport == p->id.dport)
+		return;
+	s->out_iface = p->id.iface;
+	s->out_meta = p->id.meta;
+	s->out_dport = p->id.dport;
+}
+
+static __noinline int tell_marked(const struct packet *p, const struct pdm_key *key, __u64 now,
+				  const struct pdm_option *o)
+{
+	struct pdm_event *e = begin_event(p, key, now);
+
+	if (!e)
+		return 0;
+	encode(o, e->option);
+	bpf_ringbuf_submit(e, 0);
+	return 0;
+}
+
+/* What pdm_mark() does, with a reason for what it does not. */
+static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 generation = policy_generation, headers = p->l3_offset + sizeof(struct ipv6hdr);
+	__u64 now, flags, hash = p->hash, *unnamed = unnamed_slot(hash);
+	struct pdm_work *work = get_work();
+	struct pdm_place *place;
+	struct pdm_state *s;
+	struct ipv6hdr *ip;
+	void *data, *end;
+	int rc;
+
+	if (!work || !unnamed || *unnamed == unnamed_tag(hash, generation))
+		return MARK_NOT_NAMED;
+	now = pdm_now();
+	key_of(p, false, &work->key);
+	s = find_state(p, work, now, generation);
+	if (!s && work->verdict.policy < 0) {
+		if (work->verdict.policy == POLICY_HELD)
+			return PDM_ADDRESS;
+		*unnamed = unnamed_tag(hash, generation);
+		return MARK_NOT_NAMED;
+	}
+	rc = may_mark(skb, p);
+	if (rc != MARK_OK)
+		return rc;
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (p->l3_offset > HEADERS_MAX)
+		return PDM_CHAIN;
+	ip = data + p->l3_offset;
+	if ((void *)(ip + 1) > end)
+		return PDM_CHAIN;
+	if (!ip->payload_len)
+		return PDM_JUMBOGRAM;
+	if (bpf_ntohs(ip->payload_len) > 0xffff - PDM_HEADER)
+		return PDM_TOO_LONG;
+	place = &work->place;
+	place->upper = headers;
+	place->join = 0;
+	place->proto = ip->nexthdr;
+	place->link = p->l3_offset + offsetof(struct ipv6hdr, nexthdr);
+	if (is_extension(place->proto, true)) {
+		rc = find_place(skb, p, work);
+		if (rc != MARK_OK)
+			return rc;
+	}
+	rc = fit_mtu(skb, p, s, &flags);
+	if (rc != MARK_OK)
+		return rc;
+	if (!s) {
+		s = pdm_create(work, now, &rc);
+		if (!s)
+			return rc;
+		s->policy = work->verdict.policy;
+		s->until = work->verdict.until;
+		s->generation = generation;
+	}
+	if (bpf_skb_adjust_room(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, flags))
+		return PDM_NO_ROOM;
+	/*
+	 * From here on the packet is changed, and could only be dropped. It takes
+	 * no failing helper: the octets up to the upper layer were read, or pulled,
+	 * before, and the kernel made the room in linear memory between them.
+	 */
+	if (place->upper != headers && move_headers(skb, headers, place->upper) != MARK_OK)
+		return PDM_BROKEN;
+	pdm_send(s, now, &work->option);
+	rc = write_option(skb, p, place, &work->option);
+	if (rc != MARK_OK)
+		return rc;
+	note_sent(s, p);
+	if (cfg_pdm_raw)
+		tell_marked(p, &work->key, now, &work->option);
+	account_mark(skb, p);
+	return MARK_OK;
+}
+
+/*
+ * TC_ACT_UNSPEC, or TC_ACT_SHOT. Not static: verified alone and once, whatever
+ * leads to it.
+ */
+__noinline int pdm_mark_ipv6(struct __sk_buff *skb, struct packet *p)
+{
+	int rc;
+
+	if (!p)
+		return TC_ACT_UNSPEC;
+	rc = mark(skb, p);
+	if (rc == MARK_OK)
+		PDM_STAT_ADD(marked, 1);
+	else if (rc != MARK_NOT_NAMED)
+		pdm_count(skb, DIRECTION_EGRESS, rc);
+	return rc == PDM_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
+static __always_inline int pdm_mark(struct __sk_buff *skb, struct packet *p)
+{
+	if (!cfg_pdm || !(p->id.meta >> META_IPV6_SHIFT & 1))
+		return TC_ACT_UNSPEC;
+	return pdm_mark_ipv6(skb, p);
+}
+
+#endif

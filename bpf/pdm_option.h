@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The PDM option as octets (RFC 8250 section 3.2): encode, decode. Called by
+ * both stages.
+ */
+#ifndef WAYMARK_PDM_OPTION_H
+#define WAYMARK_PDM_OPTION_H
+
+#define PDM_OPTION 0x0f /* the two highest bits 00: whoever does not know it skips it */
+#define PDM_LEN 10
+#define PDM_SIZE 12 /* with type and length */
+#define PDM_V2_LEN 0x12
+#define PDM_V2_ENCRYPTED_LEN 0x22
+#define PDM_HEADER 16 /* octets of a header with the option alone */
+
+#define OPTION_PAD1 0
+#define OPTION_PADN 1
+
+/* What one packet carries. */
+struct pdm_option {
+	__u16 psntp; /* number of this packet */
+	__u16 psnlr; /* of the packet received last, 0 before any */
+	struct pdm_delta dtlr; /* since that one was received */
+	struct pdm_delta dtls; /* between the packet sent before and what followed it */
+};
+
+static __always_inline void encode(const struct pdm_option *o, __u8 *octets)
+{
+	octets[0] = PDM_OPTION;
+	octets[1] = PDM_LEN;
+	octets[2] = o->dtlr.scale;
+	octets[3] = o->dtls.scale;
+	octets[4] = o->psntp >> 8;
+	octets[5] = o->psntp;
+	octets[6] = o->psnlr >> 8;
+	octets[7] = o->psnlr;
+	octets[8] = o->dtlr.delta >> 8;
+	octets[9] = o->dtlr.delta;
+	octets[10] = o->dtls.delta >> 8;
+	octets[11] = o->dtls.delta;
+}
+
+static __always_inline void decode(const __u8 *octets, struct pdm_option *o)
+{
+	o->dtlr.scale = octets[2];
+	o->dtls.scale = octets[3];
+	o->psntp = octets[4] << 8 | octets[5];
+	o->psnlr = octets[6] << 8 | octets[7];
+	o->dtlr.delta = octets[8] << 8 | octets[9];
+	o->dtls.delta = octets[10] << 8 | octets[11];
+}
+
+#endif

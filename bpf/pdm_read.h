@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Reads the PDM option of packets that arrive (RFC 8250).
+ *
+ * In: a parsed packet. Out: the flow's state knows of it, and its delays, if
+ * there is a state: receiving makes none. The packet is not changed here, but
+ * the stage tells where an option is that pdm_strip() can take out. Called at tc
+ * ingress, before the flow is accounted.
+ */
+#ifndef WAYMARK_PDM_READ_H
+#define WAYMARK_PDM_READ_H
+
+#define READ_OK (-1)
+#define READ_NOTHING (-2) /* no option there */
+
+/* Rounds that a processor waits for another one to leave a state: some 10 us. */
+#define LOCK_ROUNDS 256
+
+/* The header that holds an option, or the option alone, always PDM_HEADER octets. */
+struct pdm_cut {
+	__u32 offset; /* from the frame's start; 0: nothing to take out */
+	__u32 link; /* octet that names the header that goes */
+	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
+};
+
+/*
+ * One processor at a time follows a flow's numbers. The holder is not
+ * interrupted by another packet on its own processor, so it will leave soon.
+ */
+static __always_inline bool lock_state(struct pdm_state *s)
+{
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < LOCK_ROUNDS; i++)
+		if (!__sync_val_compare_and_swap(&s->lock, 0, 1))
+			return true;
+	return false;
+}
+
+static __always_inline void unlock_state(struct pdm_state *s)
+{
+	__sync_lock_test_and_set(&s->lock, 0);
+}
+
+/* The usual form: the option alone in a header that is the only one. */
+static __always_inline bool is_plain(const __u8 *header)
+{
+	return header[1] == PDM_HEADER / 8 - 1 && header[2] == PDM_OPTION && header[3] == PDM_LEN &&
+	       header[14] == OPTION_PADN && header[15] == 0;
+}
+
+/* How pdm_strip() would take out what the walk found. */
+static __always_inline void find_cut(struct __sk_buff *skb, const struct pdm_layout *l,
+				     struct pdm_cut *cut)
+{
+	const struct pdm_header *h = &l->marked;
+	__u8 pad[4] = {};
+
+	if (h->offset + h->size > l->upper || l->authenticated || l->fragment)
+		return;
+	if (h->size == PDM_HEADER && !h->others) {
+		cut->offset = h->offset;
+		cut->link = l->header_link;
+		return;
+	}
+	/* As pdm_mark() joins: the option and four octets of padding end the header. */
+	if (h->option + PDM_HEADER != h->offset + h->size ||
+	    bpf_skb_load_bytes(skb, h->option + PDM_SIZE, pad, sizeof(pad)) ||
+	    pad[0] != OPTION_PADN || pad[1] != sizeof(pad) - 2)
+		return;
+	cut->offset = h->option;
+	cut->joined = h->offset;
+}
+
+/* The option of a packet with extension headers. READ_OK, READ_NOTHING or a reason. */
+static __noinline int find_option(struct __sk_buff *skb, const struct packet *p,
+				  struct pdm_layout *l, struct pdm_option *o, struct pdm_cut *cut)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 l3 = p->l3_offset;
+	__u8 octets[PDM_SIZE];
+	struct ipv6hdr *ip;
+	int rc;
+
+	if (l3 > HEADERS_MAX)
+		return READ_NOTHING;
+	ip = data + l3;
+	if ((void *)(ip + 1) > end)
+		return READ_NOTHING;
+	if (ip->nexthdr == IPPROTO_DSTOPTS && !p->fragment &&
+	    p->l4_offset == l3 + sizeof(*ip) + PDM_HEADER && (void *)(ip + 1) + PDM_HEADER <= end &&
+	    is_plain((__u8 *)(ip + 1))) {
+		decode((__u8 *)(ip + 1) + 2, o);
+		cut->offset = l3 + sizeof(*ip);
+		cut->link = l3 + offsetof(struct ipv6hdr, nexthdr);
+		return READ_OK;
+	}
+	rc = find_layout(skb, l3, l);
+	if (rc != WALK_OK)
+		return rc;
+	if (l->version2)
+		return PDM_VERSION2;
+	if (!l->marked.option)
+		return READ_NOTHING;
+	if (p->fragment == FRAGMENT_LATER)
+		return PDM_FRAGMENT;
+	if (bpf_skb_load_bytes(skb, l->marked.option, octets, sizeof(octets)))
+		return PDM_MALFORMED;
+	decode(octets, o);
+	find_cut(skb, l, cut);
+	return READ_OK;
+}
+
+/* Octets 4 to 7 of the transport header; see sequence_observe(). */
+static __always_inline __u32 word_of(struct __sk_buff *skb, const struct packet *p)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 at = p->l4_offset;
+	__be32 *word;
+
+	if (at > HEADERS_MAX)
+		return 0;
+	word = data + at + 4;
+	return (void *)(word + 1) > end ? 0 : bpf_ntohl(*word);
+}
+
+static __noinline int tell_read(const struct packet *p, const struct pdm_key *key, __u64 now,
+				const struct pdm_sample *sample)
+{
+	struct pdm_event *e = begin_event(p, key, now);
+
+	if (!e)
+		return 0;
+	e->arrival = sample->arrival;
+	e->suspicion = sample->suspicion;
+	e->has = sample->has;
+	e->server = sample->server;
+	e->network = sample->network;
+	encode(&sample->option, e->option);
+	bpf_ringbuf_submit(e, 0);
+	return 0;
+}
+
+/*
+ * A packet may pass several interfaces on its way in, a port and then its
+ * bridge: the first to bring one is where the flow is read, until it has been
+ * silent for a second.
+ */
+#define ELSEWHERE_NS 1000000000ULL
+
+static __always_inline bool is_elsewhere(const struct pdm_state *s, const struct packet *p,
+					 __u64 now)
+{
+	__u64 rx = WHOLE(s->rx);
+
+	return s->in_iface != p->id.iface && s->in_iface && since(now, rx) < ELSEWHERE_NS;
+}
+
+/* Puts a received option into the flow's state. */
+static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
+				struct pdm_work *work)
+{
+	struct pdm_sample *sample = &work->sample;
+	struct pdm_state *s;
+	__u64 now;
+
+	key_of(p, true, &work->key);
+	s = bpf_map_lookup_elem(&pdm_states, &work->key);
+	if (!s)
+		return PDM_NO_STATE;
+	now = pdm_now();
+	if (is_stale(s, now))
+		return PDM_NO_STATE;
+	if (is_elsewhere(s, p, now))
+		return PDM_ELSEWHERE;
+	sample->word = word_of(skb, p);
+	if (!lock_state(s))
+		return PDM_CONTENDED;
+	s->in_iface = p->id.iface;
+	s->in_meta = p->id.meta;
+	s->in_dport = p->id.dport;
+	measure_delays(s, sample, now);
+	s->suspicious += sample->suspicion != SUSPICION_NONE;
+	if (sample->has)
+		add_delays(work, s);
+	WHOLE(s->rx) = stamp(now, sample->option.psntp);
+	unlock_state(s);
+	if (cfg_pdm_raw)
+		tell_read(p, &work->key, now, sample);
+	return READ_OK;
+}
+
+/* Not static: verified alone and once, whatever leads to it. */
+__noinline int pdm_read_ipv6(struct __sk_buff *skb, const struct packet *p, struct pdm_cut *cut)
+{
+	struct pdm_work *work = get_work();
+	int rc;
+
+	if (!p || !cut || !work)
+		return 0;
+	__builtin_memset(&work->sample, 0, sizeof(work->sample));
+	rc = find_option(skb, p, &work->layout, &work->sample.option, cut);
+	if (rc == READ_OK)
+		rc = take(skb, p, work);
+	if (rc == READ_OK)
+		PDM_STAT_ADD(read, 1);
+	else if (rc != READ_NOTHING)
+		pdm_count(skb, DIRECTION_INGRESS, rc);
+	return 0;
+}
+
+#define ICMPV6_PACKET_TOO_BIG 2
+
+static __always_inline bool has_ports(__u8 proto)
+{
+	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_UDPLITE ||
+	       proto == IPPROTO_SCTP || proto == IPPROTO_DCCP;
+}
+
+/* What a router quotes of the packet that was too big (RFC 4443 section 3.2). */
+struct too_big {
+	__be32 mtu;
+	struct ipv6hdr ip;
+};
+
+/*
+ * A marked packet that is too big for the path tells the stack nothing new when
+ * the stack's own part of it was not: it would send the next one just as large.
+ * So the flow remembers what the path takes, and larger packets go unmarked. A
+ * forged message can do no more than that.
+ */
+__noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
+{
+	struct chain chain = { .ipv6 = true };
+	struct pdm_work *work = get_work();
+	struct pdm_key *key = &work->key;
+	struct pdm_state *s;
+	struct too_big told;
+	__be16 ports[2] = {};
+	__u32 mtu;
+
+	if (!p || !work || bpf_skb_load_bytes(skb, p->l4_offset + 4, &told, sizeof(told)))
+		return 0;
+	chain.offset = p->l4_offset + 4 + sizeof(told);
+	chain.ip_end = p->l3_offset + p->id.bytes;
+	chain.next = told.ip.nexthdr;
+	if (is_extension(chain.next, true) && walk_extensions(skb, &chain) != PARSE_OK)
+		return 0;
+	if (chain.next == IPPROTO_ICMPV6)
+		bpf_skb_load_bytes(skb, chain.offset + 4, ports, 2);
+	else if (has_ports(chain.next))
+		bpf_skb_load_bytes(skb, chain.offset, ports, 4);
+	__builtin_memcpy(key->local, &told.ip.saddr, 16);
+	__builtin_memcpy(key->remote, &told.ip.daddr, 16);
+	key->lport = ports[0];
+	key->rport = ports[1];
+	key->netns = cfg_netns;
+	key->proto = chain.next;
+	key->zero = 0;
+	s = bpf_map_lookup_elem(&pdm_states, key);
+	if (!s)
+		return 0;
+	mtu = bpf_ntohl(told.mtu);
+	if (mtu < IPV6_MTU_MIN)
+		mtu = IPV6_MTU_MIN;
+	if (mtu <= 0xffff && (!s->path_mtu || mtu < s->path_mtu))
+		s->path_mtu = mtu;
+	return 0;
+}
+
+static __always_inline void pdm_read(struct __sk_buff *skb, const struct packet *p,
+				     struct pdm_cut *cut)
+{
+	cut->offset = 0;
+	if (!cfg_pdm || !(p->id.meta >> META_IPV6_SHIFT & 1) || p->id.meta >> META_TUNNEL_SHIFT & 7)
+		return;
+	cut->joined = 0;
+	if (p->l4_offset != p->l3_offset + sizeof(struct ipv6hdr))
+		pdm_read_ipv6(skb, p, cut);
+	else if (p->id.proto == IPPROTO_ICMPV6 &&
+		 p->id.dport == bpf_htons(ICMPV6_PACKET_TOO_BIG << 8))
+		pdm_too_big(skb, p);
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What is kept of a flow that is marked: by whom it is found, how it comes and
+ * goes, and what a packet that is sent takes from it.
+ *
+ * In: the key of a flow. Out: its state, or the option for its next packet. A
+ * state is made for a packet that is to be marked, never for one that was
+ * received (RFC 8250 section 3.5.1). Called by both stages.
+ */
+#ifndef WAYMARK_PDM_STATE_H
+#define WAYMARK_PDM_STATE_H
+
+/*
+ * Written and read by the programs; the agent reads it at each drain and deletes
+ * what is older than the lifetime. Sized by pdm.state.max_entries. When full,
+ * the least recently used state leaves; the agent counts those, and the budget
+ * of new states per second keeps a flood from pushing out flows that live.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct pdm_key);
+	__type(value, struct pdm_state);
+} pdm_states SEC(".maps");
+
+/* Running counts. Written by the programs, read by the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pdm_totals);
+} pdm_stats SEC(".maps");
+
+/*
+ * New states in the running second: second << 32 | number, for all processors
+ * together. Refused packets only read it, so that in a flood the processors
+ * don't fight for its cache line.
+ */
+volatile __u64 pdm_budget SEC(".data.pdm");
+
+#define PDM_STAT_ADD(field, n)                                                    \
+	do {                                                                      \
+		__u32 zero_ = 0;                                                  \
+		struct pdm_totals *st_ = bpf_map_lookup_elem(&pdm_stats, &zero_); \
+		if (st_)                                                          \
+			st_->field += (n);                                        \
+	} while (0)
+
+/* One read or write of a whole word, as other processors see it. */
+#define WHOLE(x) (*(volatile typeof(x) *)&(x))
+
+#define STAMP_TIME_BITS (64 - PSN_BITS)
+
+static __always_inline __u64 stamp(__u64 now, __u16 psn)
+{
+	__u64 s = now << PSN_BITS | psn;
+
+	return s ?: 1 << PSN_BITS; /* 0 is "never" */
+}
+
+/* ns from a stamp to now; 0 where another processor's clock was ahead. */
+static __always_inline __u64 since(__u64 now, __u64 stamp)
+{
+	__u64 d = (now << PSN_BITS) - (stamp >> PSN_BITS << PSN_BITS);
+
+	return (__s64)d < 0 ? 0 : d >> PSN_BITS;
+}
+
+/* A state whose last packet, in either direction, is older than the lifetime. */
+static __always_inline bool is_stale(const struct pdm_state *s, __u64 now)
+{
+	__u64 tx = WHOLE(s->tx), rx = WHOLE(s->rx);
+
+	return tx && since(now, tx) > cfg_pdm_lifetime &&
+	       !(rx && since(now, rx) <= cfg_pdm_lifetime);
+}
+
+/*
+ * The key of a packet's flow. swap: the packet is received. Where a protocol has
+ * no ports both are 0, as RFC 8250 says; an ICMPv6 echo has its identifier.
+ */
+static __always_inline void key_of(const struct packet *p, bool swap, struct pdm_key *key)
+{
+	bool icmp = p->id.proto == IPPROTO_ICMPV6;
+
+	__builtin_memcpy(key->local, swap ? p->id.daddr : p->id.saddr, 16);
+	__builtin_memcpy(key->remote, swap ? p->id.saddr : p->id.daddr, 16);
+	key->lport = swap && !icmp ? p->id.dport : p->id.sport;
+	key->rport = icmp ? 0 : swap ? p->id.sport : p->id.dport;
+	key->netns = cfg_netns;
+	key->proto = p->id.proto;
+	key->zero = 0;
+}
+
+/* Takes one of the new states that this second allows. */
+static __always_inline bool take_budget(__u64 now)
+{
+	__u64 second = now / 1000000000, was = pdm_budget, fresh = second << 32 | 1;
+
+	if (was >> 32 != (__u32)second &&
+	    __sync_val_compare_and_swap(&pdm_budget, was, fresh) == was)
+		return cfg_pdm_new_per_second > 0;
+	if ((__u32)pdm_budget >= cfg_pdm_new_per_second)
+		return false;
+	was = __sync_fetch_and_add(&pdm_budget, 1);
+	return (__u32)was < cfg_pdm_new_per_second;
+}
+
+/*
+ * Makes a state, or finds the one that another processor just made. NULL: the
+ * second's budget is used up or the map takes no more, and *why says which.
+ */
+static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now, int *why)
+{
+	struct pdm_state *fresh = &work->fresh;
+	struct pdm_totals *stats;
+	__u32 zero = 0;
+
+	stats = bpf_map_lookup_elem(&pdm_stats, &zero);
+	if (!stats)
+		return NULL;
+	if (!take_budget(now)) {
+		stats->refused++;
+		*why = PDM_NEW_REFUSED;
+		return NULL;
+	}
+	__builtin_memset(fresh, 0, sizeof(*fresh));
+	fresh->psn = bpf_get_prandom_u32() & 0xffff;
+	fresh->psn_first = fresh->psn;
+	fresh->id = (__u64)bpf_get_smp_processor_id() << STATE_CPU_SHIFT | (stats->created + 1);
+	if (!bpf_map_update_elem(&pdm_states, &work->key, fresh, BPF_NOEXIST))
+		stats->created++;
+	*why = PDM_NEW_FAILED;
+	return bpf_map_lookup_elem(&pdm_states, &work->key);
+}
+
+/*
+ * The option for a packet sent now; notes that it was sent. DTLS has two
+ * branches: how long the answer took when one came since the previous packet,
+ * else how long ago that was sent. Two processors never get the same number.
+ */
+static __always_inline void pdm_send(struct pdm_state *s, __u64 now, struct pdm_option *o)
+{
+	__u16 psn = __sync_fetch_and_add(&s->psn, 1);
+	__u64 rx = WHOLE(s->rx), tx;
+
+	tx = __sync_lock_test_and_set(&s->tx, stamp(now, psn));
+	__builtin_memset(o, 0, sizeof(*o));
+	o->psntp = psn;
+	if (rx) {
+		o->psnlr = rx;
+		o->dtlr = pdm_scale(since(now, rx));
+	}
+	if (tx)
+		o->dtls = pdm_scale(since(rx != WHOLE(s->rx_told) ? rx >> PSN_BITS : now, tx));
+	WHOLE(s->rx_told) = rx;
+}
+
+#endif

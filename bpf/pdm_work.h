@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the PDM stages put together for one packet, and the stack has no room
+ * for. Nothing in it outlives the packet.
+ */
+#ifndef WAYMARK_PDM_WORK_H
+#define WAYMARK_PDM_WORK_H
+
+/* Where the option goes, as offsets from the frame's start. */
+struct pdm_place {
+	__u32 upper; /* the upper layer, which the option stands before */
+	__u32 link; /* octet that names the upper layer */
+	__u32 join; /* Destination Options header to extend; 0: a new one */
+	__u8 proto; /* of the upper layer */
+};
+
+/* The policy that names a packet. */
+struct pdm_verdict {
+	__u64 until;
+	__s32 policy; /* or POLICY_NONE, POLICY_HELD */
+};
+
+/* What a received packet carries and, below, what it told. */
+struct pdm_sample {
+	struct pdm_option option;
+	__u32 word; /* octets 4 to 7 of the transport header */
+
+	__u8 arrival;
+	__u8 suspicion;
+	__u8 has; /* as pdm_event.has */
+	__u8 zero;
+	__u64 server;
+	__u64 network;
+};
+
+struct pdm_work {
+	struct pdm_key key;
+	struct pdm_option option;
+	struct pdm_place place;
+	struct pdm_verdict verdict;
+	struct pdm_sample sample;
+	struct pdm_layout layout; /* where pdm_walk() puts what it finds */
+	struct policy_prefix prefix;
+	struct pdm_state fresh; /* a new state */
+	struct pdm_flow_delays no_delays; /* zeros, but for what tells of the flow */
+};
+
+/* One element, each processor's own: nothing interrupts a packet on its way. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pdm_work);
+} pdm_works SEC(".maps");
+
+static __always_inline struct pdm_work *get_work(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&pdm_works, &zero);
+}
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Which flows are marked. Nothing is that policy does not name.
+ *
+ * In: a parsed packet on its way out. Out: the policy that names it. Called for
+ * the first packet of a flow, and again after policies changed.
+ */
+#ifndef WAYMARK_POLICY_H
+#define WAYMARK_POLICY_H
+
+/*
+ * Policies by longest prefix of the destination; a prefix has those of all
+ * shorter ones, too. Written by the agent, read by the programs. Sized for both
+ * sets of POLICIES_MAX policies and the prefixes that they don't mean.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 8 * POLICIES_MAX);
+	__type(key, struct policy_prefix);
+	__type(value, struct policy_mask);
+} policy_prefixes SEC(".maps");
+
+/* The rest of a policy; index: set * POLICIES_MAX + policy. Written by the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * POLICIES_MAX);
+	__type(key, __u32);
+	__type(value, struct policy_rule);
+} policy_rules SEC(".maps");
+
+/*
+ * A bit for each policy that applies on an interface. Written by the agent when
+ * it attaches and when policies change; an interface that is not here marks
+ * nothing.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct policy_iface);
+	__type(value, __u64);
+} policy_ifaces SEC(".maps");
+
+/*
+ * Flows that no policy names, so that their packets cost no more than this
+ * look-up: by a hash, the hash itself mixed with the generation. Written and
+ * read by the programs; two flows that meet ask the policies in turn.
+ */
+enum unnamed { UNNAMED_BITS = 14 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << UNNAMED_BITS);
+	__type(key, __u32);
+	__type(value, __u64);
+} policy_unnamed SEC(".maps");
+
+/*
+ * Raised when policies change; its lowest bit is the set that counts. Written by
+ * the agent.
+ */
+volatile __u32 policy_generation SEC(".data.policy");
+
+/* Results besides the number of a policy. */
+#define POLICY_NONE (-1)
+#define POLICY_HELD (-2)
+
+/* Either port may be the service's: a policy reads the same at both ends. */
+static __always_inline bool has_port(const struct policy_rule *rule, __u16 sport, __u16 dport)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < POLICY_PORTS_MAX && i < rule->ports_len; i++) {
+		const struct policy_ports *r = &rule->ports[i];
+
+		if ((sport >= r->from && sport <= r->to) || (dport >= r->from && dport <= r->to))
+			return true;
+	}
+	return false;
+}
+
+/* A function of its own, verified alone: its loops are in the loop below. */
+__noinline int policy_matches(struct policy_rule *rule, __u32 proto, __u32 sport, __u32 dport)
+{
+	if (!rule || !(rule->protos[proto >> 6 & 3] >> (proto & 63) & 1))
+		return 0;
+	return !rule->ports_len || has_port(rule, sport, dport);
+}
+
+/*
+ * The policy that names the packet now, and when it ends; or one of the above.
+ * prefix is room for a key.
+ */
+static __noinline int policy_of(const struct packet *p, __u32 generation, __u64 now,
+				struct policy_prefix *prefix, __u64 *until)
+{
+	struct policy_iface iface = { .iface = p->id.iface, .set = generation & 1 };
+	__u64 *here, left, named;
+	struct policy_mask *mask;
+
+	here = bpf_map_lookup_elem(&policy_ifaces, &iface);
+	if (!here)
+		return POLICY_NONE;
+	prefix->bits = 32 + 128;
+	prefix->set = generation & 1;
+	__builtin_memcpy(prefix->addr, p->id.daddr, 16);
+	mask = bpf_map_lookup_elem(&policy_prefixes, prefix);
+	if (!mask)
+		return POLICY_NONE;
+	named = mask->named;
+	left = (named | mask->held) & *here;
+
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < POLICIES_MAX && left; i++) {
+		__u32 id = bit_length(left & -left) - 1, index;
+		struct policy_rule *rule;
+
+		left &= left - 1;
+		index = (generation & 1) * POLICIES_MAX + id;
+		rule = bpf_map_lookup_elem(&policy_rules, &index);
+		if (!rule || now >= rule->until ||
+		    !policy_matches(rule, p->id.proto, bpf_ntohs(p->id.sport),
+				    bpf_ntohs(p->id.dport)))
+			continue;
+		*until = rule->until;
+		return named >> (id & 63) & 1 ? id : POLICY_HELD;
+	}
+	return POLICY_NONE;
+}
+
+static __always_inline __u64 unnamed_tag(__u64 hash, __u32 generation)
+{
+	return hash ^ (generation + 1) * 0x9e3779b97f4a7c15ULL;
+}
+
+static __always_inline __u64 *unnamed_slot(__u64 hash)
+{
+	__u32 index = hash >> (64 - UNNAMED_BITS);
+
+	return bpf_map_lookup_elem(&policy_unnamed, &index);
+}
+
+#endif

@@ -1,0 +1,326 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// pdmReader turns what the programs keep of marked flows into deltas, and
+// forgets states that are too old.
+type pdmReader struct {
+	cfg     PDM
+	maps    map[string]*ebpf.Map
+	told    map[uint64]toldState // by id of the state
+	deleted uint64               // states deleted for their age
+	stats   PDMStats             // what totals does not tell
+	refused uint64               // at the last drain
+	rounds  uint64               // drains so far
+
+	states pdmBatch[ingressPdmKey, ingressPdmState]
+	delays pdmBatch[ingressPdmDelaysKey, ingressPdmFlowDelays]
+}
+
+// toldState is a state's running counts as they were told last.
+type toldState struct {
+	counts stateCounts
+	round  uint64 // the drain that saw it last
+}
+
+// stateCounts are the running counts of a state, which wrap.
+type stateCounts struct {
+	sent, received, lost, reordered, duplicates, discarded, suspicious uint32
+}
+
+func newPDMReader(cfg PDM, maps map[string]*ebpf.Map) *pdmReader {
+	return &pdmReader{cfg: cfg, maps: maps, told: map[uint64]toldState{}}
+}
+
+// totals sums the counters of all processors.
+func (r *pdmReader) totals() (sum ingressPdmTotals, err error) {
+	perCPU, err := r.perCPU()
+	for _, v := range perCPU {
+		sum.Marked += v.Marked
+		sum.Read += v.Read
+		sum.Stripped += v.Stripped
+		sum.Created += v.Created
+		sum.Refused += v.Refused
+		sum.Renewed += v.Renewed
+		sum.DelaysLost += v.DelaysLost
+		sum.EventsLost += v.EventsLost
+		sum.CountsFull += v.CountsFull
+	}
+	return sum, err
+}
+
+func (r *pdmReader) perCPU() (perCPU []ingressPdmTotals, err error) {
+	if err := r.maps["pdm_stats"].Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("reading the counters of marking: %w", err)
+	}
+	return perCPU, nil
+}
+
+// drain emits what marked packets told since the last drain: counts of every
+// state, and the delays of the epoch that no program uses any more. Then it
+// deletes states older than their lifetime.
+func (r *pdmReader) drain(epoch uint32, at moment, emit func(*flow.Delta)) error {
+	start := time.Now()
+	defer func() { r.stats.Drain = time.Since(start) }()
+	told, err := r.drainDelays(epoch)
+	if err != nil {
+		return err
+	}
+	if err := r.drainStates(at, told, emit); err != nil {
+		return err
+	}
+	for _, d := range told { // of states that were pushed out
+		r.emitIngress(at, &d.key, d.place, &d.pdm, emit)
+	}
+	return nil
+}
+
+// toldDelays are the delays of one state.
+type toldDelays struct {
+	key   ingressPdmKey
+	place ingressPlace
+	pdm   flow.PDM
+}
+
+// ingressPlace is where a flow's packets were read.
+type ingressPlace struct {
+	iface uint32
+	meta  meta
+	dport uint16 // as it lies in memory
+}
+
+// drainDelays reads and deletes the delays of one epoch.
+func (r *pdmReader) drainDelays(epoch uint32) (map[uint64]*toldDelays, error) {
+	told := map[uint64]*toldDelays{}
+	var used []ingressPdmDelaysKey
+	m := r.maps["pdm_delays"]
+	err := r.delays.each(m, func(k *ingressPdmDelaysKey, v *ingressPdmFlowDelays) {
+		if k.Epoch != epoch {
+			return
+		}
+		used = append(used, *k)
+		told[k.Id] = &toldDelays{
+			key: v.Key, place: ingressPlace{iface: v.InIface, meta: meta(v.InMeta), dport: v.InDport},
+			pdm: flow.PDM{Server: delaysOf(&v.Server), Network: delaysOf(&v.Network)},
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading delays: %w", err)
+	}
+	for i := range used {
+		if err := m.Delete(&used[i]); err != nil {
+			return nil, fmt.Errorf("deleting delays that were read: %w", err)
+		}
+	}
+	return told, nil
+}
+
+func delaysOf(h *ingressPdmHistogram) flow.Delays {
+	d := flow.Delays{Count: h.Count, Sum: h.Sum, Min: h.Min, Max: h.Max}
+	for i, n := range h.Bucket {
+		if n > 0 {
+			d.Buckets = append(d.Buckets, flow.DelayBucket{Index: uint8(i), Count: uint64(n)})
+		}
+	}
+	return d
+}
+
+// drainStates emits what states counted, with their delays, which leave told.
+func (r *pdmReader) drainStates(at moment, told map[uint64]*toldDelays, emit func(*flow.Delta)) error {
+	// A state whose number is in here but that is not in the map was pushed out,
+	// unless it was deleted for its age.
+	before, err := r.perCPU()
+	if err != nil {
+		return err
+	}
+	r.stats.States = 0
+	var stale []ingressPdmKey
+	var live uint64
+	r.rounds++
+	round := r.rounds
+	err = r.states.each(r.maps["pdm_states"], func(k *ingressPdmKey, s *ingressPdmState) {
+		r.stats.States++
+		if cpu := s.Id >> ingressStateIdSTATE_CPU_SHIFT; cpu < uint64(len(before)) &&
+			s.Id&(1<<ingressStateIdSTATE_CPU_SHIFT-1) <= before[cpu].Created {
+			live++
+		}
+		var delays *flow.PDM
+		if d := told[s.Id]; d != nil {
+			delays = &d.pdm
+			delete(told, s.Id)
+		}
+		r.tell(at, k, s, delays, round, emit)
+		if r.isStale(at, s) {
+			stale = append(stale, *k)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("reading the state of marked flows: %w", err)
+	}
+	for id, t := range r.told {
+		if t.round != round {
+			delete(r.told, id)
+		}
+	}
+	// Read last, so that a state which went meanwhile is not missed twice.
+	totals, err := r.totals()
+	if err != nil {
+		return err
+	}
+	var created uint64
+	for _, v := range before {
+		created += v.Created
+	}
+	if gone := r.deleted + totals.Renewed + live; created > gone+r.stats.Evicted {
+		r.stats.Evicted = created - gone
+		r.stats.Alerts++
+	} else if totals.Refused > r.refused {
+		r.stats.Alerts++
+	}
+	r.refused = totals.Refused
+	return r.deleteStale(stale)
+}
+
+// tell emits what a state counted since it was told last.
+func (r *pdmReader) tell(at moment, k *ingressPdmKey, s *ingressPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
+	now := stateCounts{
+		sent: s.Psn - s.PsnFirst, received: s.Received, lost: s.Lost, reordered: s.Reordered,
+		duplicates: s.Duplicates, discarded: s.Discarded, suspicious: s.Suspicious,
+	}
+	was := r.told[s.Id].counts
+	r.told[s.Id] = toldState{counts: now, round: round}
+	if sent := now.sent - was.sent; sent > 0 {
+		r.emitEgress(at, k, s, sent, emit)
+	}
+	if now.received == was.received && delays == nil {
+		return
+	}
+	p := flow.PDM{
+		Received:   uint64(now.received - was.received),
+		Lost:       int64(int32(now.lost - was.lost)),
+		Reordered:  uint64(now.reordered - was.reordered),
+		Duplicates: uint64(now.duplicates - was.duplicates),
+		Discarded:  uint64(now.discarded - was.discarded),
+		Suspicious: uint64(now.suspicious - was.suspicious),
+	}
+	if delays != nil {
+		p.Server, p.Network = delays.Server, delays.Network
+	}
+	r.emitIngress(at, k, ingressPlace{iface: s.InIface, meta: meta(s.InMeta), dport: s.InDport}, &p, emit)
+}
+
+// emitEgress tells of packets sent, under the key that the flow table has them by.
+func (r *pdmReader) emitEgress(at moment, k *ingressPdmKey, s *ingressPdmState, sent uint32, emit func(*flow.Delta)) {
+	m := meta(s.OutMeta)
+	d := flow.Delta{Counts: flow.Counts{PDM: &flow.PDM{Sent: uint64(sent)}, First: at.wall, Last: at.wall}}
+	d.Key = flow.Key{
+		Src: k.Local, Dst: k.Remote, SrcPort: hostPort(k.Lport), DstPort: hostPort(s.OutDport),
+		Iface: flow.Iface(s.OutIface), VLAN: m.vlan(), InnerVLAN: m.innerVLAN(),
+		Proto: k.Proto, Direction: flow.Egress, IPv6: true,
+	}
+	emit(&d)
+}
+
+func (r *pdmReader) emitIngress(at moment, k *ingressPdmKey, place ingressPlace, p *flow.PDM, emit func(*flow.Delta)) {
+	d := flow.Delta{Counts: flow.Counts{PDM: p, First: at.wall, Last: at.wall}}
+	d.Key = flow.Key{
+		Src: k.Remote, Dst: k.Local, SrcPort: hostPort(k.Rport), DstPort: hostPort(place.dport),
+		Iface: flow.Iface(place.iface), VLAN: place.meta.vlan(), InnerVLAN: place.meta.innerVLAN(),
+		Proto: k.Proto, Direction: flow.Ingress, IPv6: true,
+	}
+	if k.Proto == unix.IPPROTO_ICMPV6 {
+		d.SrcPort = hostPort(k.Lport) // the identifier, in both directions
+	}
+	emit(&d)
+}
+
+// stampBits are the bits of a time in a stamp, enum stamp in bpf/abi_pdm.h.
+const stampBits = 48
+
+// moment is when a drain happens.
+type moment struct {
+	mono int64 // CLOCK_MONOTONIC, ns
+	wall int64 // ns since the Unix epoch
+}
+
+func thisMoment() (moment, error) {
+	mono, err := clockGettime(unix.CLOCK_MONOTONIC)
+	return moment{mono: mono, wall: time.Now().UnixNano()}, err
+}
+
+// age is the time since a stamp was taken.
+func (at moment) age(stamp uint64) time.Duration {
+	const unused = 64 - stampBits
+	// Shifted up, differences wrap as the stamp does and keep their sign.
+	return time.Duration(int64(uint64(at.mono)<<unused-stamp>>unused<<unused) >> unused)
+}
+
+// isStale: no packet in either direction for longer than the lifetime.
+func (r *pdmReader) isStale(at moment, s *ingressPdmState) bool {
+	if s.Tx == 0 {
+		return false // about to send its first packet
+	}
+	return at.age(s.Tx) > r.cfg.Lifetime && (s.Rx == 0 || at.age(s.Rx) > r.cfg.Lifetime)
+}
+
+// deleteStale forgets states, which their flows' next packets would begin anew
+// in any case.
+func (r *pdmReader) deleteStale(keys []ingressPdmKey) error {
+	for i := range keys {
+		err := r.maps["pdm_states"].Delete(&keys[i])
+		if isMissing(err) {
+			continue // the program was first
+		}
+		if err != nil {
+			return fmt.Errorf("deleting an old state: %w", err)
+		}
+		r.deleted++
+		r.stats.Expired++
+		r.stats.States--
+	}
+	return nil
+}
+
+func isMissing(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }
+
+// pdmBatch reads a hash map many elements at a time.
+type pdmBatch[K, V any] struct {
+	keys   []K
+	values []V
+}
+
+const pdmBatchSize = 1024
+
+// each calls f for every element; elements that come or go meanwhile may be
+// missed, others are not, and none comes twice.
+func (b *pdmBatch[K, V]) each(m *ebpf.Map, f func(*K, *V)) error {
+	if b.keys == nil {
+		b.keys, b.values = make([]K, pdmBatchSize), make([]V, pdmBatchSize)
+	}
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, b.keys, b.values, nil)
+		for i := range n {
+			f(&b.keys[i], &b.values[i])
+		}
+		if isMissing(err) {
+			return nil
+		}
+		if errors.Is(err, unix.ENOSPC) { // a bucket with more than fit
+			b.keys, b.values = make([]K, 2*len(b.keys)), make([]V, 2*len(b.keys))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

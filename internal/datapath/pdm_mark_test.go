@@ -1,0 +1,476 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"pgregory.net/rapid"
+
+	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/wire/pdm"
+)
+
+// pdmOption is the option as the packet builder wants it.
+func pdmOption(o pdm.Option) packet.Option {
+	return packet.Option{Type: pdm.OptionType, Data: o.AppendTo(nil)[2:]}
+}
+
+func unknown(octets int) packet.Option { return packet.Option{Type: 0x3e, Data: make([]byte, octets)} }
+
+// repeat is n times the same option.
+func repeat(n int, o packet.Option) []packet.Option { return slices.Repeat([]packet.Option{o}, n) }
+
+// chains are packets with extension headers, and what marking makes of them.
+func chains() []struct {
+	name   string
+	frame  packet.Builder
+	reason string // why it is passed over; empty: it is marked
+} {
+	ip := packet.Eth().IPv6(hostA, hostB)
+	udp := func(b packet.Builder) packet.Builder { return b.UDP(portA, portB).Payload(20) }
+	given := pdm.Option{PSNTP: 7, PSNLR: 8}
+	return []struct {
+		name   string
+		frame  packet.Builder
+		reason string
+	}{
+		{"plain UDP", udp(ip), ""},
+		{"plain TCP", ip.TCP(portA, 443).Payload(100), ""},
+		{"echo request", ip.ICMPv6(128, 0, 77, 1).Payload(8), ""},
+		{"hop-by-hop", udp(ip.HopByHop(unknown(4))), ""},
+		{"long hop-by-hop", udp(ip.HopByHop(unknown(250))), ""},
+		{"routing", udp(ip.Routing(hostB)), ""},
+		{"hop-by-hop, destination, routing", udp(ip.HopByHop(unknown(4)).DestOpts(unknown(12)).Routing(hostB)), ""},
+		{"destination options", udp(ip.DestOpts(unknown(4))), ""},
+		{"padding only", udp(ip.DestOpts()), ""},
+		{"hop-by-hop and destination options", udp(ip.HopByHop(unknown(0)).DestOpts(unknown(3), unknown(9))), ""},
+		{"destination options twice", udp(ip.DestOpts(unknown(4)).Routing(hostB).DestOpts(unknown(4))), ""},
+		{"seven options", udp(ip.DestOpts(repeat(7, unknown(2))...)), ""},
+		{"no next header", ip.NextHeader(59).Payload(8), ""},
+		{"padded by Ethernet", ip.UDP(portA, portB).Payload(1).PadTo(90), ""},
+
+		{"eight options", udp(ip.DestOpts(repeat(8, unknown(2))...)), "full_header"},
+		{"nothing at all", ip.NextHeader(59), "jumbogram"},
+		{"marked", udp(ip.DestOpts(pdmOption(given))), "marked"},
+		{"marked before routing", udp(ip.DestOpts(pdmOption(given)).Routing(hostB)), "marked"},
+		{"marked twice", udp(ip.DestOpts(pdmOption(given), pdmOption(given))), "malformed"},
+		{"PDMv2", udp(ip.DestOpts(packet.Option{Type: pdm.OptionType, Data: make([]byte, 0x12)})), "version2"},
+		{"PDMv2, encrypted", udp(ip.DestOpts(packet.Option{Type: pdm.OptionType, Data: make([]byte, 0x22)})), "version2"},
+		{"option of another length", udp(ip.DestOpts(packet.Option{Type: pdm.OptionType, Data: make([]byte, 11)})), "malformed"},
+		{"fragment", udp(ip.Fragment(0, true, 5)), "fragment"},
+		{"atomic fragment", udp(ip.Fragment(0, false, 5)), "fragment"},
+		{"AH", udp(ip.AH(1, 1, 12)), "ah"},
+		{"ESP", ip.NextHeader(packet.ProtoESP).Payload(40), "esp"},
+		{"ESP behind options", ip.HopByHop().NextHeader(packet.ProtoESP).Payload(40), "esp"},
+		{"router solicitation", ip.ICMPv6(133, 0, 77, 1).Payload(8), "neighbor"},
+		{"neighbor solicitation", ip.ICMPv6(135, 0, 77, 1).Payload(20), "neighbor"},
+		{"redirect", ip.ICMPv6(137, 0, 77, 1).Payload(32), "neighbor"},
+		{"listener report", ip.HopByHop().ICMPv6(131, 0, 77, 1).Payload(20), "neighbor"},
+		{"listener report, version 2", ip.HopByHop().ICMPv6(143, 0, 77, 1).Payload(20), "neighbor"},
+		{"mobility", ip.Mobility(), "chain"},
+		{"hop-by-hop in the middle", udp(ip.DestOpts().HopByHop()), "malformed"},
+		{"more than is moved", udp(ip.HopByHop(repeat(3, unknown(250))...)), "deep"},
+		{"multicast", packet.Eth().IPv6(hostA, "ff0e::1").UDP(portA, portB).Payload(20), "address"},
+		{"link-local", packet.Eth().IPv6("fe80::1", "fe80::2").UDP(portA, portB).Payload(20), "address"},
+		{"in a tag", packet.Eth().VLAN(5).IPv6(hostA, hostB).UDP(portA, portB).Payload(20), "no_room"},
+	}
+}
+
+// Every packet leaves as pdm.Insert makes it, or as it came and with the reason
+// counted. It is never marked twice, and taking the option out gives it back.
+func TestMarkChains(t *testing.T) {
+	strip := *marking()
+	strip.Strip = true
+	h, peer := newPDMHost(t, *marking()), newPDMHost(t, strip)
+	for _, c := range chains() {
+		t.Run(c.name, func(t *testing.T) {
+			frame := c.frame.Bytes()
+			out := h.send(t, frame)
+			if c.reason != "" {
+				if !bytes.Equal(out, frame) {
+					t.Errorf("changed:\n%x\n%x", frame, out)
+				}
+				if got := h.why(t); !maps.Equal(got, map[string]uint64{c.reason: 1}) {
+					t.Errorf("counted %v, want %s", got, c.reason)
+				}
+				return
+			}
+			if got := h.why(t); len(got) > 0 {
+				t.Fatalf("passed over: %v", got)
+			}
+			if want := inserted(t, frame, option(t, out)); !bytes.Equal(out, want) {
+				t.Errorf("got  %x\nwant %x", out, want)
+			}
+			if again := h.send(t, out); !bytes.Equal(again, out) {
+				t.Errorf("marked twice:\n%x", again)
+			}
+			if got := h.why(t); !maps.Equal(got, map[string]uint64{"marked": 1}) {
+				t.Errorf("marked again: counted %v", got)
+			}
+			if back := peer.receive(t, out); !bytes.Equal(back, frame) {
+				t.Errorf("stripped:\n got %x\nwant %x, reasons %v", back, frame, peer.why(t))
+			}
+		})
+	}
+}
+
+// Packets that are not named leave as they came, and nothing is counted.
+func TestPolicyNames(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	h := newPDMHost(t, *marking(),
+		policy.Policy{To: prefix("2001:db8:b::/48"), Protos: []uint8{17}, Ports: []policy.Ports{{From: 53, To: 53}, {From: 8000, To: 8099}}, For: 1000 * time.Hour},
+		policy.Policy{To: prefix("2001:db8::/32"), Protos: []uint8{6}, For: 1000 * time.Hour},
+		policy.Policy{To: prefix("2001:db8:b::/48"), Protos: []uint8{58}, Interface: "eth*", For: 1000 * time.Hour},
+		policy.Policy{To: prefix("2001:db8:c::/48"), Protos: []uint8{17}, For: time.Nanosecond},
+		policy.Policy{To: prefix("ff0e::/16"), Protos: []uint8{17}, For: 1000 * time.Hour},
+	)
+	h.set(t, uint64(monotonic(t)))
+	to := func(dst string) packet.Builder { return packet.Eth().IPv6(hostA, dst) }
+	for _, c := range []struct {
+		name  string
+		frame packet.Builder
+		named bool
+	}{
+		{"prefix, protocol and port", to("2001:db8:b::1").UDP(40000, 53), true},
+		{"the port at the other end", to("2001:db8:b::1").UDP(53, 40000), true},
+		{"begin of a range", to("2001:db8:b::1").UDP(40000, 8000), true},
+		{"end of a range", to("2001:db8:b::1").UDP(40000, 8099), true},
+		{"beyond the range", to("2001:db8:b::1").UDP(40000, 8100), false},
+		{"another port", to("2001:db8:b::1").UDP(40000, 54), false},
+		{"a shorter prefix with another protocol", to("2001:db8:b::1").TCP(40000, 80), true},
+		{"beside the longer prefix", to("2001:db8:d::1").TCP(40000, 80), true},
+		{"beside the longer prefix, its protocol", to("2001:db8:d::1").UDP(40000, 53), false},
+		{"another prefix", to("2001:db9::1").TCP(40000, 80), false},
+		{"another interface", to("2001:db8:b::1").ICMPv6(128, 0, 77, 1).Payload(8), false},
+		{"a policy that has ended", to("2001:db8:c::1").UDP(40000, 53), false},
+		{"multicast that is named", to("ff0e::1").UDP(40000, 53), true},
+		{"multicast that is not", to("ff02::1").UDP(40000, 53), false},
+		{"IPv4", packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(40000, 53), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for range 2 { // the second packet of a flow takes another way
+				frame := c.frame.Bytes()
+				if marked := !bytes.Equal(h.send(t, frame), frame); marked != c.named {
+					t.Errorf("marked: %t", marked)
+				}
+			}
+			if got := h.why(t); len(got) > 0 {
+				t.Errorf("counted %v", got)
+			}
+		})
+	}
+	if err := h.SetPolicies([]policy.Policy{everything, everything}); err == nil {
+		t.Error("policies that overlap were taken")
+	}
+	// New policies hold from the next packet on, for known flows, too.
+	if err := h.SetPolicies(nil); err != nil {
+		t.Fatal(err)
+	}
+	frame := to("2001:db8:b::1").UDP(40000, 53).Bytes()
+	if out := h.send(t, frame); !bytes.Equal(out, frame) {
+		t.Error("marked without a policy")
+	}
+	if err := h.SetPolicies([]policy.Policy{everything}); err != nil {
+		t.Fatal(err)
+	}
+	if out := h.send(t, frame); bytes.Equal(out, frame) {
+		t.Error("not marked by a new policy")
+	}
+	ends, err := h.Policies()
+	if err != nil || len(ends) != 1 {
+		t.Fatalf("policies %v, %v", ends, err)
+	}
+	h.set(t, uint64(1001*time.Hour)+uint64(monotonic(t)))
+	if out := h.send(t, frame); !bytes.Equal(out, frame) {
+		t.Error("marked although the policy has ended")
+	}
+	if err := h.RenewPolicies(); err != nil {
+		t.Fatal(err)
+	}
+	h.set(t, uint64(999*time.Hour)+uint64(monotonic(t)))
+	if out := h.send(t, frame); bytes.Equal(out, frame) {
+		t.Error("not marked although the policy was renewed")
+	}
+}
+
+// What would exceed the interface's MTU leaves as it came; so does what would
+// exceed the MTU of the path, once a router has told it.
+func TestMarkMTU(t *testing.T) {
+	h := newPDMHost(t, *marking())
+	frame := func(size int) []byte {
+		return packet.Eth().IPv6(hostA, hostB).UDP(portA, portB).Payload(size - 48).Bytes()
+	}
+	check := func(size int, reason string) {
+		t.Helper()
+		in := frame(size)
+		out := h.send(t, in)
+		want := map[string]uint64{}
+		if reason != "" {
+			want[reason] = 1
+		}
+		if got := h.why(t); !maps.Equal(got, want) {
+			t.Errorf("packet of %d octets: counted %v, want %v", size, got, want)
+		}
+		if marked := !bytes.Equal(in, out); marked != (reason == "") {
+			t.Errorf("packet of %d octets: marked %t", size, marked)
+		}
+	}
+	for _, mtu := range []int{3000, 1500, 1280} {
+		if err := h.veth.do(func() error { return setMTU("from", mtu) }); err != nil {
+			t.Fatal(err)
+		}
+		check(mtu-pdm.HeaderSize, "")
+		check(mtu-pdm.HeaderSize+1, "mtu")
+		check(mtu, "mtu")
+	}
+	if err := h.veth.do(func() error { return setMTU("from", 3000) }); err != nil {
+		t.Fatal(err)
+	}
+	check(2000, "")
+	told := func(mtu uint32, about []byte) {
+		t.Helper()
+		// RFC 4443 section 3.2: as much of the packet as fits in 1280 octets.
+		quoted := about[etherLen:min(len(about), etherLen+1232)]
+		h.receive(t, packet.Eth().IPv6("2001:db8:ffff::1", hostA).ICMPv6(2, 0, uint16(mtu>>16), uint16(mtu)).Raw(quoted).Bytes())
+	}
+	told(1400, h.send(t, frame(1500)))
+	check(1384, "")
+	check(1385, "path_mtu")
+	check(2000, "path_mtu")
+	told(1600, frame(2000)) // a larger one tells nothing
+	check(1385, "path_mtu")
+	told(1000, h.send(t, frame(1000))) // below what IPv6 allows
+	check(1264, "")
+	check(1265, "path_mtu")
+	// Nor does it make a state.
+	if n := h.states(t); n != 1 {
+		t.Errorf("%d states", n)
+	}
+	told(1300, packet.Eth().IPv6(hostA, "2001:db8:c::3").TCP(1, 2).Payload(1400).Bytes())
+	if n := h.states(t); n != 1 {
+		t.Errorf("%d states after a message about another flow", n)
+	}
+}
+
+func setMTU(name string, mtu int) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetMTU(l, mtu)
+}
+
+func monotonic(t testing.TB) int64 {
+	t.Helper()
+	now, err := thisMoment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now.mono
+}
+
+// refusals are the reasons that stand for an error of pdm.Insert.
+var refusals = []struct {
+	err     error
+	reasons []string
+}{
+	{pdm.ErrMarked, []string{"marked"}},
+	{pdm.ErrVersion2, []string{"version2"}},
+	{pdm.ErrEncrypted, []string{"esp"}},
+	{pdm.ErrAuthenticated, []string{"ah", "fragment"}},
+	{pdm.ErrFragment, []string{"fragment", "ah", "version2", "marked"}},
+	{pdm.ErrNeighbor, []string{"neighbor"}},
+	{pdm.ErrJumbogram, []string{"jumbogram"}},
+	{pdm.ErrNoRoom, []string{"full_header"}},
+	{pdm.ErrTooLong, []string{"too_long", "mtu"}},
+	{pdm.ErrMalformed, []string{"malformed", "chain"}},
+	{pdm.ErrOptionLength, []string{"malformed"}},
+	{pdm.ErrTwice, []string{"malformed", "fragment"}},
+	{pdm.ErrTooComplex, []string{"chain", "malformed"}},
+	{pdm.ErrTruncated, []string{"malformed"}},
+}
+
+// own are reasons of the kernel program alone: it marks less than pdm.Insert.
+var own = []string{"chain", "deep", "mtu", "no_room", "address", "neighbor", "fragment"}
+
+// judgeMark says what is wrong with what became of a frame.
+func judgeMark(frame, out []byte, why map[string]uint64) error {
+	if len(why) > 1 {
+		return fmt.Errorf("counted more than once: %v", why)
+	}
+	reason := ""
+	for reason = range why {
+	}
+	if bytes.Equal(frame, out) {
+		if reason == "" {
+			return nil // not named, or not for the flow probe to read
+		}
+		_, err := pdm.Insert(packetOf(frame), pdm.Option{})
+		for _, r := range refusals {
+			if errors.Is(err, r.err) && !slices.Contains(r.reasons, reason) {
+				if slices.Contains(own, reason) {
+					return nil
+				}
+				return fmt.Errorf("counted as %s, but the reference says %w", reason, err)
+			}
+		}
+		if err == nil && !slices.Contains(own, reason) {
+			return fmt.Errorf("counted as %s, but the reference marks it", reason)
+		}
+		return nil
+	}
+	if reason != "" {
+		return fmt.Errorf("marked, but counted as %s", reason)
+	}
+	link := len(frame) - len(packetOf(frame))
+	o, err := pdm.Find(out[link:])
+	if err != nil {
+		return fmt.Errorf("what came out cannot be read: %w", err)
+	}
+	want, err := pdm.Insert(frame[link:], o)
+	if err != nil {
+		return fmt.Errorf("marked what the reference refuses: %w", err)
+	}
+	if !bytes.Equal(out[link:], want) || !bytes.Equal(out[:link], frame[:link]) {
+		return fmt.Errorf("not what the reference makes:\n got %x\nwant %x", out[link:], want)
+	}
+	return nil
+}
+
+// packetOf is the IP packet in a frame.
+func packetOf(frame []byte) []byte {
+	at := etherLen
+	for range 2 {
+		if len(frame) >= at+4 && (binary.BigEndian.Uint16(frame[at-2:]) == packet.TypeVLAN || binary.BigEndian.Uint16(frame[at-2:]) == packet.TypeQinQ) {
+			at += 4
+		}
+	}
+	return frame[min(at, len(frame)):]
+}
+
+// judge runs a frame out, out again, and in at a host that strips.
+func judge(t testing.TB, h, peer *pdmHost, frame []byte) error {
+	t.Helper()
+	out, verdict, err := h.runHere("test_egress", packet.Frame{Data: frame})
+	if err != nil || verdict != -1 {
+		return fmt.Errorf("egress: verdict %d, %w", verdict, err)
+	}
+	if err := judgeMark(frame, out, h.why(t)); err != nil {
+		return err
+	}
+	marked := !bytes.Equal(out, frame)
+	again, verdict, err := h.runHere("test_egress", packet.Frame{Data: out})
+	if err != nil || verdict != -1 {
+		return fmt.Errorf("egress again: verdict %d, %w", verdict, err)
+	}
+	if !bytes.Equal(again, out) {
+		return fmt.Errorf("marked twice:\n%x", again)
+	}
+	h.why(t)
+	in, verdict, err := peer.runHere("test_ingress", packet.Frame{Data: out})
+	if err != nil || verdict != -1 {
+		return fmt.Errorf("ingress: verdict %d, %w", verdict, err)
+	}
+	why := peer.why(t)
+	if marked && !bytes.Equal(in, frame) {
+		return fmt.Errorf("what was marked is not given back: %v\n got %x\nwant %x", why, in, frame)
+	}
+	if !marked && !bytes.Equal(in, frame) {
+		return judgeStrip(frame, in)
+	}
+	return nil
+}
+
+// judgeStrip: what came with an option of its own loses that and nothing else.
+func judgeStrip(frame, in []byte) error {
+	link := len(frame) - len(packetOf(frame))
+	want, _, err := pdm.Remove(frame[link:])
+	if err != nil {
+		return fmt.Errorf("stripped what the reference refuses: %w\n%x\n%x", err, frame, in)
+	}
+	if !bytes.Equal(in[link:], want) {
+		return fmt.Errorf("stripped:\nfrom %x\n got %x\nwant %x", frame[link:], in[link:], want)
+	}
+	return nil
+}
+
+func pdmPair(t testing.TB) (h, peer *pdmHost) {
+	strip := *marking()
+	strip.Strip = true
+	return newPDMHost(t, *marking()), newPDMHost(t, strip)
+}
+
+// Every chain of headers, cut at every octet.
+func TestMarkTruncated(t *testing.T) {
+	h, peer := pdmPair(t)
+	err := h.veth.do(func() error {
+		peer.ifindex = h.ifindex
+		for _, c := range chains() {
+			frame := c.frame.Bytes()
+			// The transport header and a few octets more: the rest is payload.
+			for n := etherLen + 40; n < len(frame) && n < 800; n++ {
+				if err := judge(t, h, peer, frame[:n:n]); err != nil {
+					return fmt.Errorf("%s, cut at %d: %w", c.name, n, err)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Random packets, right and wrong.
+func TestMarkRandom(t *testing.T) {
+	h, peer := pdmPair(t)
+	peer.ifindex = h.ifindex
+	marked := 0
+	err := h.veth.do(func() error {
+		rapid.Check(t, func(r *rapid.T) {
+			frame := packet.Random().Draw(r, "frame")
+			if testRunnable(packet.Frame{Data: frame}) != "" {
+				return
+			}
+			if err := judge(t, h, peer, frame); err != nil {
+				r.Fatal(err)
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.PDMStats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if marked = int(s.Marked); marked == 0 {
+		t.Error("not one packet was marked: the test says nothing")
+	}
+}
+
+func FuzzMark(f *testing.F) {
+	h, peer := pdmPair(f)
+	peer.ifindex = h.ifindex
+	for _, c := range chains() {
+		f.Add(c.frame.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if testRunnable(packet.Frame{Data: frame}) != "" || len(frame) > 3000 {
+			t.Skip("a test run does not take it")
+		}
+		if err := h.veth.do(func() error { return judge(t, h, peer, frame) }); err != nil {
+			t.Error(err)
+		}
+	})
+}

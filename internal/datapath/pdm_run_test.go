@@ -1,0 +1,184 @@
+package datapath
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/wire/pdm"
+)
+
+// pdmHost runs the programs as an interface of a host would, with a clock that
+// stands until it is set. Being one table, it is both ends of a flow at once.
+type pdmHost struct {
+	*pdmBench
+	veth    *silentVeth
+	ifindex int
+	reasons map[string]uint64
+}
+
+// everything names all packets, for as long as a test's clock may tell.
+var everything = policy.Policy{To: netip.MustParsePrefix("::/0"), For: 1000 * time.Hour}
+
+func newPDMHost(t testing.TB, cfg PDM, policies ...policy.Policy) *pdmHost {
+	t.Helper()
+	v := newSilentVeth(t)
+	h := &pdmHost{pdmBench: loadPDM(t, cfg), veth: v, ifindex: v.from, reasons: map[string]uint64{}}
+	if err := h.pdm.attach(flow.NewIface(0, uint32(h.ifindex)), "from"); err != nil {
+		t.Fatal(err)
+	}
+	if len(policies) == 0 {
+		policies = []policy.Policy{everything}
+	}
+	if err := h.SetPolicies(policies); err != nil {
+		t.Fatal(err)
+	}
+	h.set(t, 1e9)
+	return h
+}
+
+// set sets the clock.
+func (h *pdmHost) set(t testing.TB, ns uint64) {
+	t.Helper()
+	if err := h.coll.Variables["test_now"].Set(ns); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run sends a frame through a program of pdmtest.
+func (h *pdmHost) run(t testing.TB, program string, f packet.Frame) (out []byte, verdict int32) {
+	t.Helper()
+	err := h.veth.do(func() (err error) {
+		out, verdict, err = h.runHere(program, f)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, verdict
+}
+
+// runHere is run for callers that are in the namespace of the interface.
+func (h *pdmHost) runHere(program string, f packet.Frame) (out []byte, verdict int32, err error) {
+	// struct __sk_buff in words: what a test run takes of it.
+	var ctx [48]uint32
+	ctx[10], ctx[41], ctx[44] = uint32(h.ifindex), uint32(f.GSO.Segments), uint32(f.GSO.Size)
+	opts := ebpf.RunOptions{Data: f.Data, DataOut: make([]byte, len(f.Data)+256), Context: ctx}
+	v, err := h.coll.Programs[program].Run(&opts)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s on %d octets: %w", program, len(f.Data), err)
+	}
+	return opts.DataOut, int32(v), nil
+}
+
+// pass is run where the verdict must be "unspecified".
+func (h *pdmHost) pass(t testing.TB, program string, frame []byte) []byte {
+	t.Helper()
+	out, verdict := h.run(t, program, packet.Frame{Data: frame})
+	if verdict != -1 {
+		t.Fatalf("verdict %d", verdict)
+	}
+	return out
+}
+
+func (h *pdmHost) send(t testing.TB, frame []byte) []byte { return h.pass(t, "test_egress", frame) }
+func (h *pdmHost) receive(t testing.TB, frame []byte) []byte {
+	return h.pass(t, "test_ingress", frame)
+}
+
+// why are the reasons counted since the last call, with their packets.
+func (h *pdmHost) why(t testing.TB) map[string]uint64 {
+	t.Helper()
+	passed, err := h.PDMPassed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff, now := map[string]uint64{}, map[string]uint64{}
+	for _, u := range passed {
+		now[u.Reason] += u.Packets
+	}
+	for reason, n := range now {
+		if n != h.reasons[reason] {
+			diff[reason] = n - h.reasons[reason]
+		}
+	}
+	h.reasons = now
+	return diff
+}
+
+const etherLen = 14
+
+// option is what a frame carries.
+func option(t testing.TB, frame []byte) pdm.Option {
+	t.Helper()
+	o, err := pdm.Find(frame[etherLen:])
+	if err != nil {
+		t.Fatalf("%v:\n%x", err, frame)
+	}
+	return o
+}
+
+// putState begins a flow's state at a number of the test's choice.
+func (h *pdmHost) putState(t testing.TB, key ingressPdmKey, psn uint16) {
+	t.Helper()
+	s := ingressPdmState{Psn: uint32(psn), PsnFirst: uint32(psn), Id: 1<<32 + uint64(h.states(t))}
+	if err := h.maps["pdm_states"].Put(&key, &s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *pdmHost) state(t testing.TB, key ingressPdmKey) (s ingressPdmState, ok bool) {
+	t.Helper()
+	err := h.maps["pdm_states"].Lookup(&key, &s)
+	if isMissing(err) {
+		return s, false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, true
+}
+
+func (h *pdmHost) states(t testing.TB) (n int) {
+	t.Helper()
+	var b pdmBatch[ingressPdmKey, ingressPdmState]
+	if err := b.each(h.maps["pdm_states"], func(*ingressPdmKey, *ingressPdmState) { n++ }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Two hosts and a UDP flow between them.
+const (
+	hostA, hostB = "2001:db8:a::1", "2001:db8:b::2"
+	portA, portB = 40000, 53
+)
+
+func aToB() packet.Builder { return packet.Eth().IPv6(hostA, hostB).UDP(portA, portB).Payload(20) }
+func bToA() packet.Builder { return packet.Eth().IPv6(hostB, hostA).UDP(portB, portA).Payload(30) }
+
+func udpKey(local, remote string, lport, rport uint16) ingressPdmKey {
+	return ingressPdmKey{
+		Local: netip.MustParseAddr(local).As16(), Remote: netip.MustParseAddr(remote).As16(),
+		Lport: hostPort(lport), Rport: hostPort(rport), Proto: 17,
+	}
+}
+
+var keyA, keyB = udpKey(hostA, hostB, portA, portB), udpKey(hostB, hostA, portB, portA)
+
+// inserted is what must become of a frame: pdm.Insert is the reference.
+func inserted(t testing.TB, frame []byte, o pdm.Option) []byte {
+	t.Helper()
+	pkt, err := pdm.Insert(frame[etherLen:], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(bytes.Clone(frame[:etherLen]), pkt...)
+}
