@@ -50,17 +50,12 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, struct packet 
 	set_ports(p, iface_of(skb), l4);
 	p->word[WORD_COUNTS] = (__u64)ip->total << 32 | 1; /* octets and packets */
 	p->word[WORD_PAYLOAD] = ip->total - ip->len - l4_len;
-	p->hash = flow_hash(p);
 	p->l4_offset = sizeof(struct ethhdr) + ip->len;
 	p->overhead = present - ip->total;
 	p->rare = p->overhead | flags_high | is_congested(ip->tos);
-	p->gso_packets = 0;
-	p->gso_bytes = 0;
-	p->vni = 0;
+	p->special[0] = 0;
+	p->special[1] = 0;
 	p->tcp_flags_high = flags_high;
-	p->fragment = FRAGMENT_NONE;
-	p->frag_proto = 0;
-	p->zero = 0;
 	if (cfg_pdm) {
 		p->l3_offset = sizeof(struct ethhdr);
 		p->l4_len = l4_len;
@@ -110,9 +105,12 @@ static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, s
 
 		if (*(__u8 *)v4 != 0x45 || v4->frag_off & bpf_htons(0x3fff))
 			return false;
-		set_ipv4(p, v4);
+		if (!fast_transport(skb, p, &ip))
+			return false;
 		p->flow_label = 0;
-		return fast_transport(skb, p, &ip);
+		set_ipv4(p, v4);
+		finish_hash(p);
+		return true;
 	}
 	if (proto == bpf_htons(ETH_P_IPV6) && (void *)(v6 + 1) <= end) {
 		struct fast_ip ip = {
@@ -130,9 +128,12 @@ static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, s
 		ip.tos = word >> 20;
 		if (cfg_pdm && !fast_options(skb, &ip))
 			return false;
-		set_ipv6(p, v6);
+		if (!fast_transport(skb, p, &ip))
+			return false;
 		p->flow_label = word & 0xfffff;
-		return fast_transport(skb, p, &ip);
+		set_ipv6(p, v6);
+		finish_hash(p);
+		return true;
 	}
 	return false;
 }

@@ -129,8 +129,9 @@ __noinline int evict(struct flow_slot *slot, struct flow_extra *extra)
 
 /* A free slot becomes this packet's flow. */
 static __always_inline void flow_create(struct flow_slot *slot, struct flow_extra *extra,
-					const struct packet *p, __u32 now)
+					const struct packet *p)
 {
+	__u32 now = bpf_jiffies64();
 	struct flow_extra fresh = {
 		.first = now,
 		.flow_label = p->flow_label,
@@ -195,8 +196,9 @@ struct place {
  * order of the ways depends on where the search begins: behind the first slot
  * that is free there can be none of this flow.
  */
-__noinline int find_elsewhere(struct place *place, const struct flow_slot *id, __u32 now)
+__noinline int find_elsewhere(struct place *place, const struct flow_slot *id)
 {
+	__u32 now = bpf_jiffies64();
 	__u32 index, way, oldest_index, oldest_way, age = 0;
 	struct flow_slot *slot;
 	struct flow_set *set;
@@ -238,7 +240,7 @@ __noinline int find_elsewhere(struct place *place, const struct flow_slot *id, _
  */
 static __always_inline void flow_account(struct __sk_buff *skb, const struct packet *p)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), now = bpf_jiffies64(), base, index, way;
+	__u32 cpu = bpf_get_smp_processor_id(), base, index, way;
 	struct flow_extra_set *extras;
 	struct flow_extra *extra;
 	struct flow_slot *slot;
@@ -267,7 +269,7 @@ static __always_inline void flow_account(struct __sk_buff *skb, const struct pac
 			.way = way,
 		};
 
-		find_elsewhere(&place, &p->id, now);
+		find_elsewhere(&place, &p->id);
 		index = place.index;
 		way = place.way & (FLOW_WAYS - 1);
 		set = bpf_map_lookup_elem(&flows, &index);
@@ -282,7 +284,7 @@ static __always_inline void flow_account(struct __sk_buff *skb, const struct pac
 		goto create;
 	((__u64 *)slot)[WORD_COUNTS] = counts;
 	slot->payload += p->id.payload;
-	slot->last = now;
+	slot->last = bpf_jiffies64();
 	if (!(differences(slot, p) | p->rare))
 		return;
 
@@ -305,7 +307,7 @@ create:
 	extra = &extras->way[way];
 	if (slot->packets)
 		evict(slot, extra);
-	flow_create(slot, extra, p, now);
+	flow_create(slot, extra, p);
 handshake:
 	if (handshake_flags(p, old_flags))
 		handshake_step(skb, &p->id, p->l4_offset, extra);

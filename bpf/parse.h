@@ -40,18 +40,23 @@ struct packet {
 		struct flow_slot id; /* a flow of this packet alone */
 		__u64 word[8];
 	};
-	__u64 hash; /* of the identity; its high half is well mixed */
+	__u64 hash; /* of the addresses; at last, of the identity */
 	__u32 l4_offset; /* of the transport header, from the frame's start */
 	__u32 rare; /* not 0: there is more to count than a slot can hold */
 	__u32 overhead; /* this and the next four as in flow_extra */
 	__u32 flow_label;
-	__u32 gso_packets;
-	__u32 gso_bytes;
-	__u32 vni;
-	__u8 tcp_flags_high;
-	__u8 fragment; /* enum fragment */
-	__u8 frag_proto; /* IPv4: of the IP header, part of a fragment's identity */
-	__u8 zero;
+	union {
+		struct {
+			__u32 gso_packets;
+			__u32 gso_bytes;
+			__u32 vni;
+			__u8 tcp_flags_high;
+			__u8 fragment; /* enum fragment */
+			__u8 frag_proto; /* IPv4: of the IP header, part of a fragment's identity */
+			__u8 zero;
+		};
+		__u64 special[2]; /* most packets have none of these */
+	};
 	__u32 frag_id;
 	__u32 l3_offset; /* of the IP header that `id` tells of */
 	__u32 l4_len; /* octets of the transport header */
@@ -110,24 +115,31 @@ static __always_inline __u32 offset_of(const struct cursor *c)
 /* The header of n octets under the cursor, or NULL when it is not readable. */
 #define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->end ? NULL : (type *)(c)->pos)
 
+/*
+ * The hash is multilinear over the words of the identity: independent
+ * multiplications by random numbers. This is its part for the addresses.
+ */
+static __always_inline void set_addresses(struct packet *p, __u64 s0, __u64 s1, __u64 d0, __u64 d1)
+{
+	p->word[WORD_SADDR] = s0;
+	p->word[WORD_SADDR + 1] = s1;
+	p->word[WORD_DADDR] = d0;
+	p->word[WORD_DADDR + 1] = d1;
+	p->hash = s0 * cfg_seed[0] + s1 * cfg_seed[1] + d0 * cfg_seed[2] + d1 * cfg_seed[3];
+}
+
 static __always_inline void set_ipv4(struct packet *p, const struct iphdr *ip)
 {
 	const __u64 prefix = bpf_htonl(0xffff);
 
-	p->word[WORD_SADDR] = 0;
-	p->word[WORD_SADDR + 1] = (__u64)ip->saddr << 32 | prefix;
-	p->word[WORD_DADDR] = 0;
-	p->word[WORD_DADDR + 1] = (__u64)ip->daddr << 32 | prefix;
+	set_addresses(p, 0, (__u64)ip->saddr << 32 | prefix, 0, (__u64)ip->daddr << 32 | prefix);
 }
 
 static __always_inline void set_ipv6(struct packet *p, const struct ipv6hdr *ip)
 {
 	const __u64 *addr = (const void *)&ip->saddr; /* and the destination behind it */
 
-	p->word[WORD_SADDR] = addr[0];
-	p->word[WORD_SADDR + 1] = addr[1];
-	p->word[WORD_DADDR] = addr[2];
-	p->word[WORD_DADDR + 1] = addr[3];
+	set_addresses(p, addr[0], addr[1], addr[2], addr[3]);
 }
 
 /* Source and destination port, with which most transport headers begin. */
@@ -136,22 +148,24 @@ static __always_inline void set_ports(struct packet *p, __u32 iface, const void 
 	p->word[WORD_PORTS] = (__u64)iface << 32 | *(const __u32 *)header;
 }
 
-/* Multilinear over the words of the identity: independent multiplications. */
-static __always_inline __u64 flow_hash(const struct packet *p)
+/* The rest of the hash, whose high half is well mixed then. */
+static __always_inline void finish_hash(struct packet *p)
 {
-	__u64 h;
+	__u64 h = p->hash + p->word[WORD_PORTS] * cfg_seed[4] +
+		  (p->word[WORD_META] << (64 - META_TOS_SHIFT)) * cfg_seed[5];
 
-	h = p->word[0] * cfg_seed[0] + p->word[1] * cfg_seed[1];
-	h += p->word[2] * cfg_seed[2] + p->word[3] * cfg_seed[3];
-	h += p->word[4] * cfg_seed[4] + (p->word[WORD_META] << (64 - META_TOS_SHIFT)) * cfg_seed[5];
 	h ^= h >> 32;
-	return h * 0x9e3779b97f4a7c15ULL;
+	p->hash = h * 0x9e3779b97f4a7c15ULL;
 }
 
 /* 1 where both ECN bits are set: "congestion experienced". */
 static __always_inline __u32 is_congested(__u32 tos)
 {
-	return tos & tos >> 1 & 1;
+	__u32 low = tos & 1;
+
+	/* Without a jump, which the compiler would make of it. */
+	asm volatile("" : "+r"(low));
+	return low & tos >> 1;
 }
 
 /*

@@ -94,7 +94,7 @@ static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packe
 	if (p->fragment)
 		fragment_ports(skb, p);
 	measure(skb, p, link_len);
-	p->hash = flow_hash(p);
+	finish_hash(p);
 	return PARSE_OK;
 }
 

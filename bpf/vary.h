@@ -9,37 +9,57 @@
 #ifndef WAYMARK_VARY_H
 #define WAYMARK_VARY_H
 
-/* Flows that the packets belong to, one after the other. */
+/*
+ * Flows that packets belong to, and how far it is from one packet's to the
+ * next's: coprime, so that all come up equally often, and far.
+ */
 const volatile __u32 cfg_flows = 1;
+const volatile __u32 cfg_step = 0;
 
-/* Offsets of the last four octets of the source address, and of its port. */
+/* Offsets of the last four octets of the source address, and of the ports. */
 const volatile __u32 cfg_address = 26;
-const volatile __u32 cfg_port = 34;
+const volatile __u32 cfg_ports = 34;
 
-/* A prime, so coprime to every number of flows below it: each comes up once. */
-#define VARY_STRIDE 2654435761ULL
+/* What stands in front of the one and behind the other. */
+const volatile __u32 cfg_before_address = 0;
+const volatile __u16 cfg_destination_port = 0;
 
 #define SENDERS_MAX 256
 
 /*
- * Packets that each processor has sent, and so the truth that tests compare
- * with. Written by the programs; user space reads it, and sets where to begin.
+ * What each processor sends. Written by the programs; user space sets where to
+ * begin, and reads the number of packets: the truth that tests compare with.
  */
 struct sender {
-	__u64 next;
-	__u64 pad[7]; /* a cache line for each processor */
+	__u64 packets;
+	__u64 flow; /* of the next packet */
+	__u64 pad[6]; /* a cache line for each processor */
 } senders[SENDERS_MAX];
 
-/* False where the frame is too short or the processor's number too high. */
+static __always_inline __u32 next_flow(struct sender *s)
+{
+	__u32 flow = s->flow, next = flow + cfg_step;
+
+	s->packets++;
+	s->flow = next < cfg_flows ? next : next - cfg_flows;
+	return flow;
+}
+
+/*
+ * False where the frame is too short or the processor's number too high. The
+ * stores are as wide as the loads of a parser: joining two stores for one load
+ * takes a time that no packet from elsewhere costs.
+ */
 static __always_inline bool vary(void *data, void *end)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), address = cfg_address, port = cfg_port, flow;
+	__u32 cpu = bpf_get_smp_processor_id(), flow;
+	void *address = data + cfg_address, *ports = data + cfg_ports;
 
-	if (cpu >= SENDERS_MAX || data + address + 4 > end || data + port + 2 > end)
+	if (cpu >= SENDERS_MAX || address + 4 > end || ports + 4 > end)
 		return false;
-	flow = senders[cpu].next++ * VARY_STRIDE % cfg_flows;
-	*(__be32 *)(data + address) = bpf_htonl(10 << 24 | flow);
-	*(__be16 *)(data + port) = bpf_htons(flow);
+	flow = next_flow(&senders[cpu]);
+	*(__u64 *)(address - 4) = (__u64)bpf_htonl(10 << 24 | flow) << 32 | cfg_before_address;
+	*(__u32 *)ports = bpf_htons(flow) | (__u32)cfg_destination_port << 16;
 	return true;
 }
 

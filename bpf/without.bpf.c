@@ -10,6 +10,7 @@
 #define cfg_sample_below 0xffffffff
 #define cfg_tunnels 0
 #define cfg_no_link_header false
+#define cfg_pdm false
 #include "count.h"
 #include "parse.h"
 #include "fast.h"

@@ -57,14 +57,10 @@ func (f *filler) close() {
 
 // fill makes as many flows as the filler is for, each on one processor.
 func (f *filler) fill(flows int) error {
-	// struct sender of bpf/vary.h
-	var senders [256]struct {
-		Next uint64
-		_    [7]uint64
-	}
+	var senders [maxSenders]sender
 	share := flows / f.cpus
 	for cpu := range f.cpus {
-		senders[cpu].Next = uint64(cpu) * uint64(share)
+		senders[cpu].Flow = uint64(cpu) * uint64(share) * stride % uint64(flows)
 	}
 	if err := f.coll.Variables["senders"].Set(senders); err != nil {
 		return fmt.Errorf("numbering flows: %w", err)

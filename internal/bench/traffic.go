@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"encoding/binary"
+	"fmt"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/waymark-net/waymark/test/packet"
@@ -11,7 +14,7 @@ type kind struct {
 	name    string
 	frame   []byte
 	address uint32 // offset of the last four octets of the source address
-	port    uint32 // offset of the source port
+	ports   uint32 // offset of both ports
 }
 
 const (
@@ -31,10 +34,10 @@ func kinds() []kind {
 	}
 }
 
-// rareKinds take the long way through the parser. What changes from packet to
-// packet is the Ethernet address: all are of one flow.
+// rareKinds take the long way through the parser. What is written anew for each
+// packet is part of the Ethernet addresses: all are of one flow.
 func rareKinds() []kind {
-	const ethernetSource = 6
+	const ethernet = 4
 	v4, v6 := packet.Eth().IPv4("10.0.0.1", "192.0.2.1"), packet.Eth().IPv6("2001:db8::1", "2001:db8::2")
 	var out []kind
 	for _, k := range []struct {
@@ -49,19 +52,24 @@ func rareKinds() []kind {
 			Eth().IPv4("10.1.0.1", "10.1.0.2").UDP(1000, 53).Payload(payload).Bytes()},
 		{"ARP (in no flow)", packet.Eth().ARP("10.0.0.1", "10.0.0.2").Bytes()},
 	} {
-		out = append(out, kind{k.name, k.frame, ethernetSource, ethernetSource + 4})
+		out = append(out, kind{k.name, k.frame, ethernet, ethernet + 4})
 	}
 	return out
 }
 
+// stride is a prime, so coprime to all smaller numbers of flows.
+const stride = 2654435761
+
 // adapt makes a collection send k as packets of a number of flows.
 func (k *kind) adapt(flows int) func(*ebpf.CollectionSpec) error {
 	return func(spec *ebpf.CollectionSpec) error {
-		for name, value := range map[string]uint32{
-			"cfg_flows": uint32(flows), "cfg_address": k.address, "cfg_port": k.port,
+		for name, value := range map[string]any{
+			"cfg_flows": uint32(flows), "cfg_step": uint32(stride % uint64(flows)),
+			"cfg_address": k.address, "cfg_before_address": binary.NativeEndian.Uint32(k.frame[k.address-4:]),
+			"cfg_ports": k.ports, "cfg_destination_port": binary.NativeEndian.Uint16(k.frame[k.ports+2:]),
 		} {
 			if err := spec.Variables[name].Set(value); err != nil {
-				return err
+				return fmt.Errorf("constant %s: %w", name, err)
 			}
 		}
 		for _, name := range []string{"reference_hash", "reference_lru", "reference_percpu"} {
@@ -72,3 +80,13 @@ func (k *kind) adapt(flows int) func(*ebpf.CollectionSpec) error {
 		return nil
 	}
 }
+
+// sender is struct sender of bpf/vary.h.
+type sender struct {
+	Packets uint64
+	Flow    uint64
+	_       [6]uint64
+}
+
+// maxSenders is SENDERS_MAX of bpf/vary.h.
+const maxSenders = 256

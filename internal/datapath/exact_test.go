@@ -29,16 +29,17 @@ func scaled(n uint64) uint64 { return max(1, uint64(float64(n)**scale)) }
 // Offsets in an Ethernet/IPv4/UDP frame, for vary() in bpf/vary.h.
 const (
 	addressOffset = 14 + 12 // all four octets of the source address
-	portOffset    = 14 + 20
+	portsOffset   = 14 + 20
 	ipHeaders     = 20 + 8
 
-	varyStride = 2654435761 // VARY_STRIDE
+	stride = 2654435761 // a prime, so coprime to every number of flows
 )
 
 // sender is struct sender of bpf/vary.h.
 type sender struct {
-	Next uint64
-	_    [7]uint64
+	Packets uint64
+	Flow    uint64
+	_       [6]uint64
 }
 
 // sending is traffic that a program of bpf/bench.bpf.c makes of one frame.
@@ -55,10 +56,17 @@ type sending struct {
 // sendOver loads the named program over d.
 func sendOver(t testing.TB, d *Datapath, name string, flows uint64, adapt func(*ebpf.CollectionSpec) error) *sending {
 	t.Helper()
+	var frames [][]byte
+	for cpu := range d.cpus {
+		payload := 100 + 300*int(cpu%4)
+		frames = append(frames, packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(payload).Bytes())
+	}
 	coll, err := d.Beside(program.Bench, func(spec *ebpf.CollectionSpec) error {
 		maps.DeleteFunc(spec.Programs, func(n string, _ *ebpf.ProgramSpec) bool { return n != name })
-		for constant, value := range map[string]uint32{
-			"cfg_flows": uint32(flows), "cfg_address": addressOffset, "cfg_port": portOffset,
+		for constant, value := range map[string]any{
+			"cfg_flows": uint32(flows), "cfg_step": uint32(stride % flows),
+			"cfg_address": uint32(addressOffset), "cfg_before_address": binary.NativeEndian.Uint32(frames[0][addressOffset-4:]),
+			"cfg_ports": uint32(portsOffset), "cfg_destination_port": binary.NativeEndian.Uint16(frames[0][portsOffset+2:]),
 		} {
 			if err := spec.Variables[constant].Set(value); err != nil {
 				return err
@@ -73,12 +81,7 @@ func sendOver(t testing.TB, d *Datapath, name string, flows uint64, adapt func(*
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(coll.Close)
-	s := &sending{t: t, program: coll.Programs[name], senders: coll.Variables["senders"], flows: flows}
-	for cpu := range d.cpus {
-		payload := 100 + 300*int(cpu%4)
-		s.frames = append(s.frames, packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(payload).Bytes())
-	}
-	return s
+	return &sending{t: t, program: coll.Programs[name], senders: coll.Variables["senders"], flows: flows, frames: frames}
 }
 
 // run repeats the program n times on a processor. A signal may make that some
@@ -127,8 +130,8 @@ func (s *sending) truth() *amounts {
 	}
 	sent := newAmounts(s.flows)
 	for cpu, frame := range s.frames {
-		for i := range senders[cpu].Next {
-			sent.add(i*varyStride%s.flows, 1, uint64(len(frame)-14))
+		for i := range senders[cpu].Packets {
+			sent.add(i*stride%s.flows, 1, uint64(len(frame)-14))
 		}
 	}
 	return sent

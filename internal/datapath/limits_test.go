@@ -80,7 +80,7 @@ func TestCountersDoNotOverflow(t *testing.T) {
 	}
 	var sent uint64
 	for _, one := range senders {
-		sent += one.Next
+		sent += one.Packets
 	}
 	got := drained(t, d, 1)
 	if want := sent * segments; got.flows.totalPackets != want || want>>32 == 0 {
