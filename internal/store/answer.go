@@ -30,6 +30,7 @@ type Row struct {
 	RTTSeen uint64   // records with a round trip
 
 	responder, initiator mean
+	rank                 int64 // to sort by
 }
 
 // Rate is the mean rate of the row in bits of IP a second, from its first packet

@@ -45,7 +45,9 @@ func (i *Interval) Add(r *flow.Record) {
 	number := i.linkNumber(r)
 	if len(i.iv.rows) < i.store.limit && !r.Unattributed {
 		i.iv.rows = append(i.iv.rows, row{})
-		i.iv.rows[len(i.iv.rows)-1].set(r, number)
+		w := &i.iv.rows[len(i.iv.rows)-1]
+		w.set(r, number)
+		w.pdm = i.iv.told.put(r.PDM)
 		return
 	}
 	var w row
@@ -54,13 +56,16 @@ func (i *Interval) Add(r *flow.Record) {
 		i.sum(&w)
 		return
 	}
-	i.replaceSmallest(&w)
+	i.replaceSmallest(&w, r.PDM)
 }
 
 // End makes the interval visible to queries and followers. A store may hold a
 // few more records than its bound: the sums.
 func (i *Interval) End(to time.Time) {
 	i.iv.to = to
+	if i.iv.summed > 0 {
+		i.iv.forget()
+	}
 	for _, w := range i.sums {
 		i.iv.rows = append(i.iv.rows, *w)
 	}
@@ -85,7 +90,7 @@ func (i *Interval) linkNumber(r *flow.Record) uint32 {
 
 // replaceSmallest keeps w if it has more bytes than the smallest row kept, and
 // sums the loser.
-func (i *Interval) replaceSmallest(w *row) {
+func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
 	if i.heap == nil {
 		i.heap = heapOf(i.iv.rows)
 	}
@@ -96,13 +101,23 @@ func (i *Interval) replaceSmallest(w *row) {
 		return
 	}
 	i.sum(&i.iv.rows[top.index])
+	w.pdm = i.iv.told.put(p)
 	i.iv.rows[top.index] = *w
 	top.bytes = w.bytes
 	siftDown(i.heap, 0)
 }
 
+// forget drops what was told of rows that are no longer kept.
+func (iv *interval) forget() {
+	var kept told
+	for n := range iv.rows {
+		iv.rows[n].pdm = kept.move(iv.told, iv.rows[n].pdm)
+	}
+	iv.told = kept
+}
+
 // sum adds w to the one unattributed row of its interface, direction, family and
-// protocol.
+// protocol. Of a mixture of flows, delays would say nothing.
 func (i *Interval) sum(w *row) {
 	key := sumKey{w.link, w.direction, w.proto, w.family}
 	total, ok := i.sums[key]

@@ -8,6 +8,9 @@ func (f Fold) turn(r *flow.Record) bool {
 	if f == FoldNone || r.Unattributed {
 		return false
 	}
+	if f == FoldPeer {
+		return turnToPeer(r)
+	}
 	back := r.Dst.Less(r.Src)
 	if f == FoldConversation {
 		switch {
@@ -26,6 +29,21 @@ func (f Fold) turn(r *flow.Record) bool {
 		r.SrcPort, r.DstPort = r.DstPort, r.SrcPort
 	}
 	return back
+}
+
+// turnToPeer makes the peer the source of what is sent to it.
+func turnToPeer(r *flow.Record) bool {
+	if request, isReply := echoRequest(r); isReply {
+		r.DstPort = request
+	}
+	if r.Direction == flow.Ingress {
+		return false
+	}
+	r.Src, r.Dst = r.Dst, r.Src
+	if !r.ICMP() {
+		r.SrcPort, r.DstPort = r.DstPort, r.SrcPort
+	}
+	return true
 }
 
 // echoRequest is the destination port of the request that an echo reply answers.

@@ -115,12 +115,22 @@ func (w *Row) merge(r *flow.Record, turned bool) {
 		w.responder.add(r.RTT.Responder)
 		w.initiator.add(r.RTT.Initiator)
 	}
+	switch {
+	case r.PDM == nil:
+	case w.PDM == nil:
+		w.PDM = r.PDM.Clone() // the next record uses this one's memory
+	default:
+		w.PDM.Add(r.PDM)
+	}
 }
 
 // rows ends the merging: all rows in order, or the first of them.
-func (g *grouping) rows(order func(a, b *Row) int, limit int) []Row {
+func (g *grouping) rows(rank func(*Row) int64, order func(a, b *Row) int, limit int) []Row {
 	for _, w := range g.merged {
 		w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}
+		if rank != nil {
+			w.rank = rank(w)
+		}
 	}
 	slices.SortFunc(g.merged, order)
 	chosen := g.merged

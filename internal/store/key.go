@@ -57,6 +57,7 @@ const (
 	FoldNone         Fold = iota
 	FoldPair              // two hosts: the smaller address is the source
 	FoldConversation      // a client and a server: the lower port is the destination's
+	FoldPeer              // this host and another: what is sent is turned, so the source is the other
 )
 
 // By says what records are merged by.
@@ -169,6 +170,10 @@ var groups = []struct {
 	{"conversation", "both ways of a flow between client and server", []string{"proto", "src", "sport", "dst", "dport"}, FoldConversation},
 	{"service", "a server's port, both ways", []string{"proto", "dport"}, FoldConversation},
 	{"pair", "two hosts, both ways", []string{"src", "dst"}, FoldPair},
+	{"session", "both ways of a flow between this host and a peer, which stands as the source", []string{"proto", "src", "sport", "dst", "dport"}, FoldPeer},
+	{"peer", "the other host, both ways; peer/64 cuts it as src/64 does", []string{"src"}, FoldPeer},
+	{"peer_service", "a port of other hosts, both ways", []string{"proto", "sport"}, FoldPeer},
+	{"local_service", "a port of this host, both ways", []string{"proto", "dport"}, FoldPeer},
 }
 
 var flowKeys = []string{"netns", "iface", "direction", "proto", "src", "sport", "dst", "dport", "vlan", "inner_vlan", "tunnel", "vni"}
@@ -201,6 +206,12 @@ func ParseBy(text string) (By, error) {
 }
 
 func (by *By) add(name string) error {
+	if cut, ok := strings.CutPrefix(name, "peer/"); ok {
+		if err := by.add("peer"); err != nil {
+			return err
+		}
+		name = "src/" + cut
+	}
 	for _, g := range groups {
 		if g.name != name {
 			continue

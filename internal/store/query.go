@@ -73,6 +73,7 @@ func (q *Query) run(intervals []*interval) Answer {
 	a := Answer{By: q.By.Keys}
 	g := newGrouping(q.By)
 	var r flow.Record
+	var pdm flow.PDM
 	for _, iv := range intervals {
 		if !iv.to.After(q.Since) {
 			continue
@@ -84,7 +85,7 @@ func (q *Query) run(intervals []*interval) Answer {
 		a.Intervals++
 		a.Summed += iv.summed
 		for i := range iv.rows {
-			iv.rows[i].record(iv.links, &r)
+			iv.rows[i].record(iv, &r, &pdm)
 			if !q.Filter.Match(&r) {
 				continue
 			}
@@ -94,6 +95,7 @@ func (q *Query) run(intervals []*interval) Answer {
 		}
 	}
 	a.Groups = len(g.merged)
-	a.Rows = g.rows(q.compare(), q.Limit)
+	rank, compare := q.compare()
+	a.Rows = g.rows(rank, compare, q.Limit)
 	return a
 }

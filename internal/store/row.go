@@ -8,7 +8,8 @@ import (
 )
 
 // row is a flow.Record without pointers, in half the space: a history of a
-// hundred thousand costs the garbage collector nothing.
+// hundred thousand costs the garbage collector nothing. What PDM told of it
+// stands beside it.
 type row struct {
 	src, dst                   [16]byte
 	first, last                int64 // ns since the Unix epoch
@@ -17,6 +18,7 @@ type row struct {
 	fragments, cePackets       uint64
 	rttResponder, rttInitiator int64
 	link, vni, flowLabel       uint32
+	pdm                        uint32 // where it is told; 0: nothing is
 	sport, dport               uint16
 	vlan, innerVLAN, tcpFlags  uint16
 	proto, tos, ttlMin, ttlMax uint8
@@ -33,6 +35,7 @@ type link struct {
 	ifindex      uint32
 }
 
+// set takes all of a record but what PDM told.
 func (w *row) set(r *flow.Record, number uint32) {
 	*w = row{
 		first: nanos(r.First), last: nanos(r.Last),
@@ -50,9 +53,9 @@ func (w *row) set(r *flow.Record, number uint32) {
 	}
 }
 
-// record is the inverse of set.
-func (w *row) record(links []link, r *flow.Record) {
-	l := &links[w.link]
+// record gives the record back. What PDM told of it is written to pdm.
+func (w *row) record(iv *interval, r *flow.Record, pdm *flow.PDM) {
+	l := &iv.links[w.link]
 	*r = flow.Record{
 		Iface: l.iface, Netns: l.netns, IfIndex: l.ifindex, Direction: w.direction,
 		Family: w.family, Proto: w.proto, SrcPort: w.sport, DstPort: w.dport,
@@ -66,6 +69,10 @@ func (w *row) record(links []link, r *flow.Record) {
 	}
 	if !w.unattributed {
 		r.Src, r.Dst = address(w.src, w.family), address(w.dst, w.family)
+	}
+	if w.pdm != 0 {
+		iv.told.get(w.pdm, pdm)
+		r.PDM = pdm
 	}
 }
 

@@ -18,7 +18,8 @@ type Config struct {
 	History int // records kept, over all intervals; at least 1
 }
 
-// Default keeps 131072 records, which take 20 MB.
+// Default keeps 131072 records, which take 20 MB, and half as much again where
+// all flows are marked.
 func Default() Config { return Config{History: 131072} }
 
 // Store is the recent history. Its methods may be called at the same time; of
@@ -45,6 +46,7 @@ type interval struct {
 	from, to time.Time
 	rows     []row
 	links    []link
+	told     told
 	summed   uint64 // records that were too many to keep
 }
 

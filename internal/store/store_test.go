@@ -19,6 +19,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -44,7 +45,7 @@ func fill(s *Store, from, to int, records ...flow.Record) {
 	iv.End(at(to))
 }
 
-func ask(t testing.TB, s *Store, q Query) Answer {
+func ask(t rapid.TB, s *Store, q Query) Answer {
 	t.Helper()
 	a, err := s.Query(q)
 	if err != nil {
@@ -53,7 +54,7 @@ func ask(t testing.TB, s *Store, q Query) Answer {
 	return a
 }
 
-func parseBy(t testing.TB, text string) By {
+func parseBy(t rapid.TB, text string) By {
 	t.Helper()
 	by, err := ParseBy(text)
 	if err != nil {
@@ -91,7 +92,7 @@ func TestMergesAFlowOverIntervals(t *testing.T) {
 	want.RTT = flow.RTT{Responder: 6 * time.Millisecond, Initiator: 2 * time.Millisecond}
 	want.TCPFlags, want.TTLMin, want.TTLMax = 0x12, 60, 64
 	want.Family = 4
-	if diff := gocmp.Diff(want, a.Rows[0].Record, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := gocmp.Diff(want, a.Rows[0].Record, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if a.Rows[0].RTTSeen != 2 || a.Rows[0].Records != 2 {
@@ -310,7 +311,7 @@ func TestFilter(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                  `merge by "": there are flow, conversation, service, pair, netns, iface`,
+		"":                  `merge by "": there are flow, conversation, service, pair, session, peer`,
 		"scr":               `merge by "scr": did you mean src?`,
 		"proto/8":           "merge by proto/8: only src and dst can be cut to a prefix",
 		"src/129":           "merge by src/129: write src/24 for IPv4, src/64 for IPv6 or src/24/48 for both",
@@ -327,7 +328,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for sort, want := range map[string]string{
 		"byte": `sort by "byte": did you mean bytes?`,
-		"src":  `sort by "src": there are bytes, packets, wire_bytes, payload_bytes, records, rate, rtt, first, last, proto`,
+		"src":  `sort by "src": there are bytes, packets, wire_bytes, payload_bytes, records, rate, rtt, first, last, server, server_p99, network, network_p99, delays, lost, reordered, duplicates, suspicious, proto`,
 	} {
 		_, err := New(Default()).Query(Query{By: parseBy(t, "proto"), Sort: sort})
 		if err == nil || err.Error() != want {
@@ -441,14 +442,25 @@ func TestManyAtOnce(t *testing.T) {
 func TestRowKeepsARecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawRecord(t)
-		var w row
-		w.set(&want, 0)
-		var got flow.Record
-		w.record([]link{{want.Iface, want.Netns, want.IfIndex}}, &got)
-		if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		got := keep(&want)
+		if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
 	})
+}
+
+// keep puts a record into an interval and takes it out again.
+func keep(r *flow.Record) (got flow.Record) {
+	iv := New(Default()).Begin(at(0))
+	iv.iv.links = []link{{}}
+	iv.iv.told.put(&flow.PDM{Sent: 1, Lost: -1}) // of another row
+	iv.iv.rows = make([]row, 1)
+	w := &iv.iv.rows[0]
+	w.set(r, 1)
+	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
+	w.pdm = iv.iv.told.put(r.PDM)
+	w.record(iv.iv, &got, &flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}})
+	return got
 }
 
 // Over random batches: the bound holds, totals of what is kept are exact, and
@@ -519,6 +531,9 @@ func drawRecord(t *rapid.T) flow.Record {
 		EndReason: flow.EndReason(u8("reason")), Unattributed: rapid.Bool().Draw(t, "unattributed"),
 		RTT: flow.RTT{Responder: time.Duration(u32("responder")), Initiator: time.Duration(u32("initiator"))},
 	}
+	if rapid.Bool().Draw(t, "marked") {
+		r.PDM = drawPDM(t)
+	}
 	src, dst := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "src"), rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "dst")
 	if rapid.Bool().Draw(t, "v6") {
 		r.Family = 6
@@ -530,6 +545,23 @@ func drawRecord(t *rapid.T) flow.Record {
 		r.Dst, _ = netip.AddrFromSlice(dst)
 	}
 	return r
+}
+
+func drawPDM(t *rapid.T) *flow.PDM {
+	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
+	delays := func(name string) flow.Delays {
+		var h inband.Histogram
+		for _, ns := range rapid.SliceOfN(rapid.Uint64Range(0, 1<<40), 0, 5).Draw(t, name) {
+			h.Add(ns)
+		}
+		return flow.DelaysOf(&h)
+	}
+	return &flow.PDM{
+		Sent: count("sent"), Received: count("received"), Lost: rapid.Int64().Draw(t, "lost"),
+		Reordered: count("reordered"), Duplicates: count("duplicates"),
+		Suspicious: count("suspicious"), Discarded: count("discarded"),
+		Server: delays("server"), Network: delays("network"),
+	}
 }
 
 func BenchmarkAdd(b *testing.B) {
@@ -576,11 +608,8 @@ func TestRowForgetsNoField(t *testing.T) {
 	var want flow.Record
 	fillEvery(t, reflect.ValueOf(&want).Elem())
 	want.Family, want.Direction, want.Unattributed = 6, flow.Egress, false
-	var w row
-	w.set(&want, 0)
-	var got flow.Record
-	w.record([]link{{want.Iface, want.Netns, want.IfIndex}}, &got)
-	if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	got := keep(&want)
+	if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -596,6 +625,12 @@ func fillEvery(t *testing.T, v reflect.Value) {
 			fv.Set(reflect.ValueOf(time.Unix(1, 7)))
 		case fv.Kind() == reflect.Struct:
 			fillEvery(t, fv)
+		case fv.Kind() == reflect.Pointer:
+			fv.Set(reflect.New(fv.Type().Elem()))
+			fillEvery(t, fv.Elem())
+		case fv.Kind() == reflect.Slice:
+			fv.Set(reflect.MakeSlice(fv.Type(), 1, 1))
+			fillEvery(t, fv.Index(0))
 		case fv.Kind() == reflect.String:
 			fv.SetString("7")
 		case fv.Kind() == reflect.Bool:
