@@ -131,9 +131,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopProbing()
 	var running sync.WaitGroup
-	start := func(run func(context.Context) error) {
-		running.Go(func() {
-			if err := run(probing); err != nil {
+	start := func(ctx context.Context, group *sync.WaitGroup, run func(context.Context) error) {
+		group.Go(func() {
+			if err := run(ctx); err != nil {
 				a.fail(err)
 			}
 		})
@@ -142,21 +142,29 @@ func (a *Agent) Run(ctx context.Context) error {
 		serve(s.Run)
 	}
 	if s, ok := a.probe.(flow.Streamer); ok {
-		start(func(ctx context.Context) error { return s.Stream(ctx, a.merge) })
+		start(probing, &running, func(ctx context.Context) error { return s.Stream(ctx, a.merge) })
 	}
-	start(a.watcher.Run)
-	start(a.scan)
+	start(probing, &running, a.watcher.Run)
+	scanning, stopScanning := context.WithCancel(probing)
+	defer stopScanning()
+	var scan sync.WaitGroup
+	start(scanning, &scan, a.scan)
 
 	var err error
 	select {
 	case err = <-a.failed:
 	case <-ctx.Done():
 	}
+	// Records leave first: the kernel takes an RCU grace period, some 15 ms, for
+	// each program that is detached, one after the other.
+	stopScanning()
+	scan.Wait()
+	a.hooks.freeze()
+	err = errors.Join(err, a.drainOnce(true))
+	stopServices()
 	a.hooks.close()
 	stopProbing()
 	running.Wait()
-	err = errors.Join(err, a.drainOnce(true))
-	stopServices()
 	serving.Wait()
 	return err
 }

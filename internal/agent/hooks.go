@@ -23,7 +23,7 @@ type hooks struct {
 	log      *slog.Logger
 
 	mu       sync.Mutex
-	closed   bool
+	frozen   bool
 	attached map[flow.Iface]*attachment
 }
 
@@ -47,7 +47,7 @@ func newHooks(r *topology.Registry, p probe, log *slog.Logger) *hooks {
 func (h *hooks) add(l topology.Link, all map[place]seen) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.frozen {
 		return
 	}
 	at := &attachment{link: l, base: map[flow.Direction]seen{
@@ -75,7 +75,7 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 func (h *hooks) remove(l topology.Link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.frozen {
 		return
 	}
 	h.detach(l.Iface)
@@ -101,20 +101,21 @@ func (h *hooks) detach(i flow.Iface) {
 	}
 }
 
-// close takes the probe off everywhere. What was attached, and its last
-// counters, stay for the coverage of the last drain.
+// freeze leaves everything as it is until close, whatever interfaces do.
+func (h *hooks) freeze() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.frozen = true
+}
+
+// close takes the probe off everywhere.
 func (h *hooks) close() {
-	h.beforeDrain()
+	h.freeze()
 	h.mu.Lock()
-	for i, at := range h.attached {
+	defer h.mu.Unlock()
+	for i := range h.attached {
 		h.detach(i)
-		h.attached[i] = at
 	}
-	h.mu.Unlock()
-	h.afterDrain()
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
 }
 
 // beforeDrain and afterDrain read the interfaces' own counters.
@@ -129,9 +130,6 @@ func (h *hooks) afterDrain() {
 func (h *hooks) read(set func(*attachment, topology.Counters)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
-		return
-	}
 	for i, at := range h.attached {
 		if at.err != nil {
 			continue
