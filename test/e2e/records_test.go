@@ -54,6 +54,13 @@ func readLines(t *testing.T, path string) []record {
 	return parseLines(t, string(b))
 }
 
+// readWholeLines is readLines while the last line may be under way.
+func readWholeLines(t *testing.T, path string) []record {
+	t.Helper()
+	text := readText(t, path)
+	return parseLines(t, text[:strings.LastIndexByte(text, '\n')+1])
+}
+
 func parseLines(t *testing.T, text string) []record {
 	t.Helper()
 	if text != "" && !strings.HasSuffix(text, "\n") {

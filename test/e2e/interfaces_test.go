@@ -1,0 +1,257 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// addLink makes a veth whose near end is name, on one host. Frames that the far
+// end sends arrive at it.
+func addLink(t *testing.T, h *lab.Host, name string) {
+	t.Helper()
+	must(t, h, "ip", "link", "add", name, "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", name+"p")
+	must(t, h, "ip", "link", "set", name+"p", "up")
+	must(t, h, "ip", "link", "set", name, "up")
+}
+
+// send has the far end of a link send UDP datagrams of a flow that dport names.
+func send(t *testing.T, h *lab.Host, name string, dport, count int) {
+	t.Helper()
+	if err := h.Do(func() error { return sendFrames(name+"p", udpFrame(dport), count) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// packetsOf waits until `waymark flows` shows a flow on an interface with so
+// many packets.
+func packetsOf(t *testing.T, a *agent, iface string, dport, want int) {
+	t.Helper()
+	poll(t, func() error {
+		r := a.ask(t, "flows", "-o", "csv", "--by", "iface,dport", fmt.Sprintf("iface %s and dport %d and ingress", iface, dport))
+		if r.code != 0 {
+			t.Fatalf("flows: exit code %d: %s", r.code, r.stderr)
+		}
+		rows := readCSV(t, r.stdout)
+		if len(rows) != 1 || rows[0]["packets"] != fmt.Sprint(want) {
+			return notYet("%s has %v, want %d packets", iface, rows, want)
+		}
+		return nil
+	})
+}
+
+// stateOf waits for a hook to have a state.
+func stateOf(t *testing.T, a *agent, iface, state string) {
+	t.Helper()
+	poll(t, func() error {
+		h, err := hook(a.status(t), iface)
+		if err != nil {
+			return err
+		}
+		if h.State != state {
+			return notYet("%s is %s, want %s", iface, h.State, state)
+		}
+		return nil
+	})
+}
+
+// TestInterfacesComeAndGo: an interface that is made later, deleted, made again,
+// and renamed is counted, by both probes, with the privileges that are kept.
+func TestInterfacesComeAndGo(t *testing.T) {
+	for _, probe := range []string{"ebpf", "afpacket"} {
+		t.Run(probe, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			a := start(t, setup{host: h, config: "probe: " + probe + "\n" + quick + "interfaces: [late0, glob*]\n"})
+			stateOf(t, a, "late0", "waiting")
+			if !strings.Contains(a.stderr.String(), "waiting for interfaces") {
+				t.Errorf("the log says nothing of waiting: %s", a.stderr)
+			}
+			for i := range 3 {
+				addLink(t, h, "late0")
+				stateOf(t, a, "late0", "attached")
+				send(t, h, "late0", 1000+i, 10+i)
+				packetsOf(t, a, "late0", 1000+i, 10+i)
+				must(t, h, "ip", "link", "del", "late0")
+				stateOf(t, a, "late0", "waiting")
+			}
+			addLink(t, h, "glob7")
+			stateOf(t, a, "glob7", "attached")
+			// Into what is asked for, and out of it.
+			addLink(t, h, "other0")
+			must(t, h, "ip", "link", "set", "other0", "down")
+			must(t, h, "ip", "link", "set", "other0", "name", "globx")
+			must(t, h, "ip", "link", "set", "globx", "up")
+			stateOf(t, a, "globx", "attached")
+			if err := h.Do(func() error { return sendFrames("other0p", udpFrame(2000), 20) }); err != nil {
+				t.Fatal(err)
+			}
+			packetsOf(t, a, "globx", 2000, 20)
+			must(t, h, "ip", "link", "set", "glob7", "name", "glob8")
+			stateOf(t, a, "glob8", "attached")
+			send2 := func() error { return sendFrames("glob7p", udpFrame(3000), 30) }
+			if err := h.Do(send2); err != nil {
+				t.Fatal(err)
+			}
+			packetsOf(t, a, "glob8", 3000, 30)
+			must(t, h, "ip", "link", "set", "glob8", "name", "away")
+			poll(t, func() error {
+				if _, err := hook(a.status(t), "away"); err == nil {
+					return notYet("away is still counted")
+				}
+				return nil
+			})
+			a.covered(t)
+			a.stop(t)
+			if got := attached(t, h); got != "" {
+				t.Errorf("left: %s", got)
+			}
+		})
+	}
+}
+
+// TestOnMissingFail: what is named and is not there ends the start.
+func TestOnMissingFail(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	a, _ := launch(t, setup{host: h, config: "on_missing: fail\n" + quick + "interfaces: [absent0, lo, absent*]\nnetns: [nowhere]\n"})
+	if code := a.wait(t, 10*time.Second); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range []string{"absent0", "nowhere", "on_missing"} {
+		if !strings.Contains(a.stderr.String(), want) {
+			t.Errorf("the agent says %q, which lacks %q", a.stderr, want)
+		}
+	}
+	if exists(a.socket) {
+		t.Error("the socket is left")
+	}
+}
+
+// TestNamespaceAppears: with `netns: all`, interfaces in a namespace that is made
+// later are counted, and forgotten with it.
+func TestNamespaceAppears(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	link := strings.ReplaceAll(newPrefix()[3:], "-", "x")
+	a := start(t, setup{host: h, config: quick + "interfaces: [" + link + "]\nnetns: [all]\n"})
+	late := newHost(t)
+	addLink(t, late, link)
+	find := func() (obs.Hook, error) {
+		for _, h := range a.status(t).Hooks {
+			if h.Iface == link && h.Netns == late.Netns {
+				return h, nil
+			}
+		}
+		return obs.Hook{}, notYet("no hook on %s in %s", link, late.Netns)
+	}
+	poll(t, func() error {
+		h, err := find()
+		if err == nil && h.State != "attached" {
+			return notYet("%+v", h)
+		}
+		return err
+	})
+	send(t, late, link, 4000, 40)
+	packetsOf(t, a, link, 4000, 40)
+	if err := lab.DeleteNetns(late.Netns); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func() error {
+		if h, err := find(); err == nil {
+			return notYet("%+v", h)
+		}
+		return nil
+	})
+	a.stop(t)
+}
+
+// TestManyInterfaces: a hundred at once, half of them there at the start.
+func TestManyInterfaces(t *testing.T) {
+	t.Parallel()
+	const half = 50
+	h := newHost(t)
+	batch := func(from int) {
+		t.Helper()
+		var lines strings.Builder
+		for i := range half {
+			fmt.Fprintf(&lines, "link add many%d up type veth peer name peer%d\nlink set peer%d up\n", from+i, from+i, from+i)
+		}
+		cmd := command("ip", "-batch", "-")
+		cmd.Stdin = strings.NewReader(lines.String())
+		if r := finish(t, h, cmd); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+	}
+	batch(0)
+	a := start(t, setup{host: h, config: quick + "interfaces: [many*]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
+	batch(half)
+	poll(t, func() error {
+		n := len(slices.DeleteFunc(a.status(t).Hooks, func(h obs.Hook) bool { return h.State != "attached" }))
+		if n != 2*2*half {
+			return notYet("%d of %d hooks", n, 2*2*half)
+		}
+		return nil
+	})
+	for i := range 2 * half {
+		if err := h.Do(func() error { return sendFrames(fmt.Sprintf("peer%d", i), udpFrame(5000+i), 1+i) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(t, func() error {
+		r := a.ask(t, "flows", "-o", "csv", "--limit", "0", "--by", "iface,dport", "dport 5000-5099 and ingress")
+		right := 0
+		for _, row := range readCSV(t, r.stdout) {
+			var i, port int
+			if _, err := fmt.Sscanf(row["iface"]+" "+row["dport"], "many%d %d", &i, &port); err != nil {
+				t.Fatal(err)
+			}
+			if port == 5000+i && row["packets"] == fmt.Sprint(1+i) {
+				right++
+			}
+		}
+		if right != 2*half {
+			return notYet("%d of %d flows", right, 2*half)
+		}
+		return nil
+	})
+	// Detaching takes the kernel some 15 ms for each program. Records don't wait
+	// for that, nor does a service manager that lost its patience take them away.
+	for i := range 2 * half {
+		if err := h.Do(func() error { return sendFrames(fmt.Sprintf("peer%d", i), udpFrame(6000), 1) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.covered(t)
+	a.signal(unix.SIGTERM)
+	poll(t, func() error {
+		if !strings.Contains(a.stderr.String(), "stopping") {
+			return notYet("the agent does not say that it stops")
+		}
+		return nil
+	})
+	stopping := time.Now()
+	poll(t, func() error {
+		n := sum(readWholeLines(t, a.path("flows.jsonl")), func(r *record) bool { return r.Dport == 6000 && r.Direction == "ingress" })
+		if n.Packets != 2*half {
+			return notYet("%d of %d packets are exported", n.Packets, 2*half)
+		}
+		return nil
+	})
+	if took := time.Since(stopping); took > time.Second {
+		t.Errorf("the last records came %v after SIGTERM", took)
+	}
+	if code := a.wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if got := attached(t, h); got != "" {
+		t.Errorf("left: %s", got)
+	}
+}
