@@ -46,7 +46,7 @@ struct {
  * look-up: by a hash, the hash itself mixed with the generation. Written and
  * read by the programs; two flows that meet ask the policies in turn.
  */
-enum unnamed { UNNAMED_BITS = 14 };
+enum unnamed { UNNAMED_BITS = 16 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -41,7 +41,7 @@ const maxDelayFlows = 16384
 const (
 	pdmCounts    = 4096
 	pdmIfaces    = 4096
-	pdmUnnamed   = 1 << 14
+	pdmUnnamed   = 1 << 16
 	pdmEventRing = 1 << 20
 )
 

@@ -1,11 +1,13 @@
 // Package pdmtest holds the compiled BPF programs that PDM is tested with
-// (bpf/pdm_test.bpf.c). In comes nothing; out goes a collection that
+// (bpf/pdm_test.bpf.c, bpf/pdm_bench.bpf.c). In comes nothing; out goes a collection that
 // datapath.Beside loads over a probe's maps. Only tests and benchmarks call it.
 package pdmtest
 
 import "github.com/cilium/ebpf"
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type test_number -type test_event -type test_step -type pdm_state test ../../../bpf/pdm_test.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types bench ../../../bpf/pdm_bench.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // The case of a time, and a step of a flow's state, as in bpf/pdm_test.bpf.c.
 type (
@@ -28,3 +30,6 @@ const Cases = 4096
 
 // Load reads the programs.
 func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
+
+// LoadBench reads the programs that are timed.
+func LoadBench() (*ebpf.CollectionSpec, error) { return loadBench() }
