@@ -12,8 +12,10 @@ import (
 // totals sums everything that was counted in flows, by interface, direction and
 // protocol, since the agent started.
 type totals struct {
-	mu  sync.Mutex
-	sum map[totalKey]*flow.Counts
+	mu   sync.Mutex
+	sum  map[totalKey]*flow.Counts
+	last totalKey     // of the delta before, and mostly of the next
+	into *flow.Counts // its sum; nil: none yet
 }
 
 type totalKey struct {
@@ -50,10 +52,13 @@ func (t *totals) add(d *flow.Delta) {
 	k := totalKey{place{d.Iface, d.Direction}, protocolClass(d.Proto)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.sum[k]
-	if s == nil {
-		s = &flow.Counts{}
-		t.sum[k] = s
+	s := t.into
+	if s == nil || k != t.last {
+		if s = t.sum[k]; s == nil {
+			s = &flow.Counts{}
+			t.sum[k] = s
+		}
+		t.last, t.into = k, s
 	}
 	s.Packets += d.Packets
 	s.Bytes += d.Bytes

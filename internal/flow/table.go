@@ -22,11 +22,13 @@ type Table struct {
 	name func(Iface) (name, netns string)
 
 	mu       sync.Mutex
-	index    map[Key]int32
+	index    index
 	entries  []entry
 	free     []int32
 	interval []delta // what this interval brought, one per entry
 	lost     map[Key]*Counts
+	scratch  Record // being emitted
+	named    named
 	stats    TableStats
 }
 
@@ -37,6 +39,12 @@ type entry struct {
 	current int32 // in interval, −1: no packet in this interval
 	used    bool
 	ended   bool // a FIN or RST was seen
+}
+
+// named is the interface asked for last, which is mostly the next one, too.
+type named struct {
+	iface       Iface
+	name, netns string
 }
 
 // delta is what one interval adds to an entry.
@@ -56,7 +64,9 @@ type TableStats struct {
 // NewTable returns an empty table. name tells the name of an interface and of
 // its network namespace.
 func NewTable(cfg TableConfig, name func(Iface) (name, netns string)) *Table {
-	return &Table{cfg: cfg, name: name, index: map[Key]int32{}, lost: map[Key]*Counts{}}
+	t := &Table{cfg: cfg, name: name, lost: map[Key]*Counts{}}
+	t.index = newIndex(func(entry int32) *Key { return &t.entries[entry].key })
+	return t
 }
 
 // Merge adds a delta. It may be called from several goroutines.
@@ -68,11 +78,11 @@ func (t *Table) Merge(d *Delta) {
 		t.lose(d)
 		return
 	}
-	i, ok := t.index[d.Key]
-	if !ok {
+	i := t.index.find(&d.Key)
+	if i < 0 {
 		// Within an interval the table may outgrow its bound, but not by more
 		// than it holds: what comes beyond is counted without addresses.
-		if len(t.index) >= 2*t.cfg.MaxFlows {
+		if t.index.used >= 2*t.cfg.MaxFlows {
 			t.stats.Unattributed += d.Packets
 			t.lose(d)
 			return
@@ -105,12 +115,12 @@ func (t *Table) insert(k Key) int32 {
 		t.entries = append(t.entries, entry{})
 	}
 	t.entries[i] = entry{key: k, current: -1, used: true}
-	t.index[k] = i
+	t.index.insert(&k, i)
 	return i
 }
 
 func (t *Table) remove(i int32) {
-	delete(t.index, t.entries[i].key)
+	t.index.remove(&t.entries[i].key, i)
 	t.entries[i] = entry{}
 	t.free = append(t.free, i)
 }
@@ -151,7 +161,7 @@ func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
 		}
 	}
 	t.interval = t.interval[:0]
-	t.stats.Live = uint64(len(t.index))
+	t.stats.Live = uint64(t.index.used)
 }
 
 // Flush exports everything, when the agent ends.
@@ -171,6 +181,7 @@ func (t *Table) Flush(interval, expired func(*Record)) {
 
 // endInterval moves what the interval brought to the flows and tells it.
 func (t *Table) endInterval(interval func(*Record)) {
+	t.named = named{} // it may have another name by now
 	var r Record
 	for i := range t.interval {
 		d := &t.interval[i]
@@ -210,7 +221,7 @@ func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
 	t.emit(i, reason, expired)
 	reverse := t.entries[i].key.Reverse()
 	stays := reason == EndReasonActiveTimeout
-	if j, ok := t.index[reverse]; ok && j != i {
+	if j := t.index.find(&reverse); j >= 0 && j != i {
 		e := &t.entries[j]
 		switch {
 		case stays && e.pending.Packets > 0:
@@ -230,11 +241,11 @@ func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
 	if e.pending.Packets == 0 && e.pending.PDM == nil {
 		return
 	}
-	var r Record
-	t.record(&r, &e.key, &e.pending)
+	r := &t.scratch
+	t.record(r, &e.key, &e.pending)
 	r.EndReason = reason
 	t.stats.Records++
-	expired(&r)
+	expired(r)
 	e.pending = Counts{Last: e.pending.Last}
 }
 
@@ -242,7 +253,7 @@ func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
 // interval first, and exports the sums of what had no room.
 func (t *Table) shrink(expired func(*Record)) {
 	for _, quiet := range []bool{true, false} {
-		for i := 0; i < len(t.entries) && len(t.index) > t.cfg.MaxFlows; i++ {
+		for i := 0; i < len(t.entries) && t.index.used > t.cfg.MaxFlows; i++ {
 			if e := &t.entries[i]; e.used && (e.current < 0) == quiet {
 				t.export(int32(i), EndReasonLackOfResources, expired)
 			}
@@ -270,9 +281,12 @@ func (t *Table) Stats() TableStats {
 }
 
 func (t *Table) record(r *Record, k *Key, c *Counts) {
-	name, netns := t.name(k.Iface)
+	if k.Iface != t.named.iface || t.named.name == "" {
+		t.named.iface = k.Iface
+		t.named.name, t.named.netns = t.name(k.Iface)
+	}
 	*r = Record{
-		Iface: name, Netns: netns, IfIndex: k.Iface.IfIndex(), Direction: k.Direction,
+		Iface: t.named.name, Netns: t.named.netns, IfIndex: k.Iface.IfIndex(), Direction: k.Direction,
 		Src: k.addr(&k.Src), Dst: k.addr(&k.Dst), Proto: k.Proto, SrcPort: k.SrcPort, DstPort: k.DstPort,
 		VLAN: k.VLAN, InnerVLAN: k.InnerVLAN, Tunnel: k.Tunnel, VNI: c.VNI, Family: k.family(),
 		TOS: c.TOS, TCPFlags: c.TCPFlags, FlowLabel: c.FlowLabel, TTLMin: c.TTLMin, TTLMax: c.TTLMax,
