@@ -28,6 +28,18 @@ in one run; only such ratios mean something on a machine with other work to do.`
 an empty program and beside probes with a hash map. Then a full table is drained, and
 its flows are exported. The budgets of the design are checked.`,
 			func(ctx context.Context, cfg bench.Config) (report, error) { return bench.Datapath(ctx, cfg) }),
+		benchCommand("probes", "Cost of whole probes on a veth pair, beside each other", `A generator sends packets of 1 to 1,000,000 flows at the same time over veth pairs in
+network namespaces without a name: one pair without a probe, one for the agent with its
+eBPF probe, one for its AF_PACKET probe and, where they are installed, one each for
+softflowd and tcpdump. Shown are what a packet costs in the kernel, what the process
+takes, and whether every packet was counted.`,
+			func(ctx context.Context, cfg bench.Config) (report, error) {
+				self, err := os.Executable()
+				if err != nil {
+					return nil, err
+				}
+				return bench.Probes(ctx, cfg, self)
+			}),
 	)
 	return cmd
 }

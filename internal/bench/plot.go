@@ -130,3 +130,35 @@ func (r *DatapathReport) WritePlots(dir string) error {
 	}
 	return writeCharts(dir, charts)
 }
+
+// WritePlots draws the cost of each probe over the number of flows.
+func (r *ProbesReport) WritePlots(dir string) error {
+	charts := []chart{
+		{file: "probes-kernel", title: "What a probe adds to each packet in the kernel", y: "ns over no probe"},
+		{file: "probes-process", title: "Processor time of the probe's process", y: "ns a packet"},
+		{file: "probes-memory", title: "Resident memory of the probe's process", y: "MiB"},
+	}
+	for i, value := range []func(*ProbeCost) Spread{
+		func(c *ProbeCost) Spread { return c.Over },
+		func(c *ProbeCost) Spread { return Spread{c.Process, c.Process, c.Process} },
+		func(c *ProbeCost) Spread { return Spread{c.Memory, c.Memory, c.Memory} },
+	} {
+		at := map[string]int{}
+		for j := range r.Measured {
+			c := &r.Measured[j]
+			if c.Probe == none {
+				continue
+			}
+			k, known := at[c.Probe]
+			if !known {
+				k = len(charts[i].series)
+				at[c.Probe] = k
+				charts[i].series = append(charts[i].series, series{name: c.Probe})
+			}
+			s := &charts[i].series[k]
+			s.x = append(s.x, float64(c.Flows))
+			s.y = append(s.y, value(c))
+		}
+	}
+	return writeCharts(dir, charts)
+}

@@ -149,3 +149,34 @@ func writeCosts(w io.Writer, what string, costs []Cost) error {
 	}
 	return writeTable(w, []column{{what, false}, {"ns over empty", true}, {"instructions", true}, {"octets of machine code", true}}, rows)
 }
+
+// WriteText writes the report as a text with a table.
+func (r *ProbesReport) WriteText(w io.Writer) error {
+	if err := r.Run.WriteText(w); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%d rounds of %d packets or one for each flow, if that is more, on a veth pair for each probe, in turns\n", r.Rounds, r.Packets)
+	for _, a := range r.Absent {
+		fmt.Fprintf(w, "not measured: %s: %s\n", a.Probe, a.Why)
+	}
+	fmt.Fprintln(w)
+	var rows [][]string
+	for _, c := range r.Measured {
+		if c.Probe == none {
+			rows = append(rows, []string{fmt.Sprint(c.Flows), "no probe", c.Total.String(), "", "", "", "", "", "", ""})
+			continue
+		}
+		counted := "all"
+		if !c.Exact {
+			counted = fmt.Sprintf("%.2f %%", 100*float64(c.Counted)/float64(c.Sent))
+		}
+		rows = append(rows, []string{
+			fmt.Sprint(c.Flows), c.Probe, c.Total.String(), c.Over.String(), number(c.Process), number(c.Over.Median + c.Process),
+			number(c.Memory), number(c.Kernel), fmt.Sprint(c.Records), counted,
+		})
+	}
+	return writeTable(w, []column{
+		{"flows", true}, {"probe", false}, {"kernel, ns a packet", true}, {"over no probe", true}, {"process, ns a packet", true}, {"both", true},
+		{"process, MiB", true}, {"table, MiB", true}, {"records", true}, {"counted", true},
+	}, rows)
+}
