@@ -21,15 +21,13 @@ var sums = []string{
 // RowField is a field of the table flow.Fields in a row.
 type RowField struct {
 	*flow.Field
-	object, key string     // of rtt.responder_ns: rtt and responder_ns
+	object, key string     // of rtt.responder_ns: rtt and responder_ns; see flow.Field.Inside
 	cut         *store.Key // an address that may be cut to a prefix
 }
 
 func newRowField(f *flow.Field) RowField {
-	out := RowField{Field: f, key: f.Name}
-	if object, key, ok := strings.Cut(f.Name, "."); ok {
-		out.object, out.key = object, key
-	}
+	out := RowField{Field: f}
+	out.object, out.key = f.Inside()
 	return out
 }
 
@@ -45,7 +43,7 @@ func RowFields(by []store.Key) []RowField {
 		case n >= 0:
 			f.cut = &by[n]
 			fields = append(fields, f)
-		case whole, slices.Contains(sums, f.Name):
+		case whole, slices.Contains(sums, f.Name), strings.HasPrefix(f.Name, "pdm."):
 			fields = append(fields, f)
 		}
 	}
@@ -62,23 +60,17 @@ func appendRow(b []byte, fields []RowField, o *flow.Origin, w *store.Row) []byte
 			continue
 		}
 		if f.object != object {
-			if object != "" {
-				b = append(b, '}')
-			}
-			if object = f.object; object != "" {
-				b = append(append(comma(b), quoted(object)...), ':', '{')
-			}
+			b = flow.Reopen(b, object, f.object)
+			object = f.object
 		}
 		b = append(append(comma(b), quoted(f.key)...), ':')
 		text := f.text(o, w)
-		if f.Kind != flow.Number && f.Kind != flow.Flag {
+		if f.Kind.Quoted() {
 			text = quoted(text)
 		}
 		b = append(b, text...)
 	}
-	if object != "" {
-		b = append(b, '}')
-	}
+	b = flow.Reopen(b, object, "")
 	b = append(comma(b), `"records":`...)
 	b = strconv.AppendUint(b, w.Records, 10)
 	if w.RTTSeen > 0 {
@@ -137,26 +129,22 @@ func decodeRow(data []byte, w *store.Row) error {
 		RTTRecords uint64 `json:"rtt_records"`
 		Back       Totals `json:"back"`
 	}
-	values := map[string]json.RawMessage{}
-	if err := json.Unmarshal(data, &values); err != nil {
-		return err
-	}
 	if err := json.Unmarshal(data, &more); err != nil {
 		return err
 	}
+	objects, err := flow.ParseObjects(data)
+	if err != nil {
+		return err
+	}
 	*w = store.Row{Records: more.Records, RTTSeen: more.RTTRecords, Back: store.Counters(more.Back)}
-	inner := map[string]map[string]json.RawMessage{"": values}
 	var o flow.Origin
 	for i := range flow.Fields {
 		f := newRowField(&flow.Fields[i])
-		if inner[f.object] == nil && values[f.object] != nil {
-			object := map[string]json.RawMessage{}
-			if err := json.Unmarshal(values[f.object], &object); err != nil {
-				return fmt.Errorf("%s: %w", f.object, err)
-			}
-			inner[f.object] = object
+		values, err := objects.Get(f.object)
+		if err != nil {
+			return err
 		}
-		raw, ok := inner[f.object][f.key]
+		raw, ok := values[f.key]
 		if !ok || f.Set == nil {
 			continue
 		}
@@ -169,7 +157,7 @@ func decodeRow(data []byte, w *store.Row) error {
 
 func (f *RowField) decode(raw json.RawMessage, o *flow.Origin, w *store.Row) error {
 	text := string(raw)
-	if f.Kind != flow.Number && f.Kind != flow.Flag {
+	if f.Kind.Quoted() {
 		if err := json.Unmarshal(raw, &text); err != nil {
 			return err
 		}

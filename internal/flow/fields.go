@@ -1,6 +1,9 @@
 package flow
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Origin is what all records of one agent have in common.
 type Origin struct {
@@ -17,19 +20,24 @@ const (
 	Address             // IPv4 or IPv6
 	Time                // RFC 3339 with nine decimals, UTC
 	Number              // unsigned, at most Field.Max
+	Signed              // a whole number that may be negative, of 64 bits
 	Flag                // true or false
+	Pairs               // [[index, count], …]
 )
+
+// Quoted tells whether a value is a string in JSON.
+func (k Kind) Quoted() bool { return k <= Time }
 
 // Field is one value of a record in its text form. The JSON record, its schema,
 // the columns of the command line and the reference pages are made of Fields.
 type Field struct {
-	Name   string   // JSON key; a dot stands before the key of an inner object
+	Name   string   // JSON key; a dot stands before the keys of inner objects
 	Kind   Kind     //
 	Unit   string   // of a number; empty: none
 	Max    uint64   // of a number
 	Values []string // of a Name
 	Doc    string   // one sentence
-	IPFIX  []string // information elements that carry it, in data or options records
+	IPFIX  []string // information elements that carry it, in data or options records; few fields have none
 
 	// Absent says that a record has no such value; nil: it always has.
 	Absent func(*Origin, *Record) bool
@@ -47,7 +55,9 @@ func (r *Record) ICMP() bool {
 func unattributed(_ *Origin, r *Record) bool { return r.Unattributed }
 
 // Fields lists the fields in the order of the JSON record.
-var Fields = []Field{
+var Fields = slices.Concat(flowFields, pdmFields)
+
+var flowFields = []Field{
 	{
 		Name: "host", Kind: Text, Doc: "name of the host the agent runs on",
 		IPFIX:  []string{"observationDomainName"},

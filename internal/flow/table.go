@@ -37,6 +37,7 @@ type entry struct {
 	key     Key
 	pending Counts
 	current int32 // in interval, −1: no packet in this interval
+	reverse int32 // entry of the other half, −1: none
 	used    bool
 	ended   bool // a FIN or RST was seen
 }
@@ -114,13 +115,21 @@ func (t *Table) insert(k Key) int32 {
 		i = int32(len(t.entries))
 		t.entries = append(t.entries, entry{})
 	}
-	t.entries[i] = entry{key: k, current: -1, used: true}
+	t.entries[i] = entry{key: k, current: -1, reverse: -1, used: true}
+	// Once here, instead of at each export.
+	back := k.Reverse()
+	if j := t.index.find(&back); j >= 0 {
+		t.entries[i].reverse, t.entries[j].reverse = j, i
+	}
 	t.index.insert(&k, i)
 	return i
 }
 
 func (t *Table) remove(i int32) {
 	t.index.remove(&t.entries[i].key, i)
+	if j := t.entries[i].reverse; j >= 0 {
+		t.entries[j].reverse = -1
+	}
 	t.entries[i] = entry{}
 	t.free = append(t.free, i)
 }
@@ -219,9 +228,8 @@ func (t *Table) expiry(e *entry, now time.Time) EndReason {
 // in the table with their counters at zero.
 func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
 	t.emit(i, reason, expired)
-	reverse := t.entries[i].key.Reverse()
 	stays := reason == EndReasonActiveTimeout
-	if j := t.index.find(&reverse); j >= 0 && j != i {
+	if j := t.entries[i].reverse; j >= 0 {
 		e := &t.entries[j]
 		switch {
 		case stays && e.pending.Packets > 0:

@@ -259,6 +259,14 @@ func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 		EndReason: flow.EndReason(h("flowEndReason")), Unattributed: n("waymarkUnattributed") == 1,
 		RTT: flow.RTT{Responder: time.Duration(h("waymarkResponderRTTNanoseconds")), Initiator: time.Duration(h("waymarkInitiatorRTTNanoseconds"))},
 	}
+	if v["waymarkPDMSentDeltaCount"] != nil {
+		r.PDM = &flow.PDM{
+			Sent: n("waymarkPDMSentDeltaCount"), Received: n("waymarkPDMReceivedDeltaCount"), Lost: int64(n("waymarkPDMLostDeltaCount")),
+			Reordered: n("waymarkPDMReorderedDeltaCount"), Duplicates: n("waymarkPDMDuplicateDeltaCount"),
+			Suspicious: n("waymarkPDMSuspiciousDeltaCount"), Discarded: n("waymarkPDMDiscardedDeltaCount"),
+			Server: c.delays(v, "Server"), Network: c.delays(v, "Network"),
+		}
+	}
 	for _, family := range []string{"IPv4", "IPv6"} {
 		if src := v["source"+family+"Address"]; src != nil {
 			r.Src, _ = netip.AddrFromSlice(src)
@@ -266,6 +274,20 @@ func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 		}
 	}
 	return r
+}
+
+// delays has no buckets, but those of its quantiles: the median's once, and the
+// 99th percentile's.
+func (c *collected) delays(v map[string][]byte, name string) flow.Delays {
+	n := func(end string) uint64 { return number(v["waymarkPDM"+name+"Delay"+end]) }
+	return flow.Delays{
+		Count: n("DeltaCount"), Sum: n("SumNanoseconds"), Min: n("MinNanoseconds"), Max: n("MaxNanoseconds"),
+		Buckets: quantileBuckets(n("MedianNanoseconds"), n("P99Nanoseconds")),
+	}
+}
+
+func quantileBuckets(median, p99 uint64) []flow.DelayBucket {
+	return []flow.DelayBucket{{Index: 50, Count: median}, {Index: 99, Count: p99}}
 }
 
 func text(b []byte) string { return strings.TrimRight(string(b), "\x00") }

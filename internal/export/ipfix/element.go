@@ -36,17 +36,17 @@ func Elements() []Element { return elements }
 // unit is the code of an own element's unit: packets, nanoseconds or none.
 func (e *Element) unit() uint16 {
 	switch {
-	case e.Semantics == "deltaCounter":
-		return 3
 	case strings.HasSuffix(e.Name, "Nanoseconds"):
 		return 8
+	case e.Semantics == "deltaCounter" && !strings.HasSuffix(e.Name, "DelayDeltaCount"):
+		return 3
 	}
 	return 0
 }
 
 // Codes of the IPFIX registry that RFC 5610 refers to.
 var (
-	dataTypes = map[string]uint8{"unsigned8": 1, "unsigned16": 2, "unsigned32": 3, "unsigned64": 4, "boolean": 11}
+	dataTypes = map[string]uint8{"unsigned8": 1, "unsigned16": 2, "unsigned32": 3, "unsigned64": 4, "signed64": 8, "boolean": 11}
 	semantics = map[string]uint8{"": 0, "quantity": 1, "totalCounter": 2, "deltaCounter": 3, "identifier": 4, "flags": 5}
 )
 
@@ -98,6 +98,29 @@ var elements = []Element{
 	{6, true, "waymarkInitiatorRTTNanoseconds", "unsigned64", "quantity", 8, "TCP handshake, SYN-ACK to ACK; 0: not seen"},
 	{7, true, "waymarkICMPIdentifier", "unsigned16", "identifier", 2, "ICMP echo identifier, else 0"},
 	{8, true, "waymarkUnattributed", "boolean", "", 1, "true: packets whose flow could not be kept"},
+
+	// What PDM (RFC 8250) told, in templates of their own; both halves of a marked
+	// conversation are flows. The pathDelay elements of RFC 9951 don't fit, as they
+	// are of one way.
+	{9, true, "waymarkPDMSentDeltaCount", "unsigned64", "deltaCounter", 8, "packets marked here, a GSO burst as one"},
+	{10, true, "waymarkPDMReceivedDeltaCount", "unsigned64", "deltaCounter", 8, "marked packets read here, a GSO burst as one"},
+	{11, true, "waymarkPDMLostDeltaCount", "signed64", "deltaCounter", 8, "packets of the peer that did not come; below 0 when some came late that had been taken for lost"},
+	{12, true, "waymarkPDMReorderedDeltaCount", "unsigned64", "deltaCounter", 8, "packets of the peer that came behind later ones"},
+	{13, true, "waymarkPDMDuplicateDeltaCount", "unsigned64", "deltaCounter", 8, "packets of the peer that came before"},
+	{14, true, "waymarkPDMSuspiciousDeltaCount", "unsigned64", "deltaCounter", 8, "packets with impossible times or numbers, kept out of the delays"},
+	{15, true, "waymarkPDMDiscardedDeltaCount", "unsigned64", "deltaCounter", 8, "packets in order that are no answer to the packet sent last"},
+	{16, true, "waymarkPDMServerDelayDeltaCount", "unsigned64", "deltaCounter", 8, "number of delays measured; server delay: at the peer, from a request's arrival to its answer"},
+	{17, true, "waymarkPDMServerDelaySumNanoseconds", "unsigned64", "deltaCounter", 8, "server delay: their sum"},
+	{18, true, "waymarkPDMServerDelayMinNanoseconds", "unsigned64", "quantity", 8, "server delay: the shortest; 0: none was measured"},
+	{19, true, "waymarkPDMServerDelayMaxNanoseconds", "unsigned64", "quantity", 8, "server delay: the longest"},
+	{20, true, "waymarkPDMServerDelayMedianNanoseconds", "unsigned64", "quantity", 8, "server delay: the median, within 6 %"},
+	{21, true, "waymarkPDMServerDelayP99Nanoseconds", "unsigned64", "quantity", 8, "server delay: what 99 of 100 do not exceed, within 6 %"},
+	{22, true, "waymarkPDMNetworkDelayDeltaCount", "unsigned64", "deltaCounter", 8, "number of delays measured; network delay: a round trip without the time at the peer"},
+	{23, true, "waymarkPDMNetworkDelaySumNanoseconds", "unsigned64", "deltaCounter", 8, "network delay: their sum"},
+	{24, true, "waymarkPDMNetworkDelayMinNanoseconds", "unsigned64", "quantity", 8, "network delay: the shortest; 0: none was measured"},
+	{25, true, "waymarkPDMNetworkDelayMaxNanoseconds", "unsigned64", "quantity", 8, "network delay: the longest"},
+	{26, true, "waymarkPDMNetworkDelayMedianNanoseconds", "unsigned64", "quantity", 8, "network delay: the median, within 6 %"},
+	{27, true, "waymarkPDMNetworkDelayP99Nanoseconds", "unsigned64", "quantity", 8, "network delay: what 99 of 100 do not exceed, within 6 %"},
 
 	// Options.
 	{149, false, "observationDomainId", "unsigned32", "identifier", 4, "scope: this exporter"},

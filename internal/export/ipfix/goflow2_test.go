@@ -50,6 +50,25 @@ var goflow2Own = []struct {
 	{"waymarkInitiatorRTTNanoseconds", "initiator_ns", true},
 	{"icmpTypeCodeIPv4", "icmp4", true},
 	{"icmpTypeCodeIPv6", "icmp6", true},
+	{"waymarkPDMSentDeltaCount", "pdm.sent", false},
+	{"waymarkPDMReceivedDeltaCount", "pdm.received", false},
+	{"waymarkPDMLostDeltaCount", "pdm.lost", false},
+	{"waymarkPDMReorderedDeltaCount", "pdm.reordered", false},
+	{"waymarkPDMDuplicateDeltaCount", "pdm.duplicates", false},
+	{"waymarkPDMSuspiciousDeltaCount", "pdm.suspicious", false},
+	{"waymarkPDMDiscardedDeltaCount", "pdm.discarded", false},
+	{"waymarkPDMServerDelayDeltaCount", "pdm.server.count", false},
+	{"waymarkPDMServerDelaySumNanoseconds", "pdm.server.sum_ns", false},
+	{"waymarkPDMServerDelayMinNanoseconds", "pdm.server.min_ns", false},
+	{"waymarkPDMServerDelayMaxNanoseconds", "pdm.server.max_ns", false},
+	{"waymarkPDMServerDelayMedianNanoseconds", "pdm.server.p50_ns", false},
+	{"waymarkPDMServerDelayP99Nanoseconds", "pdm.server.p99_ns", false},
+	{"waymarkPDMNetworkDelayDeltaCount", "pdm.network.count", false},
+	{"waymarkPDMNetworkDelaySumNanoseconds", "pdm.network.sum_ns", false},
+	{"waymarkPDMNetworkDelayMinNanoseconds", "pdm.network.min_ns", false},
+	{"waymarkPDMNetworkDelayMaxNanoseconds", "pdm.network.max_ns", false},
+	{"waymarkPDMNetworkDelayMedianNanoseconds", "pdm.network.p50_ns", false},
+	{"waymarkPDMNetworkDelayP99Nanoseconds", "pdm.network.p99_ns", false},
 }
 
 // goflow2Mapping is a configuration that shows everything: goflow2's own reading
@@ -150,7 +169,9 @@ func goflow2Says(t *testing.T, set func(*Config), o flow.Origin, records []flow.
 
 const goflow2Must = `direction family proto src sport dst dport vlan tos tcp_flags packets bytes wire_bytes first last end_reason
 	unattributed payload_bytes ttl_min ttl_max flow_label inner_vlan fragments ce_packets tunnel vni icmp_type icmp_code sampling
-	rtt.responder_ns rtt.initiator_ns`
+	rtt.responder_ns rtt.initiator_ns pdm.sent pdm.received pdm.lost pdm.reordered pdm.duplicates pdm.suspicious pdm.discarded
+	pdm.server.count pdm.server.sum_ns pdm.server.min_ns pdm.server.max_ns pdm.server.p50_ns pdm.server.p99_ns
+	pdm.network.count pdm.network.sum_ns pdm.network.min_ns pdm.network.max_ns pdm.network.p50_ns pdm.network.p99_ns`
 
 // own reads a mapped element; one that a template lacks is 0.
 func own(v map[string]any, name string) string {
@@ -176,7 +197,7 @@ func sum(a, b any) string {
 // goflow2Flow reads a record: what goflow2 knows by itself, else mapped elements.
 func goflow2Flow(v map[string]any) said {
 	get := func(name string) string { return fmt.Sprint(v[name]) }
-	return said{
+	s := said{
 		"direction": enum(fieldValues("direction"), own(v, "x_direction")), "family": own(v, "x_family"), "proto": get("proto"),
 		"src": get("src_addr"), "dst": get("dst_addr"), "sport": sum(v["src_port"], own(v, "x_identifier")), "dport": get("dst_port"),
 		"vlan": get("src_vlan"), "tos": get("ip_tos"), "tcp_flags": get("tcp_flags"), "packets": get("packets"), "bytes": get("bytes"),
@@ -189,6 +210,12 @@ func goflow2Flow(v map[string]any) said {
 		"icmp_type": get("icmp_type"), "icmp_code": get("icmp_code"), "sampling": get("sampling_rate"),
 		"rtt.responder_ns": own(v, "x_responder_ns"), "rtt.initiator_ns": own(v, "x_initiator_ns"),
 	}
+	for _, o := range goflow2Own {
+		if strings.HasPrefix(o.name, "pdm.") {
+			s[o.name] = own(v, "x_"+o.name)
+		}
+	}
+	return s
 }
 
 // goflow2Back reads the reverse half of a conversation.

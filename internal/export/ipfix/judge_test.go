@@ -17,6 +17,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
 )
@@ -79,10 +80,27 @@ func judged() []flow.Record {
 		r.First, r.Last, r.EndReason = r.First.Add(12_345_678), r.Last.Add(-87_654_321), flow.EndReasonIdleTimeout
 		return r
 	}
+	marked := udp
+	marked.Direction, marked.Proto, marked.DstPort, marked.Packets, marked.TCPFlags = flow.Egress, 6, 443, 116, 0x18
+	marked.RTT = inner.RTT
+	answered := back(marked, 65535)
+	marked.PDM = &flow.PDM{Sent: 116}
+	answered.PDM = &flow.PDM{
+		Received: 1 << 33, Lost: 7, Reordered: 6, Duplicates: 5, Suspicious: 4, Discarded: 3,
+		Server: delays(40*time.Millisecond, 41*time.Millisecond, 90*time.Millisecond), Network: delays(8_200_001, 9_000_003),
+	}
 	return []flow.Record{
 		tcp, back(tcp, 40000), udp, back(udp, 65535), ping, back(ping, 0), ping6, back(ping6, 129<<8),
-		unreachable, sctp, gre, inner, inner6, unattributed,
+		unreachable, sctp, gre, inner, inner6, marked, answered, unattributed,
 	}
+}
+
+func delays(all ...time.Duration) flow.Delays {
+	var h inband.Histogram
+	for _, d := range all {
+		h.Add(uint64(d))
+	}
+	return flow.DelaysOf(&h)
 }
 
 // said is what a judge says of a record, by the names of the JSON record.
@@ -94,7 +112,7 @@ func reference(t *testing.T, o flow.Origin, r flow.Record) said {
 	ref := said{}
 	for i := range flow.Fields {
 		f := &flow.Fields[i]
-		ref[f.Name] = map[flow.Kind]string{flow.Number: "0", flow.Name: "none", flow.Flag: "false"}[f.Kind]
+		ref[f.Name] = map[flow.Kind]string{flow.Number: "0", flow.Signed: "0", flow.Name: "none", flow.Flag: "false"}[f.Kind]
 	}
 	var flatten func(prefix string, v map[string]any)
 	flatten = func(prefix string, v map[string]any) {

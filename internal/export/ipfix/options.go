@@ -24,7 +24,7 @@ func (e *Exporter) announce(ctx context.Context) error {
 		return nil
 	}
 	if first || e.network == "udp" {
-		if err := e.addTemplates(ctx); err != nil {
+		if err := e.addTemplates(ctx, first); err != nil {
 			return err
 		}
 	}
@@ -35,10 +35,7 @@ func (e *Exporter) announce(ctx context.Context) error {
 		return err
 	}
 	if first {
-		if err := e.flush(ctx); err != nil {
-			return err
-		}
-		if err := e.session.confirm(); err != nil {
+		if err := e.arrive(ctx); err != nil {
 			return err
 		}
 	}
@@ -46,10 +43,20 @@ func (e *Exporter) announce(ctx context.Context) error {
 	return nil
 }
 
+// arrive sends what waits and gives it time to arrive, or to be refused.
+func (e *Exporter) arrive(ctx context.Context) error {
+	if err := e.flush(ctx); err != nil {
+		return err
+	}
+	return e.session.confirm()
+}
+
 func (e *Exporter) used(id uint16) bool {
 	switch {
 	case id < idUnattributed:
-		return e.cfg.Biflow || (id-idFlow)&variantBiflow == 0
+		v := id - idFlow
+		biflow, marked := v&variantBiflow != 0, v&variantPDM != 0
+		return (e.cfg.Biflow || !biflow) && (!marked || v&variantIPv6 != 0 && !biflow)
 	case id == idSampling || id == idSamplingInterval:
 		return e.origin.Sampling > 1
 	}
@@ -57,9 +64,14 @@ func (e *Exporter) used(id uint16) bool {
 }
 
 // addTemplates adds all templates, after what the templates' own elements are.
-func (e *Exporter) addTemplates(ctx context.Context) error {
+func (e *Exporter) addTemplates(ctx context.Context, first bool) error {
 	if err := e.addTemplate(ctx, idType); err != nil {
 		return err
+	}
+	if first { // what follows takes several messages, and some collectors read two at once
+		if err := e.arrive(ctx); err != nil {
+			return err
+		}
 	}
 	if err := e.addTypes(ctx); err != nil {
 		return err

@@ -21,13 +21,20 @@ func variant(r *flow.Record) (v uint16) {
 		r.Fragments != 0 || r.CEPackets != 0 || r.RTT != (flow.RTT{}) {
 		v |= variantExtra
 	}
+	if r.PDM != nil && r.Family == 6 {
+		v |= variantPDM
+	}
 	return v
 }
 
 // appendFlow adds a flow of the given variant without variantBiflow.
 func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 	b = appendKeys(b, v, i, r)
-	return appendHalf(b, v, r)
+	b = appendHalf(b, v, r)
+	if v&variantPDM != 0 {
+		b = appendPDM(b, r.PDM)
+	}
+	return b
 }
 
 // appendBiflow adds the conversation of two neighbours: the flow of the
@@ -128,6 +135,25 @@ func appendHalf(b []byte, v uint16, r *flow.Record) []byte {
 	}
 	if v&variantExtra != 0 {
 		b = appendExtraHalf(b, r)
+	}
+	return b
+}
+
+// appendPDM adds what was told of a marked flow.
+func appendPDM(b []byte, p *flow.PDM) []byte {
+	for _, n := range [...]uint64{p.Sent, p.Received, uint64(p.Lost), p.Reordered, p.Duplicates, p.Suspicious, p.Discarded} {
+		b = be.AppendUint64(b, n)
+	}
+	b = appendDelays(b, &p.Server)
+	return appendDelays(b, &p.Network)
+}
+
+func appendDelays(b []byte, d *flow.Delays) []byte {
+	for _, n := range [...]uint64{d.Count, d.Sum, d.Min, d.Max} {
+		b = be.AppendUint64(b, n)
+	}
+	for _, q := range [...]float64{0.5, 0.99} {
+		b = be.AppendUint64(b, uint64(d.Quantile(q)))
 	}
 	return b
 }

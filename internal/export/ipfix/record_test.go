@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/pipeline"
 )
 
@@ -97,6 +98,38 @@ func drawRecord(t *rapid.T) flow.Record {
 	r.SrcPort, r.DstPort = rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")
 	if r.Family == 6 {
 		r.FlowLabel = rapid.Uint32Range(0, 1<<20-1).Draw(t, "label")
+		if rapid.IntRange(0, 3).Draw(t, "marked") == 0 {
+			r.PDM = drawPDM(t)
+		}
+	}
+	return r
+}
+
+func drawPDM(t *rapid.T) *flow.PDM {
+	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
+	delays := func(name string) flow.Delays {
+		var h inband.Histogram
+		for _, ns := range rapid.SliceOfN(rapid.Uint64Range(0, 1<<40), 0, 5).Draw(t, name) {
+			h.Add(ns)
+		}
+		return flow.DelaysOf(&h)
+	}
+	return &flow.PDM{
+		Sent: count("sent"), Received: count("received"), Lost: rapid.Int64().Draw(t, "lost"),
+		Reordered: count("reordered"), Duplicates: count("duplicates"),
+		Suspicious: count("suspicious"), Discarded: count("discarded"),
+		Server: delays("server"), Network: delays("network"),
+	}
+}
+
+// told is the record as IPFIX tells it: of delays, two quantiles and no buckets.
+func told(r flow.Record) flow.Record {
+	if r.PDM != nil {
+		p := *r.PDM
+		for _, d := range []*flow.Delays{&p.Server, &p.Network} {
+			d.Buckets = quantileBuckets(uint64(d.Quantile(0.5)), uint64(d.Quantile(0.99)))
+		}
+		r.PDM = &p
 	}
 	return r
 }
@@ -108,7 +141,7 @@ func drawBack(t *rapid.T, r flow.Record) flow.Record {
 	b.Src, b.Dst, b.Proto, b.SrcPort, b.DstPort = r.Dst, r.Src, r.Proto, r.DstPort, r.SrcPort
 	b.VLAN, b.InnerVLAN, b.Tunnel, b.VNI, b.Unattributed = r.VLAN, r.InnerVLAN, r.Tunnel, r.VNI, r.Unattributed
 	if b.Family == 4 {
-		b.FlowLabel = 0
+		b.FlowLabel, b.PDM = 0, nil
 	} else if b.FlowLabel == 0 {
 		b.FlowLabel = 5
 	}
@@ -140,7 +173,9 @@ func TestEncodingIsLossless(t *testing.T) {
 					batch = append(batch, b)
 				}
 			}
-			want = append(want, batch...)
+			for _, r := range batch {
+				want = append(want, told(r))
+			}
 			if n, err := e.Export(context.Background(), batch); n != len(batch) || err != nil {
 				rt.Fatalf("exported %d of %d: %v", n, len(batch), err)
 			}

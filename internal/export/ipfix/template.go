@@ -16,7 +16,8 @@ const (
 	variantIPv6   = 1 << 1
 	variantICMP   = 1 << 2 // ICMP or ICMPv6
 	variantBiflow = 1 << 3 // both halves of a conversation
-	variants      = 1 << 4
+	variantPDM    = 1 << 4 // marked; in IPv6, and never with variantBiflow
+	variants      = 1 << 5
 )
 
 const (
@@ -67,6 +68,13 @@ var (
 	blockHalfICMPv6 = values("icmpTypeCodeIPv6")
 	blockHalfExtra  = values("waymarkFragmentDeltaCount", "waymarkCEPacketDeltaCount", "waymarkResponderRTTNanoseconds", "waymarkInitiatorRTTNanoseconds")
 
+	blockPDM = values("waymarkPDMSentDeltaCount", "waymarkPDMReceivedDeltaCount", "waymarkPDMLostDeltaCount", "waymarkPDMReorderedDeltaCount",
+		"waymarkPDMDuplicateDeltaCount", "waymarkPDMSuspiciousDeltaCount", "waymarkPDMDiscardedDeltaCount",
+		"waymarkPDMServerDelayDeltaCount", "waymarkPDMServerDelaySumNanoseconds", "waymarkPDMServerDelayMinNanoseconds", "waymarkPDMServerDelayMaxNanoseconds",
+		"waymarkPDMServerDelayMedianNanoseconds", "waymarkPDMServerDelayP99Nanoseconds",
+		"waymarkPDMNetworkDelayDeltaCount", "waymarkPDMNetworkDelaySumNanoseconds", "waymarkPDMNetworkDelayMinNanoseconds", "waymarkPDMNetworkDelayMaxNanoseconds",
+		"waymarkPDMNetworkDelayMedianNanoseconds", "waymarkPDMNetworkDelayP99Nanoseconds")
+
 	blockUnattributed = values("waymarkUnattributed")
 )
 
@@ -91,6 +99,9 @@ var templates = func() map[uint16]*template {
 			// The reverse half comes first: nfdump takes those of its elements
 			// that it has no place for as forward ones, and the last one stays.
 			half = join(blockBiflow, reversed(half), half)
+		}
+		if v&variantPDM != 0 {
+			half = join(half, blockPDM)
 		}
 		add(idFlow+v, 0, key, half)
 	}

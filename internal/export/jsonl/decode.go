@@ -14,29 +14,18 @@ import (
 func Decode(line []byte) (flow.Origin, flow.Record, error) {
 	var o flow.Origin
 	var r flow.Record
-	values, err := object(line)
+	objects, err := flow.ParseObjects(line)
 	if err != nil {
 		return o, r, fmt.Errorf("decode flow record: %w", err)
 	}
-	inner := map[string]map[string]json.RawMessage{"": values}
-	for i := range columns {
-		c := &columns[i]
-		if _, known := inner[c.object]; known {
-			continue
-		}
-		var v map[string]json.RawMessage
-		if raw, ok := values[c.object]; ok {
-			if v, err = object(raw); err != nil {
-				return o, r, fmt.Errorf("decode flow record: %s: %w", c.object, err)
-			}
-		}
-		inner[c.object] = v
-	}
-
 	var missing []*column
 	for i := range columns {
 		c := &columns[i]
-		raw, ok := inner[c.object][c.key]
+		values, err := objects.Get(c.object)
+		if err != nil {
+			return o, r, fmt.Errorf("decode flow record: %w", err)
+		}
+		raw, ok := values[c.key]
 		if c.Set == nil {
 			continue
 		}
@@ -59,17 +48,6 @@ func Decode(line []byte) (flow.Origin, flow.Record, error) {
 	return o, r, nil
 }
 
-func object(raw []byte) (map[string]json.RawMessage, error) {
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, err
-	}
-	if m == nil {
-		return nil, fmt.Errorf("%s is no object", raw)
-	}
-	return m, nil
-}
-
 // set gives the field its value, after a check of type and range.
 func (c *column) set(raw json.RawMessage, o *flow.Origin, r *flow.Record) error {
 	text := string(raw)
@@ -78,6 +56,11 @@ func (c *column) set(raw json.RawMessage, o *flow.Origin, r *flow.Record) error 
 		if v, err := strconv.ParseUint(text, 10, 64); err != nil || v > c.Max {
 			return fmt.Errorf("%s: want a whole number up to %d", text, c.Max)
 		}
+	case flow.Signed:
+		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+			return fmt.Errorf("%s: want a whole number", text)
+		}
+	case flow.Pairs: // Set looks closer
 	case flow.Flag:
 		if text != "true" && text != "false" {
 			return fmt.Errorf("%s: want true or false", text)

@@ -1,7 +1,7 @@
 package jsonl
 
 import (
-	"strings"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -10,22 +10,19 @@ import (
 // column is a field with its place in the object.
 type column struct {
 	*flow.Field
-	object string // key of the inner object, empty: the record itself
+	object string // that it stands in, empty: the record itself
 	key    string
 	before string // comma, key, colon and, of strings, the quote
-	quoted bool
 }
 
 var columns = func() []column {
 	all := make([]column, len(flow.Fields))
 	for i := range flow.Fields {
 		f := &flow.Fields[i]
-		c := column{Field: f, key: f.Name, quoted: f.Kind != flow.Number && f.Kind != flow.Flag}
-		if object, key, inner := strings.Cut(f.Name, "."); inner {
-			c.object, c.key = object, key
-		}
+		c := column{Field: f}
+		c.object, c.key = f.Inside()
 		c.before = `,"` + c.key + `":`
-		if c.quoted {
+		if f.Kind.Quoted() {
 			c.before += `"`
 		}
 		all[i] = c
@@ -33,40 +30,42 @@ var columns = func() []column {
 	return all
 }()
 
+// unmarked are the columns before the object pdm, which few records have.
+var unmarked = columns[:slices.IndexFunc(columns, func(c column) bool { return c.object == "pdm" })]
+
 // Append adds the record as one JSON object, without a line end. Bytes of names
 // that are not UTF-8 become U+FFFD, as JSON has no way to carry them.
 func Append(b []byte, o *flow.Origin, r *flow.Record) []byte {
-	opening := len(b) // of the innermost object: there is no comma before its first key
+	b = append(b, '{')
 	object := ""
+	columns := columns
+	if r.PDM == nil {
+		columns = unmarked
+	}
 	for i := range columns {
 		c := &columns[i]
 		if c.Absent != nil && c.Absent(o, r) {
 			continue
 		}
 		if c.object != object {
-			if object != "" {
-				b = append(b, '}')
-			}
-			if object = c.object; object != "" {
-				b = append(append(append(b, `,"`...), object...), `":`...)
-				opening = len(b)
-			}
+			b = flow.Reopen(b, object, c.object)
+			object = c.object
 		}
-		b = append(b, c.before...)
-		b[opening] = '{'
+		before := c.before
+		if b[len(b)-1] == '{' {
+			before = before[1:] // no comma
+		}
+		b = append(b, before...)
 		start := len(b)
 		b = c.Append(b, o, r)
 		if c.Kind == flow.Text { // names, addresses and times need no escape
 			b = escape(b, start)
 		}
-		if c.quoted {
+		if c.Kind.Quoted() {
 			b = append(b, '"')
 		}
 	}
-	if object != "" {
-		b = append(b, '}')
-	}
-	return append(b, '}')
+	return append(flow.Reopen(b, object, ""), '}')
 }
 
 // escape makes b[start:] the inside of a JSON string (RFC 8259 section 7).

@@ -3,6 +3,7 @@ package jsonl
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -17,8 +18,11 @@ type schema struct {
 	Format      string     `json:"format,omitempty"`
 	AnyOf       []schema   `json:"anyOf,omitempty"`
 	Enum        []string   `json:"enum,omitempty"`
-	Minimum     *uint64    `json:"minimum,omitempty"`
+	Minimum     *int64     `json:"minimum,omitempty"`
 	Maximum     *uint64    `json:"maximum,omitempty"`
+	Items       *schema    `json:"items,omitempty"`
+	MinItems    int        `json:"minItems,omitempty"`
+	MaxItems    int        `json:"maxItems,omitempty"`
 	Properties  properties `json:"properties,omitempty"`
 	Required    []string   `json:"required,omitempty"`
 	If          *schema    `json:"if,omitempty"`
@@ -48,6 +52,22 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
+func (s *schema) add(p property) { s.Properties = append(s.Properties, p) }
+
+// inner is the schema of an inner object, by its name with dots; it is the last
+// property, or is made.
+func (s *schema) inner(object string) *schema {
+	name, rest, deeper := strings.Cut(object, ".")
+	if last := len(s.Properties) - 1; last < 0 || s.Properties[last].name != name {
+		s.add(property{name, schema{Type: "object"}})
+	}
+	in := &s.Properties[len(s.Properties)-1].schema
+	if deeper {
+		return in.inner(rest)
+	}
+	return in
+}
+
 // Schema is the JSON Schema of a line, made of flow.Fields.
 func Schema() []byte {
 	record := schema{
@@ -65,16 +85,10 @@ func Schema() []byte {
 		c := &columns[i]
 		p := property{c.key, valueSchema(c.Field)}
 		if c.object != "" {
-			last := len(record.Properties) - 1
-			if record.Properties[last].name != c.object {
-				record.Properties = append(record.Properties, property{c.object, schema{Type: "object"}})
-				last++
-			}
-			inner := &record.Properties[last]
-			inner.Properties = append(inner.Properties, p)
+			record.inner(c.object).add(p)
 			continue
 		}
-		record.Properties = append(record.Properties, p)
+		record.add(p)
 		switch {
 		case c.Absent == nil:
 			record.Required = append(record.Required, p.name)
@@ -103,9 +117,13 @@ func valueSchema(f *flow.Field) schema {
 		s.AnyOf = []schema{{Format: "ipv4"}, {Format: "ipv6"}}
 	case flow.Time:
 		s.Format = "date-time"
-	case flow.Number:
+	case flow.Number, flow.Signed:
 		s.Type = "integer"
-		s.Minimum, s.Maximum = new(uint64), &f.Max
+		least, most := f.Range()
+		s.Minimum, s.Maximum = &least, &most
+	case flow.Pairs:
+		s.Type = "array"
+		s.Items = &schema{Type: "array", Items: &schema{Type: "integer", Minimum: new(int64)}, MinItems: 2, MaxItems: 2}
 	case flow.Flag:
 		s.Type = "boolean"
 	}

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
 )
 
 var compareRecords = cmp.Options{
@@ -41,12 +42,30 @@ func TestAppend(t *testing.T) {
 		Iface: "eth0", Family: 6, Proto: 17, Unattributed: true, Packets: 3, Bytes: 300, WireBytes: 342,
 		First: time.Unix(0, 0), Last: time.Unix(1, 0), EndReason: flow.EndReasonLackOfResources,
 	}
+	plain := flow.Record{Family: 6, Unattributed: true, First: time.Unix(0, 0), Last: time.Unix(0, 0)}
+	sent, answered := plain, plain
+	sent.PDM = &flow.PDM{Sent: 12}
+	answered.PDM = &flow.PDM{
+		Received: 9, Lost: -2, Reordered: 1, Duplicates: 3, Suspicious: 4, Discarded: 5,
+		Server: delays(41*time.Millisecond, 41*time.Millisecond, 90*time.Millisecond), Network: delays(500),
+	}
+	const before = `{"host":"","iface":"","direction":"ingress","family":6,"proto":0,"vlan":0,"tos":0,"tcp_flags":0,"packets":0,"bytes":0,"wire_bytes":0,"first":"1970-01-01T00:00:00.000000000Z","last":"1970-01-01T00:00:00.000000000Z","end_reason":"none","unattributed":true,`
 	for _, tt := range []struct {
 		name   string
 		origin flow.Origin
 		record flow.Record
 		want   string
 	}{
+		{
+			"marked and sent", flow.Origin{}, sent,
+			before + `"pdm":{"sent":12,"received":0}}`,
+		},
+		{
+			"marked and answered", flow.Origin{}, answered,
+			before + `"pdm":{"sent":0,"received":9,"lost":-2,"reordered":1,"duplicates":3,"suspicious":4,"discarded":5,` +
+				`"server":{"count":3,"sum_ns":172000000,"min_ns":41000000,"max_ns":90000000,"p50_ns":41000000,"p90_ns":87880655,"p99_ns":87880655,"buckets":[[122,2],[131,1]]},` +
+				`"network":{"count":1,"sum_ns":500,"min_ns":500,"max_ns":500,"p50_ns":500,"p90_ns":500,"p99_ns":500,"buckets":[[0,1]]}}}`,
+		},
 		{
 			"TCP over IPv4",
 			flow.Origin{Host: "gw", Sampling: 1},
@@ -90,6 +109,16 @@ func TestAppend(t *testing.T) {
 	}
 }
 
+func delays(all ...time.Duration) flow.Delays {
+	var h inband.Histogram
+	for _, d := range all {
+		h.Add(uint64(d))
+	}
+	return flow.DelaysOf(&h)
+}
+
+func toDuration(ns int64) time.Duration { return time.Duration(ns) }
+
 // record draws any record that the flow table may make.
 func record() *rapid.Generator[flow.Record] {
 	return rapid.Custom(func(t *rapid.T) flow.Record {
@@ -114,6 +143,15 @@ func record() *rapid.Generator[flow.Record] {
 				Responder: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "rtt")),
 				Initiator: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "rtt")),
 			},
+		}
+		if rapid.Bool().Draw(t, "marked") {
+			r.PDM = &flow.PDM{
+				Sent: u64.Draw(t, "sent"), Received: u64.Draw(t, "received"), Lost: rapid.Int64().Draw(t, "lost"),
+				Reordered: u64.Draw(t, "reordered"), Duplicates: u64.Draw(t, "duplicates"),
+				Suspicious: u64.Draw(t, "suspicious"), Discarded: u64.Draw(t, "discarded"),
+				Server:  delays(rapid.SliceOfN(rapid.Map(rapid.Int64Range(0, 1<<40), toDuration), 0, 5).Draw(t, "server")...),
+				Network: delays(rapid.SliceOfN(rapid.Map(rapid.Int64Range(0, 1<<40), toDuration), 0, 5).Draw(t, "network")...),
+			}
 		}
 		if r.Unattributed {
 			return r
@@ -156,7 +194,9 @@ func TestDecodeIsInverse(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	line := string(Append(nil, &flow.Origin{Host: "gw"}, &tcp))
+	marked := tcp
+	marked.PDM = &flow.PDM{Sent: 1, Lost: 2, Server: delays(1), Network: delays(time.Second)}
+	line := string(Append(nil, &flow.Origin{Host: "gw"}, &marked))
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"no JSON", line, "{", "unexpected end"},
 		{"no object", line, "null", "null is no object"},
@@ -174,6 +214,16 @@ func TestDecodeRefuses(t *testing.T) {
 		{"zone", `"192.0.2.1"`, `"fe80::1%eth0"`, "has a zone"},
 		{"time", `"2023-11-14T22:13:20.000000005Z"`, `"yesterday"`, "first:"},
 		{"inner object", `{"responder_ns":31000000`, `{"responder_ns":-1`, "rtt.responder_ns: -1"},
+		{"counter of an inner object", `"pdm":{"sent":1,`, `"pdm":{`, "pdm.sent is missing"},
+		{"signed", `"lost":2`, `"lost":2.5`, "pdm.lost: 2.5: want a whole number"},
+		{"delays without a count", `"count":1,`, ``, "their count is 0 or missing"},
+		{"delays that are counted and not told", `"sum_ns":1,`, ``, "pdm.server.sum_ns is missing"},
+		{"bucket that is not there", `[[0,1]]`, `[[208,1]]`, "[208 1]: want [index, count]"},
+		{"empty bucket", `[[0,1]]`, `[[0,0]]`, "[0 0]: want [index, count]"},
+		{"buckets out of order", `[[0,1]]`, `[[3,1],[2,1]]`, "[2 1]: want [index, count]"},
+		{"bucket of one number", `[[0,1]]`, `[[0]]`, "[0]: want [index, count]"},
+		{"buckets that are none", `[[0,1]]`, `{}`, "pdm.server.buckets: json"},
+		{"object in an object of wrong type", `"server":{"count":1,"sum_ns":1,"min_ns":1,"max_ns":1,"p50_ns":1,"p90_ns":1,"p99_ns":1,"buckets":[[0,1]]}`, `"server":null`, "pdm.server: null is no object"},
 		{"inner object of wrong type", `"rtt":{"responder_ns":31000000,"initiator_ns":120000,"handshake_ns":31120000}`, `"rtt":3`, "rtt:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -195,6 +245,9 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(Append(nil, &flow.Origin{Host: "gw", Sampling: 3}, &tcp))
 	f.Add(Append(nil, &flow.Origin{}, &flow.Record{Unattributed: true, Family: 6, Netns: "n"}))
+	marked := tcp
+	marked.PDM = &flow.PDM{Lost: -1, Server: delays(1, 1<<30), Network: delays(5)}
+	f.Add(Append(nil, &flow.Origin{}, &marked))
 	f.Add([]byte(`{"rtt":null}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		o, r, err := Decode(line)
@@ -223,6 +276,9 @@ func TestSchema(t *testing.T) {
 	}
 	origin := &flow.Origin{Host: "gw", Sampling: 2}
 	good := [][]byte{Append(nil, origin, &tcp), Append(nil, origin, &flow.Record{Family: 4, Unattributed: true})}
+	marked := tcp
+	marked.PDM = &flow.PDM{Server: delays(1)}
+	good = append(good, Append(nil, origin, &marked))
 	for i := range 50 {
 		r := record().Example(i)
 		good = append(good, Append(nil, origin, &r))
@@ -233,6 +289,7 @@ func TestSchema(t *testing.T) {
 		[]byte(strings.Replace(line, `"src":"192.0.2.1",`, ``, 1)),
 		[]byte(strings.Replace(line, `"egress"`, `"up"`, 1)),
 		[]byte(strings.Replace(line, `"initiator_ns":120000`, `"initiator_ns":-1`, 1)),
+		bytes.Replace(good[2], []byte("[[0,1]]"), []byte("[[0]]"), 1),
 	}
 	cmd := exec.Command("python3", "-c", `
 import json, sys, jsonschema
