@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The two parsers beside each other, run by BPF_PROG_TEST_RUN and never
+ * attached: what parse_fast() takes, parse() has to find just so.
+ */
+#include "prelude.h"
+#include "abi.h"
+#include "config.h"
+#include "count.h"
+#include "parse.h"
+#include "fast.h"
+#include "tunnel.h"
+#include "fragment.h"
+#include "handshake.h"
+#include "flow.h"
+#include "pdm_clock.h"
+#include "pdm.h"
+#include "probe.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* What a frame is to the two; user space has the names of the values. */
+enum parsers {
+	PARSERS_SLOW = 0, /* parse_fast() leaves the frame to parse() */
+	PARSERS_AGREE,
+	PARSERS_REASON, /* parse() has a reason to count no flow */
+	PARSERS_IDENTITY, /* here and below: both took it, and differ in this */
+	PARSERS_COUNTS,
+	PARSERS_HASH,
+	PARSERS_RARE,
+	PARSERS_OFFSETS,
+};
+
+/* Too much for the stack together. */
+struct packet parsed_fast SEC(".data.parsed"), parsed_slow SEC(".data.parsed");
+
+static __always_inline int compare(const struct packet *a, const struct packet *b)
+{
+	/* In words up to the octets of the last, which tell no time yet. */
+	for (int i = 0; i < WORD_COUNTS; i++) {
+		if (a->word[i] != b->word[i])
+			return PARSERS_IDENTITY;
+	}
+	if (a->word[WORD_COUNTS] != b->word[WORD_COUNTS] || a->id.payload != b->id.payload)
+		return PARSERS_COUNTS;
+	if (a->hash != b->hash)
+		return PARSERS_HASH;
+	if (!a->rare != !b->rare || a->overhead != b->overhead || a->flow_label != b->flow_label ||
+	    a->gso_packets != b->gso_packets || a->gso_bytes != b->gso_bytes || a->vni != b->vni ||
+	    a->tcp_flags_high != b->tcp_flags_high || a->fragment != b->fragment)
+		return PARSERS_RARE;
+	if (a->l4_offset != b->l4_offset ||
+	    (cfg_pdm && (a->l3_offset != b->l3_offset || a->l4_len != b->l4_len)))
+		return PARSERS_OFFSETS;
+	return PARSERS_AGREE;
+}
+
+SEC("tc")
+int test_parsers(struct __sk_buff *skb)
+{
+	if (!parse_fast(skb, DIRECTION_INGRESS, &parsed_fast))
+		return PARSERS_SLOW;
+	if (parse(skb, DIRECTION_INGRESS, &parsed_slow) != PARSE_OK)
+		return PARSERS_REASON;
+	return compare(&parsed_fast, &parsed_slow);
+}
+
+/* Brings the type into the debug information that the Go one is made from. */
+const enum parsers *const outcomes __attribute__((unused));

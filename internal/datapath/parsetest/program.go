@@ -1,0 +1,20 @@
+// Package parsetest holds the compiled BPF program that compares the two parsers
+// (bpf/parse_test.bpf.c). In comes nothing; out goes a collection that
+// datapath.Beside loads over a probe's maps. Only tests call it.
+package parsetest
+
+import "github.com/cilium/ebpf"
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type parsers test ../../../bpf/parse_test.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+
+// Outcome is what a frame is to the two parsers.
+type Outcome = testParsers
+
+// The outcomes that are no fault; all others say in what they differ.
+const (
+	Slow  = testParsersPARSERS_SLOW
+	Agree = testParsersPARSERS_AGREE
+)
+
+// Load reads the program, test_parsers.
+func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
