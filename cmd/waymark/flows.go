@@ -239,10 +239,11 @@ func (f *flowsCommand) printFollowed(stdout, stderr io.Writer, by view.Merging, 
 	return t.WriteRows(stdout, widths)
 }
 
-// printCSV writes keys and sums under the names of the JSON record.
+// printCSV writes keys and sums under the names of the JSON record, but no
+// histograms.
 func (f *flowsCommand) printCSV(w io.Writer, by store.By, a api.Answer) error {
 	out := csv.NewWriter(w)
-	fields := api.RowFields(by.Keys)
+	fields := slices.DeleteFunc(api.RowFields(by.Keys), func(field api.RowField) bool { return field.Kind == flow.Pairs })
 	if f.titles == nil {
 		header := make([]string, 0, len(fields)+1)
 		for _, field := range fields {

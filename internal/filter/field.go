@@ -160,6 +160,21 @@ var fields = []field{
 	duration("rtt", "whole round trip of the TCP handshake", func(r *flow.Record) time.Duration { return r.RTT.Handshake() }),
 	duration("rtt.responder_ns", "SYN to SYN-ACK", func(r *flow.Record) time.Duration { return r.RTT.Responder }, "rtt_responder"),
 	duration("rtt.initiator_ns", "SYN-ACK to ACK", func(r *flow.Record) time.Duration { return r.RTT.Initiator }, "rtt_initiator"),
+	{
+		name: "pdm", aliases: []string{"marked"}, kind: kindFlag, doc: "flows whose packets carry PDM, sent or received",
+		flag: func(r *flow.Record) bool { return r.PDM != nil },
+	},
+	marked("sent", "packets marked here", func(p *flow.PDM) uint64 { return p.Sent }),
+	marked("received", "marked packets read here", func(p *flow.PDM) uint64 { return p.Received }),
+	marked("lost", "marked packets of the peer that did not come", func(p *flow.PDM) uint64 { return uint64(max(p.Lost, 0)) }, "lost"),
+	marked("reordered", "marked packets of the peer that came behind later ones", func(p *flow.PDM) uint64 { return p.Reordered }, "reordered"),
+	marked("duplicates", "marked packets of the peer that came before", func(p *flow.PDM) uint64 { return p.Duplicates }, "duplicates"),
+	marked("suspicious", "marked packets with impossible times or numbers", func(p *flow.PDM) uint64 { return p.Suspicious }, "suspicious"),
+	marked("discarded", "marked packets in order that are no answer", func(p *flow.PDM) uint64 { return p.Discarded }),
+	delay("server.p50_ns", "median of the delays at the peer", serverDelay, 0.5, "server"),
+	delay("server.p99_ns", "99th percentile of them", serverDelay, 0.99, "server_p99"),
+	delay("network.p50_ns", "median of the round trips without the time at the peer", networkDelay, 0.5, "network"),
+	delay("network.p99_ns", "99th percentile of them", networkDelay, 0.99, "network_p99"),
 	ofList("end_reason", nil, "why a record was exported", endReasons(), func(r *flow.Record) uint64 { return uint64(r.EndReason) }),
 	{
 		name: "unattributed", kind: kindFlag, doc: "packets that were counted but whose flow could not be kept",
@@ -202,6 +217,33 @@ func number(name string, limit uint64, doc string, get func(*flow.Record) uint64
 		numbers: func(r *flow.Record) (a, b uint64, n int) { return get(r), 0, 1 },
 	}
 }
+
+// marked is a number that only marked flows have.
+func marked(name, doc string, get func(*flow.PDM) uint64, aliases ...string) field {
+	return field{
+		name: "pdm." + name, aliases: aliases, kind: kindNumber, max: 1<<64 - 1, doc: doc,
+		numbers: func(r *flow.Record) (a, b uint64, n int) {
+			if r.PDM == nil {
+				return 0, 0, 0
+			}
+			return get(r.PDM), 0, 1
+		},
+	}
+}
+
+// delay is a quantile that only answered flows have.
+func delay(name, doc string, get func(*flow.PDM) *flow.Delays, q float64, aliases ...string) field {
+	return duration("pdm."+name, doc, func(r *flow.Record) time.Duration {
+		if r.PDM == nil {
+			return 0
+		}
+		return get(r.PDM).Quantile(q)
+	}, aliases...)
+}
+
+func serverDelay(p *flow.PDM) *flow.Delays { return &p.Server }
+
+func networkDelay(p *flow.PDM) *flow.Delays { return &p.Network }
 
 // duration is a field that is absent when it is 0.
 func duration(name, doc string, get func(*flow.Record) time.Duration, aliases ...string) field {

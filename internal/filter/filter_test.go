@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
 )
 
 func web() flow.Record {
@@ -215,6 +216,36 @@ func TestErrorShowsThePlace(t *testing.T) {
 	}
 }
 
+func TestMarkedFlows(t *testing.T) {
+	var h inband.Histogram
+	h.Add(41_000_000)
+	h.Add(90_000_000)
+	answered := flow.Record{Family: 6, PDM: &flow.PDM{Received: 2, Lost: 3, Server: flow.DelaysOf(&h)}}
+	sent := flow.Record{Family: 6, PDM: &flow.PDM{Sent: 2, Lost: -1}}
+	for _, tt := range []struct {
+		text                  string
+		answered, sent, plain bool
+	}{
+		{"pdm", true, true, false},
+		{"not marked", false, false, true},
+		{"lost > 0", true, false, false},
+		{"pdm.sent 2", false, true, false},
+		{"server > 40ms", true, false, false},
+		{"server > 42ms", false, false, false},
+		{"server_p99 > 80ms and pdm.received 2", true, false, false},
+		{"network > 1ns", false, false, false},
+		{"suspicious 0", true, true, false},
+	} {
+		f, err := Parse(tt.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, s, p := f.Match(&answered), f.Match(&sent), f.Match(&flow.Record{}); a != tt.answered || s != tt.sent || p != tt.plain {
+			t.Errorf("%s means %v, %v, %v; want %v, %v, %v", tt.text, a, s, p, tt.answered, tt.sent, tt.plain)
+		}
+	}
+}
+
 // Every field of the JSON record can be named, but for those that no one filters by.
 func TestFieldsOfTheRecord(t *testing.T) {
 	without := map[string]string{
@@ -223,6 +254,11 @@ func TestFieldsOfTheRecord(t *testing.T) {
 		"last":             "is a matter of --since",
 		"sampling":         "is the same in all records of an agent",
 		"rtt.handshake_ns": "is called rtt",
+	}
+	for _, object := range []string{"pdm.server.", "pdm.network."} {
+		for _, key := range []string{"count", "sum_ns", "min_ns", "max_ns", "p90_ns", "buckets"} {
+			without[object+key] = "is meant by the median or the 99th percentile"
+		}
 	}
 	for _, f := range flow.Fields {
 		got := fieldNamed(f.Name)
