@@ -11,7 +11,8 @@
 //	doc      one line for the reference page
 //	oneof    the words allowed
 //	min, max the range allowed, likewise in text
-//	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector
+//	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector,
+//	         prefix6, proto, ports
 package config
 
 import "time"
@@ -23,6 +24,7 @@ type Config struct {
 	OnMissing  string   `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"wait for an interface that does not exist yet, or fail"`
 	Probe      string   `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"what counts packets; auto takes ebpf where the kernel allows it"`
 	Flow       Flow     `yaml:"flow" doc:"the flow table"`
+	PDM        PDM      `yaml:"pdm" doc:"delays told apart by marks in packets (RFC 8250)"`
 	Export     []Export `yaml:"export" doc:"where flow records go; each entry is one exporter"`
 	API        API      `yaml:"api" doc:"where the command line reaches the agent"`
 	Log        Log      `yaml:"log" doc:"what the agent tells on stderr"`

@@ -59,7 +59,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag, k
 		d.complain(n, key, describe(n)+" where one value belongs", allowed(v.Type(), tag))
 	case n.ShortTag() == "!!null":
 		d.complain(n, key, "no value", "leave the key out for the default")
-	case v.Kind() == reflect.String && n.ShortTag() != "!!str":
+	case v.Kind() == reflect.String && n.ShortTag() != "!!str" &&
+		!(kinds[tag.Get("kind")].number && n.ShortTag() == "!!int"):
 		hint := fmt.Sprintf("write %q", n.Value)
 		if tag.Get("oneof") != "" {
 			hint = allowed(v.Type(), tag)
@@ -90,6 +91,9 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key
 		if v.Type().Elem() == exportType {
 			d.exporter(item, v.Index(i), at)
 		} else {
+			if v.Index(i).Kind() == reflect.Struct {
+				setDefaults(v.Index(i))
+			}
 			d.value(item, v.Index(i), tag, at)
 		}
 	}

@@ -61,9 +61,23 @@ func Sections() []Section {
 func keysIn(t reflect.Type, prefix string, env bool) []Key {
 	var keys []Key
 	for f := range t.Fields() {
-		keys = append(keys, describeKey(f, join(prefix, keyOf(f)), env))
+		name := join(prefix, keyOf(f))
+		switch {
+		case f.Type.Kind() == reflect.Struct:
+			keys = append(keys, keysIn(f.Type, name, env)...)
+		case isStructs(f.Type):
+			keys = append(keys, describeKey(f, name, env))
+			keys = append(keys, keysIn(f.Type.Elem(), name+"[]", false)...)
+		default:
+			keys = append(keys, describeKey(f, name, env))
+		}
 	}
 	return keys
+}
+
+// isStructs tells of a list whose entries are mappings.
+func isStructs(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
 func describeKey(f reflect.StructField, name string, env bool) Key {
@@ -73,6 +87,9 @@ func describeKey(f reflect.StructField, name string, env bool) Key {
 		Default: f.Tag.Get("default"),
 		Allowed: rangeText(f.Type, f.Tag),
 		Doc:     f.Tag.Get("doc"),
+	}
+	if isStructs(f.Type) && f.Type.Elem() != exportType {
+		k.Type = "list of " + keyOf(f)
 	}
 	if words, ok := f.Tag.Lookup("oneof"); ok {
 		k.Allowed = strings.Join(strings.Fields(words), ", ")

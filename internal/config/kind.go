@@ -8,6 +8,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/waymark-net/waymark/internal/inband/policy"
 )
 
 // kinds says what a text may hold beyond being text. Each check returns what is
@@ -17,14 +19,18 @@ var kinds = map[string]struct {
 	plural  string
 	allowed string
 	check   func(string) error
+	number  bool // may be written as a number, too
 }{
-	"glob":      {"name or glob", "names or globs", "write a name as ip -br link prints it, or a pattern like veth*", checkGlob},
-	"netns":     {"name", "names", "write a name as ip netns prints it, or all", checkNetns},
-	"listen":    {"host:port", "", "write it like 127.0.0.1:9474 or [::1]:9474", checkListen},
-	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; for other hosts put a proxy that authenticates in front of the unix socket", checkLoopback},
-	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector},
-	"socket":    {"path", "", "a socket's path is absolute and has at most 107 octets", checkSocket},
-	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile},
+	"glob":      {"name or glob", "names or globs", "write a name as ip -br link prints it, or a pattern like veth*", checkGlob, false},
+	"netns":     {"name", "names", "write a name as ip netns prints it, or all", checkNetns, false},
+	"listen":    {"host:port", "", "write it like 127.0.0.1:9474 or [::1]:9474", checkListen, false},
+	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; for other hosts put a proxy that authenticates in front of the unix socket", checkLoopback, false},
+	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector, false},
+	"socket":    {"path", "", "a socket's path is absolute and has at most 107 octets", checkSocket, false},
+	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile, false},
+	"prefix6":   {"IPv6 prefix", "IPv6 prefixes", "write it like 2001:db8::/32, 2001:db8::1 or ::/0", checkPrefix, false},
+	"proto":     {"protocol", "protocols", "write " + orList(policy.ProtoNames()) + ", or a number up to 255", checkProto, true},
+	"ports":     {"port or range", "ports and ranges", "write a port, or a range like \"8000-8099\"", checkPorts, true},
 }
 
 // maxIfName is IFNAMSIZ without the closing NUL.
@@ -111,4 +117,21 @@ func checkFile(s string) error {
 		return fmt.Errorf("no path given")
 	}
 	return nil
+}
+
+func checkPrefix(s string) error {
+	_, err := policy.ParsePrefix(s)
+	return err
+}
+
+func checkProto(s string) error {
+	if _, err := policy.ParseProto(s); err != nil {
+		return fmt.Errorf("%q is no protocol", s)
+	}
+	return nil
+}
+
+func checkPorts(s string) error {
+	_, err := policy.ParsePorts(s)
+	return err
 }

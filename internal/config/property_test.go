@@ -50,6 +50,8 @@ func drawStruct(t *rapid.T, v reflect.Value) {
 			for i := range n {
 				if fv.Type().Elem() == exportType {
 					drawExport(t, fv.Index(i))
+				} else if fv.Type().Elem().Kind() == reflect.Struct {
+					drawStruct(t, fv.Index(i))
 				} else {
 					drawScalar(t, f, fv.Index(i))
 				}
@@ -75,6 +77,9 @@ func drawScalar(t *rapid.T, f reflect.StructField, v reflect.Value) {
 		"listen":    {":9474", "[::1]:1", "127.0.0.1:2"},
 		"loopback":  {"", "[::1]:3", "localhost:4"},
 		"collector": {"udp://[::1]:4739", "tls://host:1"},
+		"prefix6":   {"2001:db8::/32", "2001:db8:1::/48", "fd00::1", "ff0e::/16"},
+		"proto":     {"any", "tcp", "58"},
+		"ports":     {"53", "0", "8000-8099"},
 		"":          {"", "x", "0x10", "- a", "yes"},
 	}[f.Tag.Get("kind")]
 	if words := f.Tag.Get("oneof"); words != "" {

@@ -50,6 +50,9 @@ func typeSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 		return withDefault(map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+([KMGT](iB|B)?|B)?$`}, tag)
 	case t.Kind() == reflect.String:
 		s := map[string]any{"type": "string"}
+		if kinds[tag.Get("kind")].number {
+			s["type"] = []string{"string", "integer"}
+		}
 		if words := strings.Fields(tag.Get("oneof")); len(words) > 0 {
 			s["enum"] = words
 		}

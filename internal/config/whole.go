@@ -12,6 +12,7 @@ func checkWhole(c *Config, origins Origins) Problems {
 	if bits.OnesCount32(c.Flow.RingSize) != 1 {
 		w.complain("flow.ring_size", formatSize(uint64(c.Flow.RingSize))+" is not a power of two", "nearest: "+nearestPowers(c.Flow.RingSize))
 	}
+	w.checkPDM(c)
 	if c.API.Listen != "" {
 		w.take("api.listen", "listener "+c.API.Listen)
 	}

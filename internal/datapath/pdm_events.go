@@ -1,0 +1,122 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/wire/pdm"
+)
+
+// PDMEvent is one packet that was marked, or read, on an interface of this host.
+type PDMEvent struct {
+	Time      time.Time
+	Iface     flow.Iface
+	Direction flow.Direction
+	Local     netip.AddrPort // port 0 where the protocol has none; of a ping, its identifier
+	Remote    netip.AddrPort
+	Proto     uint8
+	Option    pdm.Option // as on the wire
+
+	// Of packets read: what they told.
+	Arrival               inband.Arrival
+	Suspicion             inband.Suspicion
+	HasServer, HasNetwork bool
+	Server, Network       time.Duration
+}
+
+// Bits of pdm_event.has.
+const (
+	hasServer  = 1
+	hasNetwork = 2
+)
+
+// errNoRaw is what callers get who did not ask for events.
+var errNoRaw = errors.New("this probe tells no single packets: it was made with PDM.Raw 0")
+
+// StreamPDM emits marked packets one by one until ctx ends, as many as PDM.Raw
+// allows. There may be one stream at a time; the event is used again.
+func (d *Datapath) StreamPDM(ctx context.Context, emit func(*PDMEvent)) error {
+	var reader *ringbuf.Reader
+	err := d.withPDM(func(p *marker) (err error) {
+		if p.cfg.Raw == 0 {
+			return errNoRaw
+		}
+		reader, err = ringbuf.NewReader(p.maps["pdm_events"])
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ring of marked packets: %w", err)
+	}
+	defer reader.Close()
+	stop := context.AfterFunc(ctx, func() { reader.Close() })
+	defer stop()
+
+	var record ringbuf.Record
+	var event PDMEvent
+	offset := wallOffset{}
+	for {
+		if err := reader.ReadInto(&record); err != nil {
+			if errors.Is(err, os.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("ring of marked packets: %w", err)
+		}
+		if len(record.RawSample) < int(unsafe.Sizeof(ingressPdmEvent{})) {
+			return fmt.Errorf("ring of marked packets: element of %d octets", len(record.RawSample))
+		}
+		if err := offset.refresh(); err != nil {
+			return err
+		}
+		if err := event.set((*ingressPdmEvent)(unsafe.Pointer(&record.RawSample[0])), &offset); err != nil {
+			return fmt.Errorf("ring of marked packets: %w", err)
+		}
+		emit(&event)
+	}
+}
+
+// wallOffset is wall time less CLOCK_MONOTONIC, read anew each second.
+type wallOffset struct {
+	ns   int64
+	read time.Time
+}
+
+func (w *wallOffset) refresh() error {
+	if now := time.Now(); now.Sub(w.read) > time.Second {
+		at, err := thisMoment()
+		if err != nil {
+			return err
+		}
+		w.ns, w.read = at.wall-at.mono, now
+	}
+	return nil
+}
+
+func (e *PDMEvent) set(raw *ingressPdmEvent, offset *wallOffset) error {
+	option, err := pdm.DecodeOption(raw.Option[:])
+	if err != nil {
+		return err
+	}
+	*e = PDMEvent{
+		Time:      time.Unix(0, int64(raw.Time)+offset.ns).UTC(),
+		Iface:     flow.Iface(raw.Iface),
+		Direction: flow.Direction(raw.Direction),
+		Local:     netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Local), hostPort(raw.Key.Lport)),
+		Remote:    netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Remote), hostPort(raw.Key.Rport)),
+		Proto:     raw.Key.Proto,
+		Option:    option,
+		Arrival:   inband.Arrival(raw.Arrival),
+		Suspicion: inband.Suspicion(raw.Suspicion),
+		HasServer: raw.Has&hasServer != 0, HasNetwork: raw.Has&hasNetwork != 0,
+		Server: time.Duration(raw.Server), Network: time.Duration(raw.Network),
+	}
+	return nil
+}
