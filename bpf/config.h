@@ -17,8 +17,8 @@ const volatile bool cfg_no_link_header = false;
 const volatile __u32 cfg_cpus = 1;
 const volatile __u32 cfg_sets = 1;
 
-/* Keys of the flow hash, random: nobody can choose colliding flows. */
-const volatile __u64 cfg_seed[6] = { 1, 3, 5, 7, 9, 11 };
+/* Keys of the hashes, random: nobody can choose colliding flows. */
+const volatile __u32 cfg_seed[12] = {};
 
 /* A packet is counted when a random 32-bit number is at most this. */
 const volatile __u32 cfg_sample_below = 0xffffffff;

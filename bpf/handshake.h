@@ -30,20 +30,18 @@ struct {
 	__type(value, struct handshake);
 } handshakes SEC(".maps");
 
+static __always_inline __u64 end_hash(const void *address, __be16 port)
+{
+	const __u64 *words = address;
+
+	return mix(nh_word(words[0], 0) + nh_word(words[1], 2) + nh(port, 0, 4));
+}
+
 /* The same for both directions. */
 static __always_inline __u64 handshake_hash(const struct flow_slot *id)
 {
-	const __u64 *s = (const __u64 *)id->saddr, *d = (const __u64 *)id->daddr;
-	__u64 from, to, h;
-
-	from = s[0] * cfg_seed[0] + s[1] * cfg_seed[1] + id->sport * cfg_seed[2];
-	to = d[0] * cfg_seed[0] + d[1] * cfg_seed[1] + id->dport * cfg_seed[2];
-	from ^= from >> 29;
-	to ^= to >> 29;
-	h = from * cfg_seed[3] + to * cfg_seed[3];
-	h += ((__u64)id->iface << 32 | (id->meta >> META_VLAN_SHIFT)) * cfg_seed[4];
-	h ^= h >> 32;
-	return h * 0x9e3779b97f4a7c15ULL;
+	return mix(end_hash(id->saddr, id->sport) + end_hash(id->daddr, id->dport) +
+		   nh(id->iface, id->meta >> META_VLAN_SHIFT, 6));
 }
 
 /*

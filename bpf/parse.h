@@ -116,30 +116,48 @@ static __always_inline __u32 offset_of(const struct cursor *c)
 #define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->end ? NULL : (type *)(c)->pos)
 
 /*
- * The hash is multilinear over the words of the identity: independent
- * multiplications by random numbers. This is its part for the addresses.
+ * The hash is NH (RFC 4418, 5.2.2): products of sums of 32 bits, so that two
+ * identities collide with a probability of 2^-32 for whoever does not know the
+ * keys. Products of 64 bits would keep what differs in upper bits only in the
+ * upper bits, where any two addresses that are spelt out in full cancel out.
  */
-static __always_inline void set_addresses(struct packet *p, __u64 s0, __u64 s1, __u64 d0, __u64 d1)
+static __always_inline __u64 nh(__u32 a, __u32 b, __u32 key)
 {
-	p->word[WORD_SADDR] = s0;
-	p->word[WORD_SADDR + 1] = s1;
-	p->word[WORD_DADDR] = d0;
-	p->word[WORD_DADDR + 1] = d1;
-	p->hash = s0 * cfg_seed[0] + s1 * cfg_seed[1] + d0 * cfg_seed[2] + d1 * cfg_seed[3];
+	return (__u64)(__u32)(a + cfg_seed[key]) * (__u32)(b + cfg_seed[key + 1]);
+}
+
+static __always_inline __u64 nh_word(__u64 word, __u32 key)
+{
+	return nh(word, word >> 32, key);
+}
+
+/* Keeps all bits, and has them all in the high half. */
+static __always_inline __u64 mix(__u64 h)
+{
+	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ULL;
 }
 
 static __always_inline void set_ipv4(struct packet *p, const struct iphdr *ip)
 {
 	const __u64 prefix = bpf_htonl(0xffff);
 
-	set_addresses(p, 0, (__u64)ip->saddr << 32 | prefix, 0, (__u64)ip->daddr << 32 | prefix);
+	p->word[WORD_SADDR] = 0;
+	p->word[WORD_SADDR + 1] = (__u64)ip->saddr << 32 | prefix;
+	p->word[WORD_DADDR] = 0;
+	p->word[WORD_DADDR + 1] = (__u64)ip->daddr << 32 | prefix;
+	p->hash = nh(ip->saddr, ip->daddr, 0);
 }
 
 static __always_inline void set_ipv6(struct packet *p, const struct ipv6hdr *ip)
 {
 	const __u64 *addr = (const void *)&ip->saddr; /* and the destination behind it */
 
-	set_addresses(p, addr[0], addr[1], addr[2], addr[3]);
+	p->word[WORD_SADDR] = addr[0];
+	p->word[WORD_SADDR + 1] = addr[1];
+	p->word[WORD_DADDR] = addr[2];
+	p->word[WORD_DADDR + 1] = addr[3];
+	p->hash = nh_word(addr[0], 0) + nh_word(addr[1], 2) + nh_word(addr[2], 4) +
+		  nh_word(addr[3], 6);
 }
 
 /* Source and destination port, with which most transport headers begin. */
@@ -151,11 +169,9 @@ static __always_inline void set_ports(struct packet *p, __u32 iface, const void 
 /* The rest of the hash, whose high half is well mixed then. */
 static __always_inline void finish_hash(struct packet *p)
 {
-	__u64 h = p->hash + p->word[WORD_PORTS] * cfg_seed[4] +
-		  (p->word[WORD_META] << (64 - META_TOS_SHIFT)) * cfg_seed[5];
+	__u64 meta = p->word[WORD_META] << (64 - META_TOS_SHIFT) >> (64 - META_TOS_SHIFT);
 
-	h ^= h >> 32;
-	p->hash = h * 0x9e3779b97f4a7c15ULL;
+	p->hash = mix(p->hash + nh_word(p->word[WORD_PORTS], 8) + nh_word(meta, 10));
 }
 
 /* 1 where both ECN bits are set: "congestion experienced". */

@@ -53,7 +53,7 @@ type Datapath struct {
 	log  *slog.Logger
 	cpus uint32
 	sets uint32 // per processor and epoch
-	seed [6]uint64
+	seed [12]uint32
 
 	maps  map[string]*ebpf.Map
 	grace *kernel.Grace
@@ -173,7 +173,7 @@ func (d *Datapath) size() error {
 	var random [48]byte
 	rand.Read(random[:])
 	for i := range d.seed {
-		d.seed[i] = binary.NativeEndian.Uint64(random[8*i:]) | 1
+		d.seed[i] = binary.NativeEndian.Uint32(random[4*i:])
 	}
 	return nil
 }
