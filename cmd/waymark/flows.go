@@ -22,8 +22,9 @@ import (
 	"github.com/waymark-net/waymark/internal/view"
 )
 
-// flowsCommand is waymark flows.
+// flowsCommand is waymark flows, and with other columns waymark delays.
 type flowsCommand struct {
+	answers
 	agent   agentFlag
 	out     outputFlag
 	request api.Request
@@ -35,8 +36,15 @@ type flowsCommand struct {
 	widths []int
 }
 
+// answers is what makes an answer one of a verb.
+type answers struct {
+	verb    string
+	columns func(m view.Merging, rows []api.Row, keep []string) []view.Column
+	more    func(view.Merging, *api.Row) (names, cells []string) // besides the fields of a row; nil: nothing
+}
+
 func newFlowsCommand() *cobra.Command {
-	f := &flowsCommand{}
+	f := &flowsCommand{answers: answers{verb: "flows", columns: view.Merging.Columns}}
 	cmd := &cobra.Command{
 		Use:   "flows [FILTER]",
 		Short: "Show the flows of the recent past, from the running agent or a capture",
@@ -62,25 +70,30 @@ Every packet is counted on each interface it passes: on a router, merge by iface
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
+	f.register(cmd, "flow", "bytes")
+	cmd.Flags().StringVar(&f.read, "read", "", "take the flows from a capture `FILE` (pcap, pcapng) and not from the agent")
+	cmd.MarkFlagsMutuallyExclusive("read", "follow")
+	cmd.MarkFlagsMutuallyExclusive("read", "socket")
+	cmd.MarkFlagsMutuallyExclusive("read", "since")
+	return cmd
+}
+
+// register adds the flags of every verb that asks for flows.
+func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	f.out.register(cmd, outputTable, outputJSON, outputJSONL, outputCSV)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.request.Filter, "filter", "f", "", "only flows that `EXPR` means; it may stand without the flag")
-	flags.StringVarP(&f.request.By, "by", "b", "flow", "`KEYS` to merge records by, with commas")
-	flags.StringVarP(&f.request.Sort, "sort", "s", "bytes", "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
+	flags.StringVarP(&f.request.By, "by", "b", by, "`KEYS` to merge records by, with commas")
+	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
 	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "the smallest first")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, or RFC 3339")
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
 	flags.DurationVar(&f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")
-	flags.StringVar(&f.read, "read", "", "take the flows from a capture `FILE` (pcap, pcapng) and not from the agent")
 	flags.BoolVarP(&f.wide, "wide", "w", false, "never shorten addresses to the width of the terminal")
 	f.agent.register(cmd)
-	cmd.MarkFlagsMutuallyExclusive("read", "follow")
-	cmd.MarkFlagsMutuallyExclusive("read", "socket")
-	cmd.MarkFlagsMutuallyExclusive("read", "since")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(keyNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(store.SortNames(), cobra.ShellCompDirectiveNoFileComp))
-	return cmd
 }
 
 func keyNames() []string {
@@ -116,18 +129,18 @@ func (f *flowsCommand) run(cmd *cobra.Command, args []string) error {
 func (f *flowsCommand) check(args []string) error {
 	if len(args) > 0 {
 		if f.request.Filter != "" {
-			return usageErrorf("flows: a filter stands both behind --filter and without it: give one")
+			return usageErrorf("%s: a filter stands both behind --filter and without it: give one", f.verb)
 		}
 		f.request.Filter = strings.Join(args, " ")
 	}
 	if f.request.Limit < 0 {
-		return usageErrorf("flows: --limit %d: give a number of rows, or 0 for all", f.request.Limit)
+		return usageErrorf("%s: --limit %d: give a number of rows, or 0 for all", f.verb, f.request.Limit)
 	}
 	if f.request.Follow && f.out.format == outputJSON {
-		return usageErrorf("flows: -o json is one document and --follow has no end: use -o jsonl")
+		return usageErrorf("%s: -o json is one document and --follow has no end: use -o jsonl", f.verb)
 	}
 	if f.request.Every != 0 && !f.request.Follow {
-		return usageErrorf("flows: --every goes with --follow")
+		return usageErrorf("%s: --every goes with --follow", f.verb)
 	}
 	if _, err := filter.Parse(f.request.Filter); err != nil {
 		return usageErrorf("%w", err)
@@ -137,7 +150,7 @@ func (f *flowsCommand) check(args []string) error {
 		err = q.Check()
 	}
 	if err != nil {
-		return usageErrorf("flows: %w", err)
+		return usageErrorf("%s: %w", f.verb, err)
 	}
 	return nil
 }
@@ -170,7 +183,7 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 		return f.printFollowed(stdout, stderr, by, a)
 	}
 	if len(a.Rows) > 0 {
-		if err := by.Table(by.Columns(a.Rows, nil), a.Rows).Write(stdout, f.width(stdout)); err != nil {
+		if err := by.Table(f.columns(by, a.Rows, nil), a.Rows).Write(stdout, f.width(stdout)); err != nil {
 			return err
 		}
 	}
@@ -225,7 +238,7 @@ func (f *flowsCommand) printFollowed(stdout, stderr io.Writer, by view.Merging, 
 	if len(a.Rows) == 0 {
 		return nil
 	}
-	columns := append([]view.Column{view.Fixed("TIME", a.To.Local().Format(time.TimeOnly))}, by.Columns(a.Rows, f.titles)...)
+	columns := append([]view.Column{view.Fixed("TIME", a.To.Local().Format(time.TimeOnly))}, f.columns(by, a.Rows, f.titles)...)
 	t := by.Table(columns, a.Rows)
 	widths := t.Widths(f.width(stdout), f.widths)
 	if titles := view.Titles(columns); !slices.Equal(f.titles, titles) {
@@ -249,7 +262,12 @@ func (f *flowsCommand) printCSV(w io.Writer, by store.By, a api.Answer) error {
 		for _, field := range fields {
 			header = append(header, field.Name)
 		}
-		f.titles = append(header, "records")
+		header = append(header, "records")
+		if f.more != nil {
+			names, _ := f.more(view.NewMerging(by), &api.Row{})
+			header = append(header, names...)
+		}
+		f.titles = header
 		if err := out.Write(f.titles); err != nil {
 			return err
 		}
@@ -260,7 +278,12 @@ func (f *flowsCommand) printCSV(w io.Writer, by store.By, a api.Answer) error {
 		for _, field := range fields {
 			cells = append(cells, field.Value(&origin, &a.Rows[i].Row))
 		}
-		if err := out.Write(append(cells, strconv.FormatUint(a.Rows[i].Records, 10))); err != nil {
+		cells = append(cells, strconv.FormatUint(a.Rows[i].Records, 10))
+		if f.more != nil {
+			_, more := f.more(view.NewMerging(by), &a.Rows[i])
+			cells = append(cells, more...)
+		}
+		if err := out.Write(cells); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
@@ -47,30 +46,6 @@ func TestNotifyWithoutSystemd(t *testing.T) {
 	notify(slog.New(slog.NewTextHandler(&log, nil)), "READY=1")
 	if !strings.Contains(log.String(), "telling systemd") {
 		t.Errorf("a socket that is not there is passed over: %s", log.String())
-	}
-}
-
-func TestGroupLimit(t *testing.T) {
-	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
-	root := fstest.MapFS{
-		"a/memory.max":     file("1000000000\n"),
-		"a/b/memory.max":   file("max\n"),
-		"a/b/c/memory.max": file("400000000\n"),
-		"d/memory.max":     file("max\n"),
-	}
-	for groups, want := range map[string]int64{
-		"0::/a/b/c\n":           400000000,
-		"0::/a/b\n":             1000000000,
-		"12:memory:/x\n0::/a\n": 1000000000,
-		"0::/d\n":               0,
-		"0::/\n":                0,
-		"0::/gone\n":            0,
-		"":                      0,
-	} {
-		got, err := groupLimit(root, groups)
-		if err != nil || got != want {
-			t.Errorf("%q: %d, %v, want %d", groups, got, err, want)
-		}
 	}
 }
 

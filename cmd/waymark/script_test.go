@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/test/packet"
@@ -68,17 +70,32 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 // startAgent serves the API over known flows on the socket of the script. With
 // live, an interval ends every 20 ms.
+//
+// With marked there are marked flows besides; with silent, lonely or over none, for a reason.
 func startAgent(ts *testscript.TestScript, neg bool, args []string) {
-	live := len(args) == 1 && args[0] == "live"
-	if neg || len(args) != 0 && !live {
-		ts.Fatalf("usage: agent [live]")
+	live := slices.Contains(args, "live")
+	if neg || len(args) > 2 {
+		ts.Fatalf("usage: agent [live] [marked|silent|lonely|over]")
 	}
 	history := store.New(store.Default())
 	fillInterval(history, 0)
 	fillInterval(history, 1)
+	status := knownStatus
+	for how, pdm := range knownPDM {
+		if slices.Contains(args, how) {
+			status = func() obs.Status {
+				s := knownStatus()
+				s.PDM = &pdm
+				return s
+			}
+		}
+	}
+	if slices.Contains(args, "marked") {
+		fillMarked(history)
+	}
 	server := api.New(api.Config{Socket: ts.Getenv("WAYMARK_API_SOCKET")}, api.Deps{
 		Origin: flow.Origin{Host: "alpha", Sampling: 1},
-		Store:  history, Status: knownStatus, Ready: func() error { return nil },
+		Store:  history, Status: status, Ready: func() error { return nil },
 	})
 	ts.Check(server.Listen())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -157,6 +174,66 @@ func fillInterval(s *store.Store, n int) {
 		iv.Add(&r)
 	}
 	iv.End(scriptStart.Add(time.Duration(n+1) * 10 * time.Second))
+}
+
+// fillMarked ends an interval with sessions of all kinds with three peers.
+func fillMarked(s *store.Store) {
+	ms := func(all ...float64) flow.Delays {
+		var h inband.Histogram
+		for _, v := range all {
+			h.Add(uint64(v * float64(time.Millisecond)))
+		}
+		return flow.DelaysOf(&h)
+	}
+	iv := s.Begin(scriptStart.Add(20 * time.Second))
+	for i, told := range []struct {
+		peer         string
+		port, local  uint16
+		sent         uint64
+		answered     flow.PDM
+		packetsTotal uint64
+	}{
+		{"2001:db8:1::2", 443, 50000, 12, flow.PDM{Received: 9, Server: ms(40, 41, 41, 42, 90), Network: ms(8, 8.1, 8.2, 8.2, 9)}, 30},
+		{"2001:db8:1::2", 443, 50001, 12, flow.PDM{Received: 9, Server: ms(1, 1, 2, 2), Network: ms(8, 8, 9, 400), Reordered: 2}, 20},
+		{"2001:db8:2::3", 5432, 50002, 40, flow.PDM{Received: 90, Lost: 10, Server: ms(2, 2, 2, 700), Network: ms(80, 81, 82, 83), Duplicates: 1}, 110},
+		{"2001:db8:2::3", 33000, 443, 5, flow.PDM{Received: 5, Server: ms(5000), Network: ms(82)}, 10},
+		{"2001:db8:3::4", 25, 50003, 7, flow.PDM{}, 10},
+	} {
+		in := flow.Record{
+			Iface: "eth0", IfIndex: 2, Direction: flow.Ingress, Family: 6, Proto: 6, SrcPort: told.port, DstPort: told.local,
+			Src: netip.MustParseAddr(told.peer), Dst: netip.MustParseAddr("2001:db8::1"), TTLMin: 60, TTLMax: 60,
+			Packets: told.packetsTotal, Bytes: 100 * told.packetsTotal, First: scriptStart, Last: scriptStart.Add(time.Duration(i) * time.Second),
+		}
+		out := in
+		out.Direction, out.Src, out.Dst, out.SrcPort, out.DstPort = flow.Egress, in.Dst, in.Src, in.DstPort, in.SrcPort
+		out.PDM = &flow.PDM{Sent: told.sent}
+		if told.answered.Received > 0 {
+			in.PDM = &told.answered
+		}
+		iv.Add(&out)
+		iv.Add(&in)
+	}
+	iv.End(scriptStart.Add(30 * time.Second))
+}
+
+// knownPDM are states of marking.
+var knownPDM = map[string]obs.PDM{
+	"marked": {
+		Mode: "burst", Policies: knownPolicies, Marked: 76, Read: 113, Stripped: 113, MaxEntries: 65536, Entries: 5, MemoryBytes: 13_107_200,
+		Created: 70_000, Expired: 60_000, Evicted: 9_000, Refused: 12, Alerts: 3,
+		Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 3}, {Iface: "eth0", Direction: "ingress", Reason: "no_state", Packets: 1}},
+	},
+	"silent": {
+		Mode: "burst", Policies: knownPolicies, MaxEntries: 65536,
+		Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "esp", Packets: 40}, {Iface: "eth1", Direction: "egress", Reason: "esp", Packets: 2}, {Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 41}},
+	},
+	"lonely": {Mode: "packet", Policies: knownPolicies, Marked: 1234, MaxEntries: 65536},
+	"over":   {Mode: "packet", Policies: []obs.Policy{{Text: "tcp to ::/0", Until: scriptStart}}, Marked: 5, Read: 5, MaxEntries: 65536},
+}
+
+var knownPolicies = []obs.Policy{
+	{Text: "tcp to 2001:db8::/32 port 443", Until: scriptStart.Add(2*time.Hour + 31*time.Minute)},
+	{Text: "udp to 2001:db8:7::/48", Until: scriptStart},
 }
 
 func knownStatus() obs.Status {

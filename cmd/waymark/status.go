@@ -42,7 +42,7 @@ func printStatus(w io.Writer, s *obs.Status, format string) error {
 		return enc.Encode(s)
 	}
 	for _, part := range []func(io.Writer, *obs.Status) error{
-		statusAgent, statusHooks, statusCoverage, statusTotals, statusExporters, statusLosses, statusPrograms,
+		statusAgent, statusHooks, statusCoverage, statusTotals, statusPDM, statusExporters, statusLosses, statusPrograms,
 	} {
 		if err := part(w, s); err != nil {
 			return err

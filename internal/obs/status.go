@@ -21,6 +21,7 @@ type Status struct {
 	Exporters  []Exporter  `json:"exporters"`
 	Losses     []Loss      `json:"losses"`
 	Programs   []Program   `json:"programs"`
+	PDM        *PDM        `json:"pdm,omitempty"` // absent: nothing is ever marked
 }
 
 // Hook is one program on one interface.

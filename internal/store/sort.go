@@ -22,6 +22,7 @@ var sortDefs = []sortDef{
 	{name: "rtt", compare: func(a, b *Row) int { return cmp.Compare(b.RTT.Handshake(), a.RTT.Handshake()) }},
 	{name: "first", compare: func(a, b *Row) int { return b.First.Compare(a.First) }},
 	{name: "last", compare: func(a, b *Row) int { return b.Last.Compare(a.Last) }},
+	ranked("delay", func(p *flow.PDM) int64 { return int64(p.Server.Quantile(0.5) + p.Network.Quantile(0.5)) }),
 	ranked("server", server(0.5)),
 	ranked("server_p99", server(0.99)),
 	ranked("network", network(0.5)),

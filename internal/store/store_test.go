@@ -328,7 +328,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for sort, want := range map[string]string{
 		"byte": `sort by "byte": did you mean bytes?`,
-		"src":  `sort by "src": there are bytes, packets, wire_bytes, payload_bytes, records, rate, rtt, first, last, server, server_p99, network, network_p99, delays, lost, reordered, duplicates, suspicious, proto`,
+		"src":  `sort by "src": there are bytes, packets, wire_bytes, payload_bytes, records, rate, rtt, first, last, delay, server, server_p99, network, network_p99, delays, lost, reordered, duplicates, suspicious, proto`,
 	} {
 		_, err := New(Default()).Query(Query{By: parseBy(t, "proto"), Sort: sort})
 		if err == nil || err.Error() != want {

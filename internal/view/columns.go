@@ -24,10 +24,11 @@ type Column struct {
 type Merging struct {
 	keys  []store.Key
 	whole bool
+	peers bool // sources are peers
 }
 
 // NewMerging takes keys as the request named them.
-func NewMerging(by store.By) Merging { return Merging{by.Keys, by.Whole()} }
+func NewMerging(by store.By) Merging { return Merging{by.Keys, by.Whole(), by.Fold == store.FoldPeer} }
 
 func (m Merging) has(name string) bool {
 	return slices.ContainsFunc(m.keys, func(k store.Key) bool { return k.Name == name })
@@ -36,6 +37,10 @@ func (m Merging) has(name string) bool {
 // Columns are the columns for rows. A column in which no row has anything is left
 // out, unless its title is among keep: columns that were shown before.
 func (m Merging) Columns(rows []api.Row, keep []string) []Column {
+	return shownColumns(append(m.keyColumns(), sumColumns...), rows, keep)
+}
+
+func (m Merging) keyColumns() []Column {
 	var columns []Column
 	for _, k := range m.keys {
 		// A port stands with its address.
@@ -43,16 +48,15 @@ func (m Merging) Columns(rows []api.Row, keep []string) []Column {
 			continue
 		}
 		c := keyColumns[k.Name]
+		if title, ok := peerTitles[c.Title]; ok && m.peers {
+			c.Title = title
+		}
 		if !m.whole {
 			c.shown = nil // what was asked for is shown
 		}
 		columns = append(columns, c)
 	}
-	columns = append(columns, sumColumns...)
-	return slices.DeleteFunc(columns, func(c Column) bool {
-		return c.shown != nil && !slices.Contains(keep, c.Title) &&
-			!slices.ContainsFunc(rows, func(w api.Row) bool { return c.shown(&w) })
-	})
+	return columns
 }
 
 // Table puts rows into columns.
@@ -154,6 +158,15 @@ var sumColumns = []Column{
 	sum("BIT/S", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Last.Sub(w.First)) }, nil),
 	sum("RTT", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
 		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }),
+	delaySum("SERVER", serverOf),
+	delaySum("NETWORK", networkOf),
+}
+
+// delaySum is a median that few flows have.
+func delaySum(title string, of func(*flow.PDM) *flow.Delays) Column {
+	c := quantile(title, of, 0.5)
+	c.shown = func(w *api.Row) bool { return w.PDM != nil && of(w.PDM).Count > 0 }
+	return c
 }
 
 func folded(w *api.Row) bool { return w.Back.Packets > 0 }

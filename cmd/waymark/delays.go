@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/internal/view"
+)
+
+func newDelaysCommand() *cobra.Command {
+	f := &flowsCommand{answers: answers{verb: "delays", columns: view.Merging.DelayColumns, more: view.Merging.DelayText}}
+	cmd := &cobra.Command{
+		Use:   "delays [FILTER]",
+		Short: "Tell network time from server time, of flows that carry PDM",
+		Long: `Delays asks the running agent for the marked flows it remembers, and shows for each
+how long the other end took to answer, how long packets were on their way, and which
+of the two it is that takes the time. Times come from marks that both ends put into
+their IPv6 packets (PDM, RFC 8250): medians, and what 90 or 99 of 100 requests do not
+exceed. Loss, reordering and duplicates come from the numbers in the marks.
+
+Rows are sessions of this host with a peer, which --by merges further: by peer/64 for
+each network, by peer_service for each port of other hosts, by local_service for each
+port of this one, or by any key that flows --by knows. NETWORK is a round trip without
+the time at the peer. A verdict calls the peer a client where its port is the higher:
+its time is what passes between an answer and the next request.
+
+Nothing is marked unless the configuration says so, at both ends:
+
+` + indent(turnOn, "  ") + `
+Filters are those of waymark flows; server > 40ms, network_p99 > 100ms and lost > 0
+ask for what is slow or lossy.`,
+		Example: `  waymark delays
+  waymark delays --by peer/64 --sort network
+  waymark delays --by peer_service --since 5m
+  waymark delays server > 100ms --follow
+  waymark delays -o jsonl | jq '{src, verdict}'`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.runDelays(cmd, args) },
+	}
+	f.register(cmd, "session", "delay")
+	return cmd
+}
+
+// turnOn is the least that marks something.
+const turnOn = `pdm:
+  policies: [{to: "2001:db8::/32", proto: tcp, ports: [443], for: 1h}]
+`
+
+func indent(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+by) + "\n"
+}
+
+func (f *flowsCommand) runDelays(cmd *cobra.Command, args []string) error {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	f.request.Filter = onlyMarked(f.request.Filter)
+	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	client := f.agent.client()
+	if f.request.Follow {
+		if err := f.explain(cmd, stderr, ""); err != nil {
+			return err
+		}
+		err := client.Follow(cmd.Context(), f.request, func(a api.Answer) error {
+			f.judge(&a)
+			return f.print(stdout, stderr, a)
+		})
+		if errors.Is(err, context.Canceled) {
+			return nil // interrupted, as is the way to end it
+		}
+		return err
+	}
+	answer, err := client.Flows(cmd.Context(), f.request)
+	if err != nil {
+		return err
+	}
+	f.judge(&answer)
+	if len(answer.Rows) > 0 || f.out.format != outputTable {
+		return f.print(stdout, stderr, answer)
+	}
+	return f.explain(cmd, stderr, "no marked flow is remembered that is asked for: widen the filter or --since")
+}
+
+// onlyMarked is the user's filter, of marked flows.
+func onlyMarked(filter string) string {
+	if strings.TrimSpace(filter) == "" {
+		return "pdm"
+	}
+	return "(" + filter + ") and pdm"
+}
+
+// judge puts the verdict into the JSON of each row.
+func (f *flowsCommand) judge(a *api.Answer) {
+	by, err := store.ParseBy(f.request.By)
+	if err != nil {
+		return // check came before
+	}
+	m := view.NewMerging(by)
+	for i := range a.Rows {
+		w := &a.Rows[i]
+		if text, err := json.Marshal(m.Verdict(w)); err == nil && len(w.JSON) > 0 {
+			w.JSON = fmt.Appendf(w.JSON[:len(w.JSON)-1], `,"verdict":%s}`, text)
+		}
+	}
+}
+
+// explain says why there are no rows; where marking itself is in order, it says
+// otherwise.
+func (f *flowsCommand) explain(cmd *cobra.Command, stderr io.Writer, otherwise string) error {
+	status, err := f.agent.client().Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	text := whyNoDelays(&status)
+	if text == "" {
+		text = otherwise
+	}
+	if text != "" {
+		_, err = fmt.Fprintln(stderr, text)
+	}
+	return err
+}
+
+// whyNoDelays finds the first reason in the marking, and its remedy; empty:
+// there is none.
+func whyNoDelays(s *obs.Status) string {
+	p := s.PDM
+	switch {
+	case p == nil || len(p.Policies) == 0:
+		return "no flow is marked: marking is off. Name the flows in the agent's configuration, at both ends, and start it again:\n" +
+			strings.TrimSuffix(indent(turnOn, "  "), "\n")
+	case !anyInForce(s):
+		return "no flow is marked: every policy has ended; start the agent again to renew them"
+	case p.Marked == 0 && p.Read == 0:
+		return fmt.Sprintf("no flow is marked: no packet is one that a policy names (%s)%s", policyTexts(p), passedText(p))
+	case p.Read == 0:
+		return fmt.Sprintf("%s packets left here with a mark, none came with one: does the other end mark, too?%s", term.Count(p.Marked), passedText(p))
+	}
+	return ""
+}
+
+func anyInForce(s *obs.Status) bool {
+	for _, one := range s.PDM.Policies {
+		if one.Until.After(s.Now) {
+			return true
+		}
+	}
+	return false
+}
+
+func policyTexts(p *obs.PDM) string {
+	var texts []string
+	for _, one := range p.Policies {
+		texts = append(texts, one.Text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// passedText names the reason that most packets were passed over for.
+func passedText(p *obs.PDM) string {
+	sums := map[string]uint64{}
+	most := ""
+	for _, one := range p.Passed {
+		sums[one.Reason] += one.Packets
+		if n := sums[one.Reason]; n > sums[most] || n == sums[most] && one.Reason < most {
+			most = one.Reason
+		}
+	}
+	if most == "" {
+		return ""
+	}
+	return fmt.Sprintf("\n%s packets were passed over for the reason %s; waymark status lists all", term.Count(sums[most]), most)
+}

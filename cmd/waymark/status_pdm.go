@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/term"
+)
+
+// statusPDM shows what marks did; nothing where nothing is marked.
+func statusPDM(w io.Writer, s *obs.Status) error {
+	p := s.PDM
+	if p == nil {
+		return nil
+	}
+	t := &term.Table{Columns: []term.Column{{Title: "PDM POLICY", Least: 12}, {Title: "ENDS IN", Right: true}}}
+	for _, one := range p.Policies {
+		left := one.Until.Sub(s.Now)
+		ends := term.Duration(left.Round(time.Second))
+		if left <= 0 {
+			ends = "ended"
+		}
+		t.Add(one.Text, ends)
+	}
+	if err := section(w, t); err != nil {
+		return err
+	}
+	if err := term.Heading(w, "PDM %s  %s marked, %s read, %s stripped; states %s of %s, %sB; %s created, %s expired, %s evicted, %s refused",
+		p.Mode, term.Count(p.Marked), term.Count(p.Read), term.Count(p.Stripped),
+		term.Count(p.Entries), term.Count(p.MaxEntries), term.Count(p.MemoryBytes),
+		term.Count(p.Created), term.Count(p.Expired), term.Count(p.Evicted), term.Count(p.Refused)); err != nil {
+		return err
+	}
+	if p.Alerts > 0 {
+		if _, err := fmt.Fprintf(w, "more flows than pdm.state allows for, in %s scan intervals: name fewer, or raise pdm.state.max_entries\n", term.Count(p.Alerts)); err != nil {
+			return err
+		}
+	}
+	return statusPassed(w, p)
+}
+
+func statusPassed(w io.Writer, p *obs.PDM) error {
+	t := &term.Table{Columns: []term.Column{{Title: "PDM PASSED"}, {Title: "DIR"}, {Title: "REASON"}, {Title: "PACKETS", Right: true}}}
+	for _, one := range p.Passed {
+		t.Add(place(one.Netns, one.Iface), shortDirection(one.Direction), one.Reason, term.Count(one.Packets))
+	}
+	return section(w, t)
+}

@@ -1,0 +1,68 @@
+package obs
+
+import (
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// PDM is what marks of RFC 8250 did since the agent started.
+type PDM struct {
+	Mode     string   `json:"mode"` // packet or burst
+	Policies []Policy `json:"policies"`
+
+	Marked   uint64 `json:"marked"`   // skbs that left with a mark: a GSO burst is one
+	Read     uint64 `json:"read"`     // skbs whose mark was read
+	Stripped uint64 `json:"stripped"` // of these, sent on without it
+
+	MaxEntries  uint64 `json:"max_entries"`  // flows whose state is kept
+	Entries     uint64 `json:"entries"`      // at the last drain
+	MemoryBytes uint64 `json:"memory_bytes"` // of the states
+
+	Created uint64 `json:"created"` // states
+	Expired uint64 `json:"expired"` // states deleted for their age
+	Evicted uint64 `json:"evicted"` // states pushed out: their flows' numbers begin anew
+	Refused uint64 `json:"refused"` // packets of new flows beyond what may begin in a second
+	Alerts  uint64 `json:"alerts"`  // drains that found states evicted or refused
+
+	DelaysLost uint64 `json:"delays_lost"` // delays that found no room
+	EventsLost uint64 `json:"events_lost"` // raw events beyond their rate
+
+	Passed []Passed   `json:"passed"` // what was not marked, or not read, by reason
+	Totals []PDMTotal `json:"totals"`
+
+	Drain time.Duration `json:"drain_ns"` // the last one
+}
+
+// Policy is a policy in force.
+type Policy struct {
+	Text  string    `json:"text"` // as a user would write it
+	Until time.Time `json:"until"`
+}
+
+// Passed is an amount of packets that PDM passed over.
+type Passed struct {
+	Iface     string `json:"iface"`
+	Netns     string `json:"netns,omitempty"`
+	Direction string `json:"direction"`
+	Reason    string `json:"reason"` // name from enum pdm_reason in bpf/abi_pdm.h, lower case
+	Packets   uint64 `json:"packets"`
+}
+
+// PDMTotal is the sum of what PDM told of one protocol on one interface.
+type PDMTotal struct {
+	Iface    string `json:"iface"`
+	Netns    string `json:"netns,omitempty"`
+	Protocol string `json:"protocol"` // as in Total
+
+	Sent       uint64 `json:"sent"`
+	Received   uint64 `json:"received"`
+	Lost       int64  `json:"lost"` // below 0 when packets came late that had been lost before the agent started
+	Reordered  uint64 `json:"reordered"`
+	Duplicates uint64 `json:"duplicates"`
+	Suspicious uint64 `json:"suspicious"`
+	Discarded  uint64 `json:"discarded"`
+
+	Server  flow.Delays `json:"-"` // the metrics page has them
+	Network flow.Delays `json:"-"`
+}

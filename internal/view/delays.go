@@ -1,0 +1,176 @@
+package view
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/term"
+)
+
+// DelayColumns are the columns for rows of marked flows: keys, delays, what went
+// wrong on the way, and a verdict. Columns of mishaps that no row had are left
+// out, unless their titles are among keep.
+func (m Merging) DelayColumns(rows []api.Row, keep []string) []Column {
+	return shownColumns(append(m.keyColumns(), delayColumns...), rows, keep)
+}
+
+var delayColumns = []Column{
+	mark("COUNT", func(p *flow.PDM) string { return term.Count(max(p.Server.Count, p.Network.Count)) }),
+	quantile("SERVER", serverOf, 0.5),
+	quantile("P90", serverOf, 0.9),
+	quantile("P99", serverOf, 0.99),
+	quantile("MAX", serverOf, 1),
+	quantile("NETWORK", networkOf, 0.5),
+	quantile("P90", networkOf, 0.9),
+	quantile("P99", networkOf, 0.99),
+	quantile("MIN", networkOf, 0),
+	mark("LOSS", func(p *flow.PDM) string { return term.Percent(Loss(p)) }),
+	mishap("REORD", func(p *flow.PDM) uint64 { return p.Reordered }),
+	mishap("DUP", func(p *flow.PDM) uint64 { return p.Duplicates }),
+	mishap("SUSP", func(p *flow.PDM) uint64 { return p.Suspicious }),
+	{Column: term.Column{Title: "VERDICT"}, cell: Merging.Verdict},
+}
+
+func serverOf(p *flow.PDM) *flow.Delays { return &p.Server }
+
+func networkOf(p *flow.PDM) *flow.Delays { return &p.Network }
+
+// mark is a column of what PDM told.
+func mark(title string, cell func(*flow.PDM) string) Column {
+	return sum(title, func(w *api.Row) string {
+		if w.PDM == nil {
+			return "-"
+		}
+		return cell(w.PDM)
+	}, nil)
+}
+
+func quantile(title string, of func(*flow.PDM) *flow.Delays, q float64) Column {
+	return mark(title, func(p *flow.PDM) string { return Delay(of(p), q) })
+}
+
+func mishap(title string, of func(*flow.PDM) uint64) Column {
+	c := mark(title, func(p *flow.PDM) string { return term.Count(of(p)) })
+	c.shown = func(w *api.Row) bool { return w.PDM != nil && of(w.PDM) > 0 }
+	return c
+}
+
+// Delay is a quantile as text; - where nothing was measured. A round trip may
+// well be shorter than clocks tell apart.
+func Delay(d *flow.Delays, q float64) string {
+	if d.Count == 0 {
+		return "-"
+	}
+	if v := d.Quantile(q); v > 0 {
+		return term.Duration(v)
+	}
+	return "0"
+}
+
+// Loss is the share of the peer's packets that did not come.
+func Loss(p *flow.PDM) float64 {
+	if p.Lost <= 0 {
+		return 0
+	}
+	return float64(p.Lost) / float64(p.Received+uint64(p.Lost))
+}
+
+// What a verdict takes for much.
+const (
+	mostOf   = 0.6  // of a median: it lies there
+	muchLoss = 0.01 // of all packets
+	farTail  = 3    // times the median
+)
+
+// Verdict says in words where the time goes: at the other end, in the network or
+// in both. By medians; when the slowest lose their time elsewhere, it says so,
+// too.
+func (m Merging) Verdict(w *api.Row) string {
+	p := w.PDM
+	switch {
+	case p == nil:
+		return "not marked"
+	case p.Server.Count == 0 && p.Network.Count == 0 && p.Received == 0:
+		return "no marks from the peer"
+	case p.Server.Count == 0 && p.Network.Count == 0:
+		return "no request and answer" + lossText(p)
+	}
+	peer := m.peerName(w)
+	server, network := p.Server.Quantile(0.5), p.Network.Quantile(0.5)
+	text := whose(peer, server, network)
+	slowServer, slowNetwork := p.Server.Quantile(0.99), p.Network.Quantile(0.99)
+	switch {
+	case server < network && slowServer > slowNetwork && slowServer > farTail*server:
+		text += ", at worst " + peer + " " + term.Duration(slowServer)
+	case server > network && slowServer < slowNetwork && slowNetwork > farTail*network:
+		text += ", at worst network " + term.Duration(slowNetwork)
+	}
+	return text + lossText(p)
+}
+
+// whose names what takes most of the time of a request.
+func whose(peer string, server, network time.Duration) string {
+	whole := server + network
+	switch {
+	case float64(server) >= mostOf*float64(whole):
+		return peer + " " + term.Duration(server) + " of " + term.Duration(whole)
+	case float64(network) >= mostOf*float64(whole):
+		return "network " + term.Duration(network) + " of " + term.Duration(whole)
+	}
+	return "both: " + peer + " " + term.Duration(server) + ", network " + term.Duration(network)
+}
+
+func lossText(p *flow.PDM) string {
+	if loss := Loss(p); loss >= muchLoss {
+		return ", " + term.Percent(loss) + " lost"
+	}
+	return ""
+}
+
+// firstEphemeral is where Linux begins to give clients their ports.
+const firstEphemeral = 32768
+
+// peerName tells by the ports which part the peer plays: time between an answer
+// and the next request is that of a client, and no server's fault.
+func (m Merging) peerName(w *api.Row) string {
+	var server bool
+	switch peer, local := m.has("sport"), m.has("dport"); {
+	case isICMP(w):
+		server = true // it answers echoes
+	case peer && local && w.SrcPort != w.DstPort:
+		server = w.SrcPort < w.DstPort
+	case peer:
+		server = w.SrcPort < firstEphemeral
+	case local:
+		server = w.DstPort >= firstEphemeral
+	default:
+		return "peer"
+	}
+	if server {
+		return "server"
+	}
+	return "client"
+}
+
+// peerTitles are the titles of keys when the source is the peer.
+var peerTitles = map[string]string{"SOURCE": "PEER", "SPORT": "PORT", "DESTINATION": "LOCAL", "DPORT": "LOCAL PORT"}
+
+// DelayText are the cells of a row by the names that CSV gives them, besides
+// those of the record.
+func (m Merging) DelayText(w *api.Row) (names, cells []string) {
+	loss := ""
+	if w.PDM != nil {
+		loss = strconv.FormatFloat(Loss(w.PDM), 'g', 6, 64)
+	}
+	return []string{"loss", "verdict"}, []string{loss, m.Verdict(w)}
+}
+
+func shownColumns(columns []Column, rows []api.Row, keep []string) []Column {
+	return slices.DeleteFunc(columns, func(c Column) bool {
+		return c.shown != nil && !slices.Contains(keep, c.Title) &&
+			!slices.ContainsFunc(rows, func(w api.Row) bool { return c.shown(&w) })
+	})
+}
