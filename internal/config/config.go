@@ -32,7 +32,7 @@ type Config struct {
 
 // Flow configures the flow table.
 type Flow struct {
-	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"flows the table holds; 0: 524288, or what 1 % of memory holds if that is less"`
+	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"flows the table holds; 0: 524288, or what 1 % of memory or a quarter of the control group's limit holds if that is less"`
 	ScanInterval  time.Duration `yaml:"scan_interval" default:"10s" min:"10ms" max:"10m" doc:"time between two drains of the kernel's table"`
 	ActiveTimeout time.Duration `yaml:"active_timeout" default:"60s" min:"10ms" max:"24h" doc:"a flow that goes on is exported after this time"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"15s" min:"10ms" max:"24h" doc:"a flow without packets is exported after this time"`

@@ -36,17 +36,6 @@ func Default() Config {
 	return Config{MaxEntries: DefaultMaxEntries(), RingSize: 8 << 20, Sampling: 1}
 }
 
-// DefaultMaxEntries is 524288, or what 1 % of memory holds if that is less.
-func DefaultMaxEntries() uint32 {
-	const most = 524288
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return most
-	}
-	perFlow := uint64(2 * setSize / ways)
-	return uint32(min(most, uint64(info.Totalram)*uint64(info.Unit)/100/perFlow))
-}
-
 // Datapath is the loaded probe. Its methods may be called from any goroutine.
 type Datapath struct {
 	cfg  Config
@@ -170,6 +159,9 @@ func (d *Datapath) size() error {
 	cpus := uint32(online)
 	d.cpus = cpus
 	d.sets = max(1, (d.cfg.MaxEntries+cpus*uint32(ways)-1)/(cpus*uint32(ways)))
+	if err := d.fits(); err != nil {
+		return err
+	}
 	var random [48]byte
 	rand.Read(random[:])
 	for i := range d.seed {
