@@ -73,10 +73,10 @@ struct flow_slot {
 
 /* What most packets of a flow don't touch; same index as the slot. */
 struct flow_extra {
+	__u64 overhead; /* octets on the wire beyond link header and IP length:
+                        * Ethernet padding, and the tunnel of an inner flow */
 	__u32 first; /* as flow_slot.last */
 	__u32 flow_label; /* of the first packet, 20 bits */
-	__u32 overhead; /* octets on the wire beyond link header and IP length:
-                        * Ethernet padding, and the tunnel of an inner flow */
 	__u32 gso_packets; /* segments beyond the first of each skb */
 	__u32 gso_bytes; /* octets of the headers these segments repeat */
 	__u32 ce_packets; /* ECN congestion experienced */

@@ -95,6 +95,26 @@ func TestCountersDoNotOverflow(t *testing.T) {
 	}
 }
 
+// Nor does what a frame carries behind its IP packet, which may be far more.
+func TestOverheadDoesNotOverflow(t *testing.T) {
+	const frames, trailer = 1_600_000, 3000
+	d := load(t, Config{MaxEntries: 1024})
+	s := sendOver(t, d, "bench_ingress", 1, nil)
+	s.frames[0] = append(packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(0).Bytes(), make([]byte, trailer)...)
+	runOn(t, s, 0, frames)
+	var senders [256]sender
+	if err := s.senders.Get(&senders); err != nil {
+		t.Fatal(err)
+	}
+	var wire uint64
+	if err := d.Drain(func(d *flow.Delta) { wire += d.WireBytes }); err != nil {
+		t.Fatal(err)
+	}
+	if want := senders[0].Packets * (14 + ipHeaders + trailer); wire != want || want>>32 == 0 {
+		t.Errorf("%d bytes on the wire, want %d, more than 32 bits hold", wire, want)
+	}
+}
+
 // A processor that came after the start has no part of the table: its packets
 // are counted by reason.
 func TestUnknownProcessor(t *testing.T) {
