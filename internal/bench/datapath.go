@@ -29,6 +29,7 @@ type Point struct {
 	Packet  string `json:"packet"`
 	Flows   int    `json:"flows"`
 	Entries uint64 `json:"entries"` // slots that the one processor which sends has
+	Read    Spread `json:"read"`    // one random read of memory, over as many lines
 	Costs   []Cost `json:"costs"`
 }
 
@@ -263,6 +264,9 @@ func measurePoint(k kind, flows int, cfg Config) (Point, error) {
 	}
 	p := Point{Packet: k.name, Flows: flows, Entries: stats.MaxEntries / uint64(cpus)}
 	if p.Costs, err = s.costs(); err != nil {
+		return Point{}, err
+	}
+	if p.Read, err = measureRead(flows, 5); err != nil {
 		return Point{}, err
 	}
 	p.Costs = append(p.Costs, Cost{

@@ -13,6 +13,7 @@ type ProbesReport struct {
 	Run
 	Packets  int          `json:"packets"` // of a round
 	Rounds   int          `json:"rounds"`
+	Scan     string       `json:"scan_interval"` // of the agent
 	Measured []ProbeCost  `json:"measured"`
 	Absent   []AbsentTool `json:"absent"`
 }
@@ -55,7 +56,7 @@ type tool struct {
 	name  string
 	needs string // program that has to be installed
 	// start returns when the probe counts what arrives at the interface.
-	start func(ctx context.Context, s *space, iface string, dir string, flows int) (running, error)
+	start func(ctx context.Context, s *space, iface, dir string, run probesRun) (running, error)
 }
 
 // running is a probe at work. finish waits for it to tell of n packets, or to
@@ -71,10 +72,10 @@ func Probes(ctx context.Context, cfg Config, self string) (*ProbesReport, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &ProbesReport{Run: run, Packets: 500_000, Rounds: 7}
+	r := &ProbesReport{Run: run, Packets: 500_000, Rounds: 7, Scan: "10s"}
 	flows := []int{1, 10, 100, 1000, 10_000, 100_000, 1_000_000}
 	if cfg.Quick {
-		flows, r.Packets, r.Rounds = []int{1, 1000, 100_000}, 200_000, 3
+		flows, r.Packets, r.Rounds, r.Scan = []int{1, 1000, 100_000}, 200_000, 3, "2s"
 	}
 	var tools []tool
 	for _, t := range allTools(self) {
@@ -88,7 +89,7 @@ func Probes(ctx context.Context, cfg Config, self string) (*ProbesReport, error)
 	}
 	for _, n := range flows {
 		cfg.Progress(fmt.Sprintf("probes: %d flows", n))
-		costs, err := measureProbes(ctx, tools, n, max(r.Packets, n), r.Rounds)
+		costs, err := measureProbes(ctx, tools, probesRun{flows: n, packets: max(r.Packets, n), rounds: r.Rounds, scan: r.Scan})
 		if err != nil {
 			return nil, fmt.Errorf("%d flows: %w", n, err)
 		}
@@ -98,9 +99,15 @@ func Probes(ctx context.Context, cfg Config, self string) (*ProbesReport, error)
 	return r, nil
 }
 
+// probesRun is the traffic of a comparison.
+type probesRun struct {
+	flows, packets, rounds int
+	scan                   string // flow.scan_interval of the agent
+}
+
 // measureProbes gives every probe a lane of its own and sends on all in turns.
-func measureProbes(ctx context.Context, tools []tool, flows, packets, rounds int) (_ []ProbeCost, err error) {
-	r, err := newRange(1+len(tools), flows)
+func measureProbes(ctx context.Context, tools []tool, run probesRun) (_ []ProbeCost, err error) {
+	r, err := newRange(1+len(tools), run.flows)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +130,7 @@ func measureProbes(ctx context.Context, tools []tool, flows, packets, rounds int
 		}
 	}()
 	for i, t := range tools {
-		p, err := t.start(ctx, r.to, r.lanes[1+i].name, dir, flows)
+		p, err := t.start(ctx, r.to, r.lanes[1+i].name, dir, run)
 		if err != nil {
 			return nil, fmt.Errorf("starting %s: %w", t.name, err)
 		}
@@ -131,12 +138,12 @@ func measureProbes(ctx context.Context, tools []tool, flows, packets, rounds int
 	}
 	total := make([][]float64, len(r.lanes))
 	arrived := make([]uint64, len(r.lanes))
-	for round := range rounds + 1 {
+	for round := range run.rounds + 1 {
 		for i, l := range r.lanes {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			v, err := l.shoot(packets)
+			v, err := l.shoot(run.packets)
 			if err != nil {
 				return nil, err
 			}
@@ -147,7 +154,7 @@ func measureProbes(ctx context.Context, tools []tool, flows, packets, rounds int
 		}
 	}
 	costs := []ProbeCost{{
-		Probe: none, Flows: flows, Total: spreadOf(total[0]), Sent: arrived[0],
+		Probe: none, Flows: run.flows, Total: spreadOf(total[0]), Sent: arrived[0],
 	}}
 	for i, t := range tools {
 		s, err := probes[0].finish(ctx, arrived[1+i])
@@ -156,7 +163,7 @@ func measureProbes(ctx context.Context, tools []tool, flows, packets, rounds int
 			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
 		costs = append(costs, ProbeCost{
-			Probe: t.name, Flows: flows,
+			Probe: t.name, Flows: run.flows,
 			Total: spreadOf(total[1+i]), Over: pairwise(total[1+i], total[0], minus),
 			Process: float64(s.process) / float64(arrived[1+i]),
 			Memory:  float64(s.memory) / (1 << 20), Kernel: float64(s.kernelMem) / (1 << 20),

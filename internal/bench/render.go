@@ -104,7 +104,7 @@ func (r *DatapathReport) WriteText(w io.Writer) error {
 	for _, c := range r.Points[0].Costs[1:] {
 		columns = append(columns, column{c.Program, true})
 	}
-	columns = append(columns, column{"ingress ÷ HASH", true})
+	columns = append(columns, column{"ingress ÷ HASH", true}, column{"a random read", true})
 	var rows [][]string
 	for _, p := range r.Points {
 		row := []string{p.Packet, fmt.Sprint(p.Flows)}
@@ -115,7 +115,7 @@ func (r *DatapathReport) WriteText(w io.Writer) error {
 				ratio = c.Ratio.String()
 			}
 		}
-		rows = append(rows, append(row, ratio))
+		rows = append(rows, append(row, ratio, p.Read.String()))
 	}
 	if err := writeTable(w, columns, rows); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (r *ProbesReport) WriteText(w io.Writer) error {
 	if err := r.Run.WriteText(w); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d rounds of %d packets or one for each flow, if that is more, on a veth pair for each probe, in turns\n", r.Rounds, r.Packets)
+	fmt.Fprintf(w, "%d rounds of %d packets or one for each flow, if that is more, on a veth pair for each probe, in turns;\nthe agent drains its table every %s\n", r.Rounds, r.Packets, r.Scan)
 	for _, a := range r.Absent {
 		fmt.Fprintf(w, "not measured: %s: %s\n", a.Probe, a.Why)
 	}

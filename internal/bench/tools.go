@@ -56,8 +56,8 @@ type agentRun struct {
 	sink   net.PacketConn
 }
 
-func agentStarter(self, probe string) func(context.Context, *space, string, string, int) (running, error) {
-	return func(ctx context.Context, s *space, iface, dir string, flows int) (running, error) {
+func agentStarter(self, probe string) func(context.Context, *space, string, string, probesRun) (running, error) {
+	return func(ctx context.Context, s *space, iface, dir string, run probesRun) (running, error) {
 		sink, err := collector(s)
 		if err != nil {
 			return nil, err
@@ -65,9 +65,9 @@ func agentStarter(self, probe string) func(context.Context, *space, string, stri
 		socket := filepath.Join(dir, probe+".sock")
 		a := &agentRun{iface: iface, client: api.NewClient(socket), sink: sink}
 		// Room for all flows on the one processor that receives.
-		entries := max(1<<19, slotsPerFlow*flows)
-		text := fmt.Sprintf("interfaces: [%s]\nprobe: %s\nflow: {max_entries: %d, scan_interval: 2s}\napi: {socket: %s}\n"+
-			"export: [{ipfix: {collector: \"udp://%s\", queue: %d}}]\n", iface, probe, entries, socket, sink.LocalAddr(), max(1<<16, 2*flows))
+		entries := max(1<<19, slotsPerFlow*run.flows)
+		text := fmt.Sprintf("interfaces: [%s]\nprobe: %s\nflow: {max_entries: %d, scan_interval: %s}\napi: {socket: %s}\n"+
+			"export: [{ipfix: {collector: \"udp://%s\", queue: %d}}]\n", iface, probe, entries, run.scan, socket, sink.LocalAddr(), max(1<<16, 2*run.flows))
 		file := filepath.Join(dir, probe+".yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return nil, errors.Join(err, sink.Close())
@@ -138,7 +138,7 @@ type softflowdRun struct {
 	sink    net.PacketConn
 }
 
-func startSoftflowd(_ context.Context, s *space, iface, dir string, flows int) (running, error) {
+func startSoftflowd(_ context.Context, s *space, iface, dir string, run probesRun) (running, error) {
 	sink, err := collector(s)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func startSoftflowd(_ context.Context, s *space, iface, dir string, flows int) (
 	p, err := startProcess(s, filepath.Join(dir, "softflowd.log"), func() (bool, error) {
 		_, err := os.Stat(control)
 		return err == nil, nil
-	}, "softflowd", "-d", "-i", iface, "-n", sink.LocalAddr().String(), "-v", "10", "-m", strconv.Itoa(max(8192, 2*flows)),
+	}, "softflowd", "-d", "-i", iface, "-n", sink.LocalAddr().String(), "-v", "10", "-m", strconv.Itoa(max(8192, 2*run.flows)),
 		"-B", strconv.Itoa(captureBuffer), "-c", control, "-p", filepath.Join(dir, "softflowd.pid"))
 	if err != nil {
 		return nil, errors.Join(err, sink.Close())
@@ -187,7 +187,7 @@ func (s *softflowdRun) finish(ctx context.Context, n uint64) (summary, error) {
 // tcpdumpRun only copies packets: what every probe on AF_PACKET pays at least.
 type tcpdumpRun struct{ *process }
 
-func startTcpdump(_ context.Context, s *space, iface, dir string, _ int) (running, error) {
+func startTcpdump(_ context.Context, s *space, iface, dir string, _ probesRun) (running, error) {
 	log := filepath.Join(dir, "tcpdump.log")
 	p, err := startProcess(s, log, func() (bool, error) {
 		text, err := os.ReadFile(log)

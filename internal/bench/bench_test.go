@@ -1,0 +1,211 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/waymark-net/waymark/internal/bench/program"
+	"github.com/waymark-net/waymark/internal/datapath"
+)
+
+func TestSpread(t *testing.T) {
+	for _, tc := range []struct {
+		values []float64
+		want   Spread
+	}{
+		{[]float64{3}, Spread{3, 3, 3}},
+		{[]float64{9, 1}, Spread{5, 1, 9}},
+		{[]float64{9, 1, 2}, Spread{2, 1, 9}},
+	} {
+		if got := spreadOf(tc.values); got != tc.want {
+			t.Errorf("spread of %v is %v, want %v", tc.values, got, tc.want)
+		}
+	}
+	// In each round by itself: a slow round cancels.
+	if got := pairwise([]float64{10, 110, 11}, []float64{1, 101, 1}, minus); got != (Spread{9, 9, 10}) {
+		t.Errorf("differences: %v", got)
+	}
+	if got := ratio([]float64{12, 31}, []float64{22, 51}, []float64{2, 11}); got != (Spread{0.5, 0.5, 0.5}) {
+		t.Errorf("ratios: %v", got)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b bytes.Buffer
+	err := writeTable(&b, []column{{"what", false}, {"ns", true}}, [][]string{{"account", Spread{7.25, 6, 120}.String()}, {"µ", "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		"| what    |              ns |",
+		"| ------- | --------------: |",
+		"| account | 7.25 (6.00–120) |",
+		"| µ       |               1 |",
+		"",
+	}, "\n")
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestBudgets(t *testing.T) {
+	point := func(packet string, flows int, stage, ratio float64) Point {
+		return Point{Packet: packet, Flows: flows, Costs: []Cost{
+			{Program: costIngress, Ratio: &Spread{Median: ratio}},
+			{Program: costStage, Over: Spread{Median: stage}},
+		}}
+	}
+	r := DatapathReport{Points: []Point{
+		point("a", 1, 7, 0.2), point("a", 1<<20, 110, 0.39),
+		point("b", 1, 16, 0.3), point("b", 1<<20, 100, 0.41),
+	}}
+	r.Drain.Milliseconds.Median = 150
+	got := map[string]bool{}
+	for _, b := range r.budgets() {
+		got[b.Name] = b.Met
+	}
+	want := map[string]bool{
+		"flow account, one flow":                         false,
+		"flow account, 1048576 flows":                    true,
+		"whole program to HASH reference, 1 flows":       true,
+		"whole program to HASH reference, 1048576 flows": false,
+		"drain of 0 flows":                               true,
+		"user time of an exported record":                true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("budgets met (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlots(t *testing.T) {
+	dir := t.TempDir()
+	err := writeCharts(dir, []chart{{file: "x", title: "Title of the plot", y: "ns", series: []series{
+		{"one", []float64{1, 1000, 1e6}, []Spread{{1, 1, 1}, {5, 4, 9}, {7, 6, 8}}},
+		{"other", []float64{1, 1000, 1e6}, []Spread{{0, -1, 0}, {50, 4, 90}, {7, 6, 8}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(filepath.Join(dir, "x.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := png.Decode(f); err != nil {
+		t.Error(err)
+	}
+	svg, err := os.ReadFile(filepath.Join(dir, "x.svg"))
+	if err != nil || !bytes.Contains(svg, []byte("Title of the plot")) {
+		t.Errorf("the SVG has no title: %v", err)
+	}
+}
+
+// Frames arrive, all of them, as packets of as many flows as were asked for.
+func TestGeneratorLosesNothing(t *testing.T) {
+	const flows, packets = 1000, 50_000
+	r, err := newRange(2, flows)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer r.close()
+	for _, l := range r.lanes {
+		v, err := l.shoot(packets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.sent < packets || v.received != v.sent || v.ns <= 0 {
+			t.Errorf("%s: %d sent, %d received, %.0f ns each; want %d", l.name, v.sent, v.received, v.ns, packets)
+		}
+	}
+}
+
+// The budgets of the flow stage that hold on a machine with other work to do:
+// against the reference program in the same run, by the fastest rounds.
+func TestCostBesideHashMap(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(k.name, func(t *testing.T) {
+			var s stage
+			defer s.close()
+			_, err := s.load(datapath.Config{MaxEntries: 1 << 16}, program.Bench, k, 1, [][2]string{
+				{"bench_empty", costEmpty}, {"bench_ingress", costIngress}, {"bench_hash", costHash},
+			})
+			if err != nil {
+				t.Fatalf("%+v", err)
+			}
+			low := func(name string) float64 { return spreadOf(s.values(name)).Low }
+			var ours, reference float64
+			for attempt := 0; attempt < 5 && (attempt == 0 || ours > limitRatio*reference); attempt++ {
+				if err := s.run(1, 100_000, 15); err != nil {
+					t.Fatal(err)
+				}
+				ours, reference = low(costIngress)-low(costEmpty), low(costHash)-low(costEmpty)
+				t.Logf("%.1f ns, %.1f with a hash map", ours, reference)
+			}
+			if ours > limitRatio*reference {
+				t.Errorf("%.1f ns over the empty program, more than %.1f × %.1f with a hash map", ours, limitRatio, reference)
+			}
+		})
+	}
+}
+
+func TestDrainIsExactAndInTime(t *testing.T) {
+	cfg := Default()
+	cfg.Quick = testing.Short()
+	d, err := measureDrain(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Logf("%d flows: %v ms, of it %v waiting", d.Flows, d.Milliseconds, d.Grace)
+	if !d.Exact {
+		t.Error("packets were lost or counted twice")
+	}
+	if d.Milliseconds.Low > limitDrain {
+		t.Errorf("%d flows took %v ms, want at most %d", d.Flows, d.Milliseconds, limitDrain)
+	}
+}
+
+// Every flow becomes a record; what that costs depends on who else is here.
+func TestExport(t *testing.T) {
+	cfg := Default()
+	cfg.Quick = true
+	e, err := measureExport(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Logf("a record: %v µs in user space, %v in the kernel", e.User, e.System)
+	if e.Records == 0 || e.User.Low <= 0 {
+		t.Errorf("nothing was measured: %+v", e)
+	}
+}
+
+// A short run of whole probes: ours count all that arrives, and nothing stays.
+func TestProbes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: builds the agent and runs it")
+	}
+	self := filepath.Join(t.TempDir(), "waymark")
+	if out, err := buildAgent(self); err != nil {
+		t.Fatalf("building the agent: %v\n%s", err, out)
+	}
+	costs, err := measureProbes(t.Context(), allTools(self)[:2], probesRun{flows: 1000, packets: 20_000, rounds: 1, scan: "200ms"})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	for _, c := range costs[1:] {
+		if !c.Exact || c.Records != 1000 || c.Memory == 0 {
+			t.Errorf("%s: %d of %d packets, %d records, %.0f MiB", c.Probe, c.Counted, c.Sent, c.Records, c.Memory)
+		}
+	}
+}
+
+func buildAgent(to string) ([]byte, error) {
+	return exec.Command("go", "build", "-o", to, "github.com/waymark-net/waymark/cmd/waymark").CombinedOutput()
+}
