@@ -1,10 +1,13 @@
 package prometheus
 
 import (
+	"slices"
 	"strings"
+	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
@@ -12,6 +15,7 @@ import (
 type collector struct {
 	status func() obs.Status
 	descs  []*client.Desc // by index of metrics
+	delays []*client.Desc // by index of delayHistograms
 }
 
 func newCollector(status func() obs.Status) *collector {
@@ -19,12 +23,15 @@ func newCollector(status func() obs.Status) *collector {
 	for _, m := range metrics {
 		c.descs = append(c.descs, client.NewDesc(m.Name, m.Help, m.Labels, nil))
 	}
+	for _, h := range delayHistograms {
+		c.delays = append(c.delays, client.NewDesc(h.Name, h.Help, h.Labels, nil))
+	}
 	return c
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *client.Desc) {
-	for _, d := range c.descs {
+	for _, d := range slices.Concat(c.descs, c.delays) {
 		out <- d
 	}
 }
@@ -41,6 +48,42 @@ func (c *collector) Collect(out chan<- client.Metric) {
 			out <- client.MustNewConstMetric(c.descs[i], kind, s.value, s.labels...)
 		}
 	}
+	if status.PDM == nil {
+		return
+	}
+	for i, h := range delayHistograms {
+		for _, s := range delaySums(h, status.PDM.Totals) {
+			out <- client.MustNewConstHistogram(c.delays[i], s.delays.Count, time.Duration(s.delays.Sum).Seconds(), classic(&s.delays), s.labels...)
+		}
+	}
+}
+
+type delaySum struct {
+	delays flow.Delays
+	labels []string
+}
+
+// delaySums are the delays of one histogram, likewise one for each set of labels.
+func delaySums(h delayHistogram, totals []obs.PDMTotal) map[string]*delaySum {
+	all := map[string]*delaySum{}
+	for i := range totals {
+		t := &totals[i]
+		key, labels := labelKey([]string{t.Iface, t.Netns, t.Protocol})
+		if all[key] == nil {
+			all[key] = &delaySum{labels: labels}
+		}
+		all[key].delays.Merge(h.of(t))
+	}
+	return all
+}
+
+// labelKey tells sets of labels apart, and makes their values UTF-8: interface
+// names are any octets.
+func labelKey(labels []string) (string, []string) {
+	for i := range labels {
+		labels[i] = strings.ToValidUTF8(labels[i], "\ufffd")
+	}
+	return strings.Join(labels, "\x00"), labels
 }
 
 type sample struct {
@@ -54,10 +97,7 @@ type sample struct {
 func samples(m Metric, status *obs.Status) map[string]*sample {
 	all := map[string]*sample{}
 	m.collect(status, func(value float64, labels ...string) {
-		for i := range labels {
-			labels[i] = strings.ToValidUTF8(labels[i], "\ufffd") // interface names are any octets
-		}
-		key := strings.Join(labels, "\x00")
+		key, labels := labelKey(labels)
 		known, ok := all[key]
 		switch {
 		case !ok:

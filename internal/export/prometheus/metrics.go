@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/obs"
@@ -12,6 +13,8 @@ type Type string
 const (
 	Counter Type = "counter" // grows; starts anew with the agent or, of an interface, with its hook
 	Gauge   Type = "gauge"
+
+	Histogram Type = "histogram"
 )
 
 // Metric is one metric family. The page that is scraped and the reference page
@@ -24,13 +27,23 @@ type Metric struct {
 	Help   string
 
 	// collect tells the samples; of one label set, those of a counter are summed.
+	// Histograms have none.
 	collect func(s *obs.Status, sample func(value float64, labels ...string))
 }
 
 // Metrics lists the agent's own metrics; those of the Go runtime and the process
 // come on top. No label is an address: their values number as interfaces,
 // protocols and reasons do.
-func Metrics() []Metric { return metrics }
+func Metrics() []Metric {
+	all := slices.Clone(metrics)
+	for _, h := range delayHistograms {
+		all = append(all, h.Metric)
+	}
+	return all
+}
+
+// metrics are all but histograms.
+var metrics = slices.Concat(agentMetrics, pdmMetrics)
 
 var (
 	perInterface = []string{"interface", "netns", "direction"}
@@ -38,7 +51,7 @@ var (
 	perReason    = []string{"interface", "netns", "direction", "reason"}
 )
 
-var metrics = []Metric{
+var agentMetrics = []Metric{
 	{
 		"waymark_build_info", Gauge, "",
 		[]string{"version"},

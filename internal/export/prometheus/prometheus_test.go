@@ -19,7 +19,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
@@ -71,7 +74,58 @@ func status() obs.Status {
 			{Name: "flow_ingress", ID: 11, RunCount: 1000, RunTime: 25 * time.Microsecond},
 			{Name: "flow_egress", ID: 12, RunCount: 10, RunTime: time.Microsecond},
 		},
+		PDM: &obs.PDM{
+			Mode: "burst",
+			Policies: []obs.Policy{
+				{Text: "to 2001:db8::/32 proto tcp", Until: time.Unix(1700003601, 0)},
+				{Text: "to 2001:db8:1::/48", Until: time.Unix(1700003600, 0)},
+			},
+			Marked: 500, Read: 400, Stripped: 390, MaxEntries: 65536, Entries: 77, MemoryBytes: 65536 * 200,
+			Created: 70, Expired: 60, Evicted: 5, Refused: 6, Alerts: 2, DelaysLost: 8, EventsLost: 9, Drain: 3 * time.Millisecond,
+			Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 11}},
+			Totals: []obs.PDMTotal{
+				{
+					Iface: "eth0", Protocol: "tcp", Sent: 300, Received: 200, Lost: 4, Reordered: 3, Duplicates: 2, Suspicious: 1, Discarded: 5,
+					Server: delays(20*time.Microsecond, 40*time.Millisecond, 41*time.Millisecond, 90*time.Second), Network: delays(8 * time.Millisecond),
+				},
+				{Iface: "veth1", Netns: "blue", Protocol: "udp", Sent: 200, Received: 200, Lost: -1},
+			},
+		},
 	}
+}
+
+func delays(all ...time.Duration) flow.Delays {
+	var h inband.Histogram
+	for _, d := range all {
+		h.Add(uint64(d))
+	}
+	return flow.DelaysOf(&h)
+}
+
+// At every bound, as many delays are counted as do not exceed it.
+func TestClassicBucketsAreExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []time.Duration
+		for _, ns := range rapid.SliceOf(rapid.Int64Range(0, 1<<36)).Draw(t, "delays") {
+			all = append(all, time.Duration(ns))
+		}
+		d := delays(all...)
+		counts := classic(&d)
+		if len(counts) != 20 {
+			t.Fatalf("%d buckets", len(counts))
+		}
+		for bound, got := range counts {
+			var want uint64
+			for _, one := range all {
+				if one.Seconds() < bound {
+					want++
+				}
+			}
+			if got != want {
+				t.Fatalf("%d delays below %v s, want %d", got, bound, want)
+			}
+		}
+	})
 }
 
 func scrape(t *testing.T, status func() obs.Status) []byte {
@@ -139,10 +193,14 @@ func TestPromlint(t *testing.T) {
 func TestTable(t *testing.T) {
 	sampleLine := regexp.MustCompile(`(?m)^(waymark_\w+)(?:\{(.*)\})? `)
 	seen := map[string]bool{}
+	histogram := regexp.MustCompile(`_seconds_(bucket|sum|count)$`)
 	for _, m := range sampleLine.FindAllStringSubmatch(string(scrape(t, status)), -1) {
+		m[1] = histogram.ReplaceAllString(m[1], "_seconds")
 		var labels []string
 		for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(m[2], -1) {
-			labels = append(labels, l[1])
+			if l[1] != "le" { // of a histogram's bucket
+				labels = append(labels, l[1])
+			}
 		}
 		i := slices.IndexFunc(Metrics(), func(known Metric) bool { return known.Name == m[1] })
 		if i < 0 {
@@ -168,12 +226,15 @@ func TestAwkwardStatus(t *testing.T) {
 		s := status()
 		s.Totals = append(s.Totals, s.Totals[0])
 		s.Programs = append(s.Programs, s.Programs[0])
+		s.PDM.Totals = append(s.PDM.Totals, s.PDM.Totals[0])
 		s.Hooks = append(s.Hooks, s.Hooks[0])
 		s.Hooks[3].Iface = "a\xffb\"c"
 		return s
 	}))
 	for _, want := range []string{
 		`waymark_packets_total{direction="ingress",interface="eth0",netns="",protocol="tcp"} 160`,
+		`waymark_pdm_marked_packets_total{interface="eth0",netns="",protocol="tcp"} 600`,
+		`waymark_pdm_server_delay_seconds_count{interface="eth0",netns="",protocol="tcp"} 8`,
 		`waymark_program_runs_total{program="flow_ingress"} 2000`,
 		`waymark_hook_attached{direction="ingress",interface="eth0",mode="tcx",netns=""} 1`,
 		"interface=\"a\ufffdb\\\"c\"",
