@@ -55,6 +55,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage),
 		errors.As(err, &problems),
+		errors.Is(err, config.ErrUnreadable) && !errors.Is(err, fs.ErrPermission),
 		errors.As(err, &refused) && refused.Status == http.StatusBadRequest:
 		return exitUsage
 	case errors.Is(err, kernel.ErrMissing),

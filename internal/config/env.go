@@ -71,17 +71,18 @@ func UnknownEnv(env []string) []string {
 	c := Default()
 	var known []string
 	for key := range settable(&c) {
-		known = append(known, envName(key))
+		known = append(known, strings.TrimPrefix(envName(key), envPrefix)) // what all share is no likeness
 	}
 	slices.Sort(known)
 	var out []string
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
+		rest, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || slices.Contains(known, rest) {
 			continue
 		}
-		if near := suggest.Nearest(name, known); near != "" {
-			out = append(out, fmt.Sprintf("%s sets nothing; did you mean %s?", name, near))
+		if near := suggest.Nearest(rest, known); near != "" {
+			out = append(out, fmt.Sprintf("%s sets nothing; did you mean %s?", name, envPrefix+near))
 		}
 	}
 	return out
@@ -126,8 +127,8 @@ func setOne(f field, origins Origins, name, key, value string) Problems {
 	}
 	node, err := listNode(value)
 	if err != nil {
-		p := syntaxProblem(name, err)
-		p.Allowed = "write a list like [a, b]"
+		p := syntaxProblem(name, []byte(value), err)
+		p.At, p.Allowed = name, "write a list like [a, b]"
 		return Problems{p}
 	}
 	for old := range origins {

@@ -5,15 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"reflect"
 	"regexp"
+	"strconv"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 )
 
 // maxFile bounds what is read of a configuration file, in octets.
 const maxFile = 1 << 20
+
+// ErrUnreadable is the beginning of every error about a file that cannot be read.
+var ErrUnreadable = errors.New("read configuration")
 
 // Sources are where a configuration comes from; later ones win.
 type Sources struct {
@@ -51,16 +58,22 @@ func Load(src Sources) (Config, Origins, error) {
 
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w; waymark config dump writes a configuration to begin with", ErrUnreadable, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if errors.Is(err, unix.EISDIR) {
+		return nil, fmt.Errorf("%w: %w; name the file in it", ErrUnreadable, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("read configuration %s: it is larger than %s; is it the right file?", path, formatSize(maxFile))
+		return nil, fmt.Errorf("%w: %s is larger than %s; is it the right file?", ErrUnreadable, path, formatSize(maxFile))
 	}
 	return data, nil
 }
@@ -73,13 +86,13 @@ func decodeFile(data []byte, name string, c *Config, origins Origins) Problems {
 	case errors.Is(err, io.EOF):
 		return nil // an empty file sets nothing
 	case err != nil:
-		return Problems{syntaxProblem(name, err)}
+		return Problems{syntaxProblem(name, data, err)}
 	}
 	switch err := dec.Decode(&next); {
 	case err == nil:
 		return Problems{{At: position(name, &next), What: "a second document", Allowed: "a configuration is one document: remove the line ---"}}
 	case !errors.Is(err, io.EOF):
-		return Problems{syntaxProblem(name, err)}
+		return Problems{syntaxProblem(name, data, err)}
 	}
 	d := decoder{where: func(n *yaml.Node) string { return position(name, n) }, origins: origins}
 	d.mapping(doc.Content[0], reflect.ValueOf(c).Elem(), "")
@@ -93,13 +106,34 @@ func position(file string, n *yaml.Node) string {
 // yamlError is how the YAML library words a syntax error.
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-func syntaxProblem(file string, err error) Problem {
-	at, what := file, err.Error()
+func syntaxProblem(file string, data []byte, err error) Problem {
+	what, line := err.Error(), ""
 	if m := yamlError.FindStringSubmatch(what); m != nil {
-		what = m[2]
-		if m[1] != "" {
-			at += ":" + m[1]
-		}
+		line, what = m[1], m[2]
 	}
-	return Problem{At: at, What: "not YAML: " + what, Allowed: "look for tabs, brackets that stay open and quotes around this line"}
+	if line == "" { // the first, or the library does not say
+		line = strconv.Itoa(1 + bytes.Count(data[:guilty(what, data)], []byte("\n")))
+	}
+	return Problem{
+		At: file + ":" + line, What: "not YAML: " + what,
+		Allowed: "look for tabs, brackets that stay open and quotes around this line",
+	}
+}
+
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+
+// guilty is where an error without a line comes from: an alias of nothing, or
+// the first octet that YAML does not take as text; else 0.
+func guilty(what string, data []byte) int {
+	if m := unknownAnchor.FindStringSubmatch(what); m != nil {
+		return max(0, bytes.Index(data, []byte("*"+m[1])))
+	}
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n == 1 || r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f {
+			return i
+		}
+		i += n
+	}
+	return 0
 }

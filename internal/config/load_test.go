@@ -171,6 +171,7 @@ func TestBadVariablesAndFlags(t *testing.T) {
 
 func TestUnknownEnv(t *testing.T) {
 	got := UnknownEnv([]string{
+		"WAYMARK_FLOW={}", // like WAYMARK_PROBE in its prefix alone
 		"WAYMARK_FLOW_SAMPLING=1", "WAYMARK_FLOW_SMAPLING=1", "WAYMARK_PORT_9474_TCP_ADDR=10.0.0.1", "FLOW_SAMPLING=1",
 	})
 	want := []string{"WAYMARK_FLOW_SMAPLING sets nothing; did you mean WAYMARK_FLOW_SAMPLING?"}
