@@ -212,16 +212,22 @@ func (t *Table) endInterval(interval func(*Record)) {
 
 // expiry says whether and why a flow leaves now.
 func (t *Table) expiry(e *entry, now time.Time) EndReason {
-	at := now.UnixNano()
 	switch {
 	case e.ended && e.current < 0: // the last ACKs have come
 		return EndReasonEndOfFlow
-	case e.current < 0 && at-e.pending.Last >= int64(t.cfg.IdleTimeout):
+	case e.current < 0 && isOver(e.pending.Last, t.cfg.IdleTimeout, now):
 		return EndReasonIdleTimeout
-	case e.pending.Packets > 0 && at-e.pending.First >= int64(t.cfg.ActiveTimeout):
+	case e.pending.Packets > 0 && isOver(e.pending.First, t.cfg.ActiveTimeout, now):
 		return EndReasonActiveTimeout
 	}
 	return EndReasonNone
+}
+
+// isOver tells whether a time has passed since a packet. One that is yet to come
+// was before the clock was set back: nobody knows how long ago.
+func isOver(since int64, timeout time.Duration, now time.Time) bool {
+	age := now.UnixNano() - since
+	return age < 0 || age >= int64(timeout)
 }
 
 // export emits a flow and, right behind it, its reverse. Flows that go on stay

@@ -84,6 +84,31 @@ func TestActiveTimeoutGivesDeltas(t *testing.T) {
 	}
 }
 
+// A clock that is set back holds up no flow, idle or not.
+func TestClockSetBack(t *testing.T) {
+	table := testTable(10)
+	table.Merge(tcpDelta(1, epoch, tcpACK))
+	table.Merge(tcpDelta(2, epoch, tcpACK))
+	end(table, epoch)
+	back := epoch.Add(-time.Hour)
+	table.Merge(tcpDelta(2, back, tcpACK))
+	_, expired := end(table, back)
+	reasons := map[uint16]EndReason{}
+	for _, r := range expired {
+		reasons[r.SrcPort] = r.EndReason
+	}
+	if len(expired) != 1 || reasons[1] != EndReasonIdleTimeout {
+		t.Errorf("expired: %v, want the idle flow", reasons)
+	}
+	table.Merge(tcpDelta(3, epoch, tcpACK))
+	end(table, epoch)
+	table.Merge(tcpDelta(3, epoch, tcpACK))
+	_, expired = end(table, back)
+	if len(expired) == 0 || expired[0].EndReason != EndReasonActiveTimeout {
+		t.Errorf("a flow from before the clock was set back goes on without a record: %v", expired)
+	}
+}
+
 func TestEndOfFlowWaitsForTheLastACK(t *testing.T) {
 	table := testTable(10)
 	table.Merge(tcpDelta(1, epoch, tcpACK|tcpFIN))
