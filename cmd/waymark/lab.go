@@ -141,7 +141,7 @@ func newLabListCommand() *cobra.Command {
 
 func newLabExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "exec HOST -- COMMAND [ARGUMENT]...",
+		Use:     "exec [flags] HOST -- COMMAND [ARGUMENT]...",
 		Short:   "Run a command on a host of a lab",
 		Example: "  waymark lab exec alpha -- iperf3 -c 10.0.1.2",
 		Args:    cobra.MinimumNArgs(2),

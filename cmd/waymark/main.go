@@ -85,11 +85,28 @@ func finish(c *cobra.Command, started *bool) {
 	if c.Args == nil {
 		c.Args = cobra.NoArgs
 	}
+	c.Args = arguments(c.Args)
 	if inner := c.RunE; inner != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			*started = true
 			return inner(cmd, args)
 		}
+	}
+}
+
+// arguments says of wrong ones which, and what is right.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		verb := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		for n := len(args) - 1; n >= 0; n-- {
+			if check(cmd, args[:n]) == nil {
+				return fmt.Errorf("%s: %q is one too many; write it like: %s", verb, args[n], cmd.UseLine())
+			}
+		}
+		return fmt.Errorf("%s: an argument is missing; write it like: %s", verb, cmd.UseLine())
 	}
 }
 
