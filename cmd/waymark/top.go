@@ -17,8 +17,9 @@ func newTopCommand() *cobra.Command {
 		Use:   "top [FILTER]",
 		Short: "Watch the busiest flows, conversations and hosts live",
 		Long: `Top shows in the terminal who talks with whom right now: rates both ways, round trip
-and the recent past, as conversations, flows, pairs of hosts, services or interfaces.
-While it runs it asks the agent for short intervals. ? shows the keys.`,
+and the recent past, as conversations, flows, pairs of hosts, services or interfaces,
+and of marked flows where their time goes. While it runs it asks the agent for short
+intervals. ? shows the keys.`,
 		Example: `  waymark top
   waymark top tcp and port 443
   waymark top --view services --every 1s`,

@@ -172,6 +172,7 @@ var groups = []struct {
 	{"pair", "two hosts, both ways", []string{"src", "dst"}, FoldPair},
 	{"session", "both ways of a flow between this host and a peer, which stands as the source", []string{"proto", "src", "sport", "dst", "dport"}, FoldPeer},
 	{"peer", "the other host, both ways; peer/64 cuts it as src/64 does", []string{"src"}, FoldPeer},
+	{"peer_port", "its port", []string{"sport"}, FoldPeer},
 	{"peer_service", "a port of other hosts, both ways", []string{"proto", "sport"}, FoldPeer},
 	{"local_service", "a port of this host, both ways", []string{"proto", "dport"}, FoldPeer},
 }

@@ -50,8 +50,27 @@ func newModel(cfg Config, view int) *model {
 }
 
 func (m *model) request() request {
-	return request{m.generation, m.filter, views[m.view].by, sorts[m.sort].name, m.reverse}
+	v := &views[m.view]
+	filter := m.filter
+	switch {
+	case v.filter == "":
+	case filter == "":
+		filter = v.filter
+	default:
+		filter = "(" + filter + ") and " + v.filter
+	}
+	return request{m.generation, filter, v.by, m.sortOrder().name, m.reverse}
 }
+
+// orders are those of the view.
+func (m *model) orders() []order {
+	if own := views[m.view].sorts; own != nil {
+		return own
+	}
+	return sorts
+}
+
+func (m *model) sortOrder() order { return m.orders()[m.sort] }
 
 // again asks anew, after what is asked for changed.
 func (m *model) again() {
@@ -122,7 +141,7 @@ func taken(a *api.Answer) time.Duration { return a.To.Sub(a.From) }
 
 // order sorts by round trip here: the agent knows only those of this interval.
 func (m *model) order() {
-	if m.answer == nil || sorts[m.sort].name != "rtt" {
+	if m.answer == nil || m.sortOrder().name != "rtt" {
 		return
 	}
 	slices.SortStableFunc(m.answer.Rows, func(a, b api.Row) int {
@@ -155,10 +174,10 @@ func (m *model) key(key string) tea.Cmd {
 		m.show((m.view + 1) % len(views))
 	case "shift+tab":
 		m.show((m.view + len(views) - 1) % len(views))
-	case "1", "2", "3", "4", "5":
+	case "1", "2", "3", "4", "5", "6":
 		m.show(int(key[0] - '1'))
 	case "s":
-		m.sort = (m.sort + 1) % len(sorts)
+		m.sort = (m.sort + 1) % len(m.orders())
 		m.again()
 	case "r":
 		m.reverse = !m.reverse
@@ -173,6 +192,9 @@ func (m *model) key(key string) tea.Cmd {
 func (m *model) show(view int) {
 	if view == m.view {
 		return
+	}
+	if views[view].sorts != nil || views[m.view].sorts != nil {
+		m.sort = 0 // orders differ
 	}
 	m.view, m.answer, m.past, m.paused = view, nil, trends{}, false
 	m.again()

@@ -66,6 +66,9 @@ func (m *model) subline() string {
 	case m.answer == nil || m.answer.To.IsZero():
 		return "waiting for the next interval"
 	}
+	if v := &views[m.view]; len(m.answer.Rows) == 0 && v.empty != nil && m.status != nil && m.filter == "" {
+		return v.empty(m.status)
+	}
 	d := taken(m.answer)
 	parts := []string{
 		term.Rate(float64(m.answer.Total.Bytes)*8, d) + " bit/s",
@@ -220,19 +223,19 @@ func (m *model) footer() string {
 		}
 		return term.Printable(s)
 	}
-	order := sorts[m.sort].title
+	order := m.sortOrder().title
 	if m.reverse {
 		order += " reversed"
 	}
-	return "1-5 view  s sort: " + order + "  r reverse  / filter  p pause  ? help  q quit"
+	return "1-6 view  s sort: " + order + "  r reverse  / filter  p pause  ? help  q quit"
 }
 
 // helpLines tells the keys.
 func helpLines(height int) []string {
 	lines := []string{
 		"",
-		"  1 … 5, tab     " + strings.Join(ViewNames(), ", "),
-		"  s              sort by rate, by packets, by round trip",
+		"  1 … 6, tab     " + strings.Join(ViewNames(), ", "),
+		"  s              sort by rate, by packets, by round trip; delays by what they tell",
 		"  r              the smallest first",
 		"  /              filter, such as: proto tcp and dport 443",
 		"  p, space       stop the picture, and go on",

@@ -8,6 +8,8 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/view"
 )
@@ -18,7 +20,14 @@ type aView struct {
 	rows    string // what a row is
 	by      string
 	columns []column
+	filter  string  // besides the user's; empty: none
+	sorts   []order // instead of those of all
+	// empty says why there may be no rows; nil: there is nothing to say.
+	empty func(*obs.Status) string
 }
+
+// order is one that the key s goes through.
+type order struct{ name, title string }
 
 // column of a view. One that may grow takes the room that is left.
 type column struct {
@@ -58,8 +67,8 @@ var (
 // views, in the order of their keys 1, 2, …
 var views = []aView{
 	{
-		"conversations", "conversations", "netns,iface,conversation",
-		[]column{
+		name: "conversations", rows: "conversations", by: "netns,iface,conversation",
+		columns: []column{
 			ifaceColumn, protoColumn,
 			{title: "CLIENT", cell: func(l line) string { return view.Source(l.row) }},
 			{title: "SERVER", cell: func(l line) string { return view.Destination(l.row) }},
@@ -67,8 +76,8 @@ var views = []aView{
 		},
 	},
 	{
-		"flows", "flows", "flow",
-		[]column{
+		name: "flows", rows: "flows", by: "flow",
+		columns: []column{
 			ifaceColumn,
 			{title: "DIR", width: 3, cell: func(l line) string { return view.Direction(l.row.Direction) }},
 			protoColumn,
@@ -78,8 +87,8 @@ var views = []aView{
 		},
 	},
 	{
-		"hosts", "pairs of hosts", "netns,iface,pair",
-		[]column{
+		name: "hosts", rows: "pairs of hosts", by: "netns,iface,pair",
+		columns: []column{
 			ifaceColumn,
 			{title: "HOST", cell: func(l line) string { return view.Host(l.row, l.row.SrcPrefix) }},
 			{title: "HOST", cell: func(l line) string { return view.Host(l.row, l.row.DstPrefix) }},
@@ -87,8 +96,8 @@ var views = []aView{
 		},
 	},
 	{
-		"services", "services", "netns,iface,service",
-		[]column{
+		name: "services", rows: "services", by: "netns,iface,service",
+		columns: []column{
 			ifaceColumn, protoColumn,
 			{title: "PORT", right: true, cell: func(l line) string { return view.Port(l.row, l.row.DstPort) }},
 			forthColumn, backColumn, packetColumn, rttColumn,
@@ -96,8 +105,8 @@ var views = []aView{
 		},
 	},
 	{
-		"interfaces", "interfaces", "netns,iface,direction",
-		[]column{
+		name: "interfaces", rows: "interfaces", by: "netns,iface,direction",
+		columns: []column{
 			{title: "NETNS", onlyMany: true, cell: func(l line) string { return l.row.Netns }},
 			{title: "IFACE", cell: func(l line) string { return l.row.Iface }},
 			{title: "DIR", width: 3, cell: func(l line) string { return view.Direction(l.row.Direction) }},
@@ -105,6 +114,48 @@ var views = []aView{
 			{title: "FLOWS", width: 5, right: true, cell: func(l line) string { return term.Count(l.row.Records) }},
 		},
 	},
+	{
+		name: "delays", rows: "peers", by: delaysBy, filter: "pdm",
+		columns: []column{
+			ifaceColumn, protoColumn,
+			{title: "PEER", cell: func(l line) string { return view.Source(l.row) }},
+			delayColumn("SERVER", func(p *flow.PDM) *flow.Delays { return &p.Server }),
+			delayColumn("NETWORK", func(p *flow.PDM) *flow.Delays { return &p.Network }),
+			{title: "LOSS", width: 6, right: true, cell: ofPDM(func(p *flow.PDM) string { return term.Percent(view.Loss(p)) })},
+			{title: "VERDICT", cell: func(l line) string { return delaysMerging.Verdict(l.row) }},
+		},
+		sorts: []order{{"delay", "delay"}, {"server", "server"}, {"network", "network"}, {"lost", "lost"}, {"bytes", "rate"}},
+		empty: func(s *obs.Status) string {
+			if s.PDM == nil {
+				return "nothing is marked: name flows under pdm.policies in the configuration, at both ends"
+			}
+			return "no marked flow in this interval"
+		},
+	},
+}
+
+// delaysBy are peers by protocol and port; sources are peers.
+const delaysBy = "netns,iface,proto,peer,peer_port"
+
+var delaysMerging = func() view.Merging {
+	by, err := store.ParseBy(delaysBy)
+	if err != nil {
+		panic("top: " + err.Error())
+	}
+	return view.NewMerging(by)
+}()
+
+func delayColumn(title string, of func(*flow.PDM) *flow.Delays) column {
+	return column{title: title, width: max(6, len(title)), right: true, cell: ofPDM(func(p *flow.PDM) string { return view.Delay(of(p), 0.5) })}
+}
+
+func ofPDM(text func(*flow.PDM) string) func(line) string {
+	return func(l line) string {
+		if l.row.PDM == nil {
+			return "-"
+		}
+		return text(l.row.PDM)
+	}
 }
 
 // ViewNames lists what Config.View may be.
@@ -125,5 +176,5 @@ func viewNamed(name string) (int, error) {
 	return 0, fmt.Errorf("no view %s: there are %s", strconv.Quote(name), strings.Join(ViewNames(), ", "))
 }
 
-// sorts are the orders that the key s goes through.
-var sorts = []struct{ name, title string }{{"bytes", "rate"}, {"packets", "packets"}, {"rtt", "round trip"}}
+// sorts are the orders of all views without their own.
+var sorts = []order{{"bytes", "rate"}, {"packets", "packets"}, {"rtt", "round trip"}}
