@@ -48,6 +48,10 @@ static __always_inline enum pdm_arrival sequence_behind(struct pdm_state *s, __u
 	__u64 bit = 1ULL << (d & 63);
 
 	if (s->seen & bit) {
+		if (s->copies) { /* of a sender that marks bursts: a segment that was overtaken */
+			s->copies++;
+			return ARRIVAL_COPY;
+		}
 		s->duplicates++;
 		return ARRIVAL_DUPLICATE;
 	}

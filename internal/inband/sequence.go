@@ -133,6 +133,10 @@ func (s *Sequence) advance(psn uint16, word uint32, d uint16) {
 func (s *Sequence) behind(d uint8) Arrival {
 	bit := uint64(1) << d
 	if s.seen&bit != 0 {
+		if s.Copies > 0 { // of a sender that marks bursts: a segment that was overtaken
+			s.Copies++
+			return Copy
+		}
 		s.Duplicates++
 		return Duplicate
 	}
