@@ -47,6 +47,7 @@ struct pdm_state {
 
 	__u64 id; /* of this state: processor << STATE_CPU_SHIFT | number */
 	__u64 answered; /* tx when the answer to it was measured */
+	__u64 acknowledged; /* tx when its round trip was measured */
 	__u64 seen; /* bit i: the peer's number highest - i came */
 	__u16 highest; /* newest number of the peer */
 	__u16 wild_next; /* what would follow the wild number, when suspect */

@@ -157,6 +157,7 @@ static __always_inline bool make_answer(struct __sk_buff *skb)
 	if (!s)
 		return false;
 	s->answered = 0;
+	s->acknowledged = 0;
 	*psnlr = bpf_htons(s->tx);
 	return true;
 }

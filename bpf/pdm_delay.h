@@ -66,7 +66,8 @@ static __noinline int add_delays(struct pdm_work *work, const struct pdm_state *
 			return 0;
 		}
 	}
-	histogram_add(&d->network, sample->network);
+	if (sample->has & HAS_NETWORK)
+		histogram_add(&d->network, sample->network);
 	if (sample->has & HAS_SERVER)
 		histogram_add(&d->server, sample->server);
 	return 0;
@@ -100,15 +101,22 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 	}
 	if (s->answered == tx) /* a further packet of the same answer */
 		return;
-	s->answered = tx;
+	if (sample->bare && s->acknowledged == tx)
+		return;
 	elapsed = since(now, tx);
 	server = pdm_nanoseconds(o->dtlr.delta, o->dtlr.scale);
 	if (server > elapsed && server - elapsed > elapsed >> DRIFT_SHIFT) {
 		sample->suspicion = SUSPICION_TIME;
 		return;
 	}
-	sample->network = server < elapsed ? elapsed - server : 0;
-	sample->has = HAS_NETWORK;
+	if (s->acknowledged != tx) {
+		s->acknowledged = tx;
+		sample->network = server < elapsed ? elapsed - server : 0;
+		sample->has = HAS_NETWORK;
+	}
+	if (sample->bare) /* the answer is still to come */
+		return;
+	s->answered = tx;
 	/*
 	 * Behind a missing packet this may not be the first of an answer, and its
 	 * DTLR would count the time since that one, too.

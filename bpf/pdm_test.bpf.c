@@ -83,7 +83,8 @@ struct test_event {
 	__u8 arrival;
 	__u8 suspicion;
 	__u8 has;
-	__u8 zero[5];
+	__u8 bare;
+	__u8 zero[4];
 };
 
 struct test_event test_events[TEST_CASES] SEC(".data.events");
@@ -108,6 +109,7 @@ __noinline int step(struct test_event *e)
 	case STEP_RECEIVE:
 		sample.option = e->option;
 		sample.word = e->word;
+		sample.bare = e->bare;
 		measure_delays(s, &sample, e->now);
 		s->suspicious += sample.suspicion != SUSPICION_NONE;
 		WHOLE(s->rx) = stamp(e->now, sample.option.psntp);

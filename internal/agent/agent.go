@@ -50,6 +50,7 @@ type Agent struct {
 	store    *store.Store
 	totals   *totals
 	hooks    *hooks
+	marking  *marking // nil: nothing is ever marked
 	pace     *pace
 	reopen   []func() // of exporters that write to files
 	synced   atomic.Bool
@@ -78,10 +79,13 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.probe, err = newProbe(cfg, deps.Log); err != nil {
+	if a.marking, err = newMarking(cfg, a.registry, deps.Log); err != nil {
 		return nil, err
 	}
-	a.hooks = newHooks(a.registry, a.probe, deps.Log)
+	if a.probe, err = newProbe(cfg, a.marking, deps.Log); err != nil {
+		return nil, err
+	}
+	a.hooks = newHooks(a.registry, a.probe, a.marking, deps.Log)
 	a.store = store.New(store.Config{History: cfg.API.History})
 	outputs, err := a.outputs()
 	if err != nil {
@@ -163,6 +167,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	err = errors.Join(err, a.drainOnce(true))
 	stopServices()
 	a.hooks.close()
+	err = errors.Join(err, a.marking.restore())
 	stopProbing()
 	running.Wait()
 	serving.Wait()
@@ -175,6 +180,9 @@ func (a *Agent) load() error {
 		return err
 	}
 	maxFlows, err := a.probe.MaxFlows()
+	if p, ok := a.probe.(*ebpfProbe); ok && err == nil {
+		err = a.marking.start(p)
+	}
 	if err != nil {
 		a.probe.Close()
 		return err

@@ -20,6 +20,7 @@ type moment struct{ low, high topology.Counters }
 type hooks struct {
 	registry *topology.Registry
 	probe    probe
+	marking  *marking
 	log      *slog.Logger
 
 	mu       sync.Mutex
@@ -39,8 +40,8 @@ type attachment struct {
 	base map[flow.Direction]seen
 }
 
-func newHooks(r *topology.Registry, p probe, log *slog.Logger) *hooks {
-	return &hooks{registry: r, probe: p, log: log, attached: map[flow.Iface]*attachment{}}
+func newHooks(r *topology.Registry, p probe, m *marking, log *slog.Logger) *hooks {
+	return &hooks{registry: r, probe: p, marking: m, log: log, attached: map[flow.Iface]*attachment{}}
 }
 
 // add attaches; all is what the probe has seen so far.
@@ -56,9 +57,11 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 	}}
 	h.attached[l.Iface] = at
 	before, _ := h.registry.Counters(l.Iface)
-	at.mode, at.err = h.probe.Attach(l, func(f func() error) error {
-		return h.registry.InNetns(l.Iface.Netns(), f)
-	})
+	if at.err = h.marking.prepare(l); at.err == nil {
+		at.mode, at.err = h.probe.Attach(l, func(f func() error) error {
+			return h.registry.InNetns(l.Iface.Netns(), f)
+		})
+	}
 	if at.err != nil {
 		h.log.Error("interface is not counted", "iface", l.String(), "error", at.err)
 		return
@@ -79,6 +82,7 @@ func (h *hooks) remove(l topology.Link) {
 		return
 	}
 	h.detach(l.Iface)
+	h.marking.release(l)
 	h.log.Info("interface is gone", "iface", l.String())
 }
 

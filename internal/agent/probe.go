@@ -27,7 +27,7 @@ type probe interface {
 }
 
 // newProbe takes the one that is configured, or the best this kernel can.
-func newProbe(cfg config.Config, log *slog.Logger) (probe, error) {
+func newProbe(cfg config.Config, m *marking, log *slog.Logger) (probe, error) {
 	tunnels := make([]flow.Tunnel, 0, len(cfg.Flow.Tunnels))
 	for _, name := range cfg.Flow.Tunnels {
 		t, err := flow.ParseTunnel(name)
@@ -39,7 +39,8 @@ func newProbe(cfg config.Config, log *slog.Logger) (probe, error) {
 	kind := cfg.Probe
 	if kind == "auto" {
 		kind = "ebpf"
-		if err := kernel.Require(); err != nil {
+		// What can't change packets must not stand in for what was asked to mark them.
+		if err := kernel.Require(); err != nil && m == nil {
 			log.Warn("the eBPF probe can't run here, packets are captured instead, at a higher cost", "reason", err)
 			kind = "afpacket"
 		}
@@ -47,6 +48,7 @@ func newProbe(cfg config.Config, log *slog.Logger) (probe, error) {
 	if kind == "ebpf" {
 		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
 			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
+			PDM: m.datapathConfig(),
 		}, log)}, nil
 	}
 	return newAFPacketProbe(cfg, tunnels, log), nil

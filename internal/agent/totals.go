@@ -65,6 +65,13 @@ func (t *totals) add(d *flow.Delta) {
 	s.WireBytes += d.WireBytes
 	s.Frames += d.Frames
 	s.FrameBytes += d.FrameBytes
+	switch {
+	case d.PDM == nil:
+	case s.PDM == nil:
+		s.PDM = d.PDM.Clone()
+	default:
+		s.PDM.Add(d.PDM)
+	}
 }
 
 // byPlace sums over protocols.

@@ -182,7 +182,12 @@ func (g *stepGenerator) next() (in, out pdmtest.Event) {
 	o := g.option()
 	setOption(&in, o)
 	out = in
-	s := g.endpoint.Receive(o, in.Word, g.now)
+	receive := g.endpoint.Receive
+	if g.r.IntN(4) == 0 {
+		in.Bare, out.Bare = 1, 1
+		receive = g.endpoint.Acknowledge
+	}
+	s := receive(o, in.Word, g.now)
 	out.Arrival, out.Suspicion = uint8(s.Arrival), uint8(s.Suspicion)
 	out.Server, out.Network = s.Server, s.Network
 	if s.HasServer {

@@ -17,6 +17,7 @@ type Packet struct {
 	Time   time.Time // zero where the capture does not tell
 	Option pdm.Option
 	Word   uint32 // as in Sequence.Observe
+	Bare   bool   // TCP without payload: it acknowledges, but is no answer
 }
 
 // Observation is what one packet told of the host that sent it.
@@ -106,7 +107,7 @@ func (s *SideStats) observe(peer *SideStats, p Packet) Observation {
 	}
 	s.answer(peer, p, &o)
 	s.recent.put(passed{Packet: p, suspicious: o.Suspicion != NotSuspicious})
-	if o.Arrival.Ordered() {
+	if o.Arrival.Ordered() && !p.Bare {
 		s.answers, s.answering = p.Option.PSNLR, p.Option.HasReceived()
 	}
 	return o
@@ -127,7 +128,7 @@ func (s *SideStats) answer(peer *SideStats, p Packet, o *Observation) {
 		}
 		return
 	}
-	first := o.Arrival.Ordered() && !(s.answering && s.answers == p.Option.PSNLR)
+	first := o.Arrival.Ordered() && !p.Bare && !(s.answering && s.answers == p.Option.PSNLR)
 	if first && !named.Time.IsZero() && !p.Time.IsZero() {
 		host(named, p, o)
 	}

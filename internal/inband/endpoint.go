@@ -24,18 +24,29 @@ type Endpoint struct {
 	Discarded  uint64    // packets in order that are no answer to the latest request
 	Suspicious uint64
 
-	awaiting bool // the latest request has no answer yet
+	awaiting     bool // the latest request has no answer yet
+	awaitingPath bool // nor has its round trip been measured
 }
 
 // Send returns the option for a packet sent now.
 func (e *Endpoint) Send(now uint64) pdm.Option {
-	e.awaiting = true
+	e.awaiting, e.awaitingPath = true, true
 	return e.State.Send(now)
 }
 
 // Receive takes a packet received now. word is as in [Sequence.Observe].
 func (e *Endpoint) Receive(o pdm.Option, word uint32, now uint64) Sample {
-	s := e.measure(o, word, now)
+	return e.receive(o, word, false, now)
+}
+
+// Acknowledge takes a TCP packet without payload, received now: it tells of the
+// path, but the answer to the request is still to come.
+func (e *Endpoint) Acknowledge(o pdm.Option, word uint32, now uint64) Sample {
+	return e.receive(o, word, true, now)
+}
+
+func (e *Endpoint) receive(o pdm.Option, word uint32, bare bool, now uint64) Sample {
+	s := e.measure(o, word, bare, now)
 	if s.Suspicion != NotSuspicious {
 		e.Suspicious++
 	}
@@ -43,7 +54,7 @@ func (e *Endpoint) Receive(o pdm.Option, word uint32, now uint64) Sample {
 	return s
 }
 
-func (e *Endpoint) measure(o pdm.Option, word uint32, now uint64) Sample {
+func (e *Endpoint) measure(o pdm.Option, word uint32, bare bool, now uint64) Sample {
 	s := Sample{Arrival: e.Peer.Observe(o.PSNTP, word, o.IsFirst())}
 	switch {
 	case s.Arrival == Wild:
@@ -58,24 +69,31 @@ func (e *Endpoint) measure(o pdm.Option, word uint32, now uint64) Sample {
 			e.Discarded++
 		}
 		return s
-	case !e.awaiting:
+	case !e.awaiting, bare && !e.awaitingPath:
 		return s // a further packet of the same answer
 	}
-	e.awaiting = false
 	elapsed := uint64(0)
 	if now > e.TLS {
 		elapsed = now - e.TLS
 	}
 	server, ok := dtlr(o)
+	network := uint64(0)
 	if ok {
-		s.Network, ok = rest(elapsed, server, 0)
+		network, ok = rest(elapsed, server, 0)
 	}
 	if !ok {
 		s.Suspicion = ImpossibleTime
 		return s
 	}
-	s.HasNetwork = true
-	e.Network.Add(s.Network)
+	if e.awaitingPath {
+		e.awaitingPath = false
+		s.Network, s.HasNetwork = network, true
+		e.Network.Add(network)
+	}
+	if bare {
+		return s
+	}
+	e.awaiting = false
 	if follows(s.Arrival, o) {
 		s.Server, s.HasServer = server, true
 		e.Server.Add(server)

@@ -177,3 +177,23 @@ func BenchmarkEndpoint(b *testing.B) {
 		e.Receive(pdm.Option{PSNTP: psn, PSNLR: o.PSNTP, DeltaTLR: d, ScaleDTLR: s, DeltaTLS: 1}, 0, now+70*ms)
 	}
 }
+
+// A TCP peer acknowledges a request at once and answers later: the first tells
+// of the path, the second of the server, and neither twice.
+func TestAcknowledgmentIsNoAnswer(t *testing.T) {
+	const ms = 1_000_000
+	client, server := &inband.Endpoint{State: pdm.State{PSN: 1}}, &inband.Endpoint{State: pdm.State{PSN: 100}}
+	server.Receive(client.Send(1000*ms), 1, 1010*ms)
+
+	s := client.Acknowledge(server.Send(1010*ms), 1, 1020*ms)
+	if s.HasServer || !s.HasNetwork || s.Network != 20*ms {
+		t.Errorf("acknowledgment: %+v", s)
+	}
+	s = client.Receive(server.Send(1060*ms), 1, 1070*ms)
+	if !s.HasServer || s.HasNetwork || s.Server/ms != 50 && s.Server/ms != 49 {
+		t.Errorf("answer: %+v", s)
+	}
+	if s = client.Receive(server.Send(1061*ms), 2, 1071*ms); s.HasServer || s.HasNetwork {
+		t.Errorf("further packet of the answer: %+v", s)
+	}
+}

@@ -137,11 +137,24 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := min(uint64(math.Ceil(q*float64(total))), total)
 	for i, n := range h.Buckets {
 		if rank <= n {
-			return duration(min(max(middle(i), h.Min), h.Max))
+			return duration(h.within(i))
 		}
 		rank -= n
 	}
 	return duration(h.Max)
+}
+
+// within is the middle of the part of bucket i that Min and Max leave.
+func (h *Histogram) within(i int) uint64 {
+	from, to := BucketBounds(i)
+	if h.Min <= from && h.Max >= to {
+		return middle(i)
+	}
+	from, to = max(from, h.Min), min(to, h.Max)
+	if to <= from { // Count is behind the buckets
+		return min(max(middle(i), h.Min), h.Max)
+	}
+	return from + uint64(float64(from)*float64(to-from)/float64(from+to)) // harmonic mean
 }
 
 // middle is the value of bucket i with the least relative error to both ends:

@@ -32,6 +32,7 @@ type Packet struct {
 	Option pdm.Option
 	Word   uint32 // as in inband.Sequence.Observe
 	Err    error  // why Option means nothing: an error of pdm.Find
+	bare   bool   // TCP: no payload
 	syn    bool   // TCP: opens the connection
 	synAck bool   // TCP: answers that
 }
@@ -40,7 +41,7 @@ type Packet struct {
 func (p *Packet) Unmarked() bool { return errors.Is(p.Err, pdm.ErrNone) }
 
 func (p *Packet) inband() inband.Packet {
-	return inband.Packet{Time: p.Time, Option: p.Option, Word: p.Word}
+	return inband.Packet{Time: p.Time, Option: p.Option, Word: p.Word, Bare: p.bare}
 }
 
 // linkTypeIPv6 frames begin at the IPv6 header; gopacket knows the number only.
@@ -118,6 +119,7 @@ func decode(pkt []byte) Packet {
 		const syn, ack = 0x02, 0x10
 		p.syn = upper[13]&(syn|ack) == syn
 		p.synAck = upper[13]&(syn|ack) == syn|ack
+		p.bare = len(upper) <= int(upper[12]>>4)*4
 	}
 	return p
 }

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/internal/lab/wire"
+)
+
+// near tells whether a measured time is within 5 % of the truth.
+func near(got, want time.Duration) bool {
+	return math.Abs(float64(got-want)) <= 0.05*float64(want)
+}
+
+// TestDelays: a server that waits 50 ms, behind a path of 20 ms there and back,
+// is told apart from it.
+func TestDelays(t *testing.T) {
+	const think, oneWay = 50 * time.Millisecond, 10 * time.Millisecond
+	l := newPath(t, wire.Config{AB: wire.Direction{Delay: oneWay}, BA: wire.Direction{Delay: oneWay}})
+	alpha, beta := l.Host("alpha"), l.Host("beta")
+	cfg, path := agentConfig(t, "ebpf", alpha, beta)
+	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
+	a := start(t, cfg)
+
+	for _, network := range []string{"tcp", "udp"} {
+		service, err := traffic.Serve(t.Context(), beta, traffic.ServiceConfig{
+			Network: network, Listen: netip.AddrPortFrom(beta.Addr6(), 8080), Think: think,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := traffic.Request(within(t, 30*time.Second), alpha, traffic.RequestConfig{
+			Network: network, To: service.Addr(), Clients: 2, Requests: 20, RequestSize: 100, ResponseSize: 200,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := service.Close(); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d requests, the client saw a median of %v", network, r.Requests, r.Latencies.Median())
+	}
+	status := a.Status().PDM
+	if err := a.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if status == nil || status.Marked == 0 || status.Read == 0 {
+		t.Fatalf("status of marking: %+v", status)
+	}
+	for _, proto := range []uint8{6, 17} {
+		var server, wire inband.Histogram
+		var lost int64
+		for _, r := range readRecords(t, path) {
+			if r.PDM == nil || r.Proto != proto || r.Netns != alpha.Netns || r.Direction != flow.Ingress {
+				continue
+			}
+			s, n := r.PDM.Server.Histogram(), r.PDM.Network.Histogram()
+			server.Merge(&s)
+			wire.Merge(&n)
+			lost += r.PDM.Lost
+		}
+		serverTime, networkTime := server.Quantile(0.5), wire.Quantile(0.5)
+		t.Logf("proto %d: server %v of %d, network %v of %d", proto, serverTime, server.Count, networkTime, wire.Count)
+		if !near(serverTime, think) || !near(networkTime, 2*oneWay) || lost != 0 {
+			t.Errorf("proto %d: server %v, network %v, lost %d; want %v, %v, 0", proto, serverTime, networkTime, lost, think, 2*oneWay)
+		}
+	}
+}
+
+// newPath is a pair of hosts behind a wire that delays, and goes with the test.
+func newPath(t *testing.T, cfg wire.Config) *lab.Lab {
+	t.Helper()
+	l, err := lab.Up(lab.Config{Topology: "path", Prefix: fmt.Sprintf("wmt%d-", os.Getpid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	relay, err := l.NewRelay(cfg, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-relay.Ready():
+	case err := <-ended:
+		t.Fatalf("the wire: %v", err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the wire is not ready after 10 s")
+	}
+	return l
+}
