@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,10 +21,15 @@ const socketMode = 0o660
 // a live one is not.
 func listenUnix(path string) (net.Listener, error) {
 	listener, err := bindUnix(path)
-	if errors.Is(err, fs.ErrPermission) {
+	switch {
+	case err == nil:
+		return listener, nil
+	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%w; run as root, or give a path of your own in api.socket or with --socket", err)
+	case errors.As(err, new(syscall.Errno)):
+		return nil, fmt.Errorf("%w; choose another path in api.socket or with --socket", err)
 	}
-	return listener, err
+	return nil, err
 }
 
 func bindUnix(path string) (net.Listener, error) {
@@ -39,7 +45,7 @@ func bindUnix(path string) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("unix", path)
+	listener, err := closedToOthers.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on the API socket: %w", err)
 	}
@@ -48,6 +54,15 @@ func bindUnix(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("set the mode of the API socket: %w", err)
 	}
 	return listener, nil
+}
+
+// closedToOthers makes the socket's file with the mode that the socket has
+// before bind, less the umask: others can't connect in between either.
+var closedToOthers = net.ListenConfig{
+	Control: func(_, _ string, conn syscall.RawConn) (err error) {
+		controlErr := conn.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) })
+		return errors.Join(controlErr, err)
+	},
 }
 
 // lockDir keeps two agents that start at the same time from removing each
@@ -112,8 +127,11 @@ func listenerPID(conn net.Conn) int {
 // no password.
 func listenLoopback(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("listen for the API: %w; set api.listen to another port, or stop what has it (ss -ltnp)", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("listen for the API: %w", err)
+		return nil, fmt.Errorf("listen for the API: %w; set api.listen to a port of 127.0.0.1 or [::1]", err)
 	}
 	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		listener.Close()
