@@ -37,7 +37,7 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 			sum.GsoBytes += v.GsoBytes
 		}
 		told := r.told[key]
-		if sum.Packets == told.Packets {
+		if sum == told { // all of it: a program may be between two of its additions
 			continue
 		}
 		r.told[key] = sum
