@@ -249,8 +249,12 @@ func measurePoint(k kind, flows int, cfg Config) (Point, error) {
 	}
 	table := datapath.Config{MaxEntries: uint32(cpus * max(1<<16, slotsPerFlow*flows))}
 	d, err := s.load(table, program.Bench, k, flows, [][2]string{
-		{"bench_empty", costEmpty}, {"bench_parse", costParse}, {"bench_ingress", costIngress},
-		{"bench_hash", costHash}, {"bench_lru", costLRU}, {"bench_percpu", costPerCPU},
+		{"bench_empty", costEmpty},
+		{"bench_parse", costParse},
+		{"bench_ingress", costIngress},
+		{"bench_hash", costHash},
+		{"bench_lru", costLRU},
+		{"bench_percpu", costPerCPU},
 	})
 	if err != nil {
 		return Point{}, err

@@ -53,15 +53,10 @@ func onProcessor(cpu int, f func() error) error {
 }
 
 // threadTime is the processor time that the calling thread has used.
-func threadTime() (time.Duration, error) { return cpuTime(unix.CLOCK_THREAD_CPUTIME_ID) }
-
-// processTime is the processor time that all threads of this process have used.
-func processTime() (time.Duration, error) { return cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) }
-
-func cpuTime(clock int32) (time.Duration, error) {
+func threadTime() (time.Duration, error) {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(clock, &ts); err != nil {
-		return 0, fmt.Errorf("reading clock %d: %w", clock, err)
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0, fmt.Errorf("reading the thread's processor time: %w", err)
 	}
 	return time.Duration(ts.Nano()), nil
 }

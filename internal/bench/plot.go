@@ -5,9 +5,11 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -27,13 +29,23 @@ type chart struct {
 
 // Colours that stay apart in print and for the colour-blind (Okabe and Ito).
 var palette = []color.RGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
-	{230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255},
+	{0, 114, 178, 255},
+	{213, 94, 0, 255},
+	{0, 158, 115, 255},
+	{204, 121, 167, 255},
+	{230, 159, 0, 255},
+	{86, 180, 233, 255},
+	{0, 0, 0, 255},
 }
 
 var markers = []draw.GlyphDrawer{
-	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{},
-	draw.RingGlyph{}, draw.BoxGlyph{}, draw.CrossGlyph{},
+	draw.CircleGlyph{},
+	draw.SquareGlyph{},
+	draw.TriangleGlyph{},
+	draw.PyramidGlyph{},
+	draw.RingGlyph{},
+	draw.BoxGlyph{},
+	draw.CrossGlyph{},
 }
 
 // write saves the chart as SVG and PNG: medians, with bars from the lowest to
@@ -45,9 +57,15 @@ func (c *chart) write(dir string) error {
 	p.BackgroundColor = color.White
 	p.X.Label.Text = "flows at the same time"
 	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = plot.LogTicks{Prec: -1}
+	p.X.Tick.Marker = ticks{plot.LogTicks{Prec: -1}}
 	p.Y.Label.Text = c.y
+	p.Y.Tick.Marker = ticks{plot.DefaultTicks{}}
 	p.Y.Min = 0
+	for _, style := range []*text.Style{
+		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
+	} {
+		style.Font.Variant = "Sans"
+	}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.Padding = vg.Points(3)
 	p.Add(plotter.NewGrid())
@@ -78,6 +96,19 @@ func (c *chart) write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// ticks are labelled with plain numbers.
+type ticks struct{ plot.Ticker }
+
+func (t ticks) Ticks(low, high float64) []plot.Tick {
+	all := t.Ticker.Ticks(low, high)
+	for i := range all {
+		if all[i].Label != "" {
+			all[i].Label = strconv.FormatFloat(all[i].Value, 'f', -1, 64)
+		}
+	}
+	return all
 }
 
 // points is a series as the plotter wants it.
@@ -126,6 +157,14 @@ func (r *DatapathReport) WritePlots(dir string) error {
 			}
 			c.series = append(c.series, s)
 		}
+		read := series{name: "one random read of memory"}
+		for _, p := range r.Points {
+			if p.Packet == k {
+				read.x = append(read.x, float64(p.Flows))
+				read.y = append(read.y, p.Read)
+			}
+		}
+		c.series = append(c.series, read)
 		charts = append(charts, c)
 	}
 	return writeCharts(dir, charts)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // ProbesReport holds whole probes beside each other.
@@ -156,12 +158,13 @@ func measureProbes(ctx context.Context, tools []tool, run probesRun) (_ []ProbeC
 	costs := []ProbeCost{{
 		Probe: none, Flows: run.flows, Total: spreadOf(total[0]), Sent: arrived[0],
 	}}
+	summaries, err := finishAll(ctx, tools, probes, arrived[1:])
+	probes = nil // they have ended
+	if err != nil {
+		return nil, err
+	}
 	for i, t := range tools {
-		s, err := probes[0].finish(ctx, arrived[1+i])
-		probes = probes[1:]
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.name, err)
-		}
+		s := summaries[i]
 		costs = append(costs, ProbeCost{
 			Probe: t.name, Flows: run.flows,
 			Total: spreadOf(total[1+i]), Over: pairwise(total[1+i], total[0], minus),
@@ -172,4 +175,19 @@ func measureProbes(ctx context.Context, tools []tool, run probesRun) (_ []ProbeC
 		})
 	}
 	return costs, nil
+}
+
+// finishAll lets all probes come to their end at the same time.
+func finishAll(ctx context.Context, tools []tool, probes []running, arrived []uint64) ([]summary, error) {
+	out := make([]summary, len(probes))
+	var group errgroup.Group
+	for i, p := range probes {
+		group.Go(func() (err error) {
+			if out[i], err = p.finish(ctx, arrived[i]); err != nil {
+				return fmt.Errorf("%s: %w", tools[i].name, err)
+			}
+			return nil
+		})
+	}
+	return out, group.Wait()
 }

@@ -176,7 +176,15 @@ func (r *ProbesReport) WriteText(w io.Writer) error {
 		})
 	}
 	return writeTable(w, []column{
-		{"flows", true}, {"probe", false}, {"kernel, ns a packet", true}, {"over no probe", true}, {"process, ns a packet", true}, {"both", true},
-		{"process, MiB", true}, {"table, MiB", true}, {"records", true}, {"counted", true},
+		{"flows", true},
+		{"probe", false},
+		{"kernel, ns a packet", true},
+		{"over no probe", true},
+		{"process, ns a packet", true},
+		{"both", true},
+		{"process, MiB", true},
+		{"table, MiB", true},
+		{"records", true},
+		{"counted", true},
 	}, rows)
 }
