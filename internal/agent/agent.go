@@ -14,6 +14,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
 	"github.com/waymark-net/waymark/internal/store"
@@ -176,6 +177,11 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // load prepares the probe and, as large as it, the table behind it.
 func (a *Agent) load() error {
+	if len(a.cfg.Netns) > 0 {
+		if err := kernel.RequireNetns(); err != nil {
+			return err
+		}
+	}
 	if err := a.probe.Load(); err != nil {
 		return err
 	}

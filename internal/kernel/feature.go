@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
 // Feature is one row of the table.
@@ -124,6 +125,15 @@ func Require() error {
 		}
 	}
 	return nil
+}
+
+// RequireNetns returns an error that wraps ErrMissing unless other network
+// namespaces may be entered.
+func RequireNetns() error {
+	if have, err := cap.GetProc().GetFlag(cap.Effective, cap.SYS_ADMIN); err == nil && have {
+		return nil
+	}
+	return fmt.Errorf("%w: CAP_SYS_ADMIN, for entering other network namespaces: run as root, or take netns out of the configuration", ErrMissing)
 }
 
 // RequirePDM returns an error that wraps ErrMissing and names the first feature

@@ -105,8 +105,8 @@ func (l Link) Ethernet() bool { return l.LinkType == "ether" || l.LinkType == "l
 
 // String is the name, with its namespace where that is not the own one.
 func (l Link) String() string {
-	if l.Netns == "" {
-		return l.Name
+	if l.Netns == "" || l.Name == "" { // of a namespace as a whole
+		return l.Netns + l.Name
 	}
 	return l.Netns + "/" + l.Name
 }
