@@ -26,7 +26,7 @@ func near(got, want time.Duration) bool {
 // is told apart from it.
 func TestDelays(t *testing.T) {
 	const think, oneWay = 50 * time.Millisecond, 10 * time.Millisecond
-	l := newPath(t, wire.Config{AB: wire.Direction{Delay: oneWay}, BA: wire.Direction{Delay: oneWay}})
+	l, _ := newPath(t, wire.Config{AB: wire.Direction{Delay: oneWay}, BA: wire.Direction{Delay: oneWay}})
 	alpha, beta := l.Host("alpha"), l.Host("beta")
 	cfg, path := agentConfig(t, "ebpf", alpha, beta)
 	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
@@ -77,8 +77,8 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// newPath is a pair of hosts behind a wire that delays, and goes with the test.
-func newPath(t *testing.T, cfg wire.Config) *lab.Lab {
+// newPath is a pair of hosts with a wire between them, and goes with the test.
+func newPath(t *testing.T, cfg wire.Config) (*lab.Lab, *wire.Relay) {
 	t.Helper()
 	l, err := lab.Up(lab.Config{Topology: "path", Prefix: fmt.Sprintf("wmt%d-", os.Getpid())})
 	if err != nil {
@@ -109,5 +109,5 @@ func newPath(t *testing.T, cfg wire.Config) *lab.Lab {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the wire is not ready after 10 s")
 	}
-	return l
+	return l, relay
 }
