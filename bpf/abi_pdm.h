@@ -42,9 +42,10 @@ struct pdm_state {
 	__u32 out_meta; /* flow_slot.meta, likewise */
 	__be16 out_dport; /* flow_slot.dport, which ICMPv6 has its type in */
 	__u16 path_mtu; /* longest packet the path takes; 0: not told */
+	__u64 asked; /* tx, when that packet was one that wants an answer */
+
 	__u32 policy;
 	__u32 lock;
-
 	__u64 id; /* of this state: processor << STATE_CPU_SHIFT | number */
 	__u64 answered; /* tx when the answer to it was measured */
 	__u64 acknowledged; /* tx when its round trip was measured */

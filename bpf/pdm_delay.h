@@ -81,6 +81,7 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 	bool fresh = !o->dtls.delta && !o->dtls.scale;
 	__u64 tx = WHOLE(s->tx), elapsed, server;
 	__u16 last = tx;
+	bool answer;
 
 	sample->arrival = sequence_observe(s, o->psntp, sample->word, fresh);
 	if (sample->arrival == ARRIVAL_WILD) {
@@ -99,9 +100,8 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 			s->discarded++;
 		return;
 	}
-	if (s->answered == tx) /* a further packet of the same answer */
-		return;
-	if (sample->bare && s->acknowledged == tx)
+	answer = !sample->bare && WHOLE(s->asked) == tx && s->answered != tx;
+	if (s->acknowledged == tx && !answer) /* it told all there is to tell */
 		return;
 	elapsed = since(now, tx);
 	server = pdm_nanoseconds(o->dtlr.delta, o->dtlr.scale);
@@ -114,7 +114,7 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 		sample->network = server < elapsed ? elapsed - server : 0;
 		sample->has = HAS_NETWORK;
 	}
-	if (sample->bare) /* the answer is still to come */
+	if (!answer)
 		return;
 	s->answered = tx;
 	/*

@@ -301,7 +301,7 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	 */
 	if (place->upper != headers && move_headers(skb, headers, place->upper) != MARK_OK)
 		return PDM_BROKEN;
-	pdm_send(s, now, &work->option);
+	pdm_send(s, now, !is_bare(p), &work->option);
 	rc = write_option(skb, p, place, &work->option);
 	if (rc != MARK_OK)
 		return rc;

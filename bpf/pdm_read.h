@@ -173,7 +173,7 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	if (is_elsewhere(s, p, now))
 		return PDM_ELSEWHERE;
 	sample->word = word_of(skb, p);
-	sample->bare = p->id.proto == IPPROTO_TCP && !p->id.payload;
+	sample->bare = is_bare(p);
 	if (!lock_state(s))
 		return PDM_CONTENDED;
 	s->in_iface = p->id.iface;

@@ -92,6 +92,12 @@ static __always_inline void key_of(const struct packet *p, bool swap, struct pdm
 	key->zero = 0;
 }
 
+/* TCP without payload: it acknowledges, but neither asks nor answers. */
+static __always_inline bool is_bare(const struct packet *p)
+{
+	return p->id.proto == IPPROTO_TCP && !p->id.payload;
+}
+
 /* Takes one of the new states that this second allows. */
 static __always_inline bool take_budget(__u64 now)
 {
@@ -135,16 +141,20 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
 }
 
 /*
- * The option for a packet sent now; notes that it was sent. DTLS has two
- * branches: how long the answer took when one came since the previous packet,
- * else how long ago that was sent. Two processors never get the same number.
+ * The option for a packet sent now; notes that it was sent, and whether it asks
+ * for something. DTLS has two branches: how long the answer took when one came
+ * since the previous packet, else how long ago that was sent. Two processors
+ * never get the same number.
  */
-static __always_inline void pdm_send(struct pdm_state *s, __u64 now, struct pdm_option *o)
+static __always_inline void pdm_send(struct pdm_state *s, __u64 now, bool asks,
+				     struct pdm_option *o)
 {
 	__u16 psn = __sync_fetch_and_add(&s->psn, 1);
-	__u64 rx = WHOLE(s->rx), tx;
+	__u64 sent = stamp(now, psn), rx = WHOLE(s->rx), tx;
 
-	tx = __sync_lock_test_and_set(&s->tx, stamp(now, psn));
+	tx = __sync_lock_test_and_set(&s->tx, sent);
+	if (asks)
+		WHOLE(s->asked) = sent;
 	__builtin_memset(o, 0, sizeof(*o));
 	o->psntp = psn;
 	if (rx) {

@@ -103,7 +103,7 @@ __noinline int step(struct test_event *e)
 		s->psn = e->option.psntp;
 		break;
 	case STEP_SEND:
-		pdm_send(s, e->now, &sample.option);
+		pdm_send(s, e->now, !e->bare, &sample.option);
 		e->option = sample.option;
 		break;
 	case STEP_RECEIVE:

@@ -28,7 +28,7 @@ struct pdm_sample {
 	__u8 arrival;
 	__u8 suspicion;
 	__u8 has; /* as pdm_event.has */
-	__u8 bare; /* TCP without payload: it acknowledges, but is no answer */
+	__u8 bare; /* see is_bare() */
 	__u64 server;
 	__u64 network;
 };

@@ -173,8 +173,12 @@ func (g *stepGenerator) next() (in, out pdmtest.Event) {
 	in.Now = g.now
 	if g.r.IntN(2) == 0 {
 		in.Step = uint32(pdmtest.StepSend)
+		send := g.endpoint.Send
+		if g.r.IntN(4) == 0 {
+			in.Bare, send = 1, g.endpoint.SendAcknowledgment
+		}
 		out = in
-		setOption(&out, g.endpoint.Send(g.now))
+		setOption(&out, send(g.now))
 		return in, out
 	}
 	in.Step = uint32(pdmtest.StepReceive)

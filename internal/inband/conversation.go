@@ -17,7 +17,7 @@ type Packet struct {
 	Time   time.Time // zero where the capture does not tell
 	Option pdm.Option
 	Word   uint32 // as in Sequence.Observe
-	Bare   bool   // TCP without payload: it acknowledges, but is no answer
+	Bare   bool   // TCP without payload: it acknowledges, but neither asks nor answers
 }
 
 // Observation is what one packet told of the host that sent it.
@@ -128,7 +128,7 @@ func (s *SideStats) answer(peer *SideStats, p Packet, o *Observation) {
 		}
 		return
 	}
-	first := o.Arrival.Ordered() && !p.Bare && !(s.answering && s.answers == p.Option.PSNLR)
+	first := o.Arrival.Ordered() && !p.Bare && !named.Bare && !(s.answering && s.answers == p.Option.PSNLR)
 	if first && !named.Time.IsZero() && !p.Time.IsZero() {
 		host(named, p, o)
 	}

@@ -34,6 +34,13 @@ func (e *Endpoint) Send(now uint64) pdm.Option {
 	return e.State.Send(now)
 }
 
+// SendAcknowledgment is Send for a TCP packet without payload: it asks nothing,
+// so that what comes back tells of the path, but is no answer.
+func (e *Endpoint) SendAcknowledgment(now uint64) pdm.Option {
+	e.awaiting, e.awaitingPath = false, true
+	return e.State.Send(now)
+}
+
 // Receive takes a packet received now. word is as in [Sequence.Observe].
 func (e *Endpoint) Receive(o pdm.Option, word uint32, now uint64) Sample {
 	return e.receive(o, word, false, now)
@@ -69,7 +76,7 @@ func (e *Endpoint) measure(o pdm.Option, word uint32, bare bool, now uint64) Sam
 			e.Discarded++
 		}
 		return s
-	case !e.awaiting, bare && !e.awaitingPath:
+	case !e.awaitingPath && (bare || !e.awaiting):
 		return s // a further packet of the same answer
 	}
 	elapsed := uint64(0)
@@ -90,7 +97,7 @@ func (e *Endpoint) measure(o pdm.Option, word uint32, bare bool, now uint64) Sam
 		s.Network, s.HasNetwork = network, true
 		e.Network.Add(network)
 	}
-	if bare {
+	if bare || !e.awaiting {
 		return s
 	}
 	e.awaiting = false

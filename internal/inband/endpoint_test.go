@@ -197,3 +197,19 @@ func TestAcknowledgmentIsNoAnswer(t *testing.T) {
 		t.Errorf("further packet of the answer: %+v", s)
 	}
 }
+
+// What a TCP peer sends after an acknowledgment is no answer to that.
+func TestAcknowledgmentAsksNothing(t *testing.T) {
+	client, server := endpoint(1), endpoint(100)
+	server.Receive(client.Send(1000*ms), 1, 1010*ms)
+	client.Receive(server.Send(1060*ms), 1, 1070*ms)
+
+	server.Acknowledge(client.SendAcknowledgment(1071*ms), 2, 1081*ms)
+	s := client.Receive(server.Send(1084*ms), 2, 1094*ms) // the rest of the answer
+	if s.HasServer || !s.HasNetwork || !near(20*ms, s.Network) {
+		t.Errorf("what came after the acknowledgment: %+v", s)
+	}
+	if client.Server.Count != 1 || client.Network.Count != 2 {
+		t.Errorf("%d server delays, %d round trips", client.Server.Count, client.Network.Count)
+	}
+}
