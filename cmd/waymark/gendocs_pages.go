@@ -155,7 +155,7 @@ func upper(s string) string {
 }
 
 func writeQueries(w io.Writer) error {
-	p := newPage("Filters and keys", "What `waymark flows`, `waymark top` and `/api/v1/flows` understand.\n\n"+
+	p := newPage("Filters and keys", "What `waymark flows`, `waymark delays`, `waymark top` and `/api/v1/flows` understand.\n\n"+
 		"A filter is made of tests joined with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. A test is a field,\n"+
 		"an operator (`=` when left out, `!=`, and for numbers `<` `<=` `>` `>=`) and a value, a range `1-10` or a list with commas.\n"+
 		"Numbers may end with k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024). `tcp`, `udp`, `icmp`, `icmpv6`, `sctp`, `ipv4`,\n"+
@@ -199,7 +199,7 @@ func writeAPI(w io.Writer) error {
 	}
 	p.table("Parameter|Meaning", parameters)
 	p.WriteString("\nRows by `flow` are [flow records](record.md) with `records`, the number of records merged; other rows have their keys and sums.\n" +
-		"What was turned round by `conversation`, `service` or `pair` stands in `back`, too.\n")
+		"What was turned round by `conversation`, `service`, `pair` or a peer stands in `back`, too.\n")
 	return p.writeTo(w)
 }
 
@@ -211,6 +211,7 @@ func writeRecord(w io.Writer) error {
 		f := &flow.Fields[i]
 		kind := map[flow.Kind]string{
 			flow.Text: "text", flow.Address: "address", flow.Time: "time, RFC 3339", flow.Number: "number", flow.Flag: "true or false",
+			flow.Signed: "number, also below 0,", flow.Pairs: "pairs of numbers",
 			flow.Name: strings.Join(f.Values, ", "),
 		}[f.Kind]
 		if f.Unit != "" {

@@ -31,7 +31,7 @@ var pdmFields = slices.Concat(
 		pdmCount("suspicious", "packets with impossible times or numbers, kept out of the delays; absent: none", "waymarkPDMSuspiciousDeltaCount", func(p *PDM) *uint64 { return &p.Suspicious }, true),
 		pdmCount("discarded", "packets in order that are no answer to the packet sent last; absent: none", "waymarkPDMDiscardedDeltaCount", func(p *PDM) *uint64 { return &p.Discarded }, true),
 	},
-	delayFields("server", "at the peer, from a request's arrival to its answer", "waymarkPDMServerDelay", func(p *PDM) *Delays { return &p.Server }),
+	delayFields("server", "delays at the peer, from a request's arrival to its answer", "waymarkPDMServerDelay", func(p *PDM) *Delays { return &p.Server }),
 	delayFields("network", "round trips without the time at the peer", "waymarkPDMNetworkDelay", func(p *PDM) *Delays { return &p.Network }),
 )
 
@@ -81,7 +81,7 @@ func delayFields(name, what, ipfix string, of func(*PDM) *Delays) []Field {
 		return f
 	}
 	return []Field{
-		number("count", "", "delays "+what+"; absent: none", "DeltaCount", func(d *Delays) *uint64 { return &d.Count }),
+		number("count", "", what+"; absent: none", "DeltaCount", func(d *Delays) *uint64 { return &d.Count }),
 		number("sum_ns", "ns", "sum of these", "SumNanoseconds", func(d *Delays) *uint64 { return &d.Sum }),
 		number("min_ns", "ns", "the shortest", "MinNanoseconds", func(d *Delays) *uint64 { return &d.Min }),
 		number("max_ns", "ns", "the longest", "MaxNanoseconds", func(d *Delays) *uint64 { return &d.Max }),

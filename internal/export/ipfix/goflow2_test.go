@@ -1,8 +1,10 @@
 package ipfix
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,31 +139,35 @@ func goflow2Says(t *testing.T, set func(*Config), o flow.Origin, records []flow.
 	e.origin, e.now = o, time.Now
 	exportIn(t, ns, e, records)
 
-	var lines []string
+	var all []map[string]any
 	poll(t, func() error {
 		text, err := os.ReadFile(out)
 		if err != nil {
 			return err
 		}
-		if lines = strings.Split(strings.TrimSpace(string(text)), "\n"); len(lines) < want || text[len(text)-1] != '\n' {
-			return fmt.Errorf("goflow2 has %d records, want %d: %s", len(lines), want, said())
+		// Its workers write records and line ends each for themselves.
+		all = nil
+		for d := json.NewDecoder(bytes.NewReader(text)); ; {
+			d.UseNumber()
+			var v map[string]any
+			if err = d.Decode(&v); err != nil {
+				break
+			}
+			all = append(all, v)
+		}
+		if len(all) < want || err != io.EOF {
+			return fmt.Errorf("goflow2 has %d records, want %d: %v: %s", len(all), want, err, said())
 		}
 		return nil
 	})
 	if log := stop(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "level=WARN") {
 		t.Errorf("goflow2 complains: %s", log)
 	}
-	if len(lines) != want {
-		t.Errorf("goflow2 has %d records, want %d", len(lines), want)
+	if len(all) != want {
+		t.Errorf("goflow2 has %d records, want %d", len(all), want)
 	}
 	byPackets := map[string]map[string]any{}
-	for _, line := range lines {
-		d := json.NewDecoder(strings.NewReader(line))
-		d.UseNumber()
-		var v map[string]any
-		if err := d.Decode(&v); err != nil {
-			t.Fatal(err)
-		}
+	for _, v := range all {
 		byPackets[fmt.Sprint(v["packets"])] = v
 	}
 	return byPackets

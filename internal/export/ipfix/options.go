@@ -28,6 +28,11 @@ func (e *Exporter) announce(ctx context.Context) error {
 			return err
 		}
 	}
+	if first {
+		if err := e.arrive(ctx); err != nil {
+			return err
+		}
+	}
 	if err := e.addOptions(ctx); err != nil {
 		return err
 	}
@@ -43,7 +48,9 @@ func (e *Exporter) announce(ctx context.Context) error {
 	return nil
 }
 
-// arrive sends what waits and gives it time to arrive, or to be refused.
+// arrive sends what waits and gives it time to arrive, or to be refused. The
+// templates take several messages, and collectors that read two at once would
+// find data before their template.
 func (e *Exporter) arrive(ctx context.Context) error {
 	if err := e.flush(ctx); err != nil {
 		return err
@@ -68,7 +75,7 @@ func (e *Exporter) addTemplates(ctx context.Context, first bool) error {
 	if err := e.addTemplate(ctx, idType); err != nil {
 		return err
 	}
-	if first { // what follows takes several messages, and some collectors read two at once
+	if first {
 		if err := e.arrive(ctx); err != nil {
 			return err
 		}

@@ -53,7 +53,9 @@ func captureIn(t *testing.T, ns *topology.Netns) (file string, stop func()) {
 	need(t, "tcpdump", "tcpdump")
 	need(t, "tshark", "tshark")
 	file = filepath.Join(t.TempDir(), "capture.pcap")
-	said, end := startIn(t, ns, "", "tcpdump", "-i", "lo", "-Z", "root", "-U", "--immediate-mode", "-w", file)
+	// In immediate mode every packet takes a slot of the whole snapshot length: the
+	// buffer of 2 MB has eight.
+	said, end := startIn(t, ns, "", "tcpdump", "-i", "lo", "-Z", "root", "-U", "--immediate-mode", "-B", "65536", "-w", file)
 	poll(t, func() error {
 		if !strings.Contains(said(), "listening on") {
 			return fmt.Errorf("tcpdump is not ready: %s", said())

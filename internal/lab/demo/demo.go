@@ -42,7 +42,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("place for the agents' files: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	return d.flows(ctx)
+	if err := d.flows(ctx); err != nil {
+		return err
+	}
+	return d.delays(ctx)
 }
 
 // say writes a headline of the story.
@@ -58,8 +61,9 @@ type agent struct {
 	socket string
 }
 
-// start runs an agent on a host and waits until it counts.
-func (d *demo) start(ctx context.Context, h *lab.Host) error {
+// start runs an agent on a host and waits until it counts. more is added to its
+// configuration.
+func (d *demo) start(ctx context.Context, h *lab.Host, more string) error {
 	a := &agent{host: h, socket: filepath.Join(d.dir, h.Name+".sock")}
 	a.client = api.NewClient(a.socket)
 	config := filepath.Join(d.dir, h.Name+".yaml")
@@ -69,7 +73,7 @@ export:
   - jsonl: {path: %s}
 api: {socket: %s}
 log: {level: warn}
-`, filepath.Join(d.dir, h.Name+".jsonl"), a.socket)
+%s`, filepath.Join(d.dir, h.Name+".jsonl"), a.socket, more)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (d *demo) flows(ctx context.Context) (err error) {
 		err = errors.Join(err, stopErr, l.Down())
 	}()
 	for _, name := range []string{"alpha", "porthos", "beta"} {
-		if err := d.start(ctx, l.Host(name)); err != nil {
+		if err := d.start(ctx, l.Host(name), ""); err != nil {
 			return err
 		}
 	}
