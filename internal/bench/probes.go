@@ -74,7 +74,7 @@ func Probes(ctx context.Context, cfg Config, self string) (*ProbesReport, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &ProbesReport{Run: run, Packets: 500_000, Rounds: 7, Scan: "10s"}
+	r := &ProbesReport{Run: run, Packets: 200_000, Rounds: 21, Scan: "10s"}
 	flows := []int{1, 10, 100, 1000, 10_000, 100_000, 1_000_000}
 	if cfg.Quick {
 		flows, r.Packets, r.Rounds, r.Scan = []int{1, 1000, 100_000}, 200_000, 3, "2s"
@@ -91,7 +91,7 @@ func Probes(ctx context.Context, cfg Config, self string) (*ProbesReport, error)
 	}
 	for _, n := range flows {
 		cfg.Progress(fmt.Sprintf("probes: %d flows", n))
-		costs, err := measureProbes(ctx, tools, probesRun{flows: n, packets: max(r.Packets, n), rounds: r.Rounds, scan: r.Scan})
+		costs, err := measureProbes(ctx, tools, r.run(n))
 		if err != nil {
 			return nil, fmt.Errorf("%d flows: %w", n, err)
 		}
@@ -105,6 +105,16 @@ func Probes(ctx context.Context, cfg Config, self string) (*ProbesReport, error)
 type probesRun struct {
 	flows, packets, rounds int
 	scan                   string // flow.scan_interval of the agent
+}
+
+// run is the traffic at a number of flows: each comes up in every round, and
+// where that takes long there are fewer rounds.
+func (r *ProbesReport) run(flows int) probesRun {
+	run := probesRun{flows: flows, packets: max(r.Packets, flows), rounds: r.Rounds, scan: r.Scan}
+	if flows > r.Packets {
+		run.rounds = min(run.rounds, 7)
+	}
+	return run
 }
 
 // measureProbes gives every probe a lane of its own and sends on all in turns.

@@ -155,7 +155,7 @@ func (r *ProbesReport) WriteText(w io.Writer) error {
 	if err := r.Run.WriteText(w); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d rounds of %d packets or one for each flow, if that is more, on a veth pair for each probe, in turns;\nthe agent drains its table every %s\n", r.Rounds, r.Packets, r.Scan)
+	fmt.Fprintf(w, "%d rounds of %d packets (7 of one for each flow, where these are more), on a veth pair for each probe, in turns;\nthe agent drains its table every %s\n", r.Rounds, r.Packets, r.Scan)
 	for _, a := range r.Absent {
 		fmt.Fprintf(w, "not measured: %s: %s\n", a.Probe, a.Why)
 	}
