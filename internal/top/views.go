@@ -121,7 +121,7 @@ var views = []aView{
 			{title: "PEER", cell: func(l line) string { return view.Source(l.row) }},
 			delayColumn("SERVER", func(p *flow.PDM) *flow.Delays { return &p.Server }),
 			delayColumn("NETWORK", func(p *flow.PDM) *flow.Delays { return &p.Network }),
-			{title: "LOSS", width: 6, right: true, cell: ofPDM(func(p *flow.PDM) string { return term.Percent(view.Loss(p)) })},
+			{title: "LOSS", width: 6, right: true, cell: ofPDM(view.LossText)},
 			{title: "VERDICT", cell: func(l line) string { return delaysMerging.Verdict(l.row) }},
 		},
 		sorts: []order{{"delay", "delay"}, {"server", "server"}, {"network", "network"}, {"lost", "lost"}, {"bytes", "rate"}},

@@ -24,11 +24,11 @@ type Column struct {
 type Merging struct {
 	keys  []store.Key
 	whole bool
-	peers bool // sources are peers
+	fold  store.Fold
 }
 
 // NewMerging takes keys as the request named them.
-func NewMerging(by store.By) Merging { return Merging{by.Keys, by.Whole(), by.Fold == store.FoldPeer} }
+func NewMerging(by store.By) Merging { return Merging{by.Keys, by.Whole(), by.Fold} }
 
 func (m Merging) has(name string) bool {
 	return slices.ContainsFunc(m.keys, func(k store.Key) bool { return k.Name == name })
@@ -48,7 +48,7 @@ func (m Merging) keyColumns() []Column {
 			continue
 		}
 		c := keyColumns[k.Name]
-		if title, ok := peerTitles[c.Title]; ok && m.peers {
+		if title, ok := peerTitles[c.Title]; ok && m.fold == store.FoldPeer {
 			c.Title = title
 		}
 		if !m.whole {

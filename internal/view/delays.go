@@ -7,6 +7,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -27,7 +28,7 @@ var delayColumns = []Column{
 	quantile("P90", networkOf, 0.9),
 	quantile("P99", networkOf, 0.99),
 	quantile("MIN", networkOf, 0),
-	mark("LOSS", func(p *flow.PDM) string { return term.Percent(Loss(p)) }),
+	mark("LOSS", LossText),
 	mishap("REORD", func(p *flow.PDM) uint64 { return p.Reordered }),
 	mishap("DUP", func(p *flow.PDM) uint64 { return p.Duplicates }),
 	mishap("SUSP", func(p *flow.PDM) uint64 { return p.Suspicious }),
@@ -78,6 +79,14 @@ func Loss(p *flow.PDM) float64 {
 	return float64(p.Lost) / float64(p.Received+uint64(p.Lost))
 }
 
+// LossText is - where nothing came that could tell of it.
+func LossText(p *flow.PDM) string {
+	if p.Received == 0 && p.Lost <= 0 {
+		return "-"
+	}
+	return term.Percent(Loss(p))
+}
+
 // What a verdict takes for much.
 const (
 	mostOf   = 0.6  // of a median: it lies there
@@ -94,6 +103,9 @@ func (m Merging) Verdict(w *api.Row) string {
 	case p == nil:
 		return "not marked"
 	case p.Server.Count == 0 && p.Network.Count == 0 && p.Received == 0:
+		if m.fold == store.FoldNone {
+			return "sent: the other direction tells"
+		}
 		return "no marks from the peer"
 	case p.Server.Count == 0 && p.Network.Count == 0:
 		return "no request and answer" + lossText(p)
@@ -134,8 +146,12 @@ func lossText(p *flow.PDM) string {
 const firstEphemeral = 32768
 
 // peerName tells by the ports which part the peer plays: time between an answer
-// and the next request is that of a client, and no server's fault.
+// and the next request is that of a client, and no server's fault. The peer is
+// the source of what is received.
 func (m Merging) peerName(w *api.Row) string {
+	if m.fold != store.FoldPeer && m.fold != store.FoldNone {
+		return "peer"
+	}
 	var server bool
 	switch peer, local := m.has("sport"), m.has("dport"); {
 	case isICMP(w):
@@ -162,7 +178,7 @@ var peerTitles = map[string]string{"SOURCE": "PEER", "SPORT": "PORT", "DESTINATI
 // those of the record.
 func (m Merging) DelayText(w *api.Row) (names, cells []string) {
 	loss := ""
-	if w.PDM != nil {
+	if w.PDM != nil && (w.PDM.Received > 0 || w.PDM.Lost > 0) {
 		loss = strconv.FormatFloat(Loss(w.PDM), 'g', 6, 64)
 	}
 	return []string{"loss", "verdict"}, []string{loss, m.Verdict(w)}
