@@ -93,7 +93,10 @@ func start(t *testing.T, s setup) *agent {
 }
 
 // launch runs an agent; ready is closed when it counts.
-func launch(t *testing.T, s setup) (a *agent, ready chan struct{}) {
+func launch(t *testing.T, s setup) (a *agent, ready chan struct{}) { return launchTo(t, s, nil) }
+
+// launchTo is launch with a file or pipe as standard output.
+func launchTo(t *testing.T, s setup, stdout *os.File) (a *agent, ready chan struct{}) {
 	t.Helper()
 	a = &agent{dir: t.TempDir(), host: s.host}
 	a.socket = filepath.Join(a.dir, "agent.sock")
@@ -105,12 +108,15 @@ func launch(t *testing.T, s setup) (a *agent, ready chan struct{}) {
 	if err := os.WriteFile(file, []byte(yaml), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	argv := append(append(append([]string{}, s.wrap...), binary, "run", "--config", file), s.args...)
+	argv := append(append(append([]string{}, s.wrap...), program, "run", "--config", file), s.args...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	notify := filepath.Join(a.dir, "notify")
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify)
 	ready = make(chan struct{})
 	listenReady(t, notify, ready)
+	if stdout != nil {
+		cmd.Stdout = stdout
+	}
 	if s.adjust != nil {
 		s.adjust(cmd)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,14 @@ func udpFrame(dport int) []byte {
 	return packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(4321, uint16(dport)).Payload(100).Bytes()
 }
 
-// sendFrames puts a frame on an interface of the calling thread's namespace. It
-// waits for the carrier, before which the kernel drops them without a word.
+// sendFrames puts a frame on an interface of the calling thread's namespace,
+// several times.
 func sendFrames(iface string, frame []byte, count int) error {
+	return sendEach(iface, slices.Repeat([][]byte{frame}, count))
+}
+
+// sendEach waits for the carrier: before, the kernel drops without a word.
+func sendEach(iface string, frames [][]byte) error {
 	link, err := net.InterfaceByName(iface)
 	for deadline := time.Now().Add(10 * time.Second); err == nil && link.Flags&net.FlagRunning == 0; {
 		if time.Now().After(deadline) {
@@ -37,7 +43,7 @@ func sendFrames(iface string, frame []byte, count int) error {
 		return err
 	}
 	defer unix.Close(fd)
-	for range count {
+	for _, frame := range frames {
 		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
 			return fmt.Errorf("send on %s: %w", iface, err)
 		}

@@ -163,7 +163,7 @@ func TestBadVariables(t *testing.T) {
 		"WAYMARK_SERVICE_PORT=tcp://a:123": {0, ""},
 	} {
 		t.Run(variable, func(t *testing.T) {
-			cmd := command(binary, "config", "dump")
+			cmd := command(program, "config", "dump")
 			cmd.Env = append(cmd.Env, variable)
 			r := finish(t, nil, cmd)
 			wants(t, r, want.code, want.text)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// binary is the program under test.
-var binary string
+// program is the path of the program under test.
+var program string
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -31,7 +31,7 @@ func run(m *testing.M) (int, error) {
 			os.Unsetenv(name)
 		}
 	}
-	if binary = os.Getenv("E2E_BINARY"); binary != "" {
+	if program = os.Getenv("E2E_BINARY"); program != "" {
 		return m.Run(), nil
 	}
 	dir, err := os.MkdirTemp("", "waymark-e2e-")
@@ -43,8 +43,8 @@ func run(m *testing.M) (int, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 1, err
 	}
-	binary = filepath.Join(dir, "waymark")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, "github.com/waymark-net/waymark/cmd/waymark")
+	program = filepath.Join(dir, "waymark")
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "github.com/waymark-net/waymark/cmd/waymark")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the program: %w\n%s", err, out)

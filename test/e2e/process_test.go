@@ -147,7 +147,7 @@ func finish(t *testing.T, h *lab.Host, cmd *exec.Cmd) result {
 // waymark runs the program under test with arguments.
 func waymark(t *testing.T, args ...string) result {
 	t.Helper()
-	return execute(t, nil, append([]string{binary}, args...)...)
+	return execute(t, nil, append([]string{program}, args...)...)
 }
 
 // must is the standard output of a command that has to succeed.

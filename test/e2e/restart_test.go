@@ -42,11 +42,11 @@ func gone(t *testing.T, programs []obs.Program) {
 	t.Helper()
 	for _, p := range programs {
 		poll(t, func() error {
-			program, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
+			left, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
 			if err != nil {
 				return nil
 			}
-			program.Close()
+			left.Close()
 			return notYet("program %s (%d) is still there", p.Name, p.ID)
 		})
 	}
