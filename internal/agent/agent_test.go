@@ -44,10 +44,16 @@ type running struct {
 // start runs an agent until stop, or the end of the test.
 func start(t *testing.T, cfg config.Config) *running {
 	t.Helper()
+	return startAt(t, cfg, time.Now)
+}
+
+// startAt is start with a clock of the test's own.
+func startAt(t *testing.T, cfg config.Config, clock flow.Clock) *running {
+	t.Helper()
 	ready := make(chan struct{})
 	var log io.Writer = t.Output()
 	a, err := New(cfg, Deps{
-		Log: slog.New(slog.NewTextHandler(log, nil)), Clock: time.Now,
+		Log: slog.New(slog.NewTextHandler(log, nil)), Clock: clock,
 		Ready: func() { close(ready) },
 	})
 	if err != nil {

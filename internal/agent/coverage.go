@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 
@@ -37,6 +38,23 @@ func (a *Agent) seenBy() (map[place]seen, error) {
 		out[p] = s
 	}
 	return out, err
+}
+
+// forgetGone drops the totals of interfaces that are gone for so long that the
+// registry has forgotten their names: where interfaces come and go, neither
+// memory nor the metrics may grow with all there ever were.
+func (a *Agent) forgetGone(all map[place]seen) error {
+	var errs []error
+	forgotten := map[flow.Iface]bool{}
+	for p := range all {
+		if _, known := a.registry.Link(p.iface); known || forgotten[p.iface] {
+			continue
+		}
+		forgotten[p.iface] = true
+		a.totals.forget(p.iface)
+		errs = append(errs, a.probe.Forget(p.iface))
+	}
+	return errors.Join(errs...)
 }
 
 // compare sets what was counted on every interface against its own counters.

@@ -23,6 +23,8 @@ type probe interface {
 	Status() (obs.Table, []obs.Program, error)
 	// Incomplete is about packets that are in a flow, but not all of it known.
 	Incomplete() ([]flow.Uncounted, error)
+	// Forget drops the running totals of an interface that is gone.
+	Forget(iface flow.Iface) error
 	Close()
 }
 

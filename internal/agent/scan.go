@@ -42,8 +42,8 @@ func (a *Agent) drainOnce(last bool) error {
 	err := a.probe.Drain(a.merge)
 	a.hooks.afterDrain()
 	all, seenErr := a.seenBy()
-	err = errors.Join(err, seenErr)
 	coverage := a.hooks.compare(all)
+	err = errors.Join(err, seenErr, a.forgetGone(all))
 
 	interval := a.store.Begin(a.intervalStart())
 	a.pipeline.Begin()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -72,6 +73,13 @@ func (t *totals) add(d *flow.Delta) {
 	default:
 		s.PDM.Add(d.PDM)
 	}
+}
+
+// forget drops what was counted on an interface.
+func (t *totals) forget(i flow.Iface) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.sum, func(k totalKey, _ *flow.Counts) bool { return k.iface == i })
 }
 
 // byPlace sums over protocols.

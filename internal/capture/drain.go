@@ -77,6 +77,16 @@ func (c *Capture) Incomplete() ([]flow.Uncounted, error) {
 	return c.reasons(firstCounted, reasons)
 }
 
+// Forget drops the running totals of an interface that is gone.
+func (c *Capture) Forget(iface flow.Iface) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
+		delete(c.meter.counts, place{iface, direction})
+	}
+	return nil
+}
+
 func (c *Capture) reasons(from, to reason) ([]flow.Uncounted, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -105,7 +105,20 @@ func (d *Datapath) detach(iface flow.Iface) error {
 	if d.pdm != nil {
 		errs = append(errs, d.pdm.detach(iface))
 	}
+	if netns := iface.Netns(); netns != 0 && !d.isOn(netns) {
+		d.unload(netns)
+	}
 	return errors.Join(errs...)
+}
+
+// isOn tells whether any interface of a namespace is attached to.
+func (d *Datapath) isOn(netns uint32) bool {
+	for iface := range d.hooks {
+		if iface.Netns() == netns {
+			return true
+		}
+	}
+	return false
 }
 
 func directionName(d flow.Direction) string {

@@ -321,3 +321,49 @@ func TestInterfaceVanishes(t *testing.T) {
 		})
 	}
 }
+
+// The programs of a namespace go with its last interface, and so do the totals
+// of an interface that is forgotten, but not those of others.
+func TestNamespacesComeAndGo(t *testing.T) {
+	v := newSilentVeth(t)
+	d := load(t, Config{MaxEntries: 1024})
+	own := len(d.programs)
+	for netns := range uint32(3) {
+		from, to := v.target(), v.target()
+		from.Iface, to.Iface = flow.NewIface(netns+1, uint32(v.from)), flow.NewIface(netns+1, uint32(v.to))
+		for _, target := range []Target{from, to} {
+			if _, err := d.Attach(target); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.send(t, packet.Eth().ARP("192.0.2.1", "192.0.2.2").Bytes())
+		if err := d.Detach(from.Iface); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(d.programs); got != own+1 {
+			t.Errorf("namespace %d: %d sets of programs with one interface left, want %d", netns, got, own+1)
+		}
+		if err := d.Detach(to.Iface); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(d.programs); got != own {
+			t.Errorf("namespace %d: %d sets of programs without an interface, want %d", netns, got, own)
+		}
+	}
+	gone := flow.NewIface(2, uint32(v.from))
+	if err := d.Forget(gone); err != nil {
+		t.Fatal(err)
+	}
+	uncounted, err := d.Uncounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range uncounted {
+		if u.Iface == gone {
+			t.Errorf("forgotten: %+v", u)
+		}
+	}
+	if len(uncounted) != 5 { // of both ends in each of three namespaces
+		t.Errorf("%d totals, want 5: %+v", len(uncounted), uncounted)
+	}
+}

@@ -225,6 +225,17 @@ func (d *Datapath) variant(v variant) (*programs, error) {
 	return p, nil
 }
 
+// unload closes the programs of a namespace: they may be loaded anew. Those of
+// the agent's own stay, since the privilege to load may be gone by now.
+func (d *Datapath) unload(netns uint32) {
+	for v, p := range d.programs {
+		if v.netns == netns {
+			p.close()
+			delete(d.programs, v)
+		}
+	}
+}
+
 func (d *Datapath) program(load func() (*ebpf.CollectionSpec, error), name string, v variant) (*ebpf.Program, error) {
 	spec, err := d.spec(load, v)
 	if err != nil {

@@ -1,7 +1,9 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -115,6 +117,42 @@ func countsBy(m *ebpf.Map, names map[uint8]string, want func(uint8) bool) ([]flo
 		return nil, fmt.Errorf("reading counts by reason: %w", err)
 	}
 	return out, nil
+}
+
+// Forget drops the running totals of an interface that is gone, and known to be
+// drained: else interfaces that come and go would fill the maps.
+func (d *Datapath) Forget(iface flow.Iface) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.table == nil {
+		return errClosed
+	}
+	maps.DeleteFunc(d.sums.told, func(k unattributedKey, _ unattributedSum) bool { return k.Iface == uint32(iface) })
+	return errors.Join(
+		deleteKeys[countKey, countValue](d.maps["counts"], func(k countKey) bool { return k.Iface == uint32(iface) }),
+		deleteKeys[unattributedKey, unattributedSum](d.sums.sums, func(k unattributedKey) bool { return k.Iface == uint32(iface) }),
+	)
+}
+
+// deleteKeys takes elements out of a map of values per processor.
+func deleteKeys[K, V any](m *ebpf.Map, gone func(K) bool) error {
+	var found []K
+	var key K
+	var value []V
+	iter := m.Iterate()
+	for iter.Next(&key, &value) {
+		if gone(key) {
+			found = append(found, key)
+		}
+	}
+	errs := []error{iter.Err()}
+	for _, key := range found {
+		errs = append(errs, m.Delete(key))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("forgetting an interface: %w", err)
+	}
+	return nil
 }
 
 // reasonNames are the names of enum reason in bpf/abi.h, lower case and without

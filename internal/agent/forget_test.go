@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// await polls the status of an agent.
+func await(t *testing.T, a *running, what string, done func(obs.Status) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(a.Status()); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s; totals %+v", what, a.Status().Totals)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// An interface that is long gone leaves nothing behind, in memory or in metrics.
+func TestGoneInterfacesAreForgotten(t *testing.T) {
+	for _, probe := range []string{"ebpf", "afpacket"} {
+		t.Run(probe, func(t *testing.T) {
+			host := newLab(t).Hosts()[0]
+			cfg, _ := agentConfig(t, probe, host)
+			cfg.Interfaces = []string{"wmx*"}
+			var passed atomic.Int64
+			a := startAt(t, cfg, func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
+
+			comeAndGo := func(name string) {
+				t.Helper()
+				link := addVeth(t, host, name)
+				counted := func(s obs.Status) bool {
+					return slices.ContainsFunc(s.Totals, func(x obs.Total) bool { return x.Iface == name })
+				}
+				await(t, a, name+" is counted", counted) // what the kernel sends to find neighbours
+				if err := host.Do(func() error { return netlink.LinkDel(link) }); err != nil {
+					t.Fatal(err)
+				}
+				await(t, a, name+" is gone", func(s obs.Status) bool {
+					return !slices.ContainsFunc(s.Hooks, func(h obs.Hook) bool { return h.Iface == name })
+				})
+			}
+			comeAndGo("wmx0")
+			passed.Store(int64(time.Hour))
+			comeAndGo("wmx1")
+			await(t, a, "wmx0 is forgotten", func(s obs.Status) bool {
+				return !slices.ContainsFunc(s.Totals, func(x obs.Total) bool {
+					return x.Iface == "wmx0" || strings.HasPrefix(x.Iface, "if")
+				})
+			})
+		})
+	}
+}
+
+// addVeth adds a pair to a host, both ends up.
+func addVeth(t *testing.T, host *lab.Host, name string) netlink.Link {
+	t.Helper()
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "p" + name}
+	err := host.Do(func() error {
+		if err := netlink.LinkAdd(pair); err != nil {
+			return err
+		}
+		for _, end := range []string{name, "p" + name} {
+			link, err := netlink.LinkByName(end)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetUp(link); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
