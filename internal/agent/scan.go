@@ -11,19 +11,22 @@ import (
 
 // scan drains the probe at every interval until ctx ends.
 func (a *Agent) scan(ctx context.Context) error {
-	tick := time.NewTicker(a.pace.current())
-	defer tick.Stop()
+	began := time.Now()
+	timer := time.NewTimer(a.pace.current())
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.pace.changed:
-			tick.Reset(a.pace.current())
-		case <-tick.C:
+			// From the last drain on: onlookers that come and go must not put it off.
+		case <-timer.C:
+			began = time.Now()
 			if err := a.drainOnce(false); err != nil {
 				a.log.Error("draining the flow table", "error", err)
 			}
 		}
+		timer.Reset(time.Until(began.Add(a.pace.current())))
 	}
 }
 
