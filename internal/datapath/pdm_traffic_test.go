@@ -554,3 +554,59 @@ func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size int) {
 		t.Error("other datagrams arrived than were sent")
 	}
 }
+
+// Linux routers pass marked bursts on: they read the header that carries the mark
+// as if it were TCP's. And where a link further on takes less than the interface
+// does, a router says so about packets that the stack had made small enough:
+// marking gives way.
+func TestMarkedTrafficThroughRouters(t *testing.T) {
+	for _, narrow := range []int{1500, 1400} {
+		for _, packets := range []bool{false, true} {
+			t.Run(fmt.Sprintf("MTU %d, packets %t", narrow, packets), func(t *testing.T) {
+				testThroughRouters(t, narrow, packets)
+			})
+		}
+	}
+}
+
+func testThroughRouters(t *testing.T, narrow int, packets bool) {
+	l := newTrafficLab(t, lab.Config{Topology: "chain", MTU: 1500})
+	for _, ends := range [][2]string{{"athos", "to-porthos"}, {"porthos", "to-athos"}} {
+		if err := l.Host(ends[0]).Do(func() error { return setMTU(ends[1], narrow) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := DefaultPDM()
+	cfg.Packets = packets
+	a, b := mark(t, l.Host("alpha"), cfg, room.Interface), mark(t, l.Host("beta"), cfg, room.Interface)
+	for round := range 4 {
+		from, to := a, b
+		if round%2 == 1 {
+			from, to = b, a
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		bulk, err := traffic.Bulk(ctx, from.Host, to.Host, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), 0), Bytes: 4 << 20})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What is sent before the path's MTU is known is sent again.
+		most := resentMost(packets, true)
+		if narrow < 1500 {
+			most += 100
+		}
+		t.Logf("4 MiB took %v, %d segments of %d were sent again", bulk.Duration, bulk.Sender.Retransmits, bulk.Sender.SegmentsOut)
+		if bulk.Duration > 5*time.Second || bulk.Sender.Retransmits > most {
+			t.Errorf("round %d: 4 MiB took %v, %d segments were sent again", round, bulk.Duration, bulk.Sender.Retransmits)
+		}
+	}
+	for _, h := range []*markingHost{a, b} {
+		h.settle(t)
+		if (h.lost["path_mtu"] > 0) != (narrow < 1500) {
+			t.Errorf("%s passed over %v", h.Name, h.lost)
+		}
+		if p := h.told(flow.Egress); p.Sent == 0 {
+			t.Errorf("%s marked nothing", h.Name)
+		}
+	}
+}
