@@ -24,7 +24,9 @@ func Reopen(b []byte, from, to string) []byte {
 		from = from[:dot]
 		b = append(b, '}')
 	}
-	for _, name := range strings.FieldsFunc(to[len(from):], func(r rune) bool { return r == '.' }) {
+	for rest := strings.TrimPrefix(to[len(from):], "."); rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, ".")
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
 		}
