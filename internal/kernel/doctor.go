@@ -39,7 +39,7 @@ func Examine() []Check {
 	for _, f := range Features() {
 		checks = append(checks, f.examine())
 	}
-	return append(checks, jit(), processors())
+	return append(checks, jit(), processors(), realtime())
 }
 
 func (f *Feature) examine() Check {
@@ -127,6 +127,27 @@ func processors() Check {
 	if possible > online {
 		c.Found += fmt.Sprintf(" of %d possible", possible)
 		c.Instead = "packets on processors that come later are counted by reason (cpu_unknown) until a restart"
+	}
+	return c
+}
+
+// realtime tells of a kernel that may let one packet's programs interrupt
+// another's on the same processor.
+func realtime() Check {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return Check{Name: "realtime", State: StateDegraded, Found: err.Error()}
+	}
+	return realtimeOf(unix.ByteSliceToString(name.Version[:]))
+}
+
+// realtimeOf judges by what uname -v tells: there is no other way to ask.
+func realtimeOf(version string) Check {
+	c := Check{Name: "realtime", State: StateOK, Purpose: "one packet at a time on a processor, so that counting takes no lock"}
+	if strings.Contains(version, "PREEMPT_RT") {
+		c.State, c.Found = StateDegraded, "PREEMPT_RT"
+		c.Instead = "from Linux 6.18 on, counts may be inexact"
+		c.Remedy = "a kernel with CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y"
 	}
 	return c
 }

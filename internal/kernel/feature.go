@@ -80,6 +80,11 @@ var (
 		Without: "flows are counted; pdm is refused",
 		probe:   probeAtomics,
 	}
+	FunctionPointers = &Feature{
+		Name: "function-pointers", Since: "5.12", Purpose: "functions with pointers to memory, which the verifier looks at once",
+		// Of the same version as atomics, which are easier to ask for.
+		probe: Atomics.Check,
+	}
 	CheckMTU = &Feature{
 		Name: "check-mtu", Since: "5.12", Purpose: "marking (pdm) that never makes a packet too large",
 		Without: "flows are counted; pdm is refused",
@@ -99,7 +104,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, Atomics, CheckMTU, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, FunctionPointers, Atomics, CheckMTU, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.
