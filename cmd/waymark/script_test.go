@@ -247,8 +247,8 @@ func knownStatus() obs.Status {
 		Table: obs.Table{MaxEntries: 524288, Entries: 52429, MemoryBytes: 67_108_864, Evicted: 1234, Unattributed: 5, Live: 60000},
 		Drain: obs.Drain{Count: 720, Deltas: 1_500_000, Records: 90_000, Last: 12 * time.Millisecond, Grace: 7 * time.Millisecond, Interval: 10 * time.Second},
 		Interfaces: []obs.Interface{
-			{Iface: "eth0", Direction: "ingress", Packets: 999_000, IfacePackets: 1_000_000, Coverage: 1, Uncounted: []obs.Reason{{Reason: "arp", Packets: 900}, {Reason: "malformed", Packets: 100}}},
-			{Iface: "eth0", Direction: "egress", Packets: 999_999, IfacePackets: 1_000_000, Coverage: 0.999999},
+			{Iface: "eth0", Direction: "ingress", Packets: 999_000, Frames: 99_000, IfacePackets: 1_000_000, Coverage: 1, Uncounted: []obs.Reason{{Reason: "arp", Packets: 900}, {Reason: "malformed", Packets: 100}}},
+			{Iface: "eth0", Direction: "egress", Packets: 999_999, Frames: 999_999, IfacePackets: 1_000_000, Coverage: 0.999999},
 		},
 		Totals:    []obs.Total{{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Packets: 900_000, Bytes: 1_200_000_000, WireBytes: 1_212_600_000}},
 		Exporters: []obs.Exporter{{Name: "ipfix", Target: "udp://[::1]:4739", Queued: 3, QueueSize: 65536, Exported: 90_000, Retries: 2, Lost: []obs.Loss{{Reason: "queue_full", Count: 7}}, LastError: "connection refused"}},

@@ -100,7 +100,8 @@ func statusCoverage(w io.Writer, s *obs.Status) error {
 		{Title: "COVERAGE"},
 		{Title: "DIR"},
 		{Title: "COVERED", Right: true},
-		{Title: "IN FLOWS", Right: true},
+		{Title: "PACKETS", Right: true},
+		{Title: "FRAMES", Right: true},
 		{Title: "INTERFACE", Right: true},
 		{Title: "IN NO FLOW"},
 	}}
@@ -110,7 +111,7 @@ func statusCoverage(w io.Writer, s *obs.Status) error {
 			reasons = append(reasons, r.Reason+" "+term.Count(r.Packets))
 		}
 		t.Add(place(i.Netns, i.Iface), shortDirection(i.Direction), term.Percent(i.Coverage),
-			term.Count(i.Packets), term.Count(i.IfacePackets), strings.Join(reasons, ", "))
+			term.Count(i.Packets), term.Count(i.Frames), term.Count(i.IfacePackets), strings.Join(reasons, ", "))
 	}
 	return section(w, t)
 }

@@ -73,7 +73,7 @@ func (m *model) subline() string {
 	parts := []string{
 		term.Rate(float64(m.answer.Total.Bytes)*8, d) + " bit/s",
 		term.Rate(float64(m.answer.Total.Packets), d) + " packets/s",
-		fmt.Sprintf("%d %s", m.answer.Groups, views[m.view].rows),
+		number(m.answer.Groups, views[m.view].rows),
 	}
 	if c, ok := m.coverage(); ok {
 		parts = append(parts, "coverage "+term.Percent(c))
@@ -230,12 +230,20 @@ func (m *model) footer() string {
 	return "1-6 view  s sort: " + order + "  r reverse  / filter  p pause  ? help  q quit"
 }
 
+// number is so many things; one lacks the s.
+func number(n int, things string) string {
+	if n == 1 {
+		things = strings.TrimSuffix(things, "s")
+	}
+	return fmt.Sprintf("%d %s", n, things)
+}
+
 // helpLines tells the keys.
 func helpLines(height int) []string {
 	lines := []string{
 		"",
 		"  1 … 6, tab     " + strings.Join(ViewNames(), ", "),
-		"  s              sort by rate, by packets, by round trip; delays by what they tell",
+		"  s              sort by rate, packets, round trip, or what the columns tell",
 		"  r              the smallest first",
 		"  /              filter, such as: proto tcp and dport 443",
 		"  p, space       stop the picture, and go on",

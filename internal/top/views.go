@@ -87,7 +87,7 @@ var views = []aView{
 		},
 	},
 	{
-		name: "hosts", rows: "pairs of hosts", by: "netns,iface,pair",
+		name: "hosts", rows: "host pairs", by: "netns,iface,pair",
 		columns: []column{
 			ifaceColumn,
 			{title: "HOST", cell: func(l line) string { return view.Host(l.row, l.row.SrcPrefix) }},
