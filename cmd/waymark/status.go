@@ -21,7 +21,11 @@ func newStatusCommand() *cobra.Command {
 		Short: "Tell how the running agent does: hooks, table, coverage, losses",
 		Long: `Status tells on which interfaces the agent counts and how, how full its table is, how
 much of what the interfaces say they passed is in flows, and what was lost for which
-reason. Counters run since the agent started.`,
+reason. Counters run since the agent started.
+
+A burst that travels whole, until the card cuts it up, is one frame and many packets.
+An interface counts it as the one or as the other, as its offloads are: so both stand
+beside what it says.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := agent.client().Status(cmd.Context())
 			if err != nil {
