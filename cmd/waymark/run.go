@@ -28,7 +28,8 @@ func newRunCommand() *cobra.Command {
 		Long: `Run loads the probe, attaches it to the interfaces, and exports flow records until
 SIGTERM or SIGINT. Then it drains the last interval, exports every flow and
 detaches. A second signal ends it at once. SIGHUP opens files anew, after log
-rotation moved them away.
+rotation moved them away, and lets the policies of pdm begin anew, which end by
+themselves.
 
 Configuration comes from the file, then from WAYMARK_… variables, then from flags;
 waymark config dump shows what holds and where it was set.`,
@@ -81,7 +82,12 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stderr io.Write
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	go onHangup(ctx, log, a.Reopen)
+	go onHangup(ctx, log, func() {
+		a.Reopen()
+		if err := a.Renew(); err != nil {
+			log.Error("renewing the policies of pdm", "error", err)
+		}
+	})
 	if err := a.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("run: %w", err)
 	}

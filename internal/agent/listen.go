@@ -22,7 +22,7 @@ func (a *Agent) services() []service {
 		api.New(api.Config{Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen}, api.Deps{
 			Origin: flow.Origin{Host: a.host, Sampling: a.cfg.Flow.Sampling},
 			Store:  a.store, Status: a.Status, Ready: a.readiness, Hasten: a.pace.hasten, Log: a.log,
-			Metrics: prometheus.Handler(a.Status, a.log),
+			Metrics: prometheus.Handler(a.Status, a.log), Marks: a.streamMarks(),
 		}),
 	}
 	for _, e := range a.cfg.Export {

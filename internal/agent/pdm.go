@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -16,6 +18,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/room"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/wire/pdm"
 )
 
 // marking is what PDM takes besides programs: policies, and room in packets.
@@ -238,3 +241,32 @@ func (t *totals) pdm(name func(flow.Iface) (name, netns string)) []obs.PDMTotal 
 
 // pdmPlace is an interface, in both directions, and a class of protocols.
 type pdmPlace struct{ netns, iface, protocol string }
+
+// streamMarks tells marked packets one by one; nil where none are told.
+func (a *Agent) streamMarks() func(context.Context, func(*api.Mark)) error {
+	p, ok := a.probe.(*ebpfProbe)
+	if a.marking == nil || !a.marking.cfg.Raw || !ok {
+		return nil
+	}
+	return func(ctx context.Context, emit func(*api.Mark)) error {
+		return p.StreamPDM(ctx, func(e *datapath.PDMEvent) {
+			m := api.Mark{
+				Time: e.Time, Direction: e.Direction.String(), Proto: e.Proto, Local: e.Local, Remote: e.Remote,
+				PSNTP: e.Option.PSNTP, PSNLR: e.Option.PSNLR,
+			}
+			m.Iface, m.Netns = a.ifaceName(e.Iface)
+			m.DTLR, _ = pdm.Duration(e.Option.DeltaTLR, e.Option.ScaleDTLR)
+			m.DTLS, _ = pdm.Duration(e.Option.DeltaTLS, e.Option.ScaleDTLS)
+			if e.Direction == flow.Ingress {
+				m.Arrival, m.Suspicious = e.Arrival.String(), e.Suspicion.String()
+			}
+			if e.HasServer {
+				m.Server = e.Server
+			}
+			if e.HasNetwork {
+				m.Network = e.Network
+			}
+			emit(&m)
+		})
+	}
+}

@@ -6,9 +6,11 @@
 //	/metrics              Prometheus
 //	/api/v1/status        obs.Status
 //	/api/v1/flows         Answer; parameters as in Request
+//	/api/v1/marks         Mark, one a line, as packets come
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -49,6 +51,9 @@ type Deps struct {
 	Status  func() obs.Status
 	Ready   func() error // nil once flows are counted, else what is missing
 	Metrics http.Handler // nil: /metrics is not found
+	// Marks emits packets that carry PDM, one by one, until its context ends; it
+	// is called for one reader at a time. Nil: the agent tells none.
+	Marks func(ctx context.Context, emit func(*Mark)) error
 	// Hasten asks for drains at least this often until release is called. Nil:
 	// those who follow get the scan interval.
 	Hasten func(every time.Duration) (release func())

@@ -35,6 +35,7 @@ type Server struct {
 	listeners []net.Listener
 	queries   chan struct{}
 	followers chan struct{}
+	marking   chan struct{} // the one reader of marks
 }
 
 // New makes a server that listens nowhere yet.
@@ -46,6 +47,7 @@ func New(cfg Config, deps Deps) *Server {
 		cfg: cfg, deps: deps,
 		queries:   make(chan struct{}, maxQueries),
 		followers: make(chan struct{}, maxFollowers),
+		marking:   make(chan struct{}, 1),
 	}
 }
 
@@ -139,6 +141,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/readyz", s.ready)
 	mux.HandleFunc("/api/v1/status", s.status)
 	mux.HandleFunc("/api/v1/flows", s.flows)
+	mux.HandleFunc("/api/v1/marks", s.marks)
 	if s.deps.Metrics != nil {
 		mux.Handle("/metrics", s.deps.Metrics)
 	}
