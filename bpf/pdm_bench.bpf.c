@@ -38,7 +38,8 @@ static __always_inline bool vary_flow(struct __sk_buff *skb, __u32 at)
 	if (data + AT_ADDR + 32 > end)
 		return false;
 	if (bench_flows > 1)
-		*(__u64 *)(data + at + 8) = bench_next++ * 2654435761ULL % bench_flows;
+		*(__u64 *)(data + at + 8) = bench_next * 2654435761ULL % bench_flows;
+	bench_next++;
 	return true;
 }
 
@@ -110,7 +111,7 @@ int bench_pass(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* The packet of a peer, with the next number. */
+/* The packet of a peer, with the number that is the next one in its flow. */
 static __always_inline bool next_number(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -118,7 +119,7 @@ static __always_inline bool next_number(struct __sk_buff *skb)
 
 	if (!vary_flow(skb, AT_ADDR + 16) || (void *)(psn + 1) > end)
 		return false;
-	*psn = bpf_htons(bpf_ntohs(*psn) + 1);
+	*psn = bpf_htons(bench_next / bench_flows);
 	return true;
 }
 

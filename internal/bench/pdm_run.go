@@ -1,0 +1,259 @@
+package bench
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/datapath/pdmtest"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/internal/kernel"
+)
+
+// pdmHost is an interface that nothing passes, and probes for it.
+type pdmHost struct {
+	space *space
+	index int
+	probe []*datapath.Datapath
+}
+
+func newPDMHost() (*pdmHost, error) {
+	s, err := newSpace()
+	if err != nil {
+		return nil, err
+	}
+	h := &pdmHost{space: s}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "bench0"
+	if err := s.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "bench1"}); err != nil {
+		s.close()
+		return nil, fmt.Errorf("adding the interface %s: %w", attrs.Name, err)
+	}
+	link, err := s.handle.LinkByName(attrs.Name)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	h.index = link.Attrs().Index
+	return h, nil
+}
+
+func (h *pdmHost) close() {
+	for _, d := range h.probe {
+		d.Close()
+	}
+	h.space.close()
+}
+
+// load loads the probe and puts it on the interface; cfg is nil for PDM off.
+func (h *pdmHost) load(cfg *datapath.PDM, slots uint32, policies []policy.Policy) (*datapath.Datapath, error) {
+	d := datapath.New(datapath.Config{MaxEntries: slots, PDM: cfg}, slog.New(slog.DiscardHandler))
+	if err := d.Load(); err != nil {
+		return nil, err
+	}
+	h.probe = append(h.probe, d)
+	if cfg != nil {
+		if err := d.SetPolicies(policies); err != nil {
+			return nil, err
+		}
+	}
+	_, err := d.Attach(datapath.Target{
+		Iface: flow.NewIface(0, uint32(h.index)), Name: "bench0",
+		Do: func(f func() error) error { return h.space.do(0, f) },
+	})
+	return d, err
+}
+
+// beside loads programs of the benchmark over the maps of a probe.
+func beside(d *datapath.Datapath, flows int, names ...string) (*ebpf.Collection, error) {
+	if flows == 0 {
+		flows = endless
+	}
+	return d.Beside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
+		wanted := map[string]*ebpf.ProgramSpec{}
+		for _, n := range names {
+			if n != "" {
+				wanted[n] = spec.Programs[n]
+			}
+		}
+		spec.Programs = wanted
+		return spec.Variables["bench_flows"].Set(uint32(flows))
+	})
+}
+
+// testRunOn is testRun of packets that pass an interface of this namespace.
+func testRunOn(index int, p *ebpf.Program, frame []byte, n int) (float64, error) {
+	// struct __sk_buff in words; a test run takes the interface from it.
+	var skb [48]uint32
+	skb[10] = uint32(index)
+	before, err := threadTime()
+	if err != nil {
+		return 0, err
+	}
+	verdict, err := p.Run(&ebpf.RunOptions{Data: frame, Context: skb, Repeat: uint32(n)})
+	if err != nil {
+		return 0, fmt.Errorf("test run of %s: %w", p, err)
+	}
+	after, err := threadTime()
+	if err != nil {
+		return 0, err
+	}
+	if int32(verdict) != tcUnspec {
+		return 0, fmt.Errorf("test run of %s: verdict %d: the packet was not handled", p, int32(verdict))
+	}
+	return float64(after-before) / float64(n), nil
+}
+
+// measure runs the programs of a scenario in turns.
+func (s scenario) measure(rounds int) (PDMCost, error) {
+	h, err := newPDMHost()
+	if err != nil {
+		return PDMCost{}, err
+	}
+	defer h.close()
+	policies := []policy.Policy{{To: netip.MustParsePrefix("2001:db8::/32"), For: time.Hour}}
+	if s.unnamed {
+		policies = nil
+	}
+	cpus, err := kernel.CPUs("online")
+	if err != nil {
+		return PDMCost{}, err
+	}
+	slots := uint32(cpus * max(1<<16, slotsPerFlow*s.flows))
+	on, err := h.load(&s.cfg, slots, policies)
+	if err != nil {
+		return PDMCost{}, err
+	}
+	off, err := h.load(nil, slots, nil)
+	if err != nil {
+		return PDMCost{}, err
+	}
+	with, err := beside(on, s.flows, "bench_room", "bench_mark", s.base, s.stage, s.whole)
+	if err != nil {
+		return PDMCost{}, err
+	}
+	defer with.Close()
+	without, err := beside(off, s.flows, s.whole)
+	if err != nil {
+		return PDMCost{}, err
+	}
+	defer without.Close()
+	plain, frame, err := s.frames()
+	if err != nil {
+		return PDMCost{}, err
+	}
+	if s.egress {
+		frame = plain
+	}
+	turns := []*contender{{name: "base", program: with.Programs[s.base]}, {name: "stage", program: with.Programs[s.stage]}}
+	if s.whole != "" {
+		turns = append(
+			turns,
+			&contender{name: "whole", program: with.Programs[s.whole]},
+			&contender{name: "without", program: without.Programs[s.whole]},
+		)
+	}
+	if s.marked {
+		turns = append(turns, &contender{name: "room", program: with.Programs["bench_room"]})
+	}
+	err = h.space.do(0, func() error {
+		warm := max(1000, 2*s.flows)
+		if s.known {
+			if _, err := testRunOn(h.index, with.Programs["bench_mark"], plain, warm); err != nil {
+				return err
+			}
+		}
+		for _, c := range turns {
+			if _, err := testRunOn(h.index, c.program, frame, warm); err != nil {
+				return err
+			}
+		}
+		for range rounds {
+			for _, c := range turns {
+				ns, err := testRunOn(h.index, c.program, frame, max(100_000, s.flows))
+				if err != nil {
+					return err
+				}
+				c.values = append(c.values, ns)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return PDMCost{}, err
+	}
+	if err := s.check(on); err != nil {
+		return PDMCost{}, err
+	}
+	return s.cost(turns), nil
+}
+
+// check makes sure that packets took the way that is measured.
+func (s scenario) check(d *datapath.Datapath) error {
+	stats, err := d.PDMStats()
+	if err != nil {
+		return err
+	}
+	passed, err := d.PDMPassed()
+	if err != nil {
+		return err
+	}
+	reasons := map[string]uint64{}
+	for _, u := range passed {
+		reasons[u.Reason] += u.Packets
+	}
+	var most, least uint64 // of packets that went another way, and this one
+	switch s.what {
+	case costRefused:
+		most, least = stats.Marked, reasons["new_refused"]
+	case costUnnamed:
+		most, least = stats.Marked, 100_000
+	case costStranger:
+		most, least = stats.Read, reasons["no_state"]
+	case costRead, costAnswer:
+		most, least = reasons["no_state"]+reasons["contended"]+reasons["elsewhere"], stats.Read
+	default:
+		most, least = reasons["new_refused"]+reasons["new_failed"]+reasons["mtu"]+reasons["no_room"], stats.Marked
+	}
+	if least < 100_000 || most > least/100 {
+		return fmt.Errorf("of the packets, %d went the way that is measured and %d another: %v", least, most, reasons)
+	}
+	return nil
+}
+
+// cost takes off what is not the program's. Making room and taking it away are
+// the same work in the kernel, so taking away is half of both.
+func (s scenario) cost(turns []*contender) PDMCost {
+	values := map[string][]float64{}
+	for _, c := range turns {
+		values[c.name] = c.values
+	}
+	back := make([]float64, len(values["base"]))
+	for i, room := range values["room"] {
+		back[i] = (room - values["base"][i]) / 2
+	}
+	net := func(name string, back []float64) []float64 {
+		out := make([]float64, len(back))
+		for i, v := range values[name] {
+			out[i] = v - values["base"][i] - back[i]
+		}
+		return out
+	}
+	c := PDMCost{What: s.what, Direction: "ingress", Flows: s.flows, Stage: spreadOf(net("stage", back))}
+	if s.egress {
+		c.Direction = "egress"
+	}
+	if s.whole != "" {
+		whole, without := net("whole", back), net("without", make([]float64, len(back)))
+		added := pairwise(whole, without, minus)
+		a, b := spreadOf(whole), spreadOf(without)
+		c.Whole, c.Without, c.Added = &a, &b, &added
+	}
+	return c
+}

@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+)
+
+// PDMSize is what the kernel made of the program at a hook.
+type PDMSize struct {
+	Program string `json:"program"`
+	PDM     bool   `json:"pdm"`
+	Size
+}
+
+// measurePDMSizes looks at the programs as the agent attaches them.
+func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
+	h, err := newPDMHost()
+	if err != nil {
+		return nil, state, err
+	}
+	defer h.close()
+	cfg := datapath.DefaultPDM()
+	on, err := h.load(&cfg, 1<<16, nil)
+	if err != nil {
+		return nil, state, err
+	}
+	off, err := h.load(nil, 1<<16, nil)
+	if err != nil {
+		return nil, state, err
+	}
+	for _, d := range []*datapath.Datapath{off, on} {
+		list, err := d.Programs()
+		if err != nil {
+			return nil, state, err
+		}
+		// There are copies for devices without a link header: they are smaller.
+		largest := map[string]Size{}
+		for _, p := range list {
+			size, err := sizeOf(p.ID)
+			if err != nil {
+				return nil, state, fmt.Errorf("asking for %s: %w", p.Name, err)
+			}
+			if size.Instructions > largest[p.Name].Instructions {
+				largest[p.Name] = size
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(largest)) {
+			sizes = append(sizes, PDMSize{Program: name, PDM: d == on, Size: largest[name]})
+		}
+	}
+	stats, err := on.PDMStats()
+	if err != nil {
+		return nil, state, err
+	}
+	coll, err := beside(on, 1, "bench_mark")
+	if err != nil {
+		return nil, state, err
+	}
+	defer coll.Close()
+	info, err := coll.Maps["pdm_states"].Info()
+	if err != nil {
+		return nil, state, fmt.Errorf("asking for the map of states: %w", err)
+	}
+	state = PDMState{MaxFlows: stats.MaxStates, KeyValue: stats.Bytes}
+	if octets, ok := info.Memlock(); ok {
+		state.Kernel = float64(octets) / float64(stats.MaxStates)
+	}
+	return sizes, state, nil
+}
+
+func sizeOf(id uint32) (s Size, err error) {
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return s, err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return s, err
+	}
+	if octets, err := info.TranslatedSize(); err == nil {
+		s.Instructions = octets / 8
+	}
+	if octets, err := info.JitedSize(); err == nil {
+		s.Machine = octets
+	}
+	return s, nil
+}

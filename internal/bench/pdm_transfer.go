@@ -1,0 +1,265 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/lab"
+)
+
+// PDMTransfer holds TCP transfers beside each other.
+type PDMTransfer struct {
+	Rounds  int            `json:"rounds"`
+	Seconds int            `json:"seconds"` // of each transfer
+	MTU     int            `json:"mtu"`
+	Modes   []TransferCost `json:"modes"`
+	Absent  []AbsentTool   `json:"absent"`
+}
+
+// TransferCost is what transfers of one mode did. The agent is there in each.
+type TransferCost struct {
+	Mode        string  `json:"mode"`
+	Rate        Spread  `json:"gbit_per_s"`         // of payload, as received
+	Ratio       Spread  `json:"ratio"`              // to unmarked, in the same round
+	Retransmits Spread  `json:"retransmits"`        // segments of a transfer
+	More        Spread  `json:"more_retransmits"`   // than unmarked, in the same round
+	Processor   Spread  `json:"processor_s_per_gb"` // time of sender and receiver for 10⁹ octets
+	Marked      uint64  `json:"marked"`             // packets of all rounds; a burst is one
+	Agent       float64 `json:"agent_ms"`           // processor time of the agent during a transfer, on average
+}
+
+// Modes of a transfer.
+const (
+	modeUnmarked = "unmarked"
+	modeBurst    = "burst"
+	modePacket   = "packet"
+)
+
+// lane of transfers: two hosts, and an agent on both.
+type transferLane struct {
+	mode   string
+	lab    *lab.Lab
+	agent  *process
+	client *api.Client
+	runs   []transferRun
+}
+
+// transferRun is what iperf3 tells, which is not ours.
+type transferRun struct {
+	rate, retransmits, processor float64
+}
+
+// transfers says how many there are, and how long each takes.
+func (cfg Config) transfers() PDMTransfer {
+	if cfg.Quick {
+		return PDMTransfer{Rounds: 5, Seconds: 1, MTU: lab.Default().MTU}
+	}
+	return PDMTransfer{Rounds: 15, Seconds: 2, MTU: lab.Default().MTU}
+}
+
+func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string), self string) (_ PDMTransfer, err error) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Absent = []AbsentTool{{"transfers", "iperf3 is not installed"}}
+		return t, nil
+	}
+	dir, remove, err := temporaryFolder()
+	if err != nil {
+		return t, err
+	}
+	defer remove()
+	var lanes []*transferLane
+	defer func() {
+		for _, l := range lanes {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	for _, mode := range []string{modeUnmarked, modeBurst, modePacket} {
+		l, err := newTransferLane(ctx, mode, self, dir)
+		if err != nil {
+			return t, fmt.Errorf("%s: %w", mode, err)
+		}
+		lanes = append(lanes, l)
+	}
+	for round := range t.Rounds + 1 {
+		progress(fmt.Sprintf("transfers: round %d of %d", round, t.Rounds))
+		for i := range lanes {
+			l := lanes[(round+i)%len(lanes)] // nobody is always the first
+			run, err := l.transfer(ctx, t.Seconds)
+			if err != nil {
+				return t, fmt.Errorf("%s: %w", l.mode, err)
+			}
+			if round > 0 { // the first warms up
+				l.runs = append(l.runs, run)
+			}
+		}
+	}
+	for _, l := range lanes {
+		cost, err := l.cost(ctx, lanes[0])
+		if err != nil {
+			return t, fmt.Errorf("%s: %w", l.mode, err)
+		}
+		t.Modes = append(t.Modes, cost)
+	}
+	return t, nil
+}
+
+// transferPrefix is that of a lab of this process.
+func transferPrefix(mode string) string { return fmt.Sprintf("wmb%d-%s-", os.Getpid(), mode) }
+
+func newTransferLane(ctx context.Context, mode, self, dir string) (_ *transferLane, err error) {
+	l := &transferLane{mode: mode}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if l.lab, err = lab.Up(lab.Config{Topology: "pair", Prefix: transferPrefix(mode)}); err != nil {
+		return nil, err
+	}
+	socket, file := filepath.Join(dir, mode+".sock"), filepath.Join(dir, mode+".yaml")
+	l.client = api.NewClient(socket)
+	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s, %s]\nprobe: ebpf\nflow: {max_entries: 65536}\napi: {socket: %s}\n",
+		l.lab.Host("alpha").Netns, l.lab.Host("beta").Netns, socket)
+	if mode != modeUnmarked {
+		text += fmt.Sprintf("pdm: {mode: %s, policies: [{to: \"2001:db8::/32\", for: 24h}]}\n", mode)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	home, err := newSpace() // where the agent itself is has no interfaces
+	if err != nil {
+		return nil, err
+	}
+	defer home.close()
+	l.agent, err = startProcess(home, filepath.Join(dir, mode+".log"), func() (bool, error) {
+		status, err := l.client.Status(ctx)
+		return err == nil && attached(status) && len(status.Hooks) == 4, nil
+	}, self, "run", "--config", file)
+	if err != nil {
+		return nil, fmt.Errorf("starting the agent: %w", err)
+	}
+	return l, nil
+}
+
+func (l *transferLane) close() error {
+	var errs []error
+	if l.agent != nil {
+		errs = append(errs, l.agent.stop(syscall.SIGTERM))
+	}
+	if l.lab != nil {
+		errs = append(errs, l.lab.Down())
+	}
+	return errors.Join(errs...)
+}
+
+// transfer sends for some seconds, from alpha to beta. Sender and receiver share
+// a processor, which is then busy all the time and the limit; between two, the
+// queue of veth runs over now and then, and TCP's answer to that is all that shows.
+func (l *transferLane) transfer(ctx context.Context, seconds int) (run transferRun, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+patience)
+	defer cancel()
+	server := exec.CommandContext(ctx, "iperf3", "--server", "--one-off", "--forceflush")
+	said, err := server.StdoutPipe()
+	if err != nil {
+		return run, err
+	}
+	if err := l.lab.Host("beta").Start(server); err != nil {
+		return run, err
+	}
+	listening := false
+	lines := bufio.NewScanner(said)
+	for !listening && lines.Scan() {
+		listening = strings.Contains(lines.Text(), "listening")
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, said)
+	}()
+	processor := strconv.Itoa(min(senderProcessor, runtime.NumCPU()-1))
+	client := exec.CommandContext(ctx, "iperf3", "--client", l.lab.Host("beta").Addr6().String(), "--json",
+		"--time", strconv.Itoa(seconds), "--affinity", processor+","+processor)
+	var report strings.Builder
+	client.Stdout = &report
+	if err = l.lab.Host("alpha").Start(client); err == nil {
+		err = client.Wait()
+	}
+	if err != nil {
+		cancel() // nobody else will come
+	}
+	<-drained
+	if err := errors.Join(err, server.Wait()); err != nil {
+		return run, fmt.Errorf("iperf3: %w: %s", err, report.String())
+	}
+	var told struct {
+		End struct {
+			Sent struct {
+				Retransmits float64 `json:"retransmits"`
+			} `json:"sum_sent"`
+			Received struct {
+				Bytes float64 `json:"bytes"`
+				Rate  float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal([]byte(report.String()), &told); err != nil {
+		return run, fmt.Errorf("the report of iperf3: %w", err)
+	}
+	if told.End.Received.Bytes == 0 {
+		return run, errors.New("iperf3 received nothing")
+	}
+	var used time.Duration
+	for _, c := range []*exec.Cmd{client, server} {
+		used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+	}
+	return transferRun{
+		rate: told.End.Received.Rate / 1e9, retransmits: told.End.Sent.Retransmits,
+		processor: used.Seconds() / (told.End.Received.Bytes / 1e9),
+	}, nil
+}
+
+// cost compares with the lane that is not marked, and makes sure that this one is.
+func (l *transferLane) cost(ctx context.Context, unmarked *transferLane) (c TransferCost, err error) {
+	values := func(l *transferLane, f func(transferRun) float64) (v []float64) {
+		for _, r := range l.runs {
+			v = append(v, f(r))
+		}
+		return v
+	}
+	rate := func(r transferRun) float64 { return r.rate }
+	again := func(r transferRun) float64 { return r.retransmits }
+	used, err := l.agent.used()
+	if err != nil {
+		return c, err
+	}
+	status, err := l.client.Status(ctx)
+	if err != nil {
+		return c, fmt.Errorf("asking the agent: %w", err)
+	}
+	c = TransferCost{
+		Mode: l.mode, Rate: spreadOf(values(l, rate)), Ratio: pairwise(values(l, rate), values(unmarked, rate), over),
+		Retransmits: spreadOf(values(l, again)), More: pairwise(values(l, again), values(unmarked, again), minus),
+		Processor: spreadOf(values(l, func(r transferRun) float64 { return r.processor })),
+		Agent:     float64((used - l.agent.ready).Microseconds()) / 1000 / float64(len(l.runs)+1),
+	}
+	if status.PDM != nil {
+		c.Marked = status.PDM.Marked
+	}
+	if (c.Marked > 0) != (l.mode != modeUnmarked) {
+		return c, fmt.Errorf("%d packets were marked", c.Marked)
+	}
+	return c, nil
+}
