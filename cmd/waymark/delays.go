@@ -140,7 +140,7 @@ func whyNoDelays(s *obs.Status) string {
 		return "no flow is marked: marking is off. Name the flows in the agent's configuration, at both ends, and start it again:\n" +
 			strings.TrimSuffix(indent(turnOn, "  "), "\n")
 	case !anyInForce(s):
-		return "no flow is marked: every policy has ended; start the agent again to renew them"
+		return fmt.Sprintf("no flow is marked: every policy has ended; kill -HUP %d renews them", s.PID)
 	case p.Marked == 0 && p.Read == 0:
 		return fmt.Sprintf("no flow is marked: no packet is one that a policy names (%s)%s", policyTexts(p), passedText(p))
 	case p.Read == 0:
