@@ -114,7 +114,6 @@ func TestMergedDelaysAreTheSameInAnySteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := New(Default())
 		var want flow.PDM
-		var batches [][]flow.Record
 		for n := range rapid.IntRange(1, 4).Draw(t, "intervals") {
 			batch := make([]flow.Record, rapid.IntRange(0, 10).Draw(t, "records"))
 			for i := range batch {
@@ -127,7 +126,6 @@ func TestMergedDelaysAreTheSameInAnySteps(t *testing.T) {
 				}
 			}
 			fill(whole, n, n+1, batch...)
-			batches = append(batches, batch)
 		}
 		all := By{Keys: []Key{{"family", 32, 128}}}
 		for _, by := range []string{"flow", "peer/64,dport", "src,sport", "service", "pair", "iface"} {

@@ -57,11 +57,15 @@ func TestAppend(t *testing.T) {
 		want   string
 	}{
 		{
-			"marked and sent", flow.Origin{}, sent,
+			"marked and sent",
+			flow.Origin{},
+			sent,
 			before + `"pdm":{"sent":12,"received":0}}`,
 		},
 		{
-			"marked and answered", flow.Origin{}, answered,
+			"marked and answered",
+			flow.Origin{},
+			answered,
 			before + `"pdm":{"sent":0,"received":9,"lost":-2,"reordered":1,"duplicates":3,"suspicious":4,"discarded":5,` +
 				`"server":{"count":3,"sum_ns":172000000,"min_ns":41000000,"max_ns":90000000,"p50_ns":41466158,"p90_ns":86835555,"p99_ns":86835555,"buckets":[[122,2],[131,1]]},` +
 				`"network":{"count":1,"sum_ns":500,"min_ns":500,"max_ns":500,"p50_ns":500,"p90_ns":500,"p99_ns":500,"buckets":[[0,1]]}}}`,
