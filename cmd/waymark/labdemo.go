@@ -24,8 +24,8 @@ and leaves nothing behind.`,
 			if err != nil {
 				return fmt.Errorf("lab demo: finding this program: %w", err)
 			}
-			// Interrupted, it still takes everything down.
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			// Interrupted, or left by who reads its output, it still takes everything down.
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 			defer stop()
 			err = demo.Run(ctx, demo.Config{
 				Binary: binary, Prefix: prefix, Out: cmd.OutOrStdout(), Log: cmd.ErrOrStderr(),

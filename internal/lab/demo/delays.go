@@ -44,6 +44,7 @@ func (d *demo) delays(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var path errgroup.Group
 	defer func() {
+		err = interrupted(ctx, err)
 		_, stopErr := d.stop()
 		cancel()
 		err = errors.Join(err, stopErr, path.Wait(), l.Down())

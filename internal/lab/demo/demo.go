@@ -18,6 +18,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/term"
 )
 
 // Config of a demonstration.
@@ -48,15 +49,27 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.delays(ctx)
 }
 
-// say writes a headline of the story.
+// interrupted puts the reason before all that follows from it.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted: all of it is taken down again")
+	}
+	return err
+}
+
+// say writes a headline of the story, in bold letters where there are any.
 func (d *demo) say(format string, args ...any) {
-	fmt.Fprintf(d.Out, "\n\033[1m"+format+"\033[0m\n", args...)
+	if term.IsTerminal(d.Out) {
+		format = "\033[1m" + format + "\033[0m"
+	}
+	fmt.Fprintf(d.Out, "\n"+format+"\n", args...)
 }
 
 // agent is a waymark run on one host of the lab.
 type agent struct {
 	host   *lab.Host
 	cmd    *exec.Cmd
+	ended  chan error // has how the process ended
 	client *api.Client
 	socket string
 }
@@ -79,13 +92,19 @@ log: {level: warn}
 	}
 	a.cmd = exec.Command(d.Binary, "run", "--config", config)
 	a.cmd.Stdout, a.cmd.Stderr = d.Log, d.Log
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	// Ctrl-C in a terminal is for the demonstration, which ends its agents.
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := h.Start(a.cmd); err != nil {
 		return fmt.Errorf("agent on %s: %w", h.Name, err)
 	}
-	d.agents = append(d.agents, a)
 	ready, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
+	a.ended = make(chan error, 1)
+	go func() {
+		a.ended <- a.cmd.Wait()
+		cancel()
+	}()
+	d.agents = append(d.agents, a)
 	if err := a.client.Wait(ready); err != nil {
 		return fmt.Errorf("agent on %s: %w", h.Name, err)
 	}
@@ -96,19 +115,28 @@ log: {level: warn}
 func (d *demo) stop() (longest time.Duration, err error) {
 	var errs []error
 	for _, a := range d.agents {
-		if a.cmd.Process != nil {
-			errs = append(errs, a.cmd.Process.Signal(syscall.SIGTERM))
-		}
+		// One that ended by itself says so below.
+		_ = a.cmd.Process.Signal(syscall.SIGTERM)
 	}
 	start := time.Now()
 	for _, a := range d.agents {
-		if err := a.cmd.Wait(); err != nil {
+		if err := <-a.ended; err != nil && !terminated(err) {
 			errs = append(errs, fmt.Errorf("agent on %s: %w", a.host.Name, err))
 		}
 		longest = time.Since(start)
 	}
 	d.agents = nil
 	return longest, errors.Join(errs...)
+}
+
+// terminated: our signal came before the agent listened to it.
+func terminated(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
 }
 
 // show runs a verb of waymark and shows it as typed at a prompt.

@@ -54,7 +54,7 @@ func iperf3(ctx context.Context, from, to *lab.Host) (sent, error) {
 		return sent{}, fmt.Errorf("iperf3 client: its report is not understood: %w", err)
 	}
 	return sent{
-		what:   fmt.Sprintf("iperf3, IPv6, as received (%d segments sent again)", report.End.Sent.Retransmits),
+		what:   "iperf3, IPv6, from received to sent",
 		filter: fmt.Sprintf("proto tcp and direction egress and sport %d", report.Start.Connected[0].Port),
 		bytes:  report.End.Received.Bytes,
 		// iperf3 stops with data in its socket, and tells segments sent again by number only.
