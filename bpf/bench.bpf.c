@@ -57,14 +57,6 @@ int bench_ingress(struct __sk_buff *skb)
 	return probe(skb, DIRECTION_INGRESS);
 }
 
-SEC("tc")
-int bench_egress(struct __sk_buff *skb)
-{
-	if (!vary_skb(skb))
-		return TC_ACT_SHOT;
-	return probe(skb, DIRECTION_EGRESS);
-}
-
 /*
  * The reference: what flow probes with a hash map do. Same packets, same
  * parser; a key of 48 octets, counters by atomic additions, the time of first

@@ -77,6 +77,8 @@ static __always_inline __u32 delay_bucket(__u64 ns)
 	top = bit_length(ns) - 1;
 	sub = ns >> (top - DELAY_SUB_BITS) & ((1 << DELAY_SUB_BITS) - 1);
 	bucket = ((top - DELAY_MIN_BITS) << DELAY_SUB_BITS) + sub + 1;
+	/* What is compared has to be what becomes the index (verifier of Linux 6.1). */
+	asm volatile("" : "+r"(bucket));
 	return bucket < DELAY_BUCKETS ? bucket : DELAY_BUCKETS - 1;
 }
 

@@ -8,7 +8,7 @@
 /* Headers that the kernel makes linear for us when they are in fragments. */
 #define PULL_MAX 512
 
-static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p, __u32 *link_len)
+static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 gso = skb->gso_size;
 	struct cursor c;
@@ -35,7 +35,6 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p, 
 		if (rc != PARSE_OK)
 			return rc;
 	}
-	*link_len = offset_of(&c);
 	if (proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
 		return proto == bpf_htons(ETH_P_ARP) ? REASON_ARP : REASON_ETHERTYPE;
 	rc = parse_ip(skb, &c, p, proto, gso);
@@ -46,9 +45,22 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p, 
 	return PARSE_OK;
 }
 
-/* From octets of the frame to counters: GSO stands for several packets. */
-static __always_inline void measure(struct __sk_buff *skb, struct packet *p, __u32 link_len)
+/* Octets of the frame's link header; an accelerated tag is not among them. */
+static __always_inline __u32 link_len_of(const struct packet *p)
 {
+	__u32 l2 = p->id.meta >> META_L2_SHIFT & 7, tags = l2 >> 1, accelerated = l2 & 1;
+
+	if (l2 == L2_NONE)
+		return 0;
+	if (l2 == L2_ETHER)
+		return sizeof(struct ethhdr);
+	return sizeof(struct ethhdr) + (tags - accelerated) * sizeof(struct vlan_header);
+}
+
+/* From octets of the frame to counters: GSO stands for several packets. */
+static __always_inline void measure(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 link_len = link_len_of(p);
 	__u32 header = p->l4_offset + p->l4_len, segments = skb->gso_segs, more;
 
 	if (!segments) {
@@ -72,7 +84,6 @@ static __always_inline void measure(struct __sk_buff *skb, struct packet *p, __u
  */
 static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packet *p)
 {
-	__u32 link_len = 0;
 	int rc;
 
 	if (!p)
@@ -82,7 +93,7 @@ static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packe
 		__builtin_memset(p, 0, sizeof(*p));
 		p->id.iface = iface_of(skb);
 		p->id.meta = direction << META_DIRECTION_SHIFT;
-		rc = parse_frame(skb, p, &link_len);
+		rc = parse_frame(skb, p);
 		if (rc != PARSE_PULL)
 			break;
 		rc = REASON_UNREADABLE;
@@ -93,7 +104,7 @@ static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packe
 		return rc;
 	if (p->fragment)
 		fragment_ports(skb, p);
-	measure(skb, p, link_len);
+	measure(skb, p);
 	finish_hash(p);
 	return PARSE_OK;
 }

@@ -57,7 +57,6 @@ const (
 	costLRU     = "LRU_HASH"
 	costPerCPU  = "PERCPU_HASH"
 	costStage   = "account" // ingress less parse
-	costEgress  = "egress"
 )
 
 // slotsPerFlow is how much room the table has: more sets than flows, so that
@@ -321,7 +320,6 @@ func measureFeatures(cfg Config) ([]Cost, error) {
 	}{
 		{datapath.Config{}, program.Bench, [][2]string{{"bench_empty", costEmpty}, {"bench_ingress", "ingress, all off"}}},
 		{datapath.Config{}, program.Without, [][2]string{{"bench_without", "ingress, built without"}}},
-		{datapath.Config{}, program.Bench, [][2]string{{"bench_egress", "egress, all off"}}},
 		{datapath.Config{Tunnels: tunnels}, program.Bench, [][2]string{{"bench_ingress", "ingress, tunnels on"}}},
 		{datapath.Config{Sampling: 100}, program.Bench, [][2]string{{"bench_ingress", "ingress, sampling 1:100"}}},
 	} {

@@ -123,7 +123,7 @@ func TestUnknownProcessor(t *testing.T) {
 		t.Skip("one processor is online: there is none beyond the first")
 	}
 	const packets, flows = 5000, 16
-	s := sendOver(t, d, "bench_egress", flows, func(spec *ebpf.CollectionSpec) error {
+	s := sendOver(t, d, "bench_ingress", flows, func(spec *ebpf.CollectionSpec) error {
 		return spec.Variables["cfg_cpus"].Set(uint32(1))
 	})
 	runOn(t, s, 1, packets)
@@ -136,7 +136,7 @@ func TestUnknownProcessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := flow.Uncounted{
-		Iface: 1, Direction: flow.Egress, Reason: "cpu_unknown",
+		Iface: 1, Direction: flow.Ingress, Reason: "cpu_unknown",
 		Packets: sent.totalPackets, Frames: sent.totalPackets,
 		Bytes: sent.totalBytes + 14*sent.totalPackets,
 	}
