@@ -72,7 +72,7 @@ func PDM(ctx context.Context, cfg Config, self string) (*PDMReport, error) {
 const (
 	limitMark        = 150 // ns over the empty program
 	limitRead        = 100
-	limitBurstLoss   = 1 // % of the throughput
+	limitBurstLoss   = 1 // % of the throughput, and of the processor time that makes it
 	limitRetransmits = 0 // more than without marks
 )
 
@@ -81,9 +81,9 @@ func (r *PDMReport) budgets() []Budget {
 	for _, c := range r.Costs {
 		switch c.What {
 		case costMark:
-			out = append(out, budget(fmt.Sprintf("parse and mark, %d flows", c.Flows), limitMark, c.Stage.Median, "ns"))
+			out = append(out, budget("parse and mark, "+flowsOf(c.Flows), limitMark, c.Stage.Median, "ns"))
 		case costRead:
-			out = append(out, budget(fmt.Sprintf("parse and read, %d flows", c.Flows), limitRead, c.Stage.Median, "ns"))
+			out = append(out, budget("parse and read, "+flowsOf(c.Flows), limitRead, c.Stage.Median, "ns"))
 		}
 	}
 	for _, m := range r.Transfer.Modes {
@@ -91,6 +91,7 @@ func (r *PDMReport) budgets() []Budget {
 			out = append(
 				out,
 				budget("throughput lost by bursts marked", limitBurstLoss, 100*(1-m.Ratio.Median), "%"),
+				budget("processor time of a transfer, more by bursts marked", limitBurstLoss, 100*(m.Work.Median-1), "%"),
 				budget("segments sent again, more than unmarked", limitRetransmits, m.More.Median, "a run"),
 			)
 		}

@@ -47,11 +47,17 @@ type scenario struct {
 	whole   string
 }
 
-func (s scenario) String() string {
-	if s.flows == 0 {
-		return s.what + ", new flows"
+func (s scenario) String() string { return s.what + ", " + flowsOf(s.flows) }
+
+// flowsOf is a number of flows in words.
+func flowsOf(n int) string {
+	switch n {
+	case 0:
+		return "new flows"
+	case 1:
+		return "one flow"
 	}
-	return fmt.Sprintf("%s, %d flows", s.what, s.flows)
+	return fmt.Sprintf("%d flows", n)
 }
 
 func pdmScenarios() []scenario {

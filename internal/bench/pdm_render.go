@@ -86,7 +86,7 @@ func (r *PDMReport) writeTransfers(w io.Writer) error {
 	var rows [][]string
 	for _, m := range t.Modes {
 		rows = append(rows, []string{
-			m.Mode, m.Rate.String(), m.Ratio.precise(), m.Retransmits.String(), m.Processor.precise(),
+			m.Mode, m.Rate.String(), m.Ratio.precise(), m.Retransmits.String(), m.Processor.precise(), m.Work.precise(),
 			number(m.Agent), fmt.Sprint(m.Marked),
 		})
 	}

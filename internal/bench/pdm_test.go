@@ -69,7 +69,7 @@ func TestTransfers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	if len(got.Modes) != 3 {
+	if len(got.Modes) != 4 {
 		t.Fatalf("measured %+v, absent %+v", got.Modes, got.Absent)
 	}
 	for _, m := range got.Modes {
@@ -77,7 +77,7 @@ func TestTransfers(t *testing.T) {
 			t.Errorf("%s: %+v", m.Mode, m)
 		}
 	}
-	if burst, packet := got.Modes[1], got.Modes[2]; packet.Marked <= burst.Marked {
+	if burst, packet := got.Modes[1], got.Modes[3]; packet.Marked <= burst.Marked {
 		t.Errorf("%d packets were marked one by one, %d bursts", packet.Marked, burst.Marked)
 	}
 	labs, err := lab.List()

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/lab"
 )
@@ -37,6 +39,7 @@ type TransferCost struct {
 	Retransmits Spread  `json:"retransmits"`        // segments of a transfer
 	More        Spread  `json:"more_retransmits"`   // than unmarked, in the same round
 	Processor   Spread  `json:"processor_s_per_gb"` // time of sender and receiver for 10⁹ octets
+	Work        Spread  `json:"processor_ratio"`    // to unmarked, in the same round
 	Marked      uint64  `json:"marked"`             // packets of all rounds; a burst is one
 	Agent       float64 `json:"agent_ms"`           // processor time of the agent during a transfer, on average
 }
@@ -45,6 +48,7 @@ type TransferCost struct {
 const (
 	modeUnmarked = "unmarked"
 	modeBurst    = "burst"
+	modeSingle   = "no-bursts" // unmarked, but sent as packet mode has to have it
 	modePacket   = "packet"
 )
 
@@ -86,7 +90,7 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 			err = errors.Join(err, l.close())
 		}
 	}()
-	for _, mode := range []string{modeUnmarked, modeBurst, modePacket} {
+	for _, mode := range []string{modeUnmarked, modeBurst, modeSingle, modePacket} {
 		l, err := newTransferLane(ctx, mode, self, dir)
 		if err != nil {
 			return t, fmt.Errorf("%s: %w", mode, err)
@@ -116,6 +120,26 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 	return t, nil
 }
 
+// marks tells whether packets of this lane are marked.
+func (l *transferLane) marks() bool { return l.mode == modeBurst || l.mode == modePacket }
+
+// endBursts has TCP hand over single segments, as the agent does in packet mode.
+func endBursts(hosts []*lab.Host) error {
+	for _, h := range hosts {
+		err := h.Do(func() error {
+			link, err := netlink.LinkByName(h.Interfaces[0].Name)
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetGSOMaxSegs(link, 1)
+		})
+		if err != nil {
+			return fmt.Errorf("limiting bursts on %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
+
 // transferPrefix is that of a lab of this process.
 func transferPrefix(mode string) string { return fmt.Sprintf("wmb%d-%s-", os.Getpid(), mode) }
 
@@ -133,7 +157,12 @@ func newTransferLane(ctx context.Context, mode, self, dir string) (_ *transferLa
 	l.client = api.NewClient(socket)
 	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s, %s]\nprobe: ebpf\nflow: {max_entries: 65536}\napi: {socket: %s}\n",
 		l.lab.Host("alpha").Netns, l.lab.Host("beta").Netns, socket)
-	if mode != modeUnmarked {
+	if mode == modeSingle {
+		if err := endBursts(l.lab.Hosts()); err != nil {
+			return nil, err
+		}
+	}
+	if l.marks() {
 		text += fmt.Sprintf("pdm: {mode: %s, policies: [{to: \"2001:db8::/32\", for: 24h}]}\n", mode)
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -241,6 +270,7 @@ func (l *transferLane) cost(ctx context.Context, unmarked *transferLane) (c Tran
 	}
 	rate := func(r transferRun) float64 { return r.rate }
 	again := func(r transferRun) float64 { return r.retransmits }
+	work := func(r transferRun) float64 { return r.processor }
 	used, err := l.agent.used()
 	if err != nil {
 		return c, err
@@ -252,13 +282,13 @@ func (l *transferLane) cost(ctx context.Context, unmarked *transferLane) (c Tran
 	c = TransferCost{
 		Mode: l.mode, Rate: spreadOf(values(l, rate)), Ratio: pairwise(values(l, rate), values(unmarked, rate), over),
 		Retransmits: spreadOf(values(l, again)), More: pairwise(values(l, again), values(unmarked, again), minus),
-		Processor: spreadOf(values(l, func(r transferRun) float64 { return r.processor })),
-		Agent:     float64((used - l.agent.ready).Microseconds()) / 1000 / float64(len(l.runs)+1),
+		Processor: spreadOf(values(l, work)), Work: pairwise(values(l, work), values(unmarked, work), over),
+		Agent: float64((used - l.agent.ready).Microseconds()) / 1000 / float64(len(l.runs)+1),
 	}
 	if status.PDM != nil {
 		c.Marked = status.PDM.Marked
 	}
-	if (c.Marked > 0) != (l.mode != modeUnmarked) {
+	if (c.Marked > 0) != l.marks() {
 		return c, fmt.Errorf("%d packets were marked", c.Marked)
 	}
 	return c, nil
