@@ -43,8 +43,8 @@ takes, and whether every packet was counted.`,
 		benchCommand("pdm", "Cost of marking and reading PDM, and what TCP makes of it", `Every stage runs by BPF_PROG_TEST_RUN over packets of 1 to 65,536 flows and of new ones,
 over an empty program and beside the same program with PDM off. Then iperf3 sends TCP
 over veth pairs in network namespaces, an agent on both hosts: unmarked, a mark for each
-burst, and one for each packet. The budgets of the design are checked, and the figures
-of draft-elkins-v6ops-bpf-pdm-ebpf stand beside.`,
+burst, no bursts, and a mark for each packet. The budgets of the design are checked, and
+the figures of draft-elkins-v6ops-bpf-pdm-ebpf stand beside.`,
 			func(ctx context.Context, cfg bench.Config) (report, error) {
 				self, err := os.Executable()
 				if err != nil {
