@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -71,14 +69,10 @@ func (f *flowsCommand) runDelays(cmd *cobra.Command, args []string) error {
 		if err := f.explain(cmd, stderr, ""); err != nil {
 			return err
 		}
-		err := client.Follow(cmd.Context(), f.request, func(a api.Answer) error {
+		return f.follow(cmd, func(a api.Answer) error {
 			f.judge(&a)
 			return f.print(stdout, stderr, a)
 		})
-		if errors.Is(err, context.Canceled) {
-			return nil // interrupted, as is the way to end it
-		}
-		return err
 	}
 	answer, err := client.Flows(cmd.Context(), f.request)
 	if err != nil {

@@ -1,15 +1,17 @@
 package main
 
 import (
-	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,7 +87,7 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	flags.StringVarP(&f.request.Filter, "filter", "f", "", "only flows that `EXPR` means; it may stand without the flag")
 	flags.StringVarP(&f.request.By, "by", "b", by, "`KEYS` to merge records by, with commas")
 	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
-	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "the smallest first")
+	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "the other way round: sums with the smallest first, keys with the largest")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, or RFC 3339")
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
@@ -110,19 +112,28 @@ func (f *flowsCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if f.request.Follow {
-		err := f.agent.client().Follow(cmd.Context(), f.request, func(a api.Answer) error {
-			return f.print(stdout, stderr, a)
-		})
-		if errors.Is(err, context.Canceled) {
-			return nil // interrupted, as is the way to end it
-		}
-		return err
+		return f.follow(cmd, func(a api.Answer) error { return f.print(stdout, stderr, a) })
 	}
 	answer, err := f.ask(cmd)
 	if err != nil {
 		return err
 	}
 	return f.print(stdout, stderr, answer)
+}
+
+// follow hands on what the agent says until the user interrupts it, as is the
+// way to end it.
+func (f *flowsCommand) follow(cmd *cobra.Command, emit func(api.Answer) error) error {
+	ctx, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer release()
+	err := f.agent.client().Follow(ctx, f.request, emit)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err == nil:
+		return errors.New("the agent has stopped")
+	}
+	return err
 }
 
 // check finds mistakes before the agent is asked.
