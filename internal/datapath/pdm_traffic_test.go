@@ -354,8 +354,10 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) {
 		if sent.Sent == 0 || read+uint64(got.Lost) < sent.Sent || exact && read+uint64(got.Lost) != sent.Sent {
 			t.Errorf("%s marked %d packets, %s read %d", way[0].Name, sent.Sent, way[1].Name, read)
 		}
-		if got.Network.Count == 0 || got.Server.Count == 0 {
-			t.Errorf("%s learned no delays: %+v", way[1].Name, got)
+		// Transfers one way are acknowledged, which tells of the path, but not
+		// answered, which would tell of the server.
+		if got.Network.Count == 0 {
+			t.Errorf("%s learned no round trips: %+v", way[1].Name, got)
 		}
 		// Datagrams of the interface's own size are fragments once room is reserved.
 		may := []string{"address", "neighbor", "no_state", "fragment"}
