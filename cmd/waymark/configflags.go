@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 
@@ -34,6 +35,39 @@ func (c *configFlags) register(cmd *cobra.Command) {
 		cmd.Flags().VarP(&keyFlag{c, "--" + f.name, f.key}, f.name, f.short, f.usage)
 	}
 	cmd.Flags().Var(&keyFlag{flags: c, name: "--set"}, "set", "set any key: `KEY=VALUE`; may be repeated")
+	completeKeys(cmd)
+}
+
+// completeKeys has a shell offer what the flags take.
+func completeKeys(cmd *cobra.Command) {
+	words := map[string][]string{}
+	var keys []cobra.Completion
+	for _, section := range config.Sections() {
+		for _, k := range section.Keys {
+			if k.Env != "" { // not inside a list
+				words[k.Name] = k.Words
+				keys = append(keys, cobra.CompletionWithDesc(k.Name+"=", k.Doc))
+			}
+		}
+	}
+	// The only error is a flag that does not exist, and all were made above.
+	for _, f := range keyFlags {
+		if len(words[f.key]) > 0 {
+			_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(words[f.key], cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	_ = cmd.RegisterFlagCompletionFunc("set", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+	_ = cmd.RegisterFlagCompletionFunc("interface", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		links, err := net.Interfaces()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []cobra.Completion
+		for _, l := range links {
+			names = append(names, l.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
 }
 
 // load reads the configuration. What is odd but no error goes to stderr.

@@ -12,7 +12,8 @@ type Key struct {
 	Default string // as it is written
 	Allowed string // range or words; empty: all of the type
 	Doc     string
-	Env     string // its variable; empty inside lists
+	Env     string   // its variable; empty inside lists
+	Words   []string // all values there are; none: not of a few words
 }
 
 // Values says what the key takes: its type, and which values of it.
@@ -92,7 +93,8 @@ func describeKey(f reflect.StructField, name string, env bool) Key {
 		k.Type = "list of " + keyOf(f)
 	}
 	if words, ok := f.Tag.Lookup("oneof"); ok {
-		k.Allowed = strings.Join(strings.Fields(words), ", ")
+		k.Words = strings.Fields(words)
+		k.Allowed = strings.Join(k.Words, ", ")
 	}
 	switch f.Type.Kind() {
 	case reflect.Slice:
