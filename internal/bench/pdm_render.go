@@ -96,6 +96,7 @@ func (r *PDMReport) writeTransfers(w io.Writer) error {
 		{"÷ unmarked", true},
 		{"segments sent again", true},
 		{"processor, s a GB", true},
+		{"÷ unmarked", true},
 		{"agent, ms a transfer", true},
 		{"marked", true},
 	}, rows)
@@ -117,7 +118,8 @@ func (r *PDMReport) writeDraft(w io.Writer) error {
 	for _, m := range r.Transfer.Modes {
 		if m.Mode == modeBurst {
 			base := r.Transfer.Modes[0]
-			rate = fmt.Sprintf("%s → %s Gbit/s (%+.1f %%)", number(base.Rate.Median), number(m.Rate.Median), 100*(m.Ratio.Median-1))
+			rate = fmt.Sprintf("%s → %s Gbit/s (round by round %+.1f %%)",
+				number(base.Rate.Median), number(m.Rate.Median), 100*(m.Ratio.Median-1))
 			again = fmt.Sprintf("%.0f → %.0f", base.Retransmits.Median, m.Retransmits.Median)
 		}
 	}
