@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/packet"
+)
+
+// flood has datagrams of many flows, one after the other, arrive on the link of
+// oneLink. The source address tells the flows apart.
+func flood(t *testing.T, h *lab.Host, flows, rounds int) {
+	t.Helper()
+	frame := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
+	const sourceEnd = 14 + 8 + 16
+	if err := h.Do(func() error {
+		link, err := net.InterfaceByName("nearp")
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		to := &unix.SockaddrLinklayer{Ifindex: link.Index}
+		for range rounds {
+			for i := range flows {
+				binary.BigEndian.PutUint32(frame[sourceEnd-4:], uint32(i))
+				if err := unix.Sendto(fd, frame, 0, to); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// residentMemory is that of the process alone: no files, no shared maps.
+func residentMemory(t *testing.T, pid int) (octets int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &octets); err == nil {
+			return octets << 10
+		}
+	}
+	t.Fatalf("no RssAnon in %s", text)
+	return 0
+}
+
+// TestMoreFlowsThanRoom: 200,000 flows at a time on a table of 65,536. Every
+// packet and octet is in a record; what could not be told apart says so, and the
+// agent stays as small as it was told to.
+func TestMoreFlowsThanRoom(t *testing.T) {
+	const flows, rounds, room = 200_000, 2, 65536
+	for _, probe := range []string{"ebpf", "afpacket"} {
+		t.Run(probe, func(t *testing.T) {
+			h := oneLink(t)
+			a := start(t, setup{host: h, config: "probe: " + probe + `
+flow: {max_entries: 65536, scan_interval: 500ms, idle_timeout: 1s, active_timeout: 10s}
+interfaces: [near]
+export: [{jsonl: {path: DIR/flows.jsonl}}]
+api: {socket: DIR/agent.sock, history: 10000}
+`})
+			addFrames := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
+			flood(t, h, flows, rounds)
+			counters := readCounters(t, h, "near")
+			var s obs.Status
+			poll(t, func() error { // until the last packet is in the status, one way or the other
+				s = a.status(t)
+				var frames uint64
+				for _, i := range s.Interfaces {
+					frames += i.Frames
+					for _, u := range i.Uncounted {
+						frames += u.Frames
+					}
+				}
+				if frames != flows*rounds {
+					return notYet("%d frames of %d", frames, flows*rounds)
+				}
+				return nil
+			})
+			memory := residentMemory(t, a.Process.Pid)
+			a.stop(t)
+
+			records := readLines(t, a.path("flows.jsonl"))
+			total := sum(records, func(*record) bool { return true })
+			for _, i := range s.Interfaces {
+				for _, u := range i.Uncounted {
+					if probe == "ebpf" {
+						t.Errorf("in no record: %+v", u)
+					}
+					total.Packets += u.Packets
+					total.WireBytes += u.Packets * uint64(len(addFrames))
+				}
+			}
+			want := amount{Packets: flows * rounds, WireBytes: uint64(flows * rounds * len(addFrames))}
+			if total.Packets != want.Packets || total.WireBytes != want.WireBytes || counters.rx.Packets != want.Packets {
+				t.Errorf("records hold %+v, sent were %+v, the interface counted %+v", total, want, counters.rx)
+			}
+			apart := map[string]uint64{}
+			var together uint64
+			for _, r := range records {
+				if r.Unattributed {
+					together += r.Packets
+				} else {
+					apart[r.Src] += r.Packets
+				}
+			}
+			for src, packets := range apart {
+				if packets > rounds {
+					t.Errorf("%d packets from %s, of %d", packets, src, rounds)
+					break
+				}
+			}
+			if len(apart) < room {
+				t.Errorf("%d flows were told apart, and there is room for %d", len(apart), room)
+			}
+			told := s.Table.Unattributed
+			if together > 0 && told == 0 || probe == "ebpf" && s.Table.Evicted == 0 {
+				t.Errorf("%d packets were not told apart; the status says: %+v", together, s.Table)
+			}
+			t.Logf("%d flows told apart, %d packets not; %d evicted; %d MB resident", len(apart), together, s.Table.Evicted, memory>>20)
+			if memory > 256<<20 {
+				t.Errorf("%d MB resident", memory>>20)
+			}
+		})
+	}
+}
