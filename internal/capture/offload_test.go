@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -158,8 +159,11 @@ func (c connection) halves(t *testing.T, got map[flow.Key]flow.Counts) (out, in 
 func TestOffloads(t *testing.T) {
 	const octets = 20 << 20
 	l, a, b, c := pair(t)
+	// How a transfer is cut into segments varies a little from run to run.
+	var ratios []float64
 	packets := map[bool]uint64{}
-	for _, on := range []bool{true, false} {
+	for round := range 6 {
+		on := round%2 == 0
 		must(t, l.SetOffloads(lab.VethDefault, on))
 		drained(t, c)
 		file, stop := tcpdump(t, a)
@@ -185,9 +189,13 @@ func TestOffloads(t *testing.T) {
 		if lost := uncounted(t, c)["ring_full"]; lost > 0 {
 			t.Errorf("%d packets lost", lost)
 		}
+		if !on {
+			ratios = append(ratios, float64(packets[true])/float64(packets[false]))
+		}
 	}
-	if diff := int64(packets[true]) - int64(packets[false]); diff*100 > int64(packets[false]) || -diff*100 > int64(packets[false]) {
-		t.Errorf("%d packets with offloads, %d without: more than 1 %% apart", packets[true], packets[false])
+	slices.Sort(ratios)
+	if median := ratios[len(ratios)/2]; median < 0.99 || median > 1.01 {
+		t.Errorf("packets with offloads over packets without: %.4f: more than 1 %% apart", ratios)
 	}
 }
 
