@@ -160,6 +160,8 @@ static __always_inline bool make_answer(struct __sk_buff *skb)
 	s->answered = 0;
 	s->acknowledged = 0;
 	*psnlr = bpf_htons(s->tx);
+	if (s->span) /* the counter of packets is for all processors, a flow is not */
+		psnlr[-1] = bpf_htons(s->highest + 1);
 	return true;
 }
 
