@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // bpfObjects lists programs and links. They have one list for the whole machine, so what another process holds open
@@ -36,14 +37,12 @@ func bpfObjects(found traces) error {
 			found[what] = true
 		}
 	}
-	links := &link.Iterator{}
-	defer links.Close()
-	for links.Next() {
-		if id := links.ID; !others[fmt.Sprintf("link_id %d", id)] {
-			found[fmt.Sprintf("BPF link %d", id)] = true
+	for range 100 {
+		if err = findLinks(found, others); !errors.Is(err, unix.EAGAIN) {
+			break // else a link was just going away
 		}
 	}
-	if err := links.Err(); err != nil {
+	if err != nil {
 		return fmt.Errorf("list BPF links: %w", err)
 	}
 	return nil
@@ -96,4 +95,16 @@ func heldByOthers() (map[string]bool, error) {
 		}
 	}
 	return held, nil
+}
+
+// findLinks adds the BPF links that nobody else holds.
+func findLinks(found traces, others map[string]bool) error {
+	links := &link.Iterator{}
+	defer links.Close()
+	for links.Next() {
+		if id := links.ID; !others[fmt.Sprintf("link_id %d", id)] {
+			found[fmt.Sprintf("BPF link %d", id)] = true
+		}
+	}
+	return links.Err()
 }
