@@ -179,7 +179,8 @@ func (a *agent) stop(t *testing.T) {
 	}
 }
 
-// covered waits until a drain saw all that every interface counted.
+// covered waits until a drain saw all that every interface counted, and nothing
+// but a ping or so came while it did.
 func (a *agent) covered(t *testing.T) (s obs.Status) {
 	t.Helper()
 	poll(t, func() error {
@@ -188,7 +189,7 @@ func (a *agent) covered(t *testing.T) (s obs.Status) {
 			return notYet("no interface is counted")
 		}
 		for _, i := range s.Interfaces {
-			if i.Coverage != 1 {
+			if i.Coverage != 1 || i.IfaceBytes-i.IfaceBytesMin > 1000 {
 				return notYet("coverage of %s %s: %+v", i.Iface, i.Direction, i)
 			}
 		}

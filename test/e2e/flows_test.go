@@ -162,7 +162,7 @@ func TestReadCapture(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
 	file := filepath.Join(t.TempDir(), "trace.pcap")
-	capture := spawn(t, alpha, command("tcpdump", "-U", "-i", alpha.Interfaces[0].Name, "-w", file))
+	capture := spawn(t, alpha, command("tcpdump", "-B", "32768", "-U", "-i", alpha.Interfaces[0].Name, "-w", file))
 	poll(t, func() error {
 		if !strings.Contains(capture.stderr.String(), "listening on") {
 			return notYet("tcpdump does not listen")
