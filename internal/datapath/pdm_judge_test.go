@@ -244,8 +244,9 @@ func TestMeasuredDelays(t *testing.T) {
 			if client.Server.Count < 38 || client.Network.Count < 38 {
 				t.Errorf("of 40 requests %d told the server's delay and %d the network's", client.Server.Count, client.Network.Count)
 			}
-			within(t, "server delay", client.Server.Quantile(0.5), truth.Median())
-			within(t, "network round trip", client.Network.Quantile(0.5), path)
+			within(t, "server delay", client.Server.Quantile(0.5), truth.Median(), truth.Median())
+			// A client also waits for its processor, which is no part of the network.
+			within(t, "network round trip", client.Network.Quantile(0.5), min(path, 20*time.Millisecond), path)
 			if client.Lost != 0 || client.Duplicates != 0 || client.Suspicious != 0 || server.Lost != 0 || server.Suspicious != 0 {
 				t.Errorf("told at the client %+v, at the server %+v", client, server)
 			}
@@ -253,12 +254,11 @@ func TestMeasuredDelays(t *testing.T) {
 	}
 }
 
-// within compares with the truth: the issue is 5 %, and histograms add as much
-// at worst.
-func within(t *testing.T, what string, got, want time.Duration) {
+// within wants what was measured to lie between two truths, give or take 5 %.
+func within(t *testing.T, what string, got, least, most time.Duration) {
 	t.Helper()
-	if low, high := want*95/100, want*105/100; got < low || got > high {
-		t.Errorf("%s %v, the truth is %v", what, got, want)
+	if low, high := least*95/100, most*105/100; got < low || got > high {
+		t.Errorf("%s %v, the truth is %v to %v", what, got, least, most)
 	}
 }
 
