@@ -133,13 +133,11 @@ int bench_number(struct __sk_buff *skb)
 SEC("tc")
 int bench_read(struct __sk_buff *skb)
 {
-	struct pdm_cut cut;
 	struct packet p;
 
 	if (!next_number(skb) || !parse_fast(skb, DIRECTION_INGRESS, &p))
 		return TC_ACT_SHOT;
-	pdm_read(skb, &p, &cut);
-	return cut.offset ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	return pdm_read(skb, &p) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 /* Makes the packet an answer to what was sent last, and that unanswered. */
@@ -175,13 +173,27 @@ int bench_make_answer(struct __sk_buff *skb)
 SEC("tc")
 int bench_answer(struct __sk_buff *skb)
 {
-	struct pdm_cut cut;
 	struct packet p;
 
 	if (!next_number(skb) || !make_answer(skb) || !parse_fast(skb, DIRECTION_INGRESS, &p))
 		return TC_ACT_SHOT;
-	pdm_read(skb, &p, &cut);
-	return cut.offset ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	return pdm_read(skb, &p) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+}
+
+/* Likewise, with the number after that in the packet: the sender's own. */
+SEC("tc")
+int test_answer(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__be16 *psn = data + AT_OPTION + 4;
+	struct packet p;
+
+	if ((void *)(psn + 1) > end)
+		return TC_ACT_SHOT;
+	*psn = bpf_htons(bpf_ntohs(*psn) + 1);
+	if (!make_answer(skb) || !parse_fast(skb, DIRECTION_INGRESS, &p))
+		return TC_ACT_SHOT;
+	return pdm_read(skb, &p) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 /* How often each number was taken. */

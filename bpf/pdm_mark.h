@@ -41,8 +41,8 @@ static __always_inline int may_mark(struct __sk_buff *skb, const struct packet *
 }
 
 /* The place for the option in a packet with extension headers. */
-static __noinline int find_place(struct __sk_buff *skb, const struct packet *p,
-				 struct pdm_work *work)
+static __always_inline int find_place(struct __sk_buff *skb, const struct packet *p,
+				      struct pdm_work *work)
 {
 	struct pdm_place *place = &work->place;
 	struct pdm_layout *l = &work->layout;

@@ -16,13 +16,6 @@
 /* Rounds that a processor waits for another one to leave a state: some 10 us. */
 #define LOCK_ROUNDS 256
 
-/* The header that holds an option, or the option alone, always PDM_HEADER octets. */
-struct pdm_cut {
-	__u32 offset; /* from the frame's start; 0: nothing to take out */
-	__u32 link; /* octet that names the header that goes */
-	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
-};
-
 /*
  * One processor at a time follows a flow's numbers. The holder is not
  * interrupted by another packet on its own processor, so it will leave soon.
@@ -49,10 +42,11 @@ static __always_inline bool is_plain(const __u8 *header)
 }
 
 /* How pdm_strip() would take out what the walk found. */
-static __always_inline void find_cut(struct __sk_buff *skb, const struct pdm_layout *l,
-				     struct pdm_cut *cut)
+static __always_inline void find_cut(struct __sk_buff *skb, struct pdm_work *work)
 {
+	const struct pdm_layout *l = &work->layout;
 	const struct pdm_header *h = &l->marked;
+	struct pdm_cut *cut = &work->cut;
 	__u8 pad[4] = {};
 
 	if (h->offset + h->size > l->upper || l->authenticated || l->fragment)
@@ -72,10 +66,13 @@ static __always_inline void find_cut(struct __sk_buff *skb, const struct pdm_lay
 }
 
 /* The option of a packet with extension headers. READ_OK, READ_NOTHING or a reason. */
-static __noinline int find_option(struct __sk_buff *skb, const struct packet *p,
-				  struct pdm_layout *l, struct pdm_option *o, struct pdm_cut *cut)
+static __always_inline int find_option(struct __sk_buff *skb, const struct packet *p,
+				       struct pdm_work *work)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct pdm_option *o = &work->sample.option;
+	struct pdm_layout *l = &work->layout;
+	struct pdm_cut *cut = &work->cut;
 	__u32 l3 = p->l3_offset;
 	__u8 octets[PDM_SIZE];
 	struct ipv6hdr *ip;
@@ -106,7 +103,7 @@ static __noinline int find_option(struct __sk_buff *skb, const struct packet *p,
 	if (bpf_skb_load_bytes(skb, l->marked.option, octets, sizeof(octets)))
 		return PDM_MALFORMED;
 	decode(octets, o);
-	find_cut(skb, l, cut);
+	find_cut(skb, work);
 	return READ_OK;
 }
 
@@ -190,23 +187,27 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	return READ_OK;
 }
 
-/* Not static: verified alone and once, whatever leads to it. */
-__noinline int pdm_read_ipv6(struct __sk_buff *skb, const struct packet *p, struct pdm_cut *cut)
+/*
+ * 1 where pdm_strip() can take an option out, else 0. Not static: verified alone
+ * and once, whatever leads to it.
+ */
+__noinline int pdm_read_ipv6(struct __sk_buff *skb, const struct packet *p)
 {
 	struct pdm_work *work = get_work();
 	int rc;
 
-	if (!p || !cut || !work)
+	if (!p || !work)
 		return 0;
+	__builtin_memset(&work->cut, 0, sizeof(work->cut));
 	__builtin_memset(&work->sample, 0, sizeof(work->sample));
-	rc = find_option(skb, p, &work->layout, &work->sample.option, cut);
+	rc = find_option(skb, p, work);
 	if (rc == READ_OK)
 		rc = take(skb, p, work);
 	if (rc == READ_OK)
 		PDM_STAT_ADD(read, 1);
 	else if (rc != READ_NOTHING)
 		pdm_count(skb, DIRECTION_INGRESS, rc);
-	return 0;
+	return work->cut.offset != 0;
 }
 
 #define ICMPV6_PACKET_TOO_BIG 2
@@ -268,18 +269,16 @@ __noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
 	return 0;
 }
 
-static __always_inline void pdm_read(struct __sk_buff *skb, const struct packet *p,
-				     struct pdm_cut *cut)
+/* True where pdm_strip() can take an option out. */
+static __always_inline bool pdm_read(struct __sk_buff *skb, const struct packet *p)
 {
-	cut->offset = 0;
 	if (!cfg_pdm || !(p->id.meta >> META_IPV6_SHIFT & 1) || p->id.meta >> META_TUNNEL_SHIFT & 7)
-		return;
-	cut->joined = 0;
+		return false;
 	if (p->l4_offset != p->l3_offset + sizeof(struct ipv6hdr))
-		pdm_read_ipv6(skb, p, cut);
-	else if (p->id.proto == IPPROTO_ICMPV6 &&
-		 p->id.dport == bpf_htons(ICMPV6_PACKET_TOO_BIG << 8))
+		return pdm_read_ipv6(skb, p);
+	if (p->id.proto == IPPROTO_ICMPV6 && p->id.dport == bpf_htons(ICMPV6_PACKET_TOO_BIG << 8))
 		pdm_too_big(skb, p);
+	return false;
 }
 
 #endif

@@ -77,14 +77,14 @@ static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 }
 
 /* Not static: verified alone and once, whatever leads to it. */
-__noinline int pdm_strip_ipv6(struct __sk_buff *skb, const struct packet *p,
-			      const struct pdm_cut *cut)
+__noinline int pdm_strip_ipv6(struct __sk_buff *skb, const struct packet *p)
 {
+	struct pdm_work *work = get_work();
 	int rc;
 
-	if (!p || !cut)
+	if (!p || !work)
 		return TC_ACT_UNSPEC;
-	rc = strip(skb, p, cut);
+	rc = strip(skb, p, &work->cut);
 	if (rc == READ_OK)
 		PDM_STAT_ADD(stripped, 1);
 	else
@@ -92,13 +92,15 @@ __noinline int pdm_strip_ipv6(struct __sk_buff *skb, const struct packet *p,
 	return rc == PDM_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
-/* TC_ACT_UNSPEC, or TC_ACT_SHOT for a packet that could not be put together again. */
-static __always_inline int pdm_strip(struct __sk_buff *skb, const struct packet *p,
-				     const struct pdm_cut *cut)
+/*
+ * found: what pdm_read() said. TC_ACT_UNSPEC, or TC_ACT_SHOT for a packet that
+ * could not be put together again.
+ */
+static __always_inline int pdm_strip(struct __sk_buff *skb, const struct packet *p, bool found)
 {
-	if (!cfg_pdm || !cfg_pdm_strip || !cut->offset)
+	if (!cfg_pdm || !cfg_pdm_strip || !found)
 		return TC_ACT_UNSPEC;
-	return pdm_strip_ipv6(skb, p, cut);
+	return pdm_strip_ipv6(skb, p);
 }
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Programs that are run by BPF_PROG_TEST_RUN and never attached: both hooks with
- * a clock that tests set, and the numbers and steps of PDM on many cases at a
- * time, which tests compare with wire/pdm and internal/inband.
+ * Programs that are run by BPF_PROG_TEST_RUN and never attached: the hook at
+ * egress with a clock that tests set, and the numbers and steps of PDM on many
+ * cases at a time, which tests compare with wire/pdm and internal/inband.
  */
 #include "prelude.h"
 #include "abi.h"
@@ -24,12 +24,6 @@ SEC("tc")
 int test_egress(struct __sk_buff *skb)
 {
 	return probe(skb, DIRECTION_EGRESS);
-}
-
-SEC("tc")
-int test_ingress(struct __sk_buff *skb)
-{
-	return probe(skb, DIRECTION_INGRESS);
 }
 
 #define TEST_CASES 4096

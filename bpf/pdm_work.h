@@ -33,12 +33,20 @@ struct pdm_sample {
 	__u64 network;
 };
 
+/* The header that holds an option, or the option alone, always PDM_HEADER octets. */
+struct pdm_cut {
+	__u32 offset; /* from the frame's start; 0: nothing to take out */
+	__u32 link; /* octet that names the header that goes */
+	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
+};
+
 struct pdm_work {
 	struct pdm_key key;
 	struct pdm_option option;
 	struct pdm_place place;
 	struct pdm_verdict verdict;
 	struct pdm_sample sample;
+	struct pdm_cut cut;
 	struct pdm_layout layout; /* where pdm_walk() puts what it finds */
 	struct policy_prefix prefix;
 	struct pdm_state fresh; /* a new state */

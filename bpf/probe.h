@@ -120,7 +120,7 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 {
 	bool sampled = is_sampled();
 	int rc, verdict = TC_ACT_UNSPEC;
-	struct pdm_cut cut;
+	bool marked = false;
 	struct packet p;
 
 	if (!sampled && !cfg_pdm) {
@@ -139,14 +139,14 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 		if (verdict != TC_ACT_UNSPEC)
 			return verdict;
 	} else {
-		pdm_read(skb, &p, &cut);
+		marked = pdm_read(skb, &p);
 	}
 	if (sampled)
 		flow_account(skb, &p);
 	else
 		count(skb, direction, REASON_SAMPLED_OUT);
 	if (direction == DIRECTION_INGRESS)
-		verdict = pdm_strip(skb, &p, &cut);
+		verdict = pdm_strip(skb, &p, marked);
 	return verdict;
 }
 

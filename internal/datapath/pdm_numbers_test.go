@@ -16,7 +16,8 @@ import (
 // pdmBench is a probe with the programs of pdmtest beside it.
 type pdmBench struct {
 	*Datapath
-	coll *ebpf.Collection
+	coll    *ebpf.Collection // egress and cases
+	ingress *ebpf.Collection
 }
 
 // marking is a configuration that marks as fast as tests send.
@@ -27,12 +28,15 @@ func marking() *PDM {
 func loadPDM(t testing.TB, cfg PDM) *pdmBench {
 	t.Helper()
 	d := load(t, Config{MaxEntries: 4096, PDM: &cfg})
-	coll, err := d.Beside(pdmtest.Load, nil)
-	if err != nil {
-		t.Fatalf("%+v", err)
+	beside := func(load func() (*ebpf.CollectionSpec, error)) *ebpf.Collection {
+		coll, err := d.Beside(load, nil)
+		if err != nil {
+			t.Fatalf("%+v", err)
+		}
+		t.Cleanup(coll.Close)
+		return coll
 	}
-	t.Cleanup(coll.Close)
-	return &pdmBench{Datapath: d, coll: coll}
+	return &pdmBench{Datapath: d, coll: beside(pdmtest.Load), ingress: beside(pdmtest.LoadIngress)}
 }
 
 // batch is an array of cases that a program works through at once.

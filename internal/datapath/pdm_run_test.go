@@ -47,8 +47,10 @@ func newPDMHost(t testing.TB, cfg PDM, policies ...policy.Policy) *pdmHost {
 // set sets the clock.
 func (h *pdmHost) set(t testing.TB, ns uint64) {
 	t.Helper()
-	if err := h.coll.Variables["test_now"].Set(ns); err != nil {
-		t.Fatal(err)
+	for _, c := range []*ebpf.Collection{h.coll, h.ingress} {
+		if err := c.Variables["test_now"].Set(ns); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -71,7 +73,11 @@ func (h *pdmHost) runHere(program string, f packet.Frame) (out []byte, verdict i
 	var ctx [48]uint32
 	ctx[10], ctx[41], ctx[44] = uint32(h.ifindex), uint32(f.GSO.Segments), uint32(f.GSO.Size)
 	opts := ebpf.RunOptions{Data: f.Data, DataOut: make([]byte, len(f.Data)+256), Context: ctx}
-	v, err := h.coll.Programs[program].Run(&opts)
+	p := h.coll.Programs[program]
+	if p == nil {
+		p = h.ingress.Programs[program]
+	}
+	v, err := p.Run(&opts)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s on %d octets: %w", program, len(f.Data), err)
 	}

@@ -2,7 +2,9 @@ package datapath
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -408,7 +410,7 @@ func TestDelaysAreDrainedExactly(t *testing.T) {
 				// A run begins with the same packet each time: from a number on
 				// that none has had.
 				binary.BigEndian.PutUint16(answer[etherLen+40+6:], uint16(i*each/slices))
-				if err := onCPU(cpu, func() error { return h.repeatHere("bench_answer", answer, each/slices) }); err != nil {
+				if err := onCPU(cpu, func() error { return h.repeatHere("test_answer", answer, each/slices) }); err != nil {
 					t.Error(err)
 				}
 				sent[cpu] += each / slices
@@ -461,4 +463,95 @@ func TestDelaysAreDrainedExactly(t *testing.T) {
 			t.Errorf("flow %d: %+v", cpu, p.Network)
 		}
 	}
+}
+
+// A packet that passes several interfaces on its way in is read on the first;
+// when that has been silent, on another.
+func TestReadOnOneInterface(t *testing.T) {
+	h := newPDMHost(t, *marking())
+	h.send(t, aToB().Bytes())
+	psn := uint16(100)
+	receive := func(ifindex int, at uint64) {
+		t.Helper()
+		h.ifindex = ifindex
+		h.set(t, at)
+		psn++
+		h.receive(t, inserted(t, bToA().Bytes(), pdm.Option{PSNTP: psn, DeltaTLS: 1, ScaleDTLS: 30}))
+	}
+	receive(h.veth.from, 2e9)
+	receive(h.veth.to, 2e9+1000)
+	receive(h.veth.from, 2e9+2000)
+	s, _ := h.state(t, keyA)
+	if got := h.why(t); s.Received != 2 || !maps.Equal(got, map[string]uint64{"elsewhere": 1}) {
+		t.Errorf("%d read, %v passed over", s.Received, got)
+	}
+	receive(h.veth.to, 4e9)
+	if s, _ := h.state(t, keyA); s.Received != 3 || int(s.InIface) != h.veth.to {
+		t.Errorf("%d read, the last on interface %d", s.Received, s.InIface)
+	}
+}
+
+// Single packets are told as often as was asked for, and no more.
+func TestRawEventsAreLimited(t *testing.T) {
+	cfg := *marking()
+	cfg.Raw = 5
+	h := newPDMHost(t, cfg)
+	var events []PDMEvent
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	told := make(chan PDMEvent, 100)
+	go func() { ended <- h.StreamPDM(ctx, func(e *PDMEvent) { told <- *e }) }()
+	// On one processor: the limit is each one's own.
+	if err := onCPU(0, func() error {
+		for i := range 20 {
+			h.set(t, uint64(3e9)+uint64(i)*1e6)
+			if out, _, err := h.runHereOn("test_egress", packet.Frame{Data: aToB().Bytes()}); err != nil || len(out) == 0 {
+				return fmt.Errorf("no packet: %w", err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for len(events) < 5 {
+		select {
+		case e := <-told:
+			events = append(events, e)
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%d events came", len(events))
+		}
+	}
+	s, err := h.PDMStats()
+	if err != nil || s.EventsLost != 15 || s.Marked != 20 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for i, e := range events {
+		if e.Direction != flow.Egress || e.Local.Port() != portA || e.Remote.Port() != portB || e.Proto != 17 ||
+			e.Option.PSNTP != events[0].Option.PSNTP+uint16(i) {
+			t.Errorf("event %d: %+v", i, e)
+		}
+	}
+	if err := newPDMHost(t, *marking()).StreamPDM(t.Context(), nil); !errors.Is(err, errNoRaw) {
+		t.Errorf("a stream that nobody asked for: %v", err)
+	}
+}
+
+// runHereOn is runHere in the namespace of the interface, on this thread's processor.
+func (h *pdmHost) runHereOn(program string, f packet.Frame) (out []byte, verdict int32, err error) {
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
+		return nil, 0, err
+	}
+	err = h.veth.do(func() (err error) {
+		if err := unix.SchedSetaffinity(0, &cpus); err != nil {
+			return err
+		}
+		out, verdict, err = h.runHere(program, f)
+		return err
+	})
+	return out, verdict, err
 }

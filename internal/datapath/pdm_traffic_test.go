@@ -296,13 +296,13 @@ func transfers(t testing.TB, from, to *lab.Host, mtu int) (resent uint32) {
 const allOffloads = lab.TSO | lab.USO | lab.GSO | lab.GRO | lab.TxChecksum
 
 // resentMost is how many segments may be sent again of the 6,000 or more of
-// transfers(): a queue of veth runs over now and then where bursts are cut to
-// packets, marked or not.
+// transfers(): now and then a timer is early, and a queue of veth runs over where
+// bursts are cut to packets, marked or not.
 func resentMost(packets, offloads bool) uint32 {
 	if packets || !offloads {
 		return 300
 	}
-	return 3
+	return 60
 }
 
 // No connection may slow down or die because marking is on: whatever the MTU,
@@ -604,7 +604,8 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 	}
 	for _, h := range []*markingHost{a, b} {
 		h.settle(t)
-		if (h.lost["path_mtu"] > 0) != (narrow < 1500) {
+		// Bursts are cut to what fits, so that they need not stay unmarked.
+		if n := h.lost["path_mtu"]; n > 0 && narrow == 1500 || n == 0 && narrow < 1500 && packets {
 			t.Errorf("%s passed over %v", h.Name, h.lost)
 		}
 		if p := h.told(flow.Egress); p.Sent == 0 {

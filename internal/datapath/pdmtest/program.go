@@ -1,5 +1,5 @@
 // Package pdmtest holds the compiled BPF programs that PDM is tested with
-// (bpf/pdm_test.bpf.c, bpf/pdm_bench.bpf.c). In comes nothing; out goes a collection that
+// (bpf/pdm_test.bpf.c, pdm_testin.bpf.c, pdm_bench.bpf.c). In comes nothing; out goes a collection that
 // datapath.Beside loads over a probe's maps. Only tests and benchmarks call it.
 package pdmtest
 
@@ -7,6 +7,7 @@ import "github.com/cilium/ebpf"
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type test_number -type test_event -type test_step -type pdm_state test ../../../bpf/pdm_test.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types ingress ../../../bpf/pdm_testin.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types bench ../../../bpf/pdm_bench.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // The case of a time, and a step of a flow's state, as in bpf/pdm_test.bpf.c.
@@ -28,8 +29,11 @@ const (
 // Cases is how many cases one run takes.
 const Cases = 4096
 
-// Load reads the programs.
+// Load reads the hook at egress, and what works through cases.
 func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
+
+// LoadIngress reads the hook at ingress.
+func LoadIngress() (*ebpf.CollectionSpec, error) { return loadIngress() }
 
 // LoadBench reads the programs that are timed.
 func LoadBench() (*ebpf.CollectionSpec, error) { return loadBench() }
