@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/topology"
@@ -61,6 +63,11 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 		at.mode, at.err = h.probe.Attach(l, func(f func() error) error {
 			return h.registry.InNetns(l.Iface.Netns(), f)
 		})
+	}
+	if errors.Is(at.err, unix.ENODEV) {
+		delete(h.attached, l.Iface)
+		h.log.Debug("interface was gone before it could be counted", "iface", l.String())
+		return
 	}
 	if at.err != nil {
 		h.log.Error("interface is not counted", "iface", l.String(), "error", at.err)

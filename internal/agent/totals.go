@@ -80,6 +80,7 @@ func (t *totals) forget(i flow.Iface) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.sum, func(k totalKey, _ *flow.Counts) bool { return k.iface == i })
+	t.into = nil
 }
 
 // byPlace sums over protocols.
@@ -98,17 +99,25 @@ func (t *totals) byPlace() map[place]flow.Counts {
 	return out
 }
 
-// list is the totals in a fixed order.
+// list is the totals by name, in a fixed order. Interfaces that had the same name
+// one after the other are one.
 func (t *totals) list(name func(flow.Iface) (name, netns string)) []obs.Total {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]obs.Total, 0, len(t.sum))
+	named := make(map[obs.Total]flow.Counts, len(t.sum))
 	for k, s := range t.sum {
 		iface, netns := name(k.iface)
-		out = append(out, obs.Total{
-			Iface: iface, Netns: netns, Direction: k.direction.String(), Protocol: k.protocol,
-			Packets: s.Packets, Bytes: s.Bytes, WireBytes: s.WireBytes,
-		})
+		key := obs.Total{Iface: iface, Netns: netns, Direction: k.direction.String(), Protocol: k.protocol}
+		c := named[key]
+		c.Packets += s.Packets
+		c.Bytes += s.Bytes
+		c.WireBytes += s.WireBytes
+		named[key] = c
+	}
+	out := make([]obs.Total, 0, len(named))
+	for total, c := range named {
+		total.Packets, total.Bytes, total.WireBytes = c.Packets, c.Bytes, c.WireBytes
+		out = append(out, total)
 	}
 	slices.SortFunc(out, func(a, b obs.Total) int {
 		return cmp.Or(
