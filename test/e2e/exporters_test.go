@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -327,5 +328,40 @@ export:
 	}
 	if n := len(readLines(t, a.path("flows.jsonl"))); uint64(n) < 2000 {
 		t.Errorf("the file has %d records", n)
+	}
+}
+
+// TestSecondSignal: who cannot wait for a collector that hangs need not.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	h := oneLink(t)
+	a := start(t, setup{host: h, config: smallQueue + `
+export: [{ipfix: {collector: "tcp://127.0.0.1:4740"}}]
+log: {format: json}
+`})
+	sendFlows(t, h, 1000, 10)
+	a.counts(t, 10)
+	a.signal(unix.SIGTERM)
+	poll(t, func() error {
+		if !strings.Contains(a.stderr.String(), `"stopping`) {
+			return notYet("it does not stop")
+		}
+		return nil
+	})
+	a.signal(unix.SIGTERM)
+	if code := a.wait(t, time.Second); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	for line := range strings.Lines(a.stderr.String()) {
+		var message struct{ Time, Level, Msg string }
+		if err := json.Unmarshal([]byte(line), &message); err != nil || message.Level == "" || message.Msg == "" {
+			t.Errorf("no message in JSON: %q: %v", line, err)
+		}
+	}
+	if !strings.Contains(a.stderr.String(), "second signal") {
+		t.Errorf("it says nothing of the second signal: %s", a.stderr)
+	}
+	if got := attached(t, h); got != "" {
+		t.Errorf("left: %s", got)
 	}
 }

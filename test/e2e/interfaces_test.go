@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,11 @@ func TestInterfacesComeAndGo(t *testing.T) {
 				must(t, h, "ip", "link", "del", "late0")
 				stateOf(t, a, "late0", "waiting")
 			}
+			for _, total := range a.status(t).Totals {
+				if total.Iface == "late0" && total.Direction == "ingress" && total.Protocol == "udp" && total.Packets != 10+11+12 {
+					t.Errorf("total of the three that were called late0: %+v", total)
+				}
+			}
 			addLink(t, h, "glob7")
 			stateOf(t, a, "glob7", "attached")
 			// Into what is asked for, and out of it.
@@ -113,6 +119,50 @@ func TestInterfacesComeAndGo(t *testing.T) {
 			if got := attached(t, h); got != "" {
 				t.Errorf("left: %s", got)
 			}
+		})
+	}
+}
+
+// TestFlapping: interfaces that are gone before they can be looked at are no
+// errors, and leave nothing in the agent.
+func TestFlapping(t *testing.T) {
+	for _, probe := range []string{"ebpf", "afpacket"} {
+		t.Run(probe, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			a := start(t, setup{host: h, config: "probe: " + probe + "\n" + quick + "interfaces: [flap*, last0]\n"})
+			descriptors := func() int {
+				names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.Process.Pid))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(names)
+			}
+			before := descriptors()
+			var lines strings.Builder
+			for i := range 50 {
+				fmt.Fprintf(&lines, "link add flap%d up type veth peer name peer%d\nlink del flap%d\n", i, i, i)
+			}
+			cmd := command("ip", "-batch", "-")
+			cmd.Stdin = strings.NewReader(lines.String())
+			if r := finish(t, h, cmd); r.code != 0 {
+				t.Fatal(r.stderr)
+			}
+			addLink(t, h, "last0") // seen after all others
+			stateOf(t, a, "last0", "attached")
+			must(t, h, "ip", "link", "del", "last0")
+			stateOf(t, a, "last0", "waiting")
+			poll(t, func() error {
+				// Some of what the agent opens for a moment, such as for this question.
+				if now := descriptors(); now > before+3 {
+					return notYet("%d descriptors, %d before", now, before)
+				}
+				return nil
+			})
+			if strings.Contains(a.stderr.String(), "level=ERROR") {
+				t.Errorf("errors: %s", a.stderr)
+			}
+			a.stop(t)
 		})
 	}
 }
