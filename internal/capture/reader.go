@@ -3,6 +3,8 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +15,7 @@ import (
 type reader struct {
 	c     *Capture
 	epoll int
-	wake  int // eventfd: end
+	file  *os.File // the epoll instance, for Go's poller to wait on
 	done  chan struct{}
 }
 
@@ -22,18 +24,17 @@ func startReader(c *Capture) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an epoll instance: %w", err)
 	}
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err := unix.SetNonblock(epoll, true); err != nil { // or Go would not poll it
+		unix.Close(epoll)
+		return nil, fmt.Errorf("making an epoll instance non-blocking: %w", err)
+	}
+	r := &reader{c: c, epoll: epoll, file: os.NewFile(uintptr(epoll), "epoll"), done: make(chan struct{})}
+	conn, err := r.file.SyscallConn()
 	if err != nil {
-		unix.Close(epoll)
-		return nil, fmt.Errorf("making an eventfd: %w", err)
+		r.file.Close()
+		return nil, fmt.Errorf("waiting for packets: %w", err)
 	}
-	r := &reader{c: c, epoll: epoll, wake: wake, done: make(chan struct{})}
-	if err := r.add(wake); err != nil {
-		unix.Close(wake)
-		unix.Close(epoll)
-		return nil, err
-	}
-	go r.run()
+	go r.run(conn)
 	return r, nil
 }
 
@@ -49,28 +50,34 @@ func (r *reader) add(fd int) error {
 
 // stop ends the goroutine and waits for it.
 func (r *reader) stop() {
-	_, _ = unix.Write(r.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	_ = r.file.SetReadDeadline(time.Unix(1, 0))
 	<-r.done
-	unix.Close(r.wake)
-	unix.Close(r.epoll)
+	r.file.Close()
 }
 
-func (r *reader) run() {
+// run never blocks a thread in the kernel: a thread that enters a system call
+// for good may do so just when Go stops the world, which then waits for it.
+func (r *reader) run(conn syscall.RawConn) {
 	defer close(r.done)
 	events := make([]unix.EpollEvent, 64)
 	for {
-		n, err := unix.EpollWait(r.epoll, events, -1)
-		if errors.Is(err, unix.EINTR) {
+		var n int
+		var failed error
+		err := conn.Read(func(uintptr) bool {
+			n, failed = unix.EpollWait(r.epoll, events, 0)
+			return n != 0 || failed != nil
+		})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		if errors.Is(failed, unix.EINTR) {
 			continue
 		}
-		if err != nil {
+		if err = errors.Join(err, failed); err != nil {
 			r.c.log.Error("no more packets are counted", "error", fmt.Errorf("waiting for packets: %w", err))
 			return
 		}
 		for _, e := range events[:n] {
-			if int(e.Fd) == r.wake {
-				return
-			}
 			r.c.ready(int(e.Fd), e.Events)
 		}
 	}
@@ -97,11 +104,19 @@ func (c *Capture) ready(fd int, events uint32) {
 
 // wait is up to timeout for the next block; false when it did not come.
 func (r *ring) wait(timeout time.Duration) bool {
+	deadline := time.Now().Add(timeout)
 	fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(fds, max(0, int(timeout.Milliseconds())))
-		if errors.Is(err, unix.EINTR) {
+		n, err := unix.Poll(fds, max(0, int(time.Until(deadline).Milliseconds())))
+		switch {
+		case errors.Is(err, unix.EINTR):
 			continue
+		case n > 0 && fds[0].Revents&unix.POLLIN == 0 && fds[0].Revents&unix.POLLERR != 0:
+			// The interface went down. What came before is handed over all the
+			// same, once the error is fetched.
+			if r.socketError() == nil {
+				continue
+			}
 		}
 		return n > 0 && fds[0].Revents&unix.POLLIN != 0
 	}

@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -125,11 +124,9 @@ func (d *Datapath) Load() (err error) {
 	if d.table, err = openTable(d.maps["flows"], d.maps["flow_extras"], int(d.cpus*d.sets)); err != nil {
 		return err
 	}
-	reader, err := ringbuf.NewReader(d.maps["evicted"])
-	if err != nil {
-		return fmt.Errorf("ring of evicted flows: %w", err)
+	if d.ring, err = openRing(d.maps["evicted"], d.ringWakeup(), &d.ticks); err != nil {
+		return err
 	}
-	d.ring = newRing(reader, &d.ticks)
 	d.sums = newUnattributedReader(d.maps["unattributed"])
 	if d.cfg.PDM != nil {
 		d.pdm = newMarker(*d.cfg.PDM, d.maps)
@@ -193,7 +190,7 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 		"cfg_netns": v.netns, "cfg_no_link_header": v.noLink,
 		"cfg_cpus": d.cpus, "cfg_sets": d.sets, "cfg_seed": d.seed,
 		"cfg_sample_below": below, "cfg_tunnels": tunnels,
-		"cfg_ring_wakeup": d.cfg.RingSize / 4,
+		"cfg_ring_wakeup": uint32(d.ringWakeup()),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("constant %s: %w", name, err)
@@ -259,6 +256,9 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// ringWakeup is how many octets in the ring of evicted flows wake its reader.
+func (d *Datapath) ringWakeup() int { return int(d.cfg.RingSize / 4) }
 
 // Close detaches from all interfaces and frees programs and maps.
 func (d *Datapath) Close() {

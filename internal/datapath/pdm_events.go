@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"time"
 	"unsafe"
-
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
@@ -45,41 +42,44 @@ var errNoRaw = errors.New("this probe tells no single packets: it was made with 
 // StreamPDM emits marked packets one by one until ctx ends, as many as PDM.Raw
 // allows. There may be one stream at a time; the event is used again.
 func (d *Datapath) StreamPDM(ctx context.Context, emit func(*PDMEvent)) error {
-	var reader *ringbuf.Reader
+	var reader *ringbufReader
 	err := d.withPDM(func(p *marker) (err error) {
 		if p.cfg.Raw == 0 {
 			return errNoRaw
 		}
-		reader, err = ringbuf.NewReader(p.maps["pdm_events"])
+		reader, err = openRingbuf(p.maps["pdm_events"], 1)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("ring of marked packets: %w", err)
 	}
-	defer reader.Close()
-	stop := context.AfterFunc(ctx, func() { reader.Close() })
-	defer stop()
+	defer reader.close()
 
-	var record ringbuf.Record
 	var event PDMEvent
 	offset := wallOffset{}
 	for {
-		if err := reader.ReadInto(&record); err != nil {
-			if errors.Is(err, os.ErrClosed) {
+		more, err := reader.wait(ctx)
+		if err == nil && more {
+			err = reader.read(func(raw []byte) error {
+				if len(raw) < int(unsafe.Sizeof(ingressPdmEvent{})) {
+					return fmt.Errorf("element of %d octets", len(raw))
+				}
+				if err := offset.refresh(); err != nil {
+					return err
+				}
+				if err := event.set((*ingressPdmEvent)(unsafe.Pointer(&raw[0])), &offset); err != nil {
+					return err
+				}
+				emit(&event)
 				return nil
-			}
+			})
+		}
+		if err != nil {
 			return fmt.Errorf("ring of marked packets: %w", err)
 		}
-		if len(record.RawSample) < int(unsafe.Sizeof(ingressPdmEvent{})) {
-			return fmt.Errorf("ring of marked packets: element of %d octets", len(record.RawSample))
+		if !more {
+			return nil
 		}
-		if err := offset.refresh(); err != nil {
-			return err
-		}
-		if err := event.set((*ingressPdmEvent)(unsafe.Pointer(&record.RawSample[0])), &offset); err != nil {
-			return fmt.Errorf("ring of marked packets: %w", err)
-		}
-		emit(&event)
 	}
 }
 

@@ -1,0 +1,113 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+)
+
+// ringbufReader reads a BPF ring buffer without ever blocking a thread in the
+// kernel: a thread that enters a system call for good may do so just when Go
+// stops the world, which then waits for it, a minute even.
+type ringbufReader struct {
+	ring *ringbuf.Reader
+	file   *os.File // the map, for Go's poller to wait on
+	conn   syscall.RawConn
+	wakeup int // octets from which on programs wake the reader
+
+	mu     sync.Mutex // held while the ring is read
+	record ringbuf.Record
+	closed bool
+}
+
+// openRingbuf reads m, whose programs wake the reader when wakeup octets wait.
+func openRingbuf(m *ebpf.Map, wakeup int) (*ringbufReader, error) {
+	reader, err := ringbuf.NewReader(m)
+	if err != nil {
+		return nil, err
+	}
+	reader.SetDeadline(time.Unix(1, 0)) // it gives what there is, and never waits
+	r := &ringbufReader{ring: reader, wakeup: wakeup}
+	if err := r.openFile(m); err != nil {
+		reader.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *ringbufReader) openFile(m *ebpf.Map) error {
+	fd, err := unix.FcntlInt(uintptr(m.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("duplicating the descriptor of a ring: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("making the descriptor of a ring non-blocking: %w", err)
+	}
+	r.file = os.NewFile(uintptr(fd), "BPF ring buffer")
+	if err := r.file.SetReadDeadline(time.Time{}); err != nil { // is it pollable?
+		r.file.Close()
+		return fmt.Errorf("waiting for a ring: %w", err)
+	}
+	r.conn, err = r.file.SyscallConn()
+	return err
+}
+
+// wait returns when programs woke the reader; false when ctx ended or the reader
+// was closed.
+func (r *ringbufReader) wait(ctx context.Context) (bool, error) {
+	stop := context.AfterFunc(ctx, func() { _ = r.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	woken := false
+	err := r.conn.Read(func(uintptr) bool {
+		// A wakeup of before this call is forgotten, but not what it was for.
+		defer func() { woken = true }()
+		return woken || r.ring.AvailableBytes() >= r.wakeup
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// read gives what was in the ring when it was called to take, which must not
+// keep it.
+func (r *ringbufReader) read(take func([]byte) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	for left := r.ring.AvailableBytes(); left > 0; {
+		switch err := r.ring.ReadInto(&r.record); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil // what was left was discarded by the program that reserved it
+		case err != nil:
+			return err
+		}
+		left -= unix.BPF_RINGBUF_HDR_SZ + (len(r.record.RawSample)+7)&^7
+		if err := take(r.record.RawSample); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends a wait.
+func (r *ringbufReader) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.file.Close() // after the last look at the ring that wait takes
+	r.ring.Close()
+}
