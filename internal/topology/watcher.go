@@ -2,9 +2,11 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 )
@@ -161,7 +163,10 @@ func (w *Watcher) scanNetns(own NetnsID) (pending bool) {
 		if w.joined[name] != nil || id == own || !w.cfg.matchesNetns(name) || w.watches(id) {
 			continue
 		}
-		if err := w.joinNamed(name, id); err != nil {
+		switch err := w.joinNamed(name, id); {
+		case errors.Is(err, errNameMoved):
+			pending = true
+		case err != nil:
 			if !refused[id] {
 				w.deps.Emit(Event{Kind: Refused, Link: Link{Netns: name}, Err: err})
 			}
@@ -182,14 +187,21 @@ func (w *Watcher) watches(id NetnsID) bool {
 	return false
 }
 
+// errNameMoved: a name was deleted or given to another namespace since the
+// directory was read, which is no news until it is read again.
+var errNameMoved = errors.New("the name of the network namespace moved")
+
 func (w *Watcher) joinNamed(name string, id NetnsID) error {
 	ns, err := openNetnsFile(w.dir + "/" + name)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrNotNetns) {
+		return errNameMoved
+	}
 	if err != nil {
 		return err
 	}
-	if ns.ID() != id { // made anew since the directory was read
+	if ns.ID() != id {
 		ns.Close()
-		return fmt.Errorf("network namespace %q was made anew under way", name)
+		return errNameMoved
 	}
 	return w.join(name, ns)
 }
