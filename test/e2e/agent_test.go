@@ -87,6 +87,8 @@ func start(t *testing.T, s setup) *agent {
 	case <-a.ended:
 		t.Fatalf("the agent ended before it was ready, exit code %d", a.ProcessState.ExitCode())
 	case <-time.After(30 * time.Second):
+		a.signal(unix.SIGQUIT) // it tells what each goroutine does
+		a.wait(t, 5*time.Second)
 		t.Fatal("the agent was not ready within 30 s")
 	}
 	return a
@@ -179,12 +181,16 @@ func (a *agent) stop(t *testing.T) {
 	}
 }
 
-// covered waits until a drain saw all that every interface counted, and nothing
-// but a ping or so came while it did.
+// covered waits until a drain that began after the call saw all that every
+// interface counted, and nothing but a ping or so came while it did.
 func (a *agent) covered(t *testing.T) (s obs.Status) {
 	t.Helper()
+	earlier := a.status(t).Drain.Count + 1 // with the one under way
 	poll(t, func() error {
 		s = a.status(t)
+		if s.Drain.Count <= earlier {
+			return notYet("%d drains", s.Drain.Count)
+		}
 		if len(s.Interfaces) == 0 {
 			return notYet("no interface is counted")
 		}
