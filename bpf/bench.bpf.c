@@ -14,6 +14,7 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "hit.h"
 #include "pdm_clock.h"
 #include "pdm.h"
 #include "probe.h"
@@ -165,7 +166,7 @@ int fill_counts(struct __sk_buff *skb)
 {
 	struct count_value one = { .packets = 1, .frames = 1, .bytes = skb->len };
 
-	count_many(next_number() % cfg_flows, DIRECTION_INGRESS, REASON_ARP, &one);
+	count_many(next_number() % cfg_vary.flows, DIRECTION_INGRESS, REASON_ARP, &one);
 	return TC_ACT_UNSPEC;
 }
 
@@ -176,7 +177,7 @@ int fill_unattributed(struct __sk_buff *skb)
 	struct flow_slot slot = { .proto = IPPROTO_UDP, .packets = 1, .bytes = 100, .payload = 72 };
 	struct flow_extra extra = {};
 
-	slot.iface = next_number() % cfg_flows;
+	slot.iface = next_number() % cfg_vary.flows;
 	add_unattributed(&slot, &extra);
 	return TC_ACT_UNSPEC;
 }

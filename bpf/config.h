@@ -10,18 +10,23 @@
 /* Number of the network namespace that this copy of the program serves. */
 const volatile __u32 cfg_netns = 0;
 
+/* Every packet takes the way through all stages: hit.h knows too little. */
+const volatile bool cfg_all_stages = false;
+
 /* A device without link header: the frame begins with the IP header. */
 const volatile bool cfg_no_link_header = false;
 
-/* Processors the flow table has partitions for, and sets in each of them. */
+/* Processors the flow table has parts for, and sets in each: both epochs'. */
 const volatile __u32 cfg_cpus = 1;
-const volatile __u32 cfg_sets = 1;
+const volatile __u32 cfg_sets = 2;
 
 /* Keys of the hashes, random: nobody can choose colliding flows. */
 const volatile __u32 cfg_seed[12] = {};
 
+#define SAMPLE_ALL 0xffffffff
+
 /* A packet is counted when a random 32-bit number is at most this. */
-const volatile __u32 cfg_sample_below = 0xffffffff;
+const volatile __u32 cfg_sample_below = SAMPLE_ALL;
 
 /* Bit per enum tunnel: count the inner flow. */
 const volatile __u32 cfg_tunnels = 0;
@@ -47,7 +52,10 @@ const volatile __u32 cfg_pdm_new_per_second = 0;
 /* A state without packets for so many ns is forgotten. */
 const volatile __u64 cfg_pdm_lifetime = 0;
 
-/* The half of the flow table that is being filled: 0 or 1. */
-volatile __u32 epoch SEC(".data.control");
+/*
+ * Where packets are counted: in the upper half the number of sets in use, in the
+ * lower one where they begin in a processor's part, 0 in the first epoch.
+ */
+volatile __u64 filling SEC(".data.control");
 
 #endif

@@ -10,132 +10,160 @@
 #ifndef WAYMARK_FAST_H
 #define WAYMARK_FAST_H
 
-/* What an IP header tells. */
-struct fast_ip {
+/* What the headers of such a packet tell; its addresses stay where they are. */
+struct common {
 	void *l4;
-	__u32 len; /* of the header */
-	__u32 total; /* of the packet */
-	__u32 meta; /* flow_slot.meta */
+	__u32 ip_len; /* of the IP header */
+	__u32 l4_len; /* of the transport header */
+	__u32 total; /* of the IP packet */
+	__u32 overhead; /* as in flow_extra */
+	__u32 tcp_flags_high;
+	__u32 tos;
+	__u64 ports; /* WORD_PORTS */
+	__u64 meta; /* WORD_META */
 	__u8 proto;
-	__u8 tos;
-	__u8 ttl;
 };
 
-static __always_inline bool fast_transport(struct __sk_buff *skb, struct packet *p,
-					   const struct fast_ip *ip)
+static __always_inline __u64 common_meta(__u32 direction, __u32 ipv6, __u32 proto, __u32 tos, __u32 ttl)
 {
-	__u32 present = skb->len - sizeof(struct ethhdr), l4_len = sizeof(struct udphdr);
-	void *l4 = ip->l4, *end = (void *)(long)skb->data_end;
-	__u8 flags_high = 0;
-	__u64 meta;
+	__u32 low = direction << META_DIRECTION_SHIFT | ipv6 << META_IPV6_SHIFT |
+		    L2_ETHER << META_L2_SHIFT;
+
+	return low | (__u64)proto << 32 | (__u64)tos << 40 | (__u64)ttl << 48;
+}
+
+/* False too where the stack would have more to do with the packet. */
+static __always_inline bool common_transport(struct __sk_buff *skb, struct common *c)
+{
+	__u32 present = skb->len - sizeof(struct ethhdr);
+	void *end = (void *)(long)skb->data_end;
 	__u16 word;
 
-	meta = ip->meta | (__u64)ip->proto << 32 | (__u64)ip->tos << 40 | (__u64)ip->ttl << 48;
-	if (ip->proto == IPPROTO_TCP) {
-		if (l4 + sizeof(struct tcphdr) > end)
+	c->l4_len = sizeof(struct udphdr);
+	c->tcp_flags_high = 0;
+	if (c->proto == IPPROTO_TCP) {
+		if (c->l4 + sizeof(struct tcphdr) > end)
 			return false;
-		word = bpf_ntohs(((__be16 *)l4)[6]);
-		l4_len = word >> 12 << 2;
-		if (l4_len < sizeof(struct tcphdr))
+		word = bpf_ntohs(((__be16 *)c->l4)[6]);
+		c->l4_len = word >> 12 << 2;
+		if (c->l4_len < sizeof(struct tcphdr))
 			return false;
-		flags_high = word >> 8 & 0xf;
-		meta |= (__u64)word << 56;
-	} else if (ip->proto != IPPROTO_UDP || cfg_tunnels || l4 + sizeof(struct udphdr) > end) {
+		c->tcp_flags_high = word >> 8 & 0xf;
+		c->meta |= (__u64)word << 56;
+	} else if (c->proto != IPPROTO_UDP || c->l4 + sizeof(struct udphdr) > end) {
 		return false;
 	}
-	if (ip->total > present || ip->total < ip->len + l4_len)
+	if (c->total > present || c->total < c->ip_len + c->l4_len)
 		return false;
-
-	p->word[WORD_META] = meta;
-	set_ports(p, iface_of(skb), l4);
-	p->word[WORD_COUNTS] = (__u64)ip->total << 32 | 1; /* octets and packets */
-	p->word[WORD_PAYLOAD] = ip->total - ip->len - l4_len;
-	p->l4_offset = sizeof(struct ethhdr) + ip->len;
-	p->overhead = present - ip->total;
-	p->rare = p->overhead | flags_high | is_congested(ip->tos);
-	p->special[0] = 0;
-	p->special[1] = 0;
-	p->tcp_flags_high = flags_high;
-	if (cfg_pdm) {
-		p->l3_offset = sizeof(struct ethhdr);
-		p->l4_len = l4_len;
-	}
+	c->overhead = present - c->total;
+	c->ports = (__u64)iface_of(skb) << 32 | *(const __u32 *)c->l4;
 	return true;
 }
 
-/* Octets of the one extension header of packets that are marked (pdm_option.h). */
-#define FAST_OPTIONS 16
-
-static __always_inline bool fast_options(struct __sk_buff *skb, struct fast_ip *ip)
+static __always_inline bool common_ipv4(struct __sk_buff *skb, __u32 direction,
+					const struct iphdr *ip, struct common *c)
 {
-	__u8 *header = ip->l4;
-
-	if (ip->proto != IPPROTO_DSTOPTS)
-		return true;
-	if ((void *)header + FAST_OPTIONS > (void *)(long)skb->data_end ||
-	    header[1] != FAST_OPTIONS / 8 - 1)
+	if (*(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(0x3fff))
 		return false;
-	ip->l4 += FAST_OPTIONS;
-	ip->len += FAST_OPTIONS;
-	ip->proto = header[0];
-	return true;
+	c->l4 = (void *)(ip + 1);
+	c->ip_len = sizeof(*ip);
+	c->total = bpf_ntohs(ip->tot_len);
+	c->proto = ip->protocol;
+	c->tos = ip->tos;
+	c->meta = common_meta(direction, 0, ip->protocol, ip->tos, ip->ttl);
+	return common_transport(skb, c);
+}
+
+/* Octets of the one extension header of packets that are marked (pdm_option.h). */
+#define COMMON_OPTIONS 16
+
+static __always_inline bool common_ipv6(struct __sk_buff *skb, __u32 direction,
+					const struct ipv6hdr *ip, bool options, struct common *c)
+{
+	__u32 word = bpf_ntohl(*(__be32 *)ip);
+	__u8 *header = (void *)(ip + 1);
+
+	if (word >> 28 != 6)
+		return false;
+	c->l4 = header;
+	c->ip_len = sizeof(*ip);
+	c->total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+	c->proto = ip->nexthdr;
+	if (options && c->proto == IPPROTO_DSTOPTS) {
+		if ((void *)header + COMMON_OPTIONS > (void *)(long)skb->data_end ||
+		    header[1] != COMMON_OPTIONS / 8 - 1)
+			return false;
+		c->l4 += COMMON_OPTIONS;
+		c->ip_len += COMMON_OPTIONS;
+		c->proto = header[0];
+	}
+	c->tos = word >> 20 & 0xff;
+	c->meta = common_meta(direction, 1, c->proto, c->tos, ip->hop_limit);
+	return common_transport(skb, c);
+}
+
+/* The IP header of a frame that may be such a packet, and its protocol; or NULL. */
+static __always_inline void *common_link(struct __sk_buff *skb, __be16 *proto)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	void *ip = data + sizeof(struct ethhdr);
+
+	if (ip + sizeof(struct iphdr) > end || skb->vlan_present || skb->gso_size)
+		return NULL;
+	*proto = *(__be16 *)(data + offsetof(struct ethhdr, h_proto));
+	if (*proto == bpf_htons(ETH_P_IPV6) && ip + sizeof(struct ipv6hdr) > end)
+		return NULL;
+	return ip;
+}
+
+/* 1 where a slot cannot hold all that there is to count. */
+static __always_inline __u32 common_rare(const struct common *c)
+{
+	return c->overhead | c->tcp_flags_high | is_congested(c->tos);
 }
 
 static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, struct packet *p)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 meta = direction << META_DIRECTION_SHIFT | L2_ETHER << META_L2_SHIFT, word;
-	struct ipv6hdr *v6 = data + sizeof(struct ethhdr);
-	struct iphdr *v4 = data + sizeof(struct ethhdr);
+	struct common c;
 	__be16 proto;
+	void *ip;
 
-	if (cfg_no_link_header || (void *)(v4 + 1) > end || skb->vlan_present || skb->gso_size)
+	if (cfg_no_link_header)
 		return false;
-	proto = *(__be16 *)(data + offsetof(struct ethhdr, h_proto));
+	ip = common_link(skb, &proto);
+	if (!ip)
+		return false;
 	if (proto == bpf_htons(ETH_P_IP)) {
-		struct fast_ip ip = {
-			.l4 = v4 + 1,
-			.len = sizeof(*v4),
-			.total = bpf_ntohs(v4->tot_len),
-			.meta = meta,
-			.proto = v4->protocol,
-			.tos = v4->tos,
-			.ttl = v4->ttl,
-		};
-
-		if (*(__u8 *)v4 != 0x45 || v4->frag_off & bpf_htons(0x3fff))
-			return false;
-		if (!fast_transport(skb, p, &ip))
+		if (!common_ipv4(skb, direction, ip, &c))
 			return false;
 		p->flow_label = 0;
-		set_ipv4(p, v4);
-		finish_hash(p);
-		return true;
+		set_ipv4(p, ip);
+	} else if (proto == bpf_htons(ETH_P_IPV6)) {
+		if (!common_ipv6(skb, direction, ip, cfg_pdm, &c))
+			return false;
+		p->flow_label = bpf_ntohl(*(__be32 *)ip) & 0xfffff;
+		set_ipv6(p, ip);
+	} else {
+		return false;
 	}
-	if (proto == bpf_htons(ETH_P_IPV6) && (void *)(v6 + 1) <= end) {
-		struct fast_ip ip = {
-			.l4 = v6 + 1,
-			.len = sizeof(*v6),
-			.total = sizeof(*v6) + bpf_ntohs(v6->payload_len),
-			.meta = meta | 1 << META_IPV6_SHIFT,
-			.proto = v6->nexthdr,
-			.ttl = v6->hop_limit,
-		};
-
-		word = bpf_ntohl(*(__be32 *)v6);
-		if (word >> 28 != 6)
-			return false;
-		ip.tos = word >> 20;
-		if (cfg_pdm && !fast_options(skb, &ip))
-			return false;
-		if (!fast_transport(skb, p, &ip))
-			return false;
-		p->flow_label = word & 0xfffff;
-		set_ipv6(p, v6);
-		finish_hash(p);
-		return true;
+	if (cfg_tunnels && c.proto == IPPROTO_UDP)
+		return false;
+	p->word[WORD_META] = c.meta;
+	p->word[WORD_PORTS] = c.ports;
+	p->word[WORD_COUNTS] = (__u64)c.total << 32 | 1; /* octets and packets */
+	p->word[WORD_PAYLOAD] = c.total - c.ip_len - c.l4_len;
+	p->l4_offset = sizeof(struct ethhdr) + c.ip_len;
+	p->overhead = c.overhead;
+	p->rare = common_rare(&c);
+	p->special[0] = 0;
+	p->special[1] = 0;
+	p->tcp_flags_high = c.tcp_flags_high;
+	if (cfg_pdm) {
+		p->l3_offset = sizeof(struct ethhdr);
+		p->l4_len = c.l4_len;
 	}
-	return false;
+	finish_hash(p);
+	return true;
 }
 
 #endif

@@ -15,9 +15,10 @@
 #define WAYMARK_FLOW_H
 
 /*
- * Index: (epoch * cfg_cpus + cpu) * cfg_sets + set. Written by the programs,
- * read and cleared by the agent after it turned the epoch. Sized by
- * flow.max_entries; never full, see above.
+ * Index: cpu * cfg_sets, where the epoch begins, and the set. Written by the
+ * programs, read and cleared by the agent after it turned the epoch. Sized by
+ * flow.max_entries; never full, see above. As few sets are in use as the flows of
+ * late need, so that few flows stay in few pages.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -233,27 +234,28 @@ __noinline int find_elsewhere(struct place *place, const struct flow_slot *id)
 	return 0;
 }
 
-/*
- * Counts the packet. Written for the case that the flow is at the first place
- * looked at, on the one cache line there is to wait for: few instructions, so
- * that the processor gets to the next packet's line while it waits.
- */
+/* The set that a hash of 32 bits stands for. */
+static __always_inline __u32 set_of(__u64 now, __u32 cpu, __u32 hash)
+{
+	return cpu * cfg_sets + (__u32)now + (hash * (now >> 32) >> 32);
+}
+
+/* Counts the packet, whatever it is, and wherever its flow is. */
 static __always_inline void flow_account(struct __sk_buff *skb, const struct packet *p)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), base, index, way;
+	__u32 cpu = bpf_get_smp_processor_id(), index, way;
 	struct flow_extra_set *extras;
 	struct flow_extra *extra;
 	struct flow_slot *slot;
 	struct flow_set *set;
+	__u64 counts, now = filling;
 	__u8 old_flags = 0;
-	__u64 counts;
 
 	if (cpu >= cfg_cpus) {
 		count(skb, p->id.meta & 1, REASON_CPU_UNKNOWN);
 		return;
 	}
-	base = (epoch * cfg_cpus + cpu) * cfg_sets;
-	index = base + ((p->hash >> 32) * cfg_sets >> 32);
+	index = set_of(now, cpu, p->hash >> 32);
 	way = (__u32)p->hash >> 30;
 	set = bpf_map_lookup_elem(&flows, &index);
 	if (!set)
@@ -265,7 +267,7 @@ static __always_inline void flow_account(struct __sk_buff *skb, const struct pac
 		__u32 second = p->hash * 0xbf58476d1ce4e5b9ULL >> 32;
 		struct place place = {
 			.first = index,
-			.index = base + ((__u64)second * cfg_sets >> 32),
+			.index = set_of(now, cpu, second),
 			.way = way,
 		};
 

@@ -137,27 +137,50 @@ static __always_inline __u64 mix(__u64 h)
 	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ULL;
 }
 
+/* An IPv4 address as the second half of an IPv6 one, whose first half is 0. */
+static __always_inline __u64 mapped(__be32 address)
+{
+	return (__u64)address << 32 | bpf_htonl(0xffff);
+}
+
+static __always_inline __u64 hash_ipv4(const struct iphdr *ip)
+{
+	return nh(ip->saddr, ip->daddr, 0);
+}
+
+/* addr: the source address, and the destination behind it. */
+static __always_inline __u64 hash_ipv6(const __u64 *addr)
+{
+	return nh_word(addr[0], 0) + nh_word(addr[1], 2) + nh_word(addr[2], 4) +
+	       nh_word(addr[3], 6);
+}
+
+/* The hash of the identity from that of the addresses; well mixed in the high half. */
+static __always_inline __u64 hash_rest(__u64 hash, __u64 ports, __u64 meta)
+{
+	__u64 identity = meta << (64 - META_TOS_SHIFT) >> (64 - META_TOS_SHIFT);
+
+	return mix(hash + nh_word(ports, 8) + nh_word(identity, 10));
+}
+
 static __always_inline void set_ipv4(struct packet *p, const struct iphdr *ip)
 {
-	const __u64 prefix = bpf_htonl(0xffff);
-
 	p->word[WORD_SADDR] = 0;
-	p->word[WORD_SADDR + 1] = (__u64)ip->saddr << 32 | prefix;
+	p->word[WORD_SADDR + 1] = mapped(ip->saddr);
 	p->word[WORD_DADDR] = 0;
-	p->word[WORD_DADDR + 1] = (__u64)ip->daddr << 32 | prefix;
-	p->hash = nh(ip->saddr, ip->daddr, 0);
+	p->word[WORD_DADDR + 1] = mapped(ip->daddr);
+	p->hash = hash_ipv4(ip);
 }
 
 static __always_inline void set_ipv6(struct packet *p, const struct ipv6hdr *ip)
 {
-	const __u64 *addr = (const void *)&ip->saddr; /* and the destination behind it */
+	const __u64 *addr = (const void *)&ip->saddr;
 
 	p->word[WORD_SADDR] = addr[0];
 	p->word[WORD_SADDR + 1] = addr[1];
 	p->word[WORD_DADDR] = addr[2];
 	p->word[WORD_DADDR + 1] = addr[3];
-	p->hash = nh_word(addr[0], 0) + nh_word(addr[1], 2) + nh_word(addr[2], 4) +
-		  nh_word(addr[3], 6);
+	p->hash = hash_ipv6(addr);
 }
 
 /* Source and destination port, with which most transport headers begin. */
@@ -166,12 +189,9 @@ static __always_inline void set_ports(struct packet *p, __u32 iface, const void 
 	p->word[WORD_PORTS] = (__u64)iface << 32 | *(const __u32 *)header;
 }
 
-/* The rest of the hash, whose high half is well mixed then. */
 static __always_inline void finish_hash(struct packet *p)
 {
-	__u64 meta = p->word[WORD_META] << (64 - META_TOS_SHIFT) >> (64 - META_TOS_SHIFT);
-
-	p->hash = mix(p->hash + nh_word(p->word[WORD_PORTS], 8) + nh_word(meta, 10));
+	p->hash = hash_rest(p->hash, p->word[WORD_PORTS], p->word[WORD_META]);
 }
 
 /* 1 where both ECN bits are set: "congestion experienced". */

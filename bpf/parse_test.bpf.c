@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The two parsers beside each other, run by BPF_PROG_TEST_RUN and never
- * attached: what parse_fast() takes, parse() has to find just so.
+ * attached: what parse_fast() takes, parse() has to find just so. And the hit
+ * alone, beside which tests run the whole program.
  */
 #include "prelude.h"
 #include "abi.h"
@@ -13,6 +14,7 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "hit.h"
 #include "pdm_clock.h"
 #include "pdm.h"
 #include "probe.h"
@@ -63,6 +65,13 @@ int test_parsers(struct __sk_buff *skb)
 	if (parse(skb, DIRECTION_INGRESS, &parsed_slow) != PARSE_OK)
 		return PARSERS_REASON;
 	return compare(&parsed_fast, &parsed_slow);
+}
+
+/* 1 where the packet was counted in one go. */
+SEC("tc")
+int test_hit(struct __sk_buff *skb)
+{
+	return flow_hit(skb, DIRECTION_INGRESS);
 }
 
 /* Brings the type into the debug information that the Go one is made from. */

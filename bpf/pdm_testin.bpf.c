@@ -13,6 +13,7 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "hit.h"
 #include "pdm_test_clock.h"
 #include "pdm.h"
 #include "probe.h"

@@ -112,17 +112,19 @@ static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packe
 /* One packet in so many is counted; of all others only how many they are. */
 static __always_inline bool is_sampled(void)
 {
-	return cfg_sample_below == 0xffffffff || bpf_get_prandom_u32() <= cfg_sample_below;
+	return cfg_sample_below == SAMPLE_ALL || bpf_get_prandom_u32() <= cfg_sample_below;
 }
 
 /* All stages of a hook, in order. The verdict is TC_ACT_UNSPEC, or what PDM says. */
 static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 {
-	bool sampled = is_sampled();
 	int rc, verdict = TC_ACT_UNSPEC;
-	bool marked = false;
+	bool sampled, marked = false;
 	struct packet p;
 
+	if (flow_hit(skb, direction))
+		return TC_ACT_UNSPEC;
+	sampled = is_sampled();
 	if (!sampled && !cfg_pdm) {
 		count(skb, direction, REASON_SAMPLED_OUT);
 		return TC_ACT_UNSPEC;

@@ -10,19 +10,23 @@
 #define WAYMARK_VARY_H
 
 /*
- * Flows that packets belong to, and how far it is from one packet's to the
- * next's: coprime, so that all come up equally often, and far.
+ * What is varied, and how. One struct, so that programs that are measured need
+ * not find the place of each word by itself.
  */
-const volatile __u32 cfg_flows = 1;
-const volatile __u32 cfg_step = 0;
-
-/* Offsets of the last four octets of the source address, and of the ports. */
-const volatile __u32 cfg_address = 26;
-const volatile __u32 cfg_ports = 34;
-
-/* What stands in front of the one and behind the other. */
-const volatile __u32 cfg_before_address = 0;
-const volatile __u16 cfg_destination_port = 0;
+const volatile struct {
+	/*
+	 * Flows that packets belong to, and how far it is from one packet's to the
+	 * next's: coprime, so that all come up equally often, and far.
+	 */
+	__u32 flows;
+	__u32 step;
+	/* Offset of the last four octets of the source address, and what is before. */
+	__u32 address;
+	__u32 before_address;
+	/* Offset of the ports, and the destination port as on the wire, shifted up. */
+	__u32 ports;
+	__u32 destination_port;
+} cfg_vary = { .flows = 1 };
 
 #define SENDERS_MAX 256
 
@@ -38,10 +42,10 @@ struct sender {
 
 static __always_inline __u32 next_flow(struct sender *s)
 {
-	__u32 flow = s->flow, next = flow + cfg_step;
+	__u32 flow = s->flow, next = flow + cfg_vary.step;
 
 	s->packets++;
-	s->flow = next < cfg_flows ? next : next - cfg_flows;
+	s->flow = next < cfg_vary.flows ? next : next - cfg_vary.flows;
 	return flow;
 }
 
@@ -53,13 +57,13 @@ static __always_inline __u32 next_flow(struct sender *s)
 static __always_inline bool vary(void *data, void *end)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), flow;
-	void *address = data + cfg_address, *ports = data + cfg_ports;
+	void *address = data + cfg_vary.address, *ports = data + cfg_vary.ports;
 
 	if (cpu >= SENDERS_MAX || address + 4 > end || ports + 4 > end)
 		return false;
 	flow = next_flow(&senders[cpu]);
-	*(__u64 *)(address - 4) = (__u64)bpf_htonl(10 << 24 | flow) << 32 | cfg_before_address;
-	*(__u32 *)ports = bpf_htons(flow) | (__u32)cfg_destination_port << 16;
+	*(__u64 *)(address - 4) = (__u64)bpf_htonl(10 << 24 | flow) << 32 | cfg_vary.before_address;
+	*(__u32 *)ports = bpf_htons(flow) | cfg_vary.destination_port;
 	return true;
 }
 

@@ -7,7 +7,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#define cfg_sample_below 0xffffffff
+#define cfg_sample_below SAMPLE_ALL
 #define cfg_tunnels 0
 #define cfg_no_link_header false
 #define cfg_pdm false
@@ -18,6 +18,7 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
+#include "hit.h"
 #include "pdm_clock.h"
 #include "pdm.h"
 #include "probe.h"

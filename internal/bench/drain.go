@@ -60,7 +60,7 @@ func (f *filler) fill(flows int) error {
 	var senders [maxSenders]sender
 	share := flows / f.cpus
 	for cpu := range f.cpus {
-		senders[cpu].Flow = uint64(cpu) * uint64(share) * stride % uint64(flows)
+		senders[cpu].Flow = uint64(cpu) * uint64(share) * program.Stride % uint64(flows)
 	}
 	if err := f.coll.Variables["senders"].Set(senders); err != nil {
 		return fmt.Errorf("numbering flows: %w", err)

@@ -1,11 +1,9 @@
 package bench
 
 import (
-	"encoding/binary"
-	"fmt"
-
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/bench/program"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -57,20 +55,11 @@ func rareKinds() []kind {
 	return out
 }
 
-// stride is a prime, so coprime to all smaller numbers of flows.
-const stride = 2654435761
-
 // adapt makes a collection send k as packets of a number of flows.
 func (k *kind) adapt(flows int) func(*ebpf.CollectionSpec) error {
 	return func(spec *ebpf.CollectionSpec) error {
-		for name, value := range map[string]any{
-			"cfg_flows": uint32(flows), "cfg_step": uint32(stride % uint64(flows)),
-			"cfg_address": k.address, "cfg_before_address": binary.NativeEndian.Uint32(k.frame[k.address-4:]),
-			"cfg_ports": k.ports, "cfg_destination_port": binary.NativeEndian.Uint16(k.frame[k.ports+2:]),
-		} {
-			if err := spec.Variables[name].Set(value); err != nil {
-				return fmt.Errorf("constant %s: %w", name, err)
-			}
+		if err := program.Vary(spec, k.frame, k.address, k.ports, uint64(flows)); err != nil {
+			return err
 		}
 		for _, name := range []string{"reference_hash", "reference_lru", "reference_percpu"} {
 			if m := spec.Maps[name]; m != nil {

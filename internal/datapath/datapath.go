@@ -51,7 +51,6 @@ type Datapath struct {
 	programs map[variant]*programs
 	hooks    map[flow.Iface][]*hook
 	table    *table
-	epoch    uint32
 	ring     *ring
 	sums     *unattributedReader
 	stats    Stats
@@ -121,7 +120,7 @@ func (d *Datapath) Load() (err error) {
 	if d.ticks, err = newTicks(); err != nil {
 		return err
 	}
-	if d.table, err = openTable(d.maps["flows"], d.maps["flow_extras"], int(d.cpus*d.sets)); err != nil {
+	if d.table, err = openTable(d.maps, int(d.cpus), int(d.sets)); err != nil {
 		return err
 	}
 	if d.ring, err = openRing(d.maps["evicted"], d.ringWakeup(), &d.ticks); err != nil {
@@ -188,8 +187,9 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 	}
 	for name, value := range map[string]any{
 		"cfg_netns": v.netns, "cfg_no_link_header": v.noLink,
-		"cfg_cpus": d.cpus, "cfg_sets": d.sets, "cfg_seed": d.seed,
+		"cfg_cpus": d.cpus, "cfg_sets": 2 * d.sets, "cfg_seed": d.seed,
 		"cfg_sample_below": below, "cfg_tunnels": tunnels,
+		"cfg_all_stages":  v.noLink || d.cfg.Sampling > 1 || tunnels != 0 || d.cfg.PDM != nil,
 		"cfg_ring_wakeup": uint32(d.ringWakeup()),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

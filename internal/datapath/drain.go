@@ -40,11 +40,7 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 		return errClosed
 	}
 	start := time.Now()
-	old := d.epoch
-	if err := d.maps[".data.control"].Update(uint32(0), 1-old, ebpf.UpdateAny); err != nil {
-		return fmt.Errorf("turning the epoch: %w", err)
-	}
-	d.epoch = 1 - old
+	old := d.table.filling.turn()
 	waited := time.Now()
 	if err := d.grace.Wait(); err != nil {
 		return err
@@ -67,7 +63,13 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 
 // Stream emits flows as they leave full sets. Implements flow.Streamer.
 func (d *Datapath) Stream(ctx context.Context, emit func(*flow.Delta)) error {
-	return d.ring.stream(ctx, emit)
+	d.mu.Lock()
+	table := d.table
+	d.mu.Unlock()
+	if table == nil {
+		return errClosed
+	}
+	return d.ring.stream(ctx, table.filling.grow, emit)
 }
 
 // Stats reads the counters of the flow table.

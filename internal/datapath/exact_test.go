@@ -31,8 +31,6 @@ const (
 	addressOffset = 14 + 12 // all four octets of the source address
 	portsOffset   = 14 + 20
 	ipHeaders     = 20 + 8
-
-	stride = 2654435761 // a prime, so coprime to every number of flows
 )
 
 // sender is struct sender of bpf/vary.h.
@@ -63,14 +61,8 @@ func sendOver(t testing.TB, d *Datapath, name string, flows uint64, adapt func(*
 	}
 	coll, err := d.Beside(program.Bench, func(spec *ebpf.CollectionSpec) error {
 		maps.DeleteFunc(spec.Programs, func(n string, _ *ebpf.ProgramSpec) bool { return n != name })
-		for constant, value := range map[string]any{
-			"cfg_flows": uint32(flows), "cfg_step": uint32(stride % flows),
-			"cfg_address": uint32(addressOffset), "cfg_before_address": binary.NativeEndian.Uint32(frames[0][addressOffset-4:]),
-			"cfg_ports": uint32(portsOffset), "cfg_destination_port": binary.NativeEndian.Uint16(frames[0][portsOffset+2:]),
-		} {
-			if err := spec.Variables[constant].Set(value); err != nil {
-				return err
-			}
+		if err := program.Vary(spec, frames[0], addressOffset, portsOffset, flows); err != nil {
+			return err
 		}
 		if adapt != nil {
 			return adapt(spec)
@@ -131,7 +123,7 @@ func (s *sending) truth() *amounts {
 	sent := newAmounts(s.flows)
 	for cpu, frame := range s.frames {
 		for i := range senders[cpu].Packets {
-			sent.add(i*stride%s.flows, 1, uint64(len(frame)-14))
+			sent.add(i*program.Stride%s.flows, 1, uint64(len(frame)-14))
 		}
 	}
 	return sent

@@ -42,15 +42,15 @@ func TestDrainLeavesAnEmptyHalf(t *testing.T) {
 	s := sendOver(t, d, "bench_ingress", flows, nil)
 	for epoch := range uint32(2) {
 		runOn(t, s, 0, flows)
-		if d.epoch != epoch {
-			t.Fatalf("epoch %d, want %d", d.epoch, epoch)
+		if d.table.filling.epoch != epoch {
+			t.Fatalf("epoch %d, want %d", d.table.filling.epoch, epoch)
 		}
 		if got := drained(t, d, flows); got.deltas != flows {
 			t.Errorf("epoch %d: %d deltas, want %d", epoch, got.deltas, flows)
 		}
-		for i := range d.table.sets {
-			for w := range d.table.sets[i].Way {
-				if n := d.table.sets[i].Way[w].Packets; n != 0 {
+		for i := range d.table.slots {
+			for w := range d.table.slots[i].Way {
+				if n := d.table.slots[i].Way[w].Packets; n != 0 {
 					t.Fatalf("after the drain of epoch %d, way %d of set %d has %d packets", epoch, w, i, n)
 				}
 			}

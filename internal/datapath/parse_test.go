@@ -70,7 +70,7 @@ func counted(t testing.TB, d *Datapath) []flow.Delta {
 		t.Fatal(err)
 	}
 	// No program runs any more: the epoch need not be turned.
-	d.table.drain(d.epoch, &c, func(delta *flow.Delta) {
+	d.table.drain(d.table.filling.epoch, &c, func(delta *flow.Delta) {
 		x := *delta
 		if x.First == 0 || x.First > x.Last {
 			t.Errorf("times of %+v: first %d, last %d", x.Key, x.First, x.Last)

@@ -52,7 +52,7 @@ func TestGoldenExchange(t *testing.T) {
 
 	// What A learned: the server took 4 s of the 12.
 	var got *flow.PDM
-	if err := h.pdm.reader.drain(h.epoch, moment{mono: int64(11 * hour)}, func(d *flow.Delta) {
+	if err := h.pdm.reader.drain(h.table.filling.epoch, moment{mono: int64(11 * hour)}, func(d *flow.Delta) {
 		if d.Direction == flow.Ingress && d.Src == keyA.Remote {
 			got = d.PDM
 		}

@@ -120,7 +120,7 @@ func TestPingIsAFlow(t *testing.T) {
 		t.Errorf("%d states", n)
 	}
 	var keys []flow.Key
-	if err := h.pdm.drain(h.epoch, func(d *flow.Delta) { keys = append(keys, d.Key) }); err != nil {
+	if err := h.pdm.drain(h.table.filling.epoch, func(d *flow.Delta) { keys = append(keys, d.Key) }); err != nil {
 		t.Fatal(err)
 	}
 	request, answer := flow.Key{}, flow.Key{}
@@ -164,7 +164,7 @@ func TestLifetime(t *testing.T) {
 	}
 	drain := func(mono int64) PDMStats {
 		t.Helper()
-		if err := h.pdm.reader.drain(h.epoch, moment{mono: mono}, func(*flow.Delta) {}); err != nil {
+		if err := h.pdm.reader.drain(h.table.filling.epoch, moment{mono: mono}, func(*flow.Delta) {}); err != nil {
 			t.Fatal(err)
 		}
 		s, err := h.PDMStats()

@@ -27,8 +27,8 @@ func openRing(m *ebpf.Map, wakeup int, t *ticks) (*ring, error) {
 }
 
 // stream emits evicted flows as they come, until ctx ends. Programs wake it
-// when a quarter of the ring is taken; a drain takes the rest.
-func (r *ring) stream(ctx context.Context, emit func(*flow.Delta)) error {
+// when a quarter of the ring is taken, which it tells; a drain takes the rest.
+func (r *ring) stream(ctx context.Context, woken func(), emit func(*flow.Delta)) error {
 	for {
 		switch more, err := r.reader.wait(ctx); {
 		case err != nil:
@@ -36,6 +36,7 @@ func (r *ring) stream(ctx context.Context, emit func(*flow.Delta)) error {
 		case !more:
 			return nil
 		}
+		woken()
 		if err := r.flush(emit); err != nil {
 			return err
 		}

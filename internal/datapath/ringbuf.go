@@ -18,7 +18,7 @@ import (
 // kernel: a thread that enters a system call for good may do so just when Go
 // stops the world, which then waits for it, a minute even.
 type ringbufReader struct {
-	ring *ringbuf.Reader
+	ring   *ringbuf.Reader
 	file   *os.File // the map, for Go's poller to wait on
 	conn   syscall.RawConn
 	wakeup int // octets from which on programs wake the reader

@@ -10,18 +10,20 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// table is the kernel's flow table as memory of this process: two epochs, each
-// with the sets of all processors.
+// table is the kernel's flow table as memory of this process: for each
+// processor, the sets of two epochs.
 type table struct {
-	memory [2][]byte // as mapped: flows, extras
-	sets   []slotSet
-	extras []extraSet
-	half   int // sets of one epoch
+	memory  [2][]byte // as mapped: flows, extras
+	slots   []slotSet
+	extras  []extraSet
+	cpus    int
+	sets    int // of one epoch and processor
+	filling *filling
 }
 
-func openTable(flows, extras *ebpf.Map, half int) (*table, error) {
-	t := &table{half: half}
-	for i, m := range []*ebpf.Map{flows, extras} {
+func openTable(all map[string]*ebpf.Map, cpus, sets int) (*table, error) {
+	t := &table{cpus: cpus, sets: sets}
+	for i, m := range []*ebpf.Map{all["flows"], all["flow_extras"]} {
 		size := int(m.ValueSize()) * int(m.MaxEntries())
 		memory, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		if err != nil {
@@ -30,8 +32,13 @@ func openTable(flows, extras *ebpf.Map, half int) (*table, error) {
 		}
 		t.memory[i] = memory
 	}
-	t.sets = unsafe.Slice((*slotSet)(unsafe.Pointer(&t.memory[0][0])), 2*half)
-	t.extras = unsafe.Slice((*extraSet)(unsafe.Pointer(&t.memory[1][0])), 2*half)
+	t.slots = unsafe.Slice((*slotSet)(unsafe.Pointer(&t.memory[0][0])), 2*cpus*sets)
+	t.extras = unsafe.Slice((*extraSet)(unsafe.Pointer(&t.memory[1][0])), 2*cpus*sets)
+	var err error
+	if t.filling, err = openFilling(all[".data.control"], uint32(sets)); err != nil {
+		t.close()
+		return nil, err
+	}
 	return t, nil
 }
 
@@ -39,20 +46,27 @@ func openTable(flows, extras *ebpf.Map, half int) (*table, error) {
 // It returns how many there were.
 func (t *table) drain(epoch uint32, c *clock, emit func(*flow.Delta)) (used uint64) {
 	var d flow.Delta
-	base := int(epoch) * t.half
-	for i := base; i < base+t.half; i++ {
-		set := &t.sets[i]
-		for w := range set.Way {
-			s := &set.Way[w]
-			if s.Packets == 0 {
-				continue
+	var most uint64
+	inUse := t.filling.used(epoch)
+	for cpu := range t.cpus {
+		before := used
+		first := (2*cpu + int(epoch)) * t.sets
+		for i := first; i < first+inUse; i++ {
+			set := &t.slots[i]
+			for w := range set.Way {
+				s := &set.Way[w]
+				if s.Packets == 0 {
+					continue
+				}
+				c.delta(&d, s, &t.extras[i].Way[w])
+				s.Packets = 0
+				used++
+				emit(&d)
 			}
-			c.delta(&d, s, &t.extras[i].Way[w])
-			s.Packets = 0
-			used++
-			emit(&d)
 		}
+		most = max(most, used-before)
 	}
+	t.filling.drained(epoch, most)
 	return used
 }
 
@@ -67,5 +81,8 @@ func (t *table) close() {
 			t.memory[i] = nil
 		}
 	}
-	t.sets, t.extras = nil, nil
+	t.slots, t.extras = nil, nil
+	if t.filling != nil {
+		t.filling.close()
+	}
 }

@@ -4,7 +4,12 @@
 // datapath.Beside loads over a probe's maps.
 package program
 
-import "github.com/cilium/ebpf"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types bench ../../../bpf/bench.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types without ../../../bpf/without.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
@@ -18,3 +23,22 @@ func Without() (*ebpf.CollectionSpec, error) { return loadWithout() }
 
 // Generate reads the traffic generator.
 func Generate() (*ebpf.CollectionSpec, error) { return loadGenerate() }
+
+// Stride, how far it is from one flow to the next, is a prime, so coprime to all smaller numbers of flows.
+const Stride = 2654435761
+
+// Vary makes the programs of a collection send a frame as packets of so many
+// flows: they write the number of the flow into the last four octets of the
+// source address and into the source port, whose offsets in the frame are given.
+func Vary(spec *ebpf.CollectionSpec, frame []byte, address, ports uint32, flows uint64) error {
+	// cfg_vary of bpf/vary.h
+	err := spec.Variables["cfg_vary"].Set(struct{ Flows, Step, Address, BeforeAddress, Ports, DestinationPort uint32 }{
+		Flows: uint32(flows), Step: uint32(Stride % flows),
+		Address: address, BeforeAddress: binary.NativeEndian.Uint32(frame[address-4:]),
+		Ports: ports, DestinationPort: uint32(binary.NativeEndian.Uint16(frame[ports+2:])) << 16,
+	})
+	if err != nil {
+		return fmt.Errorf("constant cfg_vary: %w", err)
+	}
+	return nil
+}

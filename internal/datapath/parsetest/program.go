@@ -1,5 +1,5 @@
-// Package parsetest holds the compiled BPF program that compares the two parsers
-// (bpf/parse_test.bpf.c). In comes nothing; out goes a collection that
+// Package parsetest holds the compiled BPF programs that compare the two parsers
+// and count in one go (bpf/parse_test.bpf.c). In comes nothing; out goes a collection that
 // datapath.Beside loads over a probe's maps. Only tests call it.
 package parsetest
 
@@ -16,5 +16,5 @@ const (
 	Agree = testParsersPARSERS_AGREE
 )
 
-// Load reads the program, test_parsers.
+// Load reads the programs, test_parsers and test_hit.
 func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
