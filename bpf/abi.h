@@ -52,7 +52,8 @@ enum meta {
  * A flow in one epoch: one cache line. The fields up to proto are its
  * identity. IPv4 addresses are stored as ::ffff:a.b.c.d. Ports are in network
  * byte order; ICMP has the echo identifier (else 0) as source port and
- * type << 8 | code as destination port. packets == 0 says the slot is free.
+ * type << 8 | code as destination port. In a free slot, packets is 0, and so are
+ * meta and proto.
  */
 struct flow_slot {
 	__u8 saddr[16];

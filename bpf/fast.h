@@ -15,8 +15,7 @@ struct common {
 	void *l4;
 	__u32 ip_len; /* of the IP header */
 	__u32 l4_len; /* of the transport header */
-	__u32 total; /* of the IP packet */
-	__u32 overhead; /* as in flow_extra */
+	__u32 total; /* of the IP packet, as it says */
 	__u32 tcp_flags_high;
 	__u32 tos;
 	__u64 ports; /* WORD_PORTS */
@@ -35,7 +34,6 @@ static __always_inline __u64 common_meta(__u32 direction, __u32 ipv6, __u32 prot
 /* False too where the stack would have more to do with the packet. */
 static __always_inline bool common_transport(struct __sk_buff *skb, struct common *c)
 {
-	__u32 present = skb->len - sizeof(struct ethhdr);
 	void *end = (void *)(long)skb->data_end;
 	__u16 word;
 
@@ -53,9 +51,6 @@ static __always_inline bool common_transport(struct __sk_buff *skb, struct commo
 	} else if (c->proto != IPPROTO_UDP || c->l4 + sizeof(struct udphdr) > end) {
 		return false;
 	}
-	if (c->total > present || c->total < c->ip_len + c->l4_len)
-		return false;
-	c->overhead = present - c->total;
 	c->ports = (__u64)iface_of(skb) << 32 | *(const __u32 *)c->l4;
 	return true;
 }
@@ -116,14 +111,9 @@ static __always_inline void *common_link(struct __sk_buff *skb, __be16 *proto)
 	return ip;
 }
 
-/* 1 where a slot cannot hold all that there is to count. */
-static __always_inline __u32 common_rare(const struct common *c)
-{
-	return c->overhead | c->tcp_flags_high | is_congested(c->tos);
-}
-
 static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, struct packet *p)
 {
+	__u32 present = skb->len - sizeof(struct ethhdr);
 	struct common c;
 	__be16 proto;
 	void *ip;
@@ -148,13 +138,15 @@ static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, s
 	}
 	if (cfg_tunnels && c.proto == IPPROTO_UDP)
 		return false;
+	if (c.total > present || c.total < c.ip_len + c.l4_len)
+		return false;
 	p->word[WORD_META] = c.meta;
 	p->word[WORD_PORTS] = c.ports;
 	p->word[WORD_COUNTS] = (__u64)c.total << 32 | 1; /* octets and packets */
 	p->word[WORD_PAYLOAD] = c.total - c.ip_len - c.l4_len;
 	p->l4_offset = sizeof(struct ethhdr) + c.ip_len;
-	p->overhead = c.overhead;
-	p->rare = common_rare(&c);
+	p->overhead = present - c.total;
+	p->rare = p->overhead | c.tcp_flags_high | is_congested(c.tos);
 	p->special[0] = 0;
 	p->special[1] = 0;
 	p->tcp_flags_high = c.tcp_flags_high;

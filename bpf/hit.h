@@ -43,14 +43,14 @@ static __always_inline bool hit_count(__u64 *words, const struct common *c)
 	__u64 counts, meta = words[WORD_META];
 	__u32 flags = c->meta >> 56;
 
+	/* No packet has 0 there, which stands where no flow is. */
 	HIT_IF(words[WORD_PORTS] == c->ports);
 	/* TCP flags may be among those of other packets of the flow. */
 	if (meta != c->meta && ((meta ^ c->meta) << 8 | (flags & ~(__u32)(meta >> 56))))
 		return false;
-	counts = words[WORD_COUNTS];
-	HIT_IF((__u32)counts);
-	counts += (__u64)c->total << 32 | 1;
-	HIT_IF(!(counts & COUNTS_HIGH));
+	/* There are fewer packets than octets. */
+	counts = words[WORD_COUNTS] + ((__u64)c->total << 32 | 1);
+	HIT_IF((__s64)counts >= 0);
 	words[WORD_COUNTS] = counts;
 	slot->payload += c->total - c->ip_len - c->l4_len;
 	slot->last = bpf_jiffies64();
@@ -59,10 +59,12 @@ static __always_inline bool hit_count(__u64 *words, const struct common *c)
 	return true;
 }
 
-/* What has to be looked at in full. */
-static __always_inline bool hit_never(const struct common *c)
+/* Where there is no more to count than a slot can hold, and no handshake. */
+static __always_inline bool hit_is_plain(struct __sk_buff *skb, const struct common *c)
 {
-	return common_rare(c) | (c->meta >> 56 & TCP_SYN);
+	if (c->total != skb->len - sizeof(struct ethhdr) || c->total < c->ip_len + c->l4_len)
+		return false;
+	return !(c->tcp_flags_high | is_congested(c->tos) | (c->meta >> 56 & TCP_SYN));
 }
 
 static __always_inline bool hit_ipv4(struct __sk_buff *skb, __u32 direction, const struct iphdr *ip)
@@ -70,7 +72,7 @@ static __always_inline bool hit_ipv4(struct __sk_buff *skb, __u32 direction, con
 	struct common c;
 	__u64 *slot;
 
-	if (!common_ipv4(skb, direction, ip, &c) || hit_never(&c))
+	if (!common_ipv4(skb, direction, ip, &c) || !hit_is_plain(skb, &c))
 		return false;
 	slot = hit_slot(hash_rest(hash_ipv4(ip), c.ports, c.meta));
 	if (!slot)
@@ -89,7 +91,7 @@ static __always_inline bool hit_ipv6(struct __sk_buff *skb, __u32 direction,
 	struct common c;
 	__u64 *slot;
 
-	if (!common_ipv6(skb, direction, ip, false, &c) || hit_never(&c))
+	if (!common_ipv6(skb, direction, ip, false, &c) || !hit_is_plain(skb, &c))
 		return false;
 	slot = hit_slot(hash_rest(hash_ipv6(addr), c.ports, c.meta));
 	if (!slot)

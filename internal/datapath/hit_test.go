@@ -1,13 +1,18 @@
 package datapath
 
 import (
+	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/datapath/parsetest"
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -37,6 +42,23 @@ func newHitter(t *testing.T, hits bool) *hitter {
 		h.hit = hit.Programs["test_hit"]
 	}
 	return h
+}
+
+// onOneProcessor keeps the calling goroutine on a processor until back is called:
+// flows that are in two parts of the table have two first packets.
+func onOneProcessor(t rapid.TB) (back func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	one.Set(0)
+	if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &one)); err != nil {
+		t.Fatalf("moving to processor 0: %v", err)
+	}
+	return func() {
+		if unix.SchedSetaffinity(0, &before) == nil { // else the thread ends with its goroutine
+			runtime.UnlockOSThread()
+		}
+	}
 }
 
 func (h *hitter) send(t rapid.TB, f packet.Frame) {
@@ -70,6 +92,7 @@ func TestHitsAgree(t *testing.T) {
 	a, b := newHitter(t, true), newHitter(t, false)
 	random := packet.Random()
 	rapid.Check(t, func(rt *rapid.T) {
+		defer onOneProcessor(rt)()
 		for range 40 {
 			f := packet.Frame{Data: random.Draw(rt, "random")}
 			if testRunnable(f) != "" || rapid.Bool().Draw(rt, "from the table") {
@@ -80,7 +103,10 @@ func TestHitsAgree(t *testing.T) {
 				b.send(rt, f)
 			}
 		}
-		if diff := cmp.Diff(counted(t, b.d), counted(t, a.d), anyOrder); diff != "" {
+		// Two flows of the kernel, with a tag of VLAN 0 and without, may be one here,
+		// whose first packet is that of either.
+		first := cmpopts.IgnoreFields(flow.Counts{}, "TOS", "FlowLabel")
+		if diff := cmp.Diff(counted(t, b.d), counted(t, a.d), anyOrder, first); diff != "" {
 			rt.Fatalf("flows (-all stages +in one go):\n%s", diff)
 		}
 	})
@@ -92,7 +118,7 @@ func TestHitsAgree(t *testing.T) {
 
 // A packet like the last one of its flow is counted in one go.
 func TestCommonPacketsHit(t *testing.T) {
-	h := newHitter(t, true)
+	defer onOneProcessor(t)()
 	v4, v6 := packet.Eth().IPv4("10.0.0.1", "192.0.2.1"), packet.Eth().IPv6("2001:db8::1", "2001:db8::2")
 	for name, f := range map[string][]byte{
 		"IPv4/UDP": v4.UDP(1, 53).Payload(10).Bytes(),
@@ -100,15 +126,12 @@ func TestCommonPacketsHit(t *testing.T) {
 		"IPv6/UDP": v6.UDP(1, 53).Payload(10).Bytes(),
 		"IPv6/TCP": v6.TCP(1, 443).Flags(packet.ACK).Payload(10).Bytes(),
 	} {
-		t.Run(name, func(t *testing.T) {
-			h.hits = 0
-			// A test run may be moved to another processor, whose first packet it is.
-			for range 100 {
-				h.send(t, packet.Frame{Data: f})
-			}
-			if h.hits < 90 {
-				t.Errorf("%d of 100 packets were counted in one go", h.hits)
-			}
-		})
+		h := newHitter(t, true) // no other flow has the place
+		for range 100 {
+			h.send(t, packet.Frame{Data: f})
+		}
+		if h.hits != 99 {
+			t.Errorf("%s: %d of 99 packets were counted in one go", name, h.hits)
+		}
 	}
 }

@@ -59,7 +59,7 @@ func (t *table) drain(epoch uint32, c *clock, emit func(*flow.Delta)) (used uint
 					continue
 				}
 				c.delta(&d, s, &t.extras[i].Way[w])
-				s.Packets = 0
+				s.Packets, s.Meta, s.Proto = 0, 0, 0 // free, and no packet's (bpf/hit.h)
 				used++
 				emit(&d)
 			}
