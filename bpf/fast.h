@@ -23,7 +23,8 @@ struct common {
 	__u8 proto;
 };
 
-static __always_inline __u64 common_meta(__u32 direction, __u32 ipv6, __u32 proto, __u32 tos, __u32 ttl)
+static __always_inline __u64 common_meta(__u32 direction, __u32 ipv6, __u32 proto, __u32 tos,
+					 __u32 ttl)
 {
 	__u32 low = direction << META_DIRECTION_SHIFT | ipv6 << META_IPV6_SHIFT |
 		    L2_ETHER << META_L2_SHIFT;
