@@ -23,9 +23,9 @@ type Table struct {
 
 	mu       sync.Mutex
 	index    index
-	entries  []entry
+	entries  chunks[entry]
 	free     []int32
-	interval []delta // what this interval brought, one per entry
+	interval chunks[delta] // what this interval brought, one per entry
 	lost     map[Key]*Counts
 	scratch  Record // being emitted
 	named    named
@@ -66,7 +66,7 @@ type TableStats struct {
 // its network namespace.
 func NewTable(cfg TableConfig, name func(Iface) (name, netns string)) *Table {
 	t := &Table{cfg: cfg, name: name, lost: map[Key]*Counts{}}
-	t.index = newIndex(func(entry int32) *Key { return &t.entries[entry].key })
+	t.index = newIndex(func(entry int32) *Key { return &t.entries.at(entry).key })
 	return t
 }
 
@@ -90,12 +90,12 @@ func (t *Table) Merge(d *Delta) {
 		}
 		i = t.insert(d.Key)
 	}
-	e := &t.entries[i]
+	e := t.entries.at(i)
 	if e.current < 0 {
-		e.current = int32(len(t.interval))
-		t.interval = append(t.interval, delta{entry: i})
+		e.current = t.interval.add()
+		t.interval.at(e.current).entry = i
 	}
-	t.interval[e.current].counts.Add(&d.Counts)
+	t.interval.at(e.current).counts.Add(&d.Counts)
 	e.ended = e.ended || d.Proto == protoTCP && d.TCPFlags&(tcpFIN|tcpRST) != 0
 }
 
@@ -112,25 +112,24 @@ func (t *Table) insert(k Key) int32 {
 		i = t.free[n-1]
 		t.free = t.free[:n-1]
 	} else {
-		i = int32(len(t.entries))
-		t.entries = append(t.entries, entry{})
+		i = t.entries.add()
 	}
-	t.entries[i] = entry{key: k, current: -1, reverse: -1, used: true}
+	*t.entries.at(i) = entry{key: k, current: -1, reverse: -1, used: true}
 	// Once here, instead of at each export.
 	back := k.Reverse()
 	if j := t.index.find(&back); j >= 0 {
-		t.entries[i].reverse, t.entries[j].reverse = j, i
+		t.entries.at(i).reverse, t.entries.at(j).reverse = j, i
 	}
 	t.index.insert(&k, i)
 	return i
 }
 
 func (t *Table) remove(i int32) {
-	t.index.remove(&t.entries[i].key, i)
-	if j := t.entries[i].reverse; j >= 0 {
-		t.entries[j].reverse = -1
+	t.index.remove(&t.entries.at(i).key, i)
+	if j := t.entries.at(i).reverse; j >= 0 {
+		t.entries.at(j).reverse = -1
 	}
-	t.entries[i] = entry{}
+	*t.entries.at(i) = entry{}
 	t.free = append(t.free, i)
 }
 
@@ -154,22 +153,22 @@ func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endInterval(interval)
-	for i := range t.entries {
-		e := &t.entries[i]
+	for i := range t.entries.len {
+		e := t.entries.at(i)
 		if !e.used {
 			continue
 		}
 		if reason := t.expiry(e, now); reason != EndReasonNone {
-			t.export(int32(i), reason, expired)
+			t.export(i, reason, expired)
 		}
 	}
 	t.shrink(expired)
-	for i := range t.interval {
-		if e := &t.entries[t.interval[i].entry]; e.used {
+	for i := range t.interval.len {
+		if e := t.entries.at(t.interval.at(i).entry); e.used {
 			e.current = -1
 		}
 	}
-	t.interval = t.interval[:0]
+	t.interval.reset()
 	t.stats.Live = uint64(t.index.used)
 }
 
@@ -178,13 +177,13 @@ func (t *Table) Flush(interval, expired func(*Record)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endInterval(interval)
-	for i := range t.entries {
-		if t.entries[i].used {
-			t.export(int32(i), EndReasonForcedEnd, expired)
+	for i := range t.entries.len {
+		if t.entries.at(i).used {
+			t.export(i, EndReasonForcedEnd, expired)
 		}
 	}
 	t.exportLost(expired)
-	t.interval = t.interval[:0]
+	t.interval.reset()
 	t.stats.Live = 0
 }
 
@@ -192,9 +191,9 @@ func (t *Table) Flush(interval, expired func(*Record)) {
 func (t *Table) endInterval(interval func(*Record)) {
 	t.named = named{} // it may have another name by now
 	var r Record
-	for i := range t.interval {
-		d := &t.interval[i]
-		e := &t.entries[d.entry]
+	for i := range t.interval.len {
+		d := t.interval.at(i)
+		e := t.entries.at(d.entry)
 		if interval != nil {
 			t.record(&r, &e.key, &d.counts)
 			interval(&r)
@@ -235,8 +234,8 @@ func isOver(since int64, timeout time.Duration, now time.Time) bool {
 func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
 	t.emit(i, reason, expired)
 	stays := reason == EndReasonActiveTimeout
-	if j := t.entries[i].reverse; j >= 0 {
-		e := &t.entries[j]
+	if j := t.entries.at(i).reverse; j >= 0 {
+		e := t.entries.at(j)
 		switch {
 		case stays && e.pending.Packets > 0:
 			t.emit(j, reason, expired)
@@ -251,7 +250,7 @@ func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
 }
 
 func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
-	e := &t.entries[i]
+	e := t.entries.at(i)
 	if e.pending.Packets == 0 && e.pending.PDM == nil {
 		return
 	}
@@ -267,9 +266,9 @@ func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
 // interval first, and exports the sums of what had no room.
 func (t *Table) shrink(expired func(*Record)) {
 	for _, quiet := range []bool{true, false} {
-		for i := 0; i < len(t.entries) && t.index.used > t.cfg.MaxFlows; i++ {
-			if e := &t.entries[i]; e.used && (e.current < 0) == quiet {
-				t.export(int32(i), EndReasonLackOfResources, expired)
+		for i := int32(0); i < t.entries.len && t.index.used > t.cfg.MaxFlows; i++ {
+			if e := t.entries.at(i); e.used && (e.current < 0) == quiet {
+				t.export(i, EndReasonLackOfResources, expired)
 			}
 		}
 	}
