@@ -122,17 +122,16 @@ struct fragment_key {
 	__u8 daddr[16];
 	__u32 iface;
 	__u32 id;
-	__u8 direction;
-	__u8 ipv6;
-	__u8 proto; /* IPv4 only: an IPv6 id is unique without it */
-	__u8 zero;
+	__u32 meta; /* of flow_slot.meta: direction, IPv6, tunnel, VLANs */
+	__u32 vni;
+	__u32 proto; /* IPv4 only: an IPv6 id is unique without it */
 };
 
 struct fragment_ports {
+	__u64 time; /* CLOCK_MONOTONIC_COARSE of the first fragment, ns */
 	__be16 sport;
 	__be16 dport;
-	__u8 proto;
-	__u8 zero[3];
+	__u32 proto;
 };
 
 struct unattributed_sum {

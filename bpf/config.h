@@ -31,6 +31,9 @@ const volatile __u32 cfg_sample_below = SAMPLE_ALL;
 /* Bit per enum tunnel: count the inner flow. */
 const volatile __u32 cfg_tunnels = 0;
 
+/* So many ns after its first fragment a packet is given up (Linux: ipfrag_time). */
+const volatile __u64 cfg_fragment_lifetime = 30000000000;
+
 /* Octets in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
 

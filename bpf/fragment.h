@@ -11,7 +11,8 @@
 /*
  * Written and read by the programs. Fragments of one packet follow each other
  * within milliseconds, so a few thousand are plenty; the least recently used
- * leaves, and its later fragments count as unmatched.
+ * leaves, and its later fragments count as unmatched. So do those that come when
+ * nobody would put the packet together any more: its id may stand for another.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -24,6 +25,7 @@ __noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
 {
 	struct fragment_key key = {};
 	struct fragment_ports ports = {}, *seen;
+	__u64 now;
 
 	if (!p)
 		return 0;
@@ -31,21 +33,23 @@ __noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
 	__builtin_memcpy(key.daddr, p->id.daddr, 16);
 	key.iface = p->id.iface;
 	key.id = p->frag_id;
-	key.direction = p->id.meta & 1;
-	key.ipv6 = p->id.meta >> META_IPV6_SHIFT & 1;
+	key.meta = p->id.meta & ~(7 << META_L2_SHIFT); /* VLAN 0 is none */
+	key.vni = p->vni;
 	key.proto = p->frag_proto;
 
+	now = bpf_ktime_get_coarse_ns();
 	if (p->fragment == FRAGMENT_FIRST) {
+		ports.time = now;
 		ports.sport = p->id.sport;
 		ports.dport = p->id.dport;
 		ports.proto = p->id.proto;
 		if (bpf_map_update_elem(&fragments, &key, &ports, BPF_ANY))
-			count(skb, key.direction, REASON_FRAGMENT_LOST);
+			count(skb, p->id.meta & 1, REASON_FRAGMENT_LOST);
 		return 0;
 	}
 	seen = bpf_map_lookup_elem(&fragments, &key);
-	if (!seen) {
-		count(skb, key.direction, REASON_FRAGMENT_UNMATCHED);
+	if (!seen || now - seen->time > cfg_fragment_lifetime) {
+		count(skb, p->id.meta & 1, REASON_FRAGMENT_UNMATCHED);
 		return 0;
 	}
 	p->id.sport = seen->sport;

@@ -157,6 +157,28 @@ func TestHandshakeFlood(t *testing.T) {
 	}
 }
 
+// Nobody puts a packet together half a minute after its first fragment.
+func TestFragmentsOfAnotherTime(t *testing.T) {
+	m := newMeter(Default(), rand.Uint32)
+	add := func(b packet.Builder, now int64) {
+		data := b.Bytes()
+		f := frame{data: data, length: len(data)}
+		m.add(&f, place{}, now)
+	}
+	ip := packet.Eth().IPv6("2001:db8::1", "2001:db8::2")
+	later := ip.Fragment(8, false, 7).NextHeader(packet.ProtoUDP).Payload(1)
+	add(ip.Fragment(0, true, 7).UDP(1, 2), 0)
+	for _, tc := range []struct {
+		now  int64
+		lost uint64
+	}{{0, 0}, {fragmentLifetime, 0}, {fragmentLifetime + 1, 1}} {
+		add(later, tc.now)
+		if lost := m.amounts()["fragment_unmatched"].Packets; lost != tc.lost {
+			t.Errorf("after %v: %d fragments are unmatched, want %d", time.Duration(tc.now), lost, tc.lost)
+		}
+	}
+}
+
 // The first fragments that are remembered are the latest ones.
 func TestFragmentFlood(t *testing.T) {
 	m := newMeter(Default(), rand.Uint32)

@@ -64,7 +64,7 @@ func (m *meter) add(f *frame, at place, now int64) {
 		m.count(at, why, amount{b.packets, 1, uint64(f.length)})
 		return
 	}
-	if p.fragment != fragmentNone && !m.fragments.match(p) {
+	if p.fragment != fragmentNone && !m.fragments.match(p, now) {
 		m.count(at, reasonFragmentUnmatched, amount{b.packets, 1, uint64(f.length)})
 	}
 

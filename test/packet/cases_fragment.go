@@ -42,6 +42,7 @@ func fragmentCases() []Case {
 			also(ReasonFragmentUnmatched, ahInside[1]),
 		reordered("fragment/ipv4 first comes last", whole4, udp4),
 		otherID("fragment/ipv4 other id", whole4, udp4),
+		otherVLAN("fragment/ipv4 other vlan", whole4, udp4),
 
 		// The whole packet with a Fragment header is none (RFC 6946).
 		udp6.octets(40+8+8+5, 5).of("fragment/atomic", frame(eth6.Fragment(0, false, 7).UDP(1000, 2000).Payload(5))),
@@ -74,6 +75,16 @@ func otherID(name string, whole []Frame, udp want) Case {
 	c := udp.octets(20+1480, 1472).with(oneFragment).of(name, whole[0])
 	rest := want4(ProtoUDP, 0, 0).octets(20+40, 40).with(oneFragment).of("", stray)
 	c.Frames, c.Flows = append(c.Frames, stray), slices.Concat(c.Flows, rest.Flows)
+	return c.also(ReasonFragmentUnmatched, stray)
+}
+
+// otherVLAN: a later fragment of a packet between hosts of another VLAN, which may
+// have the same addresses.
+func otherVLAN(name string, whole []Frame, udp want) Case {
+	stray := frame(Eth().VLAN(5).IPv4(a4, b4).Frag(1480, false, 7).NextHeader(ProtoUDP).Payload(40))
+	c := udp.octets(20+1480, 1472).with(oneFragment).of(name, whole[0])
+	rest := want4(ProtoUDP, 0, 0).vlan(5, 0).octets(20+40, 40).with(oneFragment).of("", stray)
+	c.Frames, c.Flows = append(slices.Clip(c.Frames), stray), slices.Concat(c.Flows, rest.Flows)
 	return c.also(ReasonFragmentUnmatched, stray)
 }
 
