@@ -67,9 +67,9 @@ func startAt(t *testing.T, cfg config.Config, clock flow.Clock) *running {
 	case err := <-ended:
 		cancel()
 		t.Fatalf("the agent ended before it was ready: %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute): // an emulated processor takes ten seconds to verify the programs
 		cancel()
-		t.Fatal("the agent was not ready within 20 s")
+		t.Fatal("the agent was not ready within a minute")
 	}
 	stopped := false
 	r := &running{Agent: a, stop: func() error {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -54,7 +55,8 @@ func hold(spec string) error {
 		fmt.Println(p.ID)
 	}
 	fmt.Println("ready")
-	select {}
+	_, err = io.Copy(io.Discard, os.Stdin) // until the test ends
+	return err
 }
 
 // startHolder starts such a process in the namespace of v and returns the ids
@@ -68,6 +70,9 @@ func startHolder(t *testing.T, v *silentVeth, clsact bool) (*exec.Cmd, []ebpf.Pr
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %t", holderVariable, v.to, clsact))
 	cmd.Stderr = t.Output()
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

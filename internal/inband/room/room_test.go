@@ -3,6 +3,7 @@ package room
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -45,7 +46,8 @@ func hold(spec string) error {
 		return err
 	}
 	fmt.Println("reserved")
-	select {}
+	_, err := io.Copy(io.Discard, os.Stdin) // until the test ends
+	return err
 }
 
 // host is a namespace with one interface that has IPv6.
@@ -265,6 +267,9 @@ func TestKilledAgent(t *testing.T) {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("ROOM_TEST_HOLD=%s,%s,%s,%d", h.link.Netns, h.link.Name, h.file, h.link.Index))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
