@@ -287,7 +287,7 @@ static __always_inline void flow_account(struct __sk_buff *skb, const struct pac
 	((__u64 *)slot)[WORD_COUNTS] = counts;
 	slot->payload += p->id.payload;
 	slot->last = bpf_jiffies64();
-	if (!(differences(slot, p) | p->rare))
+	if (!(differences(slot, p) | p->rare | (p->id.tcp_flags & TCP_SYN)))
 		return;
 
 	old_flags = slot->tcp_flags;

@@ -48,7 +48,7 @@ __noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
 		return 0;
 	}
 	seen = bpf_map_lookup_elem(&fragments, &key);
-	if (!seen || now - seen->time > cfg_fragment_lifetime) {
+	if (!seen || (__s64)(now - seen->time) > (__s64)cfg_fragment_lifetime) {
 		count(skb, p->id.meta & 1, REASON_FRAGMENT_UNMATCHED);
 		return 0;
 	}

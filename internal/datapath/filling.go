@@ -47,13 +47,12 @@ func (f *filling) fill(epoch, inUse uint32) {
 	atomic.StoreUint64(f.word, uint64(inUse)<<32|uint64(epoch*f.sets))
 }
 
-// turn lets programs fill the other epoch, which is empty; it returns the one
+// turn lets programs fill the other epoch, which was drained; it returns the one
 // that they filled.
 func (f *filling) turn() (old uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old = f.epoch
-	f.inUse[1-old] = 0
 	f.fill(1-old, f.needed())
 	return old
 }
@@ -67,15 +66,19 @@ func (f *filling) needed() uint32 {
 func (f *filling) grow() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.word == nil { // closed
+		return
+	}
 	f.fill(f.epoch, f.sets)
 	f.flows[f.epoch] = uint64(f.sets)
 }
 
-// drained notes how many flows the fullest processor had in an epoch.
+// drained notes that an epoch is empty, and how many flows the fullest processor
+// had in it.
 func (f *filling) drained(epoch uint32, flows uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.flows[epoch] = flows
+	f.flows[epoch], f.inUse[epoch] = flows, 0
 }
 
 // used is how many sets of an epoch may hold flows.
@@ -85,4 +88,9 @@ func (f *filling) used(epoch uint32) int {
 	return int(f.inUse[epoch])
 }
 
-func (f *filling) close() { _ = unix.Munmap(f.memory) }
+func (f *filling) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.word = nil
+	_ = unix.Munmap(f.memory)
+}

@@ -86,3 +86,17 @@ func TestFillingGrows(t *testing.T) {
 		t.Error("no flow left through the ring")
 	}
 }
+
+// What a drain that failed left in an epoch is there for the next one.
+func TestFillingAfterAFailedDrain(t *testing.T) {
+	d := load(t, Config{MaxEntries: 1 << 16 * uint32(ways) * online(t)})
+	f := d.table.filling
+	f.flows = [2]uint64{}
+	if old := f.turn(); f.used(old) != 1<<16 {
+		t.Fatalf("%d sets were in use", f.used(old))
+	}
+	f.turn() // nobody drained
+	if got := f.used(f.epoch); got != 1<<16 {
+		t.Errorf("%d sets are left to drain", got)
+	}
+}

@@ -70,7 +70,10 @@ func counted(t testing.TB, d *Datapath) []flow.Delta {
 		t.Fatal(err)
 	}
 	// No program runs any more: the epoch need not be turned.
-	d.table.drain(d.table.filling.epoch, &c, func(delta *flow.Delta) {
+	epoch := d.table.filling.epoch
+	inUse := d.table.filling.used(epoch)
+	defer func() { d.table.filling.inUse[epoch] = uint32(inUse) }()
+	d.table.drain(epoch, &c, func(delta *flow.Delta) {
 		x := *delta
 		if x.First == 0 || x.First > x.Last {
 			t.Errorf("times of %+v: first %d, last %d", x.Key, x.First, x.Last)

@@ -62,3 +62,22 @@ func TestSumReadUnderWay(t *testing.T) {
 		t.Errorf("%d packets and %d bytes told, want 1 and 100", packets, bytes)
 	}
 }
+
+// One stream after the other, each until its context ends.
+func TestStreamAgain(t *testing.T) {
+	d := load(t, Config{MaxEntries: 64})
+	for range 3 {
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Stream(ctx, func(*flow.Delta) {}) }()
+		select {
+		case err := <-ended:
+			t.Fatalf("the stream ended before its context: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+}

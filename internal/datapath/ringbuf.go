@@ -64,8 +64,17 @@ func (r *ringbufReader) openFile(m *ebpf.Map) error {
 // wait returns when programs woke the reader; false when ctx ended or the reader
 // was closed.
 func (r *ringbufReader) wait(ctx context.Context) (bool, error) {
-	stop := context.AfterFunc(ctx, func() { _ = r.file.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = r.file.SetReadDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() { // for the next one to wait
+			<-ended
+			_ = r.file.SetReadDeadline(time.Time{})
+		}
+	}()
 	woken := false
 	err := r.conn.Read(func(uintptr) bool {
 		// A wakeup of before this call is forgotten, but not what it was for.
