@@ -1,0 +1,186 @@
+package datapath
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/room"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/wire/pdm"
+)
+
+// UDP bursts (UDP_SEGMENT): one mark for all of it, or none, but never a datagram
+// that does not arrive.
+func TestMarkedBursts(t *testing.T) {
+	const bursts, segments = 50, 8
+	for _, c := range []struct {
+		packets  bool
+		segment  int
+		offloads bool
+		reason   string
+	}{
+		{false, 1000, true, ""},
+		{false, 1000, false, ""},
+		{false, 1500 - 48 - pdm.HeaderSize, true, ""},
+		{false, 1500 - 48 - pdm.HeaderSize, false, ""},
+		{true, 1000, true, "burst"},
+		{true, 1000, false, "burst"},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
+			cfg := DefaultPDM()
+			cfg.Packets = c.packets
+			a, b := mark(t, l.Host("alpha"), cfg, room.Interface), mark(t, l.Host("beta"), cfg, room.Interface)
+			if err := l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads); err != nil {
+				t.Fatal(err)
+			}
+			before := faults(t, b.Host)
+			sendBursts(t, a.Host, b.Host, bursts, segments, c.segment)
+			if moved := newFaults(before, faults(t, b.Host)); len(moved) > 0 {
+				t.Errorf("packets that could not be used: %v", moved)
+			}
+			a.whole = c.offloads && !c.packets
+			a.settle(t)
+			b.settle(t)
+			if c.reason != "" {
+				if a.lost[c.reason] != bursts*segments {
+					t.Errorf("passed over %v, want %d packets: %s", a.lost, bursts*segments, c.reason)
+				}
+				return
+			}
+			sent, got := a.told(flow.Egress), b.told(flow.Ingress)
+			if sent.Sent < bursts || a.lost["burst"]+a.lost["mtu"] > 0 {
+				t.Errorf("%d marked, passed over %v", sent.Sent, a.lost)
+			}
+			if got.Lost != 0 || got.Duplicates != 0 || got.Received+b.lost["no_state"] < sent.Sent {
+				t.Errorf("of %d marks was read %+v, passed over %v", sent.Sent, got, b.lost)
+			}
+		})
+	}
+}
+
+// sendBursts sends datagrams many at a time and checks that each arrives.
+func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size int) {
+	t.Helper()
+	var receiver *net.UDPConn
+	if err := to.Do(func() (err error) {
+		receiver, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), 0)))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer receiver.Close()
+	if err := receiver.SetReadBuffer(1 << 22); err != nil {
+		t.Fatal(err)
+	}
+	received := map[string]int{}
+	var sender *net.UDPConn
+	if err := from.Do(func() (err error) {
+		sender, err = net.DialUDP("udp", nil, receiver.LocalAddr().(*net.UDPAddr))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	raw, err := sender.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ctl := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, size)
+	}); ctl != nil || err != nil {
+		t.Fatal(ctl, err)
+	}
+	sent := map[string]int{}
+	payload := make([]byte, segments*size)
+	buf := make([]byte, 65536)
+	for range bursts {
+		if _, err := rand.Read(payload); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sender.Write(payload); err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at < len(payload); at += size {
+			sent[string(payload[at:at+size])]++
+			if err := receiver.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			n, err := receiver.Read(buf)
+			if err != nil {
+				t.Fatalf("a datagram is missing: %v", err)
+			}
+			received[string(buf[:n])]++
+		}
+	}
+	if !maps.Equal(sent, received) {
+		t.Error("other datagrams arrived than were sent")
+	}
+}
+
+// Linux routers pass marked bursts on: they read the header that carries the mark
+// as if it were TCP's. And where a link further on takes less than the interface
+// does, a router says so about packets that the stack had made small enough:
+// marking gives way.
+func TestMarkedTrafficThroughRouters(t *testing.T) {
+	for _, narrow := range []int{1500, 1400} {
+		for _, packets := range []bool{false, true} {
+			t.Run(fmt.Sprintf("MTU %d, packets %t", narrow, packets), func(t *testing.T) {
+				testThroughRouters(t, narrow, packets)
+			})
+		}
+	}
+}
+
+func testThroughRouters(t *testing.T, narrow int, packets bool) {
+	l := newTrafficLab(t, lab.Config{Topology: "chain", MTU: 1500})
+	for _, ends := range [][2]string{{"athos", "to-porthos"}, {"porthos", "to-athos"}} {
+		if err := l.Host(ends[0]).Do(func() error { return setMTU(ends[1], narrow) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := DefaultPDM()
+	cfg.Packets = packets
+	a, b := mark(t, l.Host("alpha"), cfg, room.Interface), mark(t, l.Host("beta"), cfg, room.Interface)
+	for round := range 4 {
+		from, to := a, b
+		if round%2 == 1 {
+			from, to = b, a
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		bulk, err := traffic.Bulk(ctx, from.Host, to.Host, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), 0), Bytes: 4 << 20})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What is sent before the path's MTU is known is sent again.
+		most := resentMost(packets, true)
+		if narrow < 1500 {
+			most += 100
+		}
+		t.Logf("4 MiB took %v, %d segments of %d were sent again", bulk.Duration, bulk.Sender.Retransmits, bulk.Sender.SegmentsOut)
+		if bulk.Duration > 5*time.Second || bulk.Sender.Retransmits > most {
+			t.Errorf("round %d: 4 MiB took %v, %d segments were sent again", round, bulk.Duration, bulk.Sender.Retransmits)
+		}
+	}
+	for _, h := range []*markingHost{a, b} {
+		h.settle(t)
+		// Bursts are cut to what fits, so that they need not stay unmarked.
+		if n := h.lost["path_mtu"]; n > 0 && narrow == 1500 || n == 0 && narrow < 1500 && packets {
+			t.Errorf("%s passed over %v", h.Name, h.lost)
+		}
+		if p := h.told(flow.Egress); p.Sent == 0 {
+			t.Errorf("%s marked nothing", h.Name)
+		}
+	}
+}

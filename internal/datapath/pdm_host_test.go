@@ -1,0 +1,258 @@
+package datapath
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/internal/inband/room"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+var labs atomic.Uint32
+
+// newTrafficLab is a lab that goes with the test.
+func newTrafficLab(t testing.TB, cfg lab.Config) *lab.Lab {
+	t.Helper()
+	cfg.Prefix = fmt.Sprintf("wmpt%d-%d-", os.Getpid(), labs.Add(1))
+	l, err := lab.Up(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// markingHost is a host of a lab whose packets are marked, with room for it.
+type markingHost struct {
+	*lab.Host
+	*Datapath
+	index int
+
+	start  netlink.LinkStatistics // of the interface, when it was attached
+	counts map[flow.Direction]flow.Counts
+	pdm    map[flow.Direction]*flow.PDM
+	lost   map[string]uint64 // packets passed over, by reason
+	whole  bool              // bursts travel whole, as far as the interface sees
+	base   [2][2]uint64      // what tally had at the start
+}
+
+// mark attaches a probe that marks to a host's first interface.
+func mark(t testing.TB, h *lab.Host, cfg PDM, mode room.Mode, policies ...policy.Policy) *markingHost {
+	t.Helper()
+	m := &markingHost{
+		Host: h, Datapath: load(t, Config{MaxEntries: 4096, PDM: &cfg}),
+		counts: map[flow.Direction]flow.Counts{}, pdm: map[flow.Direction]*flow.PDM{}, whole: true,
+	}
+	name := h.Interfaces[0].Name
+	if err := h.Do(func() error {
+		l, err := netlink.LinkByName(name)
+		if err == nil {
+			m.index = l.Attrs().Index
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	keeper := room.New(room.Config{Mode: mode, Packets: cfg.Packets, File: t.TempDir() + "/room.json"},
+		room.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
+	if err := keeper.Reserve(room.Link{Netns: h.Netns, Name: name, Index: m.index}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := keeper.Restore(); err != nil {
+			t.Error(err)
+		}
+	})
+	if len(policies) == 0 {
+		policies = []policy.Policy{everything}
+	}
+	if err := m.SetPolicies(policies); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Attach(Target{Iface: flow.NewIface(0, uint32(m.index)), Name: name, Do: h.Do}); err != nil {
+		t.Fatal(err)
+	}
+	m.begin(t)
+	return m
+}
+
+// begin notes what the interface and the probe have counted, at a moment when
+// neither counts.
+func (m *markingHost) begin(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		before := m.statistics(t)
+		m.drain(t)
+		m.counts = map[flow.Direction]flow.Counts{}
+		for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
+			m.base[d][0], m.base[d][1] = 0, 0
+			m.base[d][0], m.base[d][1] = m.tally(t, d)
+		}
+		if m.start = m.statistics(t); m.start == before {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the interface is never silent")
+		}
+	}
+}
+
+func (m *markingHost) statistics(t testing.TB) (s netlink.LinkStatistics) {
+	t.Helper()
+	if err := m.Do(func() error {
+		l, err := netlink.LinkByIndex(m.index)
+		if err == nil {
+			s = *l.Attrs().Statistics
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (m *markingHost) drain(t testing.TB) {
+	t.Helper()
+	if err := m.Drain(func(d *flow.Delta) {
+		c := m.counts[d.Direction]
+		c.Add(&d.Counts)
+		m.counts[d.Direction] = c
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for d, c := range m.counts {
+		m.pdm[d] = c.PDM
+	}
+	passed, err := m.PDMPassed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.lost = map[string]uint64{}
+	for _, p := range passed {
+		m.lost[p.Reason] += p.Packets
+	}
+}
+
+// tally is what the probe counted in a direction, as the interface counts:
+// bursts as they are, or their segments.
+func (m *markingHost) tally(t testing.TB, direction flow.Direction) (packets, bytes uint64) {
+	t.Helper()
+	list, err := m.Uncounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range list {
+		if u.Direction == direction {
+			packets, bytes = packets+u.Frames, bytes+u.Bytes
+		}
+	}
+	packets, bytes = packets-m.base[direction][0], bytes-m.base[direction][1]
+	c := m.counts[direction]
+	if direction == flow.Egress && !m.whole {
+		return packets + c.Packets, bytes + c.WireBytes
+	}
+	return packets + c.Frames, bytes + c.FrameBytes
+}
+
+// settle drains until what was counted is what the interface counted, to the
+// octet: records tell what is on the wire, marks included. It begins anew then.
+func (m *markingHost) settle(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		m.drain(t)
+		now := m.statistics(t)
+		var got [4]uint64
+		got[0], got[1] = m.tally(t, flow.Ingress)
+		got[2], got[3] = m.tally(t, flow.Egress)
+		want := [4]uint64{
+			now.RxPackets - m.start.RxPackets, now.RxBytes - m.start.RxBytes,
+			now.TxPackets - m.start.TxPackets, now.TxBytes - m.start.TxBytes,
+		}
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s counted %d, its interface %d (packets and octets in, packets and octets out)", m.Name, got, want)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// faults are the host's counters of packets that it could not use.
+func faults(t testing.TB, h *lab.Host) map[string]uint64 {
+	t.Helper()
+	out := map[string]uint64{}
+	err := h.Do(func() error {
+		six, err := os.ReadFile("/proc/thread-self/net/snmp6")
+		if err != nil {
+			return err
+		}
+		for _, line := range strings.Split(string(six), "\n") {
+			f := strings.Fields(line)
+			if len(f) == 2 && (strings.Contains(f[0], "Csum") || slices.Contains([]string{"Ip6InHdrErrors", "Ip6InTooBigErrors", "Ip6InTruncatedPkts", "Ip6InUnknownProtos"}, f[0])) {
+				out[f[0]], _ = strconv.ParseUint(f[1], 10, 64)
+			}
+		}
+		four, err := os.Open("/proc/thread-self/net/snmp")
+		if err != nil {
+			return err
+		}
+		defer four.Close()
+		for s := bufio.NewScanner(four); s.Scan(); {
+			names := strings.Fields(s.Text())
+			if !s.Scan() {
+				break
+			}
+			for i, v := range strings.Fields(s.Text()) {
+				if strings.Contains(names[i], "Csum") || names[0] == "Tcp:" && names[i] == "InErrs" {
+					out[names[0]+names[i]], _ = strconv.ParseUint(v, 10, 64)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 8 {
+		t.Fatalf("found only the counters %v", out)
+	}
+	return out
+}
+
+// newFaults are the counters that moved.
+func newFaults(before, after map[string]uint64) map[string]uint64 {
+	moved := map[string]uint64{}
+	for name, n := range after {
+		if n != before[name] {
+			moved[name] = n - before[name]
+		}
+	}
+	return moved
+}
+
+func (m *markingHost) told(d flow.Direction) flow.PDM {
+	if p := m.pdm[d]; p != nil {
+		return *p
+	}
+	return flow.PDM{}
+}
