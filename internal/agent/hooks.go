@@ -63,6 +63,9 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 		at.mode, at.err = h.probe.Attach(l, func(f func() error) error {
 			return h.registry.InNetns(l.Iface.Netns(), f)
 		})
+		if at.err != nil { // nothing will be marked there
+			h.marking.release(l)
+		}
 	}
 	if errors.Is(at.err, unix.ENODEV) {
 		delete(h.attached, l.Iface)

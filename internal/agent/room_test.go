@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/topology"
+)
+
+// refusing is a probe that no interface takes.
+type refusing struct {
+	probe
+	seen func() // while it is asked
+}
+
+func (r refusing) Attach(topology.Link, func(func() error) error) (string, error) {
+	r.seen()
+	return "", errors.New("no")
+}
+
+// An interface that the probe cannot be attached to keeps its MTU: nothing will be
+// marked there.
+func TestRoomIsGivenBackWhereNothingIsAttached(t *testing.T) {
+	alpha := newLab(t).Host("alpha")
+	cfg := config.Default()
+	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
+	cfg.API.Socket = filepath.Join(t.TempDir(), "agent.sock")
+	log := slog.New(slog.DiscardHandler)
+	registry := topology.NewRegistry(time.Minute, time.Now)
+	m, err := newMarking(cfg, registry, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.room.Recover(); err != nil {
+		t.Fatal(err)
+	}
+	link, err := linkOf(alpha)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, during := mtuOf(t, alpha), ""
+	h := newHooks(registry, refusing{seen: func() { during = mtuOf(t, alpha) }}, m, log)
+	h.add(link, nil)
+	if after := mtuOf(t, alpha); during == before || after != before {
+		t.Errorf("IPv6 MTU %s, %s while it was tried to attach, then %s", before, during, after)
+	}
+}
+
+func linkOf(h *lab.Host) (l topology.Link, err error) {
+	err = h.Do(func() error {
+		name := h.Interfaces[0].Name
+		found, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		l = topology.Link{Name: name, Netns: h.Netns, IfIndex: uint32(found.Attrs().Index), Kind: "veth"}
+		return nil
+	})
+	return l, err
+}
+
+func mtuOf(t *testing.T, h *lab.Host) (mtu string) {
+	t.Helper()
+	err := h.Do(func() error {
+		text, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + h.Interfaces[0].Name + "/mtu")
+		mtu = strings.TrimSpace(string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mtu
+}
