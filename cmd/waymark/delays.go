@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -144,12 +145,7 @@ func whyNoDelays(s *obs.Status) string {
 }
 
 func anyInForce(s *obs.Status) bool {
-	for _, one := range s.PDM.Policies {
-		if one.Until.After(s.Now) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.PDM.Policies, func(one obs.Policy) bool { return one.InForce(s.Now) })
 }
 
 func policyTexts(p *obs.PDM) string {

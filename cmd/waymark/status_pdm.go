@@ -17,10 +17,9 @@ func statusPDM(w io.Writer, s *obs.Status) error {
 	}
 	t := &term.Table{Columns: []term.Column{{Title: "PDM POLICY", Least: 12}, {Title: "ENDS IN", Right: true}}}
 	for _, one := range p.Policies {
-		left := one.Until.Sub(s.Now)
-		ends := term.Duration(left.Round(time.Second))
-		if left <= 0 {
-			ends = "ended"
+		ends := "ended"
+		if one.InForce(s.Now) {
+			ends = term.Duration(one.Until.Sub(s.Now).Round(time.Second))
 		}
 		t.Add(one.Text, ends)
 	}

@@ -48,6 +48,20 @@ type Size struct {
 	Machine      uint32 `json:"machine"`      // octets of machine code
 }
 
+func sizeOf(p *ebpf.Program) (s Size, err error) {
+	info, err := p.Info()
+	if err != nil {
+		return s, err
+	}
+	if octets, err := info.TranslatedSize(); err == nil {
+		s.Instructions = octets / 8
+	}
+	if octets, err := info.JitedSize(); err == nil {
+		s.Machine = octets
+	}
+	return s, nil
+}
+
 // Names of programs in a Point, in the order they are shown.
 const (
 	costEmpty   = "empty"
@@ -188,18 +202,12 @@ func (s *stage) values(name string) []float64 {
 
 // cost compares a program with the empty one and, if it ran, the reference.
 func (s *stage) cost(c *contender) (Cost, error) {
-	info, err := c.program.Info()
+	size, err := sizeOf(c.program)
 	if err != nil {
 		return Cost{}, fmt.Errorf("asking for %s: %w", c.name, err)
 	}
 	empty, hash := s.values(costEmpty), s.values(costHash)
-	cost := Cost{Program: c.name, Total: spreadOf(c.values), Over: pairwise(c.values, empty, minus)}
-	if octets, err := info.TranslatedSize(); err == nil {
-		cost.Size.Instructions = octets / 8
-	}
-	if octets, err := info.JitedSize(); err == nil {
-		cost.Size.Machine = octets
-	}
+	cost := Cost{Program: c.name, Total: spreadOf(c.values), Over: pairwise(c.values, empty, minus), Size: size}
 	if hash != nil && c.name != costEmpty {
 		cost.Ratio = new(Spread)
 		*cost.Ratio = ratio(c.values, hash, empty)

@@ -10,16 +10,8 @@ func (r *PDMReport) WriteText(w io.Writer) error {
 	if err := r.Run.WriteText(w); err != nil {
 		return err
 	}
-	var rows [][]string
-	for _, b := range r.Budgets {
-		verdict := "met"
-		if !b.Met {
-			verdict = "MISSED"
-		}
-		rows = append(rows, []string{b.Name, number(b.Limit) + " " + b.Unit, number(b.Value) + " " + b.Unit, verdict})
-	}
 	fmt.Fprint(w, "Budgets: medians\n\n")
-	if err := writeTable(w, []column{{"what", false}, {"budget", true}, {"measured", true}, {"", false}}, rows); err != nil {
+	if err := writeBudgets(w, r.Budgets); err != nil {
 		return err
 	}
 	fmt.Fprint(w, "\nProcessor time of a packet in ns: median (lowest–highest of the rounds)\n\n")
@@ -27,7 +19,7 @@ func (r *PDMReport) WriteText(w io.Writer) error {
 		return err
 	}
 	fmt.Fprint(w, "\nThe programs as they are attached\n\n")
-	rows = nil
+	var rows [][]string
 	for _, s := range r.Sizes {
 		pdm := "off"
 		if s.PDM {

@@ -87,29 +87,6 @@ func beside(d *datapath.Datapath, flows int, names ...string) (*ebpf.Collection,
 	})
 }
 
-// testRunOn is testRun of packets that pass an interface of this namespace.
-func testRunOn(index int, p *ebpf.Program, frame []byte, n int) (float64, error) {
-	// struct __sk_buff in words; a test run takes the interface from it.
-	var skb [48]uint32
-	skb[10] = uint32(index)
-	before, err := threadTime()
-	if err != nil {
-		return 0, err
-	}
-	verdict, err := p.Run(&ebpf.RunOptions{Data: frame, Context: skb, Repeat: uint32(n)})
-	if err != nil {
-		return 0, fmt.Errorf("test run of %s: %w", p, err)
-	}
-	after, err := threadTime()
-	if err != nil {
-		return 0, err
-	}
-	if int32(verdict) != tcUnspec {
-		return 0, fmt.Errorf("test run of %s: verdict %d: the packet was not handled", p, int32(verdict))
-	}
-	return float64(after-before) / float64(n), nil
-}
-
 // measure runs the programs of a scenario in turns.
 func (s scenario) measure(rounds int) (PDMCost, error) {
 	h, err := newPDMHost()

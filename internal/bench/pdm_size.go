@@ -41,7 +41,7 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 		// There are copies for devices without a link header: they are smaller.
 		largest := map[string]Size{}
 		for _, p := range list {
-			size, err := sizeOf(p.ID)
+			size, err := sizeOfID(p.ID)
 			if err != nil {
 				return nil, state, fmt.Errorf("asking for %s: %w", p.Name, err)
 			}
@@ -73,21 +73,11 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 	return sizes, state, nil
 }
 
-func sizeOf(id uint32) (s Size, err error) {
+func sizeOfID(id uint32) (Size, error) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
-		return s, err
+		return Size{}, err
 	}
 	defer p.Close()
-	info, err := p.Info()
-	if err != nil {
-		return s, err
-	}
-	if octets, err := info.TranslatedSize(); err == nil {
-		s.Instructions = octets / 8
-	}
-	if octets, err := info.JitedSize(); err == nil {
-		s.Machine = octets
-	}
-	return s, nil
+	return sizeOf(p)
 }

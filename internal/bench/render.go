@@ -79,22 +79,27 @@ func (r *Run) WriteText(w io.Writer) error {
 	return err
 }
 
+// writeBudgets is a table of promises, kept or not.
+func writeBudgets(w io.Writer, budgets []Budget) error {
+	var rows [][]string
+	for _, b := range budgets {
+		verdict := "met"
+		if !b.Met {
+			verdict = "MISSED"
+		}
+		rows = append(rows, []string{b.Name, number(b.Limit) + " " + b.Unit, number(b.Value) + " " + b.Unit, verdict})
+	}
+	return writeTable(w, []column{{"what", false}, {"budget", true}, {"measured", true}, {"", false}}, rows)
+}
+
 // WriteText writes the report as a text with tables.
 func (r *DatapathReport) WriteText(w io.Writer) error {
 	if err := r.Run.WriteText(w); err != nil {
 		return err
 	}
-	var budgets [][]string
-	for _, b := range r.Budgets {
-		verdict := "met"
-		if !b.Met {
-			verdict = "MISSED"
-		}
-		budgets = append(budgets, []string{b.Name, number(b.Limit) + " " + b.Unit, number(b.Value) + " " + b.Unit, verdict})
-	}
 	fmt.Fprintln(w, "Budgets: the median for the worst sort of packet")
 	fmt.Fprintln(w)
-	if err := writeTable(w, []column{{"what", false}, {"budget", true}, {"measured", true}, {"", false}}, budgets); err != nil {
+	if err := writeBudgets(w, r.Budgets); err != nil {
 		return err
 	}
 

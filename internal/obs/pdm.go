@@ -40,6 +40,9 @@ type Policy struct {
 	Until time.Time `json:"until"`
 }
 
+// InForce tells whether the policy has not ended yet.
+func (p *Policy) InForce(now time.Time) bool { return p.Until.After(now) }
+
 // Passed is an amount of packets that PDM passed over.
 type Passed struct {
 	Iface     string `json:"iface"`

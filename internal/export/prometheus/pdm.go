@@ -19,8 +19,8 @@ var pdmMetrics = []Metric{
 		"Policies that name the flows to mark, by state: in_force, ended.",
 		perPDM(func(p *obs.PDM, s *obs.Status, sample func(float64, ...string)) {
 			inForce := 0
-			for _, one := range p.Policies {
-				if one.Until.After(s.Now) {
+			for i := range p.Policies {
+				if p.Policies[i].InForce(s.Now) {
 					inForce++
 				}
 			}
