@@ -5,7 +5,8 @@
  * fragment, no GSO, TCP or UDP.
  *
  * In: the packet. Out: true and what parse() would find; or false: parse() has
- * to look, and to tell what is wrong where something is.
+ * to look, and to tell what is wrong where something is. What is read of such a
+ * packet, struct common, is for hit.h, too.
  */
 #ifndef WAYMARK_FAST_H
 #define WAYMARK_FAST_H
@@ -32,7 +33,7 @@ static __always_inline __u64 common_meta(__u32 direction, __u32 ipv6, __u32 prot
 	return low | (__u64)proto << 32 | (__u64)tos << 40 | (__u64)ttl << 48;
 }
 
-/* False too where the stack would have more to do with the packet. */
+/* False where it is neither TCP nor UDP, or its header is not all there. */
 static __always_inline bool common_transport(struct __sk_buff *skb, struct common *c)
 {
 	void *end = (void *)(long)skb->data_end;

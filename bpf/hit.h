@@ -43,9 +43,11 @@ static __always_inline bool hit_count(__u64 *words, const struct common *c)
 	__u64 counts, meta = words[WORD_META];
 	__u32 flags = c->meta >> 56;
 
-	/* No packet has 0 there, which stands where no flow is. */
 	HIT_IF(words[WORD_PORTS] == c->ports);
-	/* TCP flags may be among those of other packets of the flow. */
+	/*
+	 * A free slot has 0 there, and no packet. TCP flags may be among those of
+	 * other packets of the flow.
+	 */
 	if (meta != c->meta && ((meta ^ c->meta) << 8 | (flags & ~(__u32)(meta >> 56))))
 		return false;
 	/* There are fewer packets than octets. */

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The program at tc ingress, as the list of its stages. */
+/* The program at tc ingress. */
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "count.h"
-#include "parse.h"
-#include "fast.h"
-#include "tunnel.h"
-#include "fragment.h"
-#include "handshake.h"
-#include "flow.h"
-#include "hit.h"
 #include "pdm_clock.h"
-#include "pdm.h"
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -7,16 +7,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "count.h"
-#include "parse.h"
-#include "fast.h"
-#include "tunnel.h"
-#include "fragment.h"
-#include "handshake.h"
-#include "flow.h"
-#include "hit.h"
 #include "pdm_clock.h"
-#include "pdm.h"
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

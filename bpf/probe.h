@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The stages of the flow probe at a tc hook, in order.
+ * The stages of the flow probe at a tc hook, in order. Who includes this has
+ * config.h and a clock for PDM before it.
  */
 #ifndef WAYMARK_PROBE_H
 #define WAYMARK_PROBE_H
+
+#include "count.h"
+#include "parse.h"
+#include "fast.h"
+#include "tunnel.h"
+#include "fragment.h"
+#include "handshake.h"
+#include "flow.h"
+#include "hit.h"
+#include "pdm.h"
 
 /* Headers that the kernel makes linear for us when they are in fragments. */
 #define PULL_MAX 512

@@ -11,16 +11,7 @@
 #define cfg_tunnels 0
 #define cfg_no_link_header false
 #define cfg_pdm false
-#include "count.h"
-#include "parse.h"
-#include "fast.h"
-#include "tunnel.h"
-#include "fragment.h"
-#include "handshake.h"
-#include "flow.h"
-#include "hit.h"
 #include "pdm_clock.h"
-#include "pdm.h"
 #include "probe.h"
 #include "vary.h"
 
