@@ -108,6 +108,46 @@ struct flow_evicted {
 	struct flow_extra extra;
 };
 
+/*
+ * What the headers of a packet tell. `id` is hashed and compared by words of 64
+ * bits, and is written by such: a processor that has to join several stores for
+ * one load waits for all of them.
+ */
+struct packet {
+	union {
+		struct flow_slot id; /* a flow of this packet alone */
+		__u64 word[8];
+	};
+	__u64 hash; /* of the addresses; at last, of the identity */
+	__u32 l4_offset; /* of the transport header, from the frame's start */
+	__u32 rare; /* not 0: there is more to count than a slot can hold */
+	__u32 overhead; /* from here to fragment as in flow_extra */
+	__u32 flow_label;
+	__u32 gso_packets; /* from here to rtt_initiator: most packets have none */
+	__u32 gso_bytes;
+	__u32 vni;
+	__u8 tcp_flags_high;
+	__u8 fragment; /* enum fragment */
+	__u8 frag_proto; /* IPv4: of the IP header, part of a fragment's identity */
+	__u8 zero;
+	__u32 rtt_responder;
+	__u32 rtt_initiator;
+	__u32 set; /* of the flow table, that the hash stands for */
+	__u32 frag_id;
+	__u32 l3_offset; /* of the IP header that `id` tells of */
+	__u32 l4_len; /* octets of the transport header */
+};
+
+/* Packets that wait until they are as many as this, and are counted together. */
+enum flow_batch_size { FLOW_BATCH = 8 };
+
+/* Those of one processor in one epoch; packets begin at a cache line. */
+struct flow_batch {
+	__u32 waiting;
+	__u32 zero[15];
+	struct packet packet[FLOW_BATCH];
+};
+
 /* Packets whose flow could not be kept, summed by what is left of the key. */
 struct unattributed_key {
 	__u32 iface;
@@ -150,10 +190,17 @@ struct unattributed_sum {
  */
 struct handshake {
 	__u64 hash;
+	__u64 initiator; /* hash of its flow */
 	__u64 syn; /* monotonic ns; 0: retransmitted, so no round trip */
 	__u64 syn_ack; /* likewise */
 	__u32 syn_seq;
 	__u32 syn_ack_seq;
+};
+
+enum handshakes { HANDSHAKES = 65536 };
+
+struct handshake_acks {
+	__u8 expected[HANDSHAKES];
 };
 
 /* Why a packet is in no flow record, or what could not be learned of it. */

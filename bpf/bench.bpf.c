@@ -169,7 +169,8 @@ int fill_unattributed(struct __sk_buff *skb)
 	struct flow_extra extra = {};
 
 	slot.iface = next_number() % cfg_vary.flows;
-	add_unattributed(&slot, &extra);
+	if (add_unattributed(&slot, &extra))
+		count_lost(&slot, &extra);
 	return TC_ACT_UNSPEC;
 }
 

@@ -10,9 +10,6 @@
 /* Number of the network namespace that this copy of the program serves. */
 const volatile __u32 cfg_netns = 0;
 
-/* Every packet takes the way through all stages: hit.h knows too little. */
-const volatile bool cfg_all_stages = false;
-
 /* A device without link header: the frame begins with the IP header. */
 const volatile bool cfg_no_link_header = false;
 

@@ -5,8 +5,7 @@
  * fragment, no GSO, TCP or UDP.
  *
  * In: the packet. Out: true and what parse() would find; or false: parse() has
- * to look, and to tell what is wrong where something is. What is read of such a
- * packet, struct common, is for hit.h, too.
+ * to look, and to tell what is wrong where something is.
  */
 #ifndef WAYMARK_FAST_H
 #define WAYMARK_FAST_H
@@ -145,13 +144,19 @@ static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, s
 	p->word[WORD_META] = c.meta;
 	p->word[WORD_PORTS] = c.ports;
 	p->word[WORD_COUNTS] = (__u64)c.total << 32 | 1; /* octets and packets */
-	p->word[WORD_PAYLOAD] = c.total - c.ip_len - c.l4_len;
+	p->word[WORD_PAYLOAD] = bpf_jiffies64() << 32 | (c.total - c.ip_len - c.l4_len);
 	p->l4_offset = sizeof(struct ethhdr) + c.ip_len;
 	p->overhead = present - c.total;
 	p->rare = p->overhead | c.tcp_flags_high | is_congested(c.tos);
-	p->special[0] = 0;
-	p->special[1] = 0;
+	p->gso_packets = 0;
+	p->gso_bytes = 0;
+	p->vni = 0;
 	p->tcp_flags_high = c.tcp_flags_high;
+	p->fragment = 0;
+	p->frag_proto = 0;
+	p->zero = 0;
+	p->rtt_responder = 0;
+	p->rtt_initiator = 0;
 	if (cfg_pdm) {
 		p->l3_offset = sizeof(struct ethhdr);
 		p->l4_len = c.l4_len;

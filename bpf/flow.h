@@ -3,7 +3,7 @@
  * The flow table: a set-associative cache in memory shared with the agent.
  *
  * In: a parsed packet. Out: one slot counts it, or the ring holds what had to
- * leave for it. Called once per packet and hook.
+ * leave for it. Called once for each packet of a batch.
  *
  * Each processor has a partition of its own, so that no slot has two writers,
  * and there are two epochs: programs fill one while the agent reads and clears
@@ -67,20 +67,27 @@ static __always_inline bool same_flow(const struct flow_slot *a, const struct fl
 		 (x[WORD_META] ^ y[WORD_META]) << (64 - META_TOS_SHIFT));
 }
 
-/* Not even add_unattributed() had room. */
-__noinline int count_lost(struct flow_slot *slot, struct flow_extra *extra)
+/* Hands a slot's counts to user space. Not 0 where the ring is full. */
+__noinline int evict(struct flow_slot *slot, struct flow_extra *extra)
 {
-	struct count_value lost = {};
+	struct flow_evicted *out;
+	__u64 wake = BPF_RB_NO_WAKEUP;
 
 	if (!slot || !extra)
 		return 0;
-	lost.packets = slot->packets;
-	lost.frames = slot->packets - extra->gso_packets;
-	lost.bytes = slot->bytes + extra->overhead - extra->gso_bytes;
-	return count_many(slot->iface, slot->meta & 1, REASON_UNATTRIBUTED_FULL, &lost);
+	out = bpf_ringbuf_reserve(&evicted, sizeof(*out), 0);
+	if (!out)
+		return 1;
+	out->slot = *slot;
+	out->extra = *extra;
+	if (bpf_ringbuf_query(&evicted, BPF_RB_AVAIL_DATA) >= cfg_ring_wakeup)
+		wake = BPF_RB_FORCE_WAKEUP;
+	bpf_ringbuf_submit(out, wake);
+	STAT_ADD(evicted, 1);
+	return 0;
 }
 
-/* The ring is full: only interface, direction and protocol are kept. */
+/* Keeps interface, direction and protocol only. Not 0 where these have no room. */
 __noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra)
 {
 	struct unattributed_sum *sum, first = {};
@@ -97,7 +104,7 @@ __noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra
 		bpf_map_update_elem(&unattributed, &key, &first, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&unattributed, &key);
 		if (!sum)
-			return count_lost(slot, extra);
+			return 1;
 	}
 	sum->packets += slot->packets;
 	sum->bytes += slot->bytes;
@@ -108,33 +115,31 @@ __noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra
 	return 0;
 }
 
-/* Hands a slot's counts to user space; the slot is free afterwards. */
-__noinline int evict(struct flow_slot *slot, struct flow_extra *extra)
+__noinline int count_lost(struct flow_slot *slot, struct flow_extra *extra)
 {
-	struct flow_evicted *out;
-	__u64 wake = BPF_RB_NO_WAKEUP;
+	struct count_value lost = {};
 
 	if (!slot || !extra)
 		return 0;
-	out = bpf_ringbuf_reserve(&evicted, sizeof(*out), 0);
-	if (!out)
-		return add_unattributed(slot, extra);
-	out->slot = *slot;
-	out->extra = *extra;
-	if (bpf_ringbuf_query(&evicted, BPF_RB_AVAIL_DATA) >= cfg_ring_wakeup)
-		wake = BPF_RB_FORCE_WAKEUP;
-	bpf_ringbuf_submit(out, wake);
-	STAT_ADD(evicted, 1);
-	return 0;
+	lost.packets = slot->packets;
+	lost.frames = slot->packets - extra->gso_packets;
+	lost.bytes = slot->bytes + extra->overhead - extra->gso_bytes;
+	return count_many(slot->iface, slot->meta & 1, REASON_UNATTRIBUTED_FULL, &lost);
+}
+
+/* The slot is free afterwards. */
+static __always_inline void flow_leave(struct flow_slot *slot, struct flow_extra *extra)
+{
+	if (evict(slot, extra) && add_unattributed(slot, extra))
+		count_lost(slot, extra);
 }
 
 /* A free slot becomes this packet's flow. */
 static __always_inline void flow_create(struct flow_slot *slot, struct flow_extra *extra,
 					const struct packet *p)
 {
-	__u32 now = bpf_jiffies64();
 	struct flow_extra fresh = {
-		.first = now,
+		.first = p->id.last,
 		.flow_label = p->flow_label,
 		.vni = p->vni,
 		.overhead = p->overhead,
@@ -146,16 +151,21 @@ static __always_inline void flow_create(struct flow_slot *slot, struct flow_extr
 		.ttl_max = p->id.ttl,
 		.tcp_flags_high = p->tcp_flags_high,
 		.tos_or = p->id.tos,
+		.rtt_responder = p->rtt_responder,
+		.rtt_initiator = p->rtt_initiator,
 	};
 
 	*slot = p->id;
-	slot->last = now;
 	*extra = fresh;
 }
 
-static __always_inline void flow_add_extra(struct flow_slot *slot, struct flow_extra *extra,
-					   const struct packet *p)
+/* All but packets and octets. */
+static __always_inline void flow_add(struct flow_slot *slot, struct flow_extra *extra,
+				     const struct packet *p)
 {
+	slot->payload += p->id.payload;
+	slot->last = p->id.last;
+	slot->tcp_flags |= p->id.tcp_flags;
 	extra->overhead += p->overhead;
 	extra->gso_packets += p->gso_packets;
 	extra->gso_bytes += p->gso_bytes;
@@ -169,13 +179,11 @@ static __always_inline void flow_add_extra(struct flow_slot *slot, struct flow_e
 		extra->ttl_max = p->id.ttl;
 	extra->tcp_flags_high |= p->tcp_flags_high;
 	extra->tos_or |= p->id.tos;
+	if (p->rtt_responder)
+		extra->rtt_responder = p->rtt_responder;
+	if (p->rtt_initiator)
+		extra->rtt_initiator = p->rtt_initiator;
 	slot->ttl = p->id.ttl;
-}
-
-/* Type of service, time to live and TCP flags where they are not the slot's. */
-static __always_inline __u32 differences(const struct flow_slot *slot, const struct packet *p)
-{
-	return (((const __u64 *)slot)[WORD_META] ^ p->word[WORD_META]) >> META_TOS_SHIFT;
 }
 
 /*
@@ -240,34 +248,54 @@ static __always_inline __u32 set_of(__u64 now, __u32 cpu, __u32 hash)
 	return cpu * cfg_sets + (__u32)now + (hash * (now >> 32) >> 32);
 }
 
-/* Counts the packet, whatever it is, and wherever its flow is. */
-static __always_inline void flow_account(struct __sk_buff *skb, const struct packet *p)
+/* The slot that is looked at first; its packet knows the set. */
+static __always_inline struct flow_slot *first_slot(const struct packet *p)
+{
+	struct flow_set *set = bpf_map_lookup_elem(&flows, &p->set);
+
+	return set ? &set->way[(__u32)p->hash >> 30] : NULL;
+}
+
+/* True where the slot has the packet's flow, and there is no more to count. */
+static __always_inline bool flow_hit(struct flow_slot *slot, const struct packet *p)
+{
+	__u64 *words = (__u64 *)slot, counts = words[WORD_COUNTS] + p->word[WORD_COUNTS];
+	/* TCP flags may be among those of other packets of the flow. */
+	__u64 differ = words[WORD_META] ^ p->word[WORD_META];
+	__u64 flags = p->word[WORD_META] & differ;
+
+	if ((words[0] ^ p->word[0]) | (words[1] ^ p->word[1]) | (words[2] ^ p->word[2]) |
+	    (words[3] ^ p->word[3]) | (words[4] ^ p->word[4]) | differ << 8 | flags >> 56 |
+	    p->rare | (counts & COUNTS_HIGH))
+		return false;
+	words[WORD_COUNTS] = counts;
+	slot->payload += p->id.payload;
+	slot->last = p->id.last;
+	return true;
+}
+
+/* Counts a packet, whatever it is, and wherever its flow is. */
+__noinline int flow_account(const struct packet *p)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), index, way;
 	struct flow_extra_set *extras;
 	struct flow_extra *extra;
 	struct flow_slot *slot;
 	struct flow_set *set;
-	__u64 counts, now = filling;
-	__u8 old_flags = 0;
+	__u64 counts;
 
-	if (cpu >= cfg_cpus) {
-		count(skb, p->id.meta & 1, REASON_CPU_UNKNOWN);
-		return;
-	}
-	index = set_of(now, cpu, p->hash >> 32);
+	if (!p)
+		return 0;
+	index = p->set;
 	way = (__u32)p->hash >> 30;
-	set = bpf_map_lookup_elem(&flows, &index);
-	if (!set)
-		return;
-	slot = &set->way[way];
-	if (!slot->packets)
-		goto create;
-	if (!same_flow(slot, &p->id)) {
+	slot = first_slot(p);
+	if (!slot)
+		return 0;
+	if (slot->packets && !same_flow(slot, &p->id)) {
 		__u32 second = p->hash * 0xbf58476d1ce4e5b9ULL >> 32;
 		struct place place = {
 			.first = index,
-			.index = set_of(now, cpu, second),
+			.index = set_of(filling, cpu, second),
 			.way = way,
 		};
 
@@ -276,43 +304,26 @@ static __always_inline void flow_account(struct __sk_buff *skb, const struct pac
 		way = place.way & (FLOW_WAYS - 1);
 		set = bpf_map_lookup_elem(&flows, &index);
 		if (!set)
-			return;
+			return 0;
+		barrier_var(set); /* nothing is added to it before it was looked at */
 		slot = &set->way[way];
-		if (!slot->packets || !same_flow(slot, &p->id))
-			goto create;
+		if (flow_hit(slot, p))
+			return 0;
 	}
+	extras = bpf_map_lookup_elem(&flow_extras, &index);
+	if (!extras)
+		return 0;
+	extra = &extras->way[way];
 	counts = ((__u64 *)slot)[WORD_COUNTS] + p->word[WORD_COUNTS];
-	if (counts & COUNTS_HIGH)
-		goto create;
-	((__u64 *)slot)[WORD_COUNTS] = counts;
-	slot->payload += p->id.payload;
-	slot->last = bpf_jiffies64();
-	if (!(differences(slot, p) | p->rare | (p->id.tcp_flags & TCP_SYN)))
-		return;
-
-	old_flags = slot->tcp_flags;
-	if (p->id.tcp_flags & ~old_flags)
-		slot->tcp_flags = old_flags | p->id.tcp_flags;
-	if (!((differences(slot, p) & 0xffff) | p->rare | handshake_flags(p, old_flags)))
-		return;
-	extras = bpf_map_lookup_elem(&flow_extras, &index);
-	if (!extras)
-		return;
-	extra = &extras->way[way];
-	flow_add_extra(slot, extra, p);
-	goto handshake;
-
-create:
-	extras = bpf_map_lookup_elem(&flow_extras, &index);
-	if (!extras)
-		return;
-	extra = &extras->way[way];
+	if (slot->packets && same_flow(slot, &p->id) && !(counts & COUNTS_HIGH)) {
+		((__u64 *)slot)[WORD_COUNTS] = counts;
+		flow_add(slot, extra, p);
+		return 0;
+	}
 	if (slot->packets)
-		evict(slot, extra);
+		flow_leave(slot, extra);
 	flow_create(slot, extra, p);
-handshake:
-	if (handshake_flags(p, old_flags))
-		handshake_step(skb, &p->id, p->l4_offset, extra);
+	return 0;
 }
 
 #endif

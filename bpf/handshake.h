@@ -4,8 +4,8 @@
  * back, SYN-ACK to ACK the way to the initiator and back. Where the interface
  * is an end of the connection, one of the two is the whole path.
  *
- * In: packets with SYN, and the first ACK of a flow in an epoch. Out: the two
- * times in flow_extra. A retransmitted SYN or SYN-ACK gives none (Karn).
+ * In: packets with SYN, and the ACK that answers a SYN-ACK. Out: the two times
+ * in the packet. A retransmitted SYN or SYN-ACK gives none (Karn).
  */
 #ifndef WAYMARK_HANDSHAKE_H
 #define WAYMARK_HANDSHAKE_H
@@ -25,10 +25,22 @@
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 65536);
+	__uint(max_entries, HANDSHAKES);
 	__type(key, __u32);
 	__type(value, struct handshake);
 } handshakes SEC(".maps");
+
+/*
+ * By hash of the flow: not 0, and a part of the hash, where an ACK that ends a
+ * handshake is still to come. In little memory, since every packet with ACK
+ * looks here. One element.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct handshake_acks);
+} handshake_acks SEC(".maps");
 
 static __always_inline __u64 end_hash(const void *address, __be16 port)
 {
@@ -44,13 +56,9 @@ static __always_inline __u64 handshake_hash(const struct flow_slot *id)
 		   nh(id->iface, id->meta >> META_VLAN_SHIFT, 6));
 }
 
-/*
- * Not 0 for a packet with SYN, and for the first one with ACK. old_flags is what
- * the flow's slot had seen before. Only what has a TCP header has flags.
- */
-static __always_inline __u32 handshake_flags(const struct packet *p, __u8 old_flags)
+static __always_inline __u8 ack_tag(__u64 flow_hash)
 {
-	return p->id.tcp_flags & (TCP_SYN | (TCP_ACK & ~old_flags));
+	return flow_hash >> 40 | 1;
 }
 
 static __always_inline __u32 elapsed(__u64 from, __u64 to)
@@ -58,34 +66,38 @@ static __always_inline __u32 elapsed(__u64 from, __u64 to)
 	return to - from < 0xffffffff ? to - from : 0xffffffff;
 }
 
-__noinline int handshake_step(struct __sk_buff *skb, const struct flow_slot *id, __u32 l4_offset,
-			      struct flow_extra *extra)
+/* The packet has SYN, or may be the ACK that is expected. */
+__noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 {
-	__u32 index, seq, ack_seq;
+	__u32 index, zero = 0, seq, ack_seq;
+	struct handshake_acks *acks;
 	struct handshake *h;
 	struct tcphdr tcp;
 	__u64 hash, now;
+	__u8 *expected;
 
-	if (!id || !extra || bpf_skb_load_bytes(skb, l4_offset, &tcp, sizeof(tcp)))
+	if (!p || bpf_skb_load_bytes(skb, p->l4_offset, &tcp, sizeof(tcp)))
 		return 0;
 	seq = bpf_ntohl(tcp.seq);
 	ack_seq = bpf_ntohl(tcp.ack_seq);
-	hash = handshake_hash(id);
+	hash = handshake_hash(&p->id);
 	index = hash >> 48;
 	h = bpf_map_lookup_elem(&handshakes, &index);
-	if (!h)
+	acks = bpf_map_lookup_elem(&handshake_acks, &zero);
+	if (!h || !acks)
 		return 0;
 	now = bpf_ktime_get_ns();
 
-	switch (id->tcp_flags & (TCP_SYN | TCP_ACK)) {
+	switch (p->id.tcp_flags & (TCP_SYN | TCP_ACK)) {
 	case TCP_SYN:
 		if (h->hash == hash && h->syn_seq == seq) {
 			h->syn = 0;
 			return 0;
 		}
 		if (h->hash && h->hash != hash && h->syn && now - h->syn < HANDSHAKE_LIFETIME)
-			count(skb, id->meta & 1, REASON_HANDSHAKE_LOST);
+			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
 		h->hash = hash;
+		h->initiator = p->hash;
 		h->syn = now;
 		h->syn_ack = 0;
 		h->syn_seq = seq;
@@ -101,19 +113,41 @@ __noinline int handshake_step(struct __sk_buff *skb, const struct flow_slot *id,
 		h->syn_ack = now;
 		h->syn_ack_seq = seq;
 		if (h->syn)
-			extra->rtt_responder = elapsed(h->syn, now);
-		return 0;
+			p->rtt_responder = elapsed(h->syn, now);
+		expected = &acks->expected[h->initiator >> 48];
+		if (*expected && *expected != ack_tag(h->initiator))
+			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
+		*expected = ack_tag(h->initiator);
+		break;
 	case TCP_ACK:
-		if (h->hash != hash || !h->syn_ack || seq != h->syn_seq + 1 ||
-		    ack_seq != h->syn_ack_seq + 1)
+		if (h->hash != hash || seq != h->syn_seq + 1 || ack_seq != h->syn_ack_seq + 1)
 			return 0;
-		extra->rtt_initiator = elapsed(h->syn_ack, now);
-		if (h->syn)
-			extra->rtt_responder = elapsed(h->syn, h->syn_ack);
+		if (h->syn_ack)
+			p->rtt_initiator = elapsed(h->syn_ack, now);
+		if (h->syn && h->syn_ack)
+			p->rtt_responder = elapsed(h->syn, h->syn_ack);
 		h->hash = 0;
-		return 0;
+		acks->expected[p->hash >> 48] = 0;
+		break;
 	}
+	p->rare |= p->rtt_responder | p->rtt_initiator;
 	return 0;
+}
+
+/* Only what has a TCP header has flags. */
+static __always_inline void handshake(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 flags = p->id.tcp_flags & (TCP_SYN | TCP_ACK), zero = 0;
+	struct handshake_acks *acks;
+
+	if (!flags)
+		return;
+	if (flags == TCP_ACK) {
+		acks = bpf_map_lookup_elem(&handshake_acks, &zero);
+		if (!acks || acks->expected[p->hash >> 48] != ack_tag(p->hash))
+			return;
+	}
+	handshake_step(skb, p);
 }
 
 #endif

@@ -22,6 +22,7 @@ struct abi {
 	enum meta meta;
 	enum reason_class reason_class;
 	struct flow_evicted flow_evicted;
+	struct flow_batch flow_batch;
 	enum state_id state_id;
 	enum delay delay;
 	enum policy policy;

@@ -30,39 +30,6 @@ struct cursor {
 	__u32 ip_end; /* offset from start where the IP packet ends */
 };
 
-/*
- * What the headers of a packet tell. `id` is hashed and compared by words of 64
- * bits, and is written by such: a processor that has to join several stores for
- * one load waits for all of them.
- */
-struct packet {
-	union {
-		struct flow_slot id; /* a flow of this packet alone */
-		__u64 word[8];
-	};
-	__u64 hash; /* of the addresses; at last, of the identity */
-	__u32 l4_offset; /* of the transport header, from the frame's start */
-	__u32 rare; /* not 0: there is more to count than a slot can hold */
-	__u32 overhead; /* this and the next four as in flow_extra */
-	__u32 flow_label;
-	union {
-		struct {
-			__u32 gso_packets;
-			__u32 gso_bytes;
-			__u32 vni;
-			__u8 tcp_flags_high;
-			__u8 fragment; /* enum fragment */
-			__u8 frag_proto; /* IPv4: of the IP header, part of a fragment's identity */
-			__u8 zero;
-		};
-		__u64 special[2]; /* most packets have none of these */
-	};
-	__u32 frag_id;
-	__u32 l3_offset; /* of the IP header that `id` tells of */
-	__u32 l4_len; /* octets of the transport header */
-	__u32 zero2;
-};
-
 /* Words of flow_slot. The ports have the interface above them. */
 enum word {
 	WORD_SADDR = 0,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The two parsers beside each other, run by BPF_PROG_TEST_RUN and never
- * attached: what parse_fast() takes, parse() has to find just so. And the hit
- * alone, beside which tests run the whole program.
+ * attached: what parse_fast() takes, parse() has to find just so.
  */
 #include "prelude.h"
 #include "abi.h"
@@ -29,7 +28,7 @@ struct packet parsed_fast SEC(".data.parsed"), parsed_slow SEC(".data.parsed");
 
 static __always_inline int compare(const struct packet *a, const struct packet *b)
 {
-	/* In words up to the octets of the last, which tell no time yet. */
+	/* In words up to the last, the half of which is a time. */
 	for (int i = 0; i < WORD_COUNTS; i++) {
 		if (a->word[i] != b->word[i])
 			return PARSERS_IDENTITY;
@@ -56,13 +55,6 @@ int test_parsers(struct __sk_buff *skb)
 	if (parse(skb, DIRECTION_INGRESS, &parsed_slow) != PARSE_OK)
 		return PARSERS_REASON;
 	return compare(&parsed_fast, &parsed_slow);
-}
-
-/* 1 where the packet was counted in one go. */
-SEC("tc")
-int test_hit(struct __sk_buff *skb)
-{
-	return flow_hit(skb, DIRECTION_INGRESS);
 }
 
 /* Brings the type into the debug information that the Go one is made from. */

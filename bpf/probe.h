@@ -13,7 +13,7 @@
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
-#include "hit.h"
+#include "batch.h"
 #include "pdm.h"
 
 /* Headers that the kernel makes linear for us when they are in fragments. */
@@ -85,6 +85,7 @@ static __always_inline void measure(struct __sk_buff *skb, struct packet *p)
 	p->overhead = skb->len - link_len - p->id.bytes + more * (p->l3_offset - link_len);
 	p->rare = p->overhead | more | p->fragment | p->tcp_flags_high | is_congested(p->id.tos);
 	p->id.packets = segments;
+	p->id.last = bpf_jiffies64();
 	p->id.payload = p->id.bytes + p->l3_offset - header;
 	p->id.bytes += more * (header - p->l3_offset);
 }
@@ -129,37 +130,43 @@ static __always_inline bool is_sampled(void)
 /* All stages of a hook, in order. The verdict is TC_ACT_UNSPEC, or what PDM says. */
 static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 {
+	bool sampled = is_sampled(), marked = false;
 	int rc, verdict = TC_ACT_UNSPEC;
-	bool sampled, marked = false;
-	struct packet p;
+	struct flow_batch *batch;
+	struct packet *p;
 
-	if (flow_hit(skb, direction))
-		return TC_ACT_UNSPEC;
-	sampled = is_sampled();
 	if (!sampled && !cfg_pdm) {
 		count(skb, direction, REASON_SAMPLED_OUT);
 		return TC_ACT_UNSPEC;
 	}
-	if (!parse_fast(skb, direction, &p)) {
-		rc = parse(skb, direction, &p);
+	batch = batch_of_now();
+	if (!batch) {
+		count(skb, direction, REASON_CPU_UNKNOWN);
+		return TC_ACT_UNSPEC;
+	}
+	p = batch_next(batch);
+	if (!parse_fast(skb, direction, p)) {
+		rc = parse(skb, direction, p);
 		if (rc != PARSE_OK) {
 			count(skb, direction, sampled ? rc : REASON_SAMPLED_OUT);
 			return TC_ACT_UNSPEC;
 		}
 	}
 	if (direction == DIRECTION_EGRESS) {
-		verdict = pdm_mark(skb, &p);
+		verdict = pdm_mark(skb, p);
 		if (verdict != TC_ACT_UNSPEC)
 			return verdict;
 	} else {
-		marked = pdm_read(skb, &p);
+		marked = pdm_read(skb, p);
 	}
 	if (sampled)
-		flow_account(skb, &p);
+		handshake(skb, p);
 	else
 		count(skb, direction, REASON_SAMPLED_OUT);
 	if (direction == DIRECTION_INGRESS)
-		verdict = pdm_strip(skb, &p, marked);
+		verdict = pdm_strip(skb, p, marked);
+	if (sampled)
+		batch_keep(batch);
 	return verdict;
 }
 

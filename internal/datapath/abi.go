@@ -16,6 +16,8 @@ type (
 	slotSet         = ingressFlowSet
 	extraSet        = ingressFlowExtraSet
 	evictedFlow     = ingressFlowEvicted
+	waitingPacket   = ingressPacket
+	packetBatch     = ingressFlowBatch
 	countKey        = ingressCountKey
 	countValue      = ingressCountValue
 	unattributedKey = ingressUnattributedKey
@@ -97,4 +99,21 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 		RTT: flow.RTT{Responder: time.Duration(x.RttResponder), Initiator: time.Duration(x.RttInitiator)},
 	}
 	d.Unattributed, d.Evicted = false, false
+}
+
+// extraOf is what flow_create() makes of a flow's first packet (bpf/flow.h).
+func extraOf(p *waitingPacket) extra {
+	x := extra{
+		Overhead: uint64(p.Overhead), First: p.Id.Last, FlowLabel: p.FlowLabel,
+		GsoPackets: p.GsoPackets, GsoBytes: p.GsoBytes, Vni: p.Vni,
+		RttResponder: p.RttResponder, RttInitiator: p.RttInitiator,
+		TtlMin: p.Id.Ttl, TtlMax: p.Id.Ttl, TcpFlagsHigh: p.TcpFlagsHigh, TosOr: p.Id.Tos,
+	}
+	if p.Id.Tos&3 == 3 {
+		x.CePackets = p.Id.Packets
+	}
+	if p.Fragment != 0 {
+		x.Fragments = p.Id.Packets
+	}
+	return x
 }

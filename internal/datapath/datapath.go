@@ -175,6 +175,7 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 	sets := 2 * d.cpus * d.sets
 	spec.Maps["flows"].MaxEntries = sets
 	spec.Maps["flow_extras"].MaxEntries = sets
+	spec.Maps["batches"].MaxEntries = 2 * d.cpus
 	spec.Maps["evicted"].MaxEntries = d.cfg.RingSize
 
 	var tunnels uint32
@@ -189,7 +190,6 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 		"cfg_netns": v.netns, "cfg_no_link_header": v.noLink,
 		"cfg_cpus": d.cpus, "cfg_sets": 2 * d.sets, "cfg_seed": d.seed,
 		"cfg_sample_below": below, "cfg_tunnels": tunnels,
-		"cfg_all_stages":  v.noLink || d.cfg.Sampling > 1 || tunnels != 0 || d.cfg.PDM != nil,
 		"cfg_ring_wakeup": uint32(d.ringWakeup()),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -64,7 +64,7 @@ func run(t testing.TB, p *ebpf.Program, f packet.Frame) {
 // packet.Case doesn't tell: times, round trips and the interface.
 func counted(t testing.TB, d *Datapath) []flow.Delta {
 	t.Helper()
-	merged := map[flow.Key]*flow.Delta{}
+	var all []flow.Delta
 	c, err := d.ticks.read()
 	if err != nil {
 		t.Fatal(err)
@@ -79,18 +79,24 @@ func counted(t testing.TB, d *Datapath) []flow.Delta {
 			t.Errorf("times of %+v: first %d, last %d", x.Key, x.First, x.Last)
 		}
 		x.First, x.Last, x.RTT, x.Iface = 0, 0, flow.RTT{}, 0
-		// A test run may have been moved to another processor, and so another slot.
-		if m := merged[x.Key]; m != nil {
-			m.Add(&x.Counts)
-		} else {
-			merged[x.Key] = &x
-		}
+		all = append(all, x)
 	})
-	var got []flow.Delta
-	for _, m := range merged {
-		got = append(got, *m)
+	return merged(all)
+}
+
+// merged are deltas, one for each key: packets may have waited, or been counted
+// on more than one processor.
+func merged(in []flow.Delta) (out []flow.Delta) {
+	at := map[flow.Key]int{}
+	for _, x := range in {
+		if i, ok := at[x.Key]; ok {
+			out[i].Add(&x.Counts)
+			continue
+		}
+		at[x.Key] = len(out)
+		out = append(out, x)
 	}
-	return got
+	return out
 }
 
 // reasons are the counts by reason since the last call.

@@ -164,7 +164,7 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 			t.Fatal(err)
 		}
 		// What is sent before the path's MTU is known is sent again.
-		most := resentMost(packets, true)
+		most := uint32(resentMost)
 		if narrow < 1500 {
 			most += 100
 		}

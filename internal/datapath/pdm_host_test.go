@@ -36,6 +36,15 @@ func newTrafficLab(t testing.TB, cfg lab.Config) *lab.Lab {
 			t.Error(err)
 		}
 	})
+	// No more segments are on their way than a queue of veth holds (256): what is
+	// sent again was lost for another reason.
+	for _, h := range l.Hosts() {
+		if err := h.Do(func() error {
+			return os.WriteFile("/proc/sys/net/ipv4/tcp_rmem", []byte("4096 65536 131072"), 0)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return l
 }
 

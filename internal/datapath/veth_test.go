@@ -185,7 +185,7 @@ func onlyWire(in []flow.Delta) []flow.Delta {
 		x.First, x.Last, x.RTT, x.Iface, x.Direction, x.FrameBytes = 0, 0, flow.RTT{}, 0, 0, 0
 		out = append(out, x)
 	}
-	return out
+	return merged(out)
 }
 
 // direction are the packets counted by reason in one direction since last time.

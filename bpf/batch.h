@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Packets wait for a few others, and are counted together.
+ *
+ * In: parsed packets, one by one. Out: the flow table counts them. As a rule the
+ * line of memory with a packet's slot is not in the processor's cache. One by
+ * one, each packet would wait for its line; of a batch, all lines are asked for
+ * before the first is needed, and arrive together.
+ *
+ * What waits at the end of an epoch, the agent takes from here. So packets are
+ * counted in the order in which they came, and none waits longer than a drain.
+ */
+#ifndef WAYMARK_BATCH_H
+#define WAYMARK_BATCH_H
+
+/*
+ * Index: processor, and epoch. Written by the programs; read and emptied by the
+ * agent after it turned the epoch.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct flow_batch);
+} batches SEC(".maps");
+
+/* NULL on a processor that has no part of the table. */
+static __always_inline struct flow_batch *batch_of_now(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), index;
+
+	if (cpu >= cfg_cpus)
+		return NULL;
+	index = 2 * cpu + ((__u32)filling != 0);
+	return bpf_map_lookup_elem(&batches, &index);
+}
+
+/* Where the next packet may be written; it is not in the batch yet. */
+static __always_inline struct packet *batch_next(struct flow_batch *batch)
+{
+	return &batch->packet[batch->waiting & (FLOW_BATCH - 1)];
+}
+
+/* The batch is full. */
+__noinline int batch_count(struct flow_batch *batch)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct flow_slot *slot;
+	__u64 now = filling;
+
+	if (!batch || cpu >= cfg_cpus)
+		return 0;
+	/* Asks for the lines of all slots, without waiting for any. */
+#pragma unroll
+	for (int i = 0; i < FLOW_BATCH; i++) {
+		struct packet *p = &batch->packet[i];
+
+		p->set = set_of(now, cpu, p->hash >> 32);
+		slot = first_slot(p);
+		if (slot)
+			(void)*(volatile __u32 *)&slot->packets;
+	}
+#pragma unroll
+	for (int i = 0; i < FLOW_BATCH; i++) {
+		struct packet *p = &batch->packet[i];
+
+		slot = first_slot(p);
+		if (slot && !flow_hit(slot, p))
+			flow_account(p);
+	}
+	batch->waiting = 0;
+	return 0;
+}
+
+/* The packet that was written belongs to the batch. */
+static __always_inline void batch_keep(struct flow_batch *batch)
+{
+	if (++batch->waiting >= FLOW_BATCH)
+		batch_count(batch);
+}
+
+#endif
