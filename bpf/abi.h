@@ -25,6 +25,7 @@ enum l2 {
 	L2_TAG_ACCEL = 3,
 	L2_TAG2 = 4,
 	L2_TAG2_ACCEL = 5, /* the outer tag is accelerated */
+	L2_FREE = 7, /* of no packet: in a slot that the agent freed */
 };
 
 /* What was taken off to reach the flow, when inner flows are asked for. */
@@ -52,8 +53,8 @@ enum meta {
  * A flow in one epoch: one cache line. The fields up to proto are its
  * identity. IPv4 addresses are stored as ::ffff:a.b.c.d. Ports are in network
  * byte order; ICMP has the echo identifier (else 0) as source port and
- * type << 8 | code as destination port. In a free slot, packets is 0, and so are
- * meta and proto.
+ * type << 8 | code as destination port. In a free slot packets is 0, and meta is
+ * 0, as is all else, or that of no packet.
  */
 struct flow_slot {
 	__u8 saddr[16];

@@ -251,7 +251,8 @@ static __always_inline __u32 set_of(__u64 now, __u32 cpu, __u32 hash)
 /* The slot that is looked at first; its packet knows the set. */
 static __always_inline struct flow_slot *first_slot(const struct packet *p)
 {
-	struct flow_set *set = bpf_map_lookup_elem(&flows, &p->set);
+	__u32 index = p->set; /* kernels before 6.2 want the key of a lookup on the stack */
+	struct flow_set *set = bpf_map_lookup_elem(&flows, &index);
 
 	return set ? &set->way[(__u32)p->hash >> 30] : NULL;
 }

@@ -31,9 +31,10 @@ struct {
 } handshakes SEC(".maps");
 
 /*
- * By hash of the flow: not 0, and a part of the hash, where an ACK that ends a
- * handshake is still to come. In little memory, since every packet with ACK
- * looks here. One element.
+ * By hash of the flow: not 0, and seven bits of the hash, where the ACK that ends
+ * a handshake is still to come. In little memory, since every packet with ACK
+ * looks here. When two handshakes meet, the earlier has no second round trip.
+ * One element.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -74,7 +75,6 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 	struct handshake *h;
 	struct tcphdr tcp;
 	__u64 hash, now;
-	__u8 *expected;
 
 	if (!p || bpf_skb_load_bytes(skb, p->l4_offset, &tcp, sizeof(tcp)))
 		return 0;
@@ -114,13 +114,14 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 		h->syn_ack_seq = seq;
 		if (h->syn)
 			p->rtt_responder = elapsed(h->syn, now);
-		expected = &acks->expected[h->initiator >> 48];
-		if (*expected && *expected != ack_tag(h->initiator))
-			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
-		*expected = ack_tag(h->initiator);
+		acks->expected[h->initiator >> 48] = ack_tag(h->initiator);
 		break;
 	case TCP_ACK:
-		if (h->hash != hash || seq != h->syn_seq + 1 || ack_seq != h->syn_ack_seq + 1)
+		if (h->hash != hash) { /* another handshake took its place */
+			acks->expected[p->hash >> 48] = 0;
+			return 0;
+		}
+		if (seq != h->syn_seq + 1 || ack_seq != h->syn_ack_seq + 1)
 			return 0;
 		if (h->syn_ack)
 			p->rtt_initiator = elapsed(h->syn_ack, now);

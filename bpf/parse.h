@@ -3,7 +3,7 @@
  * From a frame to what flows are made of. Each hook parses once.
  *
  * In: the packet. Out: struct packet, or a reason why it has no flow. Nothing
- * is written to the packet and no map is touched.
+ * is written to the packet.
  *
  * Every parser gets a cursor that stands on its header, checks its bounds,
  * moves the cursor behind the header and tells what comes next. Two bounds

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The two parsers beside each other, run by BPF_PROG_TEST_RUN and never
- * attached: what parse_fast() takes, parse() has to find just so.
+ * attached: what parse_fast() takes, parse() has to find just so. And whether a
+ * packet would be counted by the first slot that is looked at.
  */
 #include "prelude.h"
 #include "abi.h"
@@ -55,6 +56,20 @@ int test_parsers(struct __sk_buff *skb)
 	if (parse(skb, DIRECTION_INGRESS, &parsed_slow) != PARSE_OK)
 		return PARSERS_REASON;
 	return compare(&parsed_fast, &parsed_slow);
+}
+
+/* 1 where it was counted, with which tests say that it would be again. */
+SEC("tc")
+int test_hit(struct __sk_buff *skb)
+{
+	struct packet *p = batch_spare();
+	struct flow_slot *slot;
+
+	if (!p || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
+		return 0;
+	p->set = set_of(filling, bpf_get_smp_processor_id(), p->hash >> 32);
+	slot = first_slot(p);
+	return slot && flow_hit(slot, p);
 }
 
 /* Brings the type into the debug information that the Go one is made from. */

@@ -4,7 +4,7 @@
  *
  * In: where pdm_read() found it. Out: the packet as it was before pdm_mark() at
  * the other end, octet for octet; or as it came, and a reason counted. Called at
- * tc ingress, after the flow is accounted: records tell what was on the wire.
+ * tc ingress, when all is known of the packet: records tell what was on the wire.
  *
  * Octets are changed through helpers that keep a sum over the whole packet
  * (CHECKSUM_COMPLETE) right.

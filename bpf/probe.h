@@ -140,11 +140,9 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 		return TC_ACT_UNSPEC;
 	}
 	batch = batch_of_now();
-	if (!batch) {
-		count(skb, direction, REASON_CPU_UNKNOWN);
+	p = batch ? batch_next(batch) : batch_spare();
+	if (!p)
 		return TC_ACT_UNSPEC;
-	}
-	p = batch_next(batch);
 	if (!parse_fast(skb, direction, p)) {
 		rc = parse(skb, direction, p);
 		if (rc != PARSE_OK) {
@@ -165,8 +163,10 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 		count(skb, direction, REASON_SAMPLED_OUT);
 	if (direction == DIRECTION_INGRESS)
 		verdict = pdm_strip(skb, p, marked);
-	if (sampled)
+	if (sampled && batch)
 		batch_keep(batch);
+	else if (sampled)
+		count(skb, direction, REASON_CPU_UNKNOWN);
 	return verdict;
 }
 

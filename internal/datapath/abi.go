@@ -30,6 +30,10 @@ const (
 	setSize = int(unsafe.Sizeof(slotSet{}) + unsafe.Sizeof(extraSet{}))
 )
 
+// freeMeta is flow_slot.meta of a slot that was freed: flow_hit() in bpf/flow.h
+// compares without asking whether a slot is free.
+const freeMeta = uint32(ingressL2L2FREE) << ingressMetaMETA_L2SHIFT
+
 // meta is flow_slot.meta.
 type meta uint32
 

@@ -40,9 +40,13 @@ func TestRetransmittedHandshake(t *testing.T) {
 		{"SYN-ACK three times", []int{syn, synAck, synAck, synAck, ack}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			defer onOneProcessor(t)()
 			f := frames(uint16(1000 + i))
-			for _, n := range tc.sent {
+			for j, n := range tc.sent {
 				run(t, p.ingress, f[n])
+				if (i+j)%2 == 0 {
+					fillBatches(t, d)
+				}
 			}
 			var rtt flow.RTT
 			if err := d.Drain(func(d *flow.Delta) {

@@ -61,7 +61,7 @@ func (t *table) drain(epoch uint32, c *clock, emit func(*flow.Delta)) (used uint
 					continue
 				}
 				c.delta(&d, s, &t.extras[i].Way[w])
-				s.Packets, s.Meta, s.Proto = 0, 0, 0 // free, and no packet's (flow_hit() in bpf/flow.h)
+				s.Packets, s.Meta = 0, freeMeta
 				used++
 				emit(&d)
 			}

@@ -1,5 +1,5 @@
 // Package parsetest holds the compiled BPF programs that compare the two parsers
-// and count in one go (bpf/parse_test.bpf.c). In comes nothing; out goes a collection that
+// and try hits (bpf/parse_test.bpf.c). In comes nothing; out goes a collection that
 // datapath.Beside loads over a probe's maps. Only tests call it.
 package parsetest
 
