@@ -1,11 +1,15 @@
 package flow
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"math/bits"
+)
 
 // index finds the entry of a key: open addressing with linear probing over
 // eight-octet places, so that a key that is absent costs one cache line, and one
-// that is present a second, its entry's, which the caller wants anyway. A map
-// with 48-octet keys costs about twice that, for every record several times.
+// that is present a second, its entry's, which the caller wants anyway. Both
+// halves of a conversation begin at the same place, since who asks for one asks
+// for the other, too. A map with 48-octet keys costs more than twice that.
 type index struct {
 	seed   maphash.Seed
 	places []place // a power of two of them
@@ -13,7 +17,7 @@ type index struct {
 	key    func(entry int32) *Key
 }
 
-// place holds an entry and the upper half of its key's hash; tag 0 is free.
+// place holds an entry and the tag of its key; tag 0 is free.
 type place struct {
 	tag   uint32
 	entry int32
@@ -25,16 +29,47 @@ func newIndex(key func(entry int32) *Key) index {
 	return index{seed: maphash.MakeSeed(), places: make([]place, minPlaces), key: key}
 }
 
-// hash splits into where to look first and a tag that is never 0.
-func (x *index) hash(k *Key) (at int, tag uint32) {
-	h := maphash.Comparable(x.seed, *k)
-	return int(h) & (len(x.places) - 1), uint32(h>>32) | 1
+// endpoint is one half of what differs between the halves of a conversation.
+type endpoint struct {
+	addr [16]byte
+	port uint16
 }
 
-// find returns the entry of a key, or −1.
-func (x *index) find(k *Key) int32 {
-	at, tag := x.hash(k)
-	for ; x.places[at].tag != 0; at = (at + 1) & (len(x.places) - 1) {
+// tag is a hash of a key that is never 0. It tells where the search begins, but
+// for its lowest bit, which tells the halves of a conversation apart.
+func (x *index) tag(k *Key) uint32 {
+	src, dst := endpoint{k.Src, k.SrcPort}, endpoint{k.Dst, k.DstPort}
+	rest := uint64(k.Iface)<<32 | uint64(k.VLAN)<<20 | uint64(k.InnerVLAN)<<8 | uint64(k.Proto)
+	if k.Proto == protoICMP || k.Proto == protoICMPv6 {
+		dst.port = k.SrcPort
+		if r := k.Reverse(); r.DstPort != ^uint16(0) {
+			rest ^= uint64(k.DstPort^r.DstPort) << 48 // the same for request and reply
+		} else {
+			rest ^= uint64(k.DstPort) << 48
+		}
+	}
+	a, b := maphash.Comparable(x.seed, src), maphash.Comparable(x.seed, dst)
+	hi, lo := bits.Mul64(a+b^rest, 0x9e3779b97f4a7c15)
+	tag := uint32(hi^lo) &^ 1
+	if a < b {
+		tag |= 1
+	}
+	return max(tag, 2)
+}
+
+// reverse is the tag of the key that is the reverse of k, which has this tag.
+func (x *index) reverse(tag uint32, k, back *Key) uint32 {
+	if k.Proto == protoICMP || k.Proto == protoICMPv6 || tag < 4 || k.Src == k.Dst && k.SrcPort == k.DstPort {
+		return x.tag(back)
+	}
+	return tag ^ 1
+}
+
+func (x *index) home(tag uint32) int { return int(tag>>1) & (len(x.places) - 1) }
+
+// find returns the entry of a key with this tag, or −1.
+func (x *index) find(tag uint32, k *Key) int32 {
+	for at := x.home(tag); x.places[at].tag != 0; at = (at + 1) & (len(x.places) - 1) {
 		if p := x.places[at]; p.tag == tag && *x.key(p.entry) == *k {
 			return p.entry
 		}
@@ -43,16 +78,16 @@ func (x *index) find(k *Key) int32 {
 }
 
 // insert adds a key that is not there.
-func (x *index) insert(k *Key, entry int32) {
+func (x *index) insert(tag uint32, entry int32) {
 	if x.used >= len(x.places)/4*3 {
 		x.resize(2 * len(x.places))
 	}
-	at, tag := x.hash(k)
-	x.put(at, place{tag, entry})
+	x.put(place{tag, entry})
 	x.used++
 }
 
-func (x *index) put(at int, p place) {
+func (x *index) put(p place) {
+	at := x.home(p.tag)
 	for x.places[at].tag != 0 {
 		at = (at + 1) & (len(x.places) - 1)
 	}
@@ -65,23 +100,21 @@ func (x *index) resize(n int) {
 	x.places = make([]place, n)
 	for _, p := range old {
 		if p.tag != 0 {
-			at, tag := x.hash(x.key(p.entry))
-			x.put(at, place{tag, p.entry})
+			x.put(p)
 		}
 	}
 }
 
 // remove takes out a key that is there, and closes the gap: what follows moves
-// back as far as its hash allows, so that no search stops early.
-func (x *index) remove(k *Key, entry int32) {
+// back as far as its home allows, so that no search stops early.
+func (x *index) remove(tag uint32, entry int32) {
 	mask := len(x.places) - 1
-	gap, _ := x.hash(k)
+	gap := x.home(tag)
 	for x.places[gap].entry != entry || x.places[gap].tag == 0 {
 		gap = (gap + 1) & mask
 	}
 	for at := (gap + 1) & mask; x.places[at].tag != 0; at = (at + 1) & mask {
-		home, _ := x.hash(x.key(x.places[at].entry))
-		if (at-home)&mask >= (at-gap)&mask {
+		if (at-x.home(x.places[at].tag))&mask >= (at-gap)&mask {
 			x.places[gap] = x.places[at]
 			gap = at
 		}

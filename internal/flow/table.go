@@ -22,6 +22,8 @@ type Table struct {
 	name func(Iface) (name, netns string)
 
 	mu       sync.Mutex
+	waiting  waiting
+	leaving  leaving
 	index    index
 	entries  chunks[entry]
 	free     []int32
@@ -35,6 +37,7 @@ type Table struct {
 // entry is a flow since it was last exported.
 type entry struct {
 	key     Key
+	tag     uint32 // of the key, in the index
 	pending Counts
 	current int32 // in interval, −1: no packet in this interval
 	reverse int32 // entry of the other half, −1: none
@@ -79,7 +82,31 @@ func (t *Table) Merge(d *Delta) {
 		t.lose(d)
 		return
 	}
-	i := t.index.find(&d.Key)
+	if d.PDM != nil { // the caller's memory
+		t.mergeWaiting()
+		t.merge(d, t.index.tag(&d.Key))
+		return
+	}
+	if t.waiting.add(d, t.index.tag(&d.Key)) {
+		t.mergeWaiting()
+	}
+}
+
+// mergeWaiting merges what waits. Its places in the index are asked for before
+// the first is needed.
+func (t *Table) mergeWaiting() {
+	w := &t.waiting
+	for i := range w.n {
+		w.touched += t.index.places[t.index.home(w.tags[i])].tag
+	}
+	for i := range w.n {
+		t.merge(&w.deltas[i], w.tags[i])
+	}
+	w.n = 0
+}
+
+func (t *Table) merge(d *Delta, tag uint32) {
+	i := t.index.find(tag, &d.Key)
 	if i < 0 {
 		// Within an interval the table may outgrow its bound, but not by more
 		// than it holds: what comes beyond is counted without addresses.
@@ -88,7 +115,7 @@ func (t *Table) Merge(d *Delta) {
 			t.lose(d)
 			return
 		}
-		i = t.insert(d.Key)
+		i = t.insert(d.Key, tag)
 	}
 	e := t.entries.at(i)
 	if e.current < 0 {
@@ -106,7 +133,7 @@ const (
 	tcpACK = 0x10
 )
 
-func (t *Table) insert(k Key) int32 {
+func (t *Table) insert(k Key, tag uint32) int32 {
 	var i int32
 	if n := len(t.free); n > 0 {
 		i = t.free[n-1]
@@ -114,23 +141,39 @@ func (t *Table) insert(k Key) int32 {
 	} else {
 		i = t.entries.add()
 	}
-	*t.entries.at(i) = entry{key: k, current: -1, reverse: -1, used: true}
+	*t.entries.at(i) = entry{key: k, tag: tag, current: -1, reverse: -1, used: true}
 	// Once here, instead of at each export.
 	back := k.Reverse()
-	if j := t.index.find(&back); j >= 0 {
+	if j := t.index.find(t.index.reverse(tag, &k, &back), &back); j >= 0 {
 		t.entries.at(i).reverse, t.entries.at(j).reverse = j, i
 	}
-	t.index.insert(&k, i)
+	t.index.insert(tag, i)
 	return i
 }
 
+// remove takes out an entry. The index has it until removeLeaving().
 func (t *Table) remove(i int32) {
-	t.index.remove(&t.entries.at(i).key, i)
+	full := t.leaving.add(t.entries.at(i).tag, i)
 	if j := t.entries.at(i).reverse; j >= 0 {
 		t.entries.at(j).reverse = -1
 	}
 	*t.entries.at(i) = entry{}
 	t.free = append(t.free, i)
+	if full {
+		t.removeLeaving()
+	}
+}
+
+// removeLeaving takes entries out of the index, as mergeWaiting() puts them in.
+func (t *Table) removeLeaving() {
+	l := &t.leaving
+	for i := range l.n {
+		l.touched += t.index.places[t.index.home(l.places[i].tag)].tag
+	}
+	for _, p := range l.places[:l.n] {
+		t.index.remove(p.tag, p.entry)
+	}
+	l.n = 0
 }
 
 // lose adds to the sum of an interface, direction and protocol.
@@ -152,6 +195,7 @@ func (t *Table) lose(d *Delta) {
 func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.mergeWaiting()
 	t.endInterval(interval)
 	for i := range t.entries.len {
 		e := t.entries.at(i)
@@ -162,6 +206,7 @@ func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
 			t.export(i, reason, expired)
 		}
 	}
+	t.removeLeaving()
 	t.shrink(expired)
 	for i := range t.interval.len {
 		if e := t.entries.at(t.interval.at(i).entry); e.used {
@@ -176,12 +221,14 @@ func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
 func (t *Table) Flush(interval, expired func(*Record)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.mergeWaiting()
 	t.endInterval(interval)
 	for i := range t.entries.len {
 		if t.entries.at(i).used {
 			t.export(i, EndReasonForcedEnd, expired)
 		}
 	}
+	t.removeLeaving()
 	t.exportLost(expired)
 	t.interval.reset()
 	t.stats.Live = 0
@@ -269,6 +316,7 @@ func (t *Table) shrink(expired func(*Record)) {
 		for i := int32(0); i < t.entries.len && t.index.used > t.cfg.MaxFlows; i++ {
 			if e := t.entries.at(i); e.used && (e.current < 0) == quiet {
 				t.export(i, EndReasonLackOfResources, expired)
+				t.removeLeaving() // the bound is that of the index
 			}
 		}
 	}
@@ -290,6 +338,7 @@ func (t *Table) exportLost(expired func(*Record)) {
 func (t *Table) Stats() TableStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.mergeWaiting()
 	return t.stats
 }
 
