@@ -20,15 +20,14 @@ const sendBuffer = 256 << 10
 func (e *Exporter) dial(ctx context.Context) (session, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
 	defer cancel()
-	var d net.Dialer
 	if e.network == "udp" {
-		conn, err := d.DialContext(ctx, "udp", e.address)
+		s, err := dialUDP(ctx, e.address, e.cfg.RefusalTimeout)
 		if err != nil {
 			return nil, err
 		}
-		return &udpSession{conn: conn, timeout: e.cfg.RefusalTimeout}, nil
+		return s, nil
 	}
-
+	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", e.address)
 	if err != nil {
 		return nil, err

@@ -76,9 +76,14 @@ type udpCollector struct {
 
 func listenUDP(t *testing.T, ns *topology.Netns) *udpCollector {
 	t.Helper()
+	return listenUDPAt(t, ns, "127.0.0.1:4739")
+}
+
+func listenUDPAt(t *testing.T, ns *topology.Netns, address string) *udpCollector {
+	t.Helper()
 	c := &udpCollector{}
 	if err := ns.Do(func() (err error) {
-		c.conn, err = net.ListenPacket("udp", "127.0.0.1:4739")
+		c.conn, err = net.ListenPacket("udp", address)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -151,6 +156,26 @@ func TestUDPRefused(t *testing.T) {
 	}
 	if got, all := c.read(t, 100-sent); !slices.Equal(got, packetsOf(records[sent:])) || all.flows[0].Iface != "eth0" {
 		t.Errorf("collector has %v of %s", got, all.flows[0].Iface)
+	}
+}
+
+// Collectors are reached by either protocol, by address or name.
+func TestUDPAddresses(t *testing.T) {
+	for collector, listens := range map[string]string{
+		"udp://[::1]:4739":     "[::1]:4739",
+		"udp://localhost:4739": "127.0.0.1:4739",
+	} {
+		t.Run(collector, func(t *testing.T) {
+			ns := namespace(t)
+			e := newWithin(t, ns, collector, nil)
+			c := listenUDPAt(t, ns, listens)
+			if n, err := e.Export(t.Context(), numbered(0, 10)); n != 10 || err != nil {
+				t.Fatalf("exported %d: %v", n, err)
+			}
+			if got, _ := c.read(t, 10); !slices.Equal(got, packetsOf(numbered(0, 10))) {
+				t.Errorf("collector has %v", got)
+			}
+		})
 	}
 }
 

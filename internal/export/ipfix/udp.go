@@ -3,8 +3,10 @@ package ipfix
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,16 +14,61 @@ import (
 
 // udpSession sends datagrams from a connected socket, so that the kernel tells
 // of ICMP port unreachable: the next call on the socket fails with ECONNREFUSED
-// and sends nothing.
+// and sends nothing. Go's poller doesn't know of the socket: it would wake up for
+// each datagram that is out, which takes more time than to make it.
 type udpSession struct {
-	conn    net.Conn
-	timeout time.Duration // for a refusal to come back
+	fd          int
+	timeout     time.Duration // for a refusal to come back
+	interrupted atomic.Bool
 
 	latest  int // flows in the latest message: what a refusal is about
 	refused int // flows known to have been refused
 
 	burst int // messages since
 	began time.Time
+}
+
+// waitStep is how long to wait before the socket is asked again.
+const waitStep = 2 * time.Millisecond
+
+// dialUDP finds the collector's address, and connects.
+func dialUDP(ctx context.Context, address string, timeout time.Duration) (*udpSession, error) {
+	var d net.Dialer
+	found, err := d.DialContext(ctx, "udp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	to := found.RemoteAddr().(*net.UDPAddr).AddrPort()
+	zone, err := zoneOf(to.Addr().Zone())
+	if err != nil {
+		return nil, err
+	}
+	family, peer := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16(), ZoneId: zone})
+	if addr := to.Addr().Unmap(); addr.Is4() {
+		family, peer = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: addr.As4()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Connect(fd, peer); err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("connect", err)
+	}
+	return &udpSession{fd: fd, timeout: timeout}, nil
+}
+
+// zoneOf is the index of the interface that a link-local address belongs to.
+func zoneOf(zone string) (uint32, error) {
+	if zone == "" {
+		return 0, nil
+	}
+	iface, err := net.InterfaceByName(zone)
+	if err != nil {
+		return 0, fmt.Errorf("zone %s: %w", zone, err)
+	}
+	return uint32(iface.Index), nil
 }
 
 // A drain can bring a million flows at once. UDP has no flow control, so that
@@ -34,10 +81,14 @@ const (
 )
 
 func (s *udpSession) send(_ context.Context, message []byte, flows int) error {
-	_, err := s.conn.Write(message)
+	_, err := unix.Write(s.fd, message)
+	for errors.Is(err, unix.EAGAIN) && !s.interrupted.Load() { // the queue of the device is full
+		time.Sleep(waitStep)
+		_, err = unix.Write(s.fd, message)
+	}
 	if err != nil {
 		s.refuse(err)
-		return err
+		return os.NewSyscallError("write", err)
 	}
 	s.latest = flows
 	s.pace()
@@ -53,14 +104,19 @@ func (s *udpSession) pace() {
 }
 
 func (s *udpSession) confirm() error {
-	s.conn.SetReadDeadline(time.Now().Add(s.timeout))
-	var answer [1]byte
-	_, err := s.conn.Read(answer[:])
-	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil
+	for deadline := time.Now().Add(s.timeout); ; time.Sleep(waitStep) {
+		told, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		if err == nil && told != 0 {
+			err = unix.Errno(told)
+		}
+		if err != nil {
+			s.refuse(err)
+			return os.NewSyscallError("write", err)
+		}
+		if s.interrupted.Load() || time.Now().After(deadline) {
+			return nil
+		}
 	}
-	s.refuse(err)
-	return err
 }
 
 func (s *udpSession) refuse(err error) {
@@ -70,7 +126,7 @@ func (s *udpSession) refuse(err error) {
 	}
 }
 
-func (s *udpSession) interrupt() { s.conn.SetDeadline(time.Unix(1, 0)) }
+func (s *udpSession) interrupt() { s.interrupted.Store(true) }
 
 func (s *udpSession) lost() (int, string) {
 	n := s.refused
@@ -78,4 +134,4 @@ func (s *udpSession) lost() (int, string) {
 	return n, "refused"
 }
 
-func (s *udpSession) close() error { return s.conn.Close() }
+func (s *udpSession) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }
