@@ -1,18 +1,13 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
+	"slices"
 	"syscall"
 	"time"
 
@@ -99,14 +94,17 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 	}
 	for round := range t.Rounds + 1 {
 		progress(fmt.Sprintf("transfers: round %d of %d", round, t.Rounds))
-		for i := range lanes {
-			l := lanes[(round+i)%len(lanes)] // nobody is always the first
-			run, err := l.transfer(ctx, t.Seconds)
+		// What still waits when a turn is over takes from the next: so only those that
+		// send alike take turns.
+		for pair := range slices.Chunk(lanes, 2) {
+			runs, err := transferInTurns(ctx, pair, time.Duration(t.Seconds)*time.Second)
 			if err != nil {
-				return t, fmt.Errorf("%s: %w", l.mode, err)
+				return t, err
 			}
-			if round > 0 { // the first warms up
-				l.runs = append(l.runs, run)
+			for i, l := range pair {
+				if round > 0 { // the first warms up
+					l.runs = append(l.runs, runs[i])
+				}
 			}
 		}
 	}
@@ -122,6 +120,18 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 
 // marks tells whether packets of this lane are marked.
 func (l *transferLane) marks() bool { return l.mode == modeBurst || l.mode == modePacket }
+
+// keepWindow has TCP go on after a pause as it was before.
+func keepWindow(hosts []*lab.Host) error {
+	for _, h := range hosts {
+		if err := h.Do(func() error {
+			return os.WriteFile("/proc/sys/net/ipv4/tcp_slow_start_after_idle", []byte("0"), 0)
+		}); err != nil {
+			return fmt.Errorf("on %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
 
 // endBursts has TCP hand over single segments, as the agent does in packet mode.
 func endBursts(hosts []*lab.Host) error {
@@ -157,6 +167,9 @@ func newTransferLane(ctx context.Context, mode, self, dir string) (_ *transferLa
 	l.client = api.NewClient(socket)
 	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s, %s]\nprobe: ebpf\nflow: {max_entries: 65536}\napi: {socket: %s}\n",
 		l.lab.Host("alpha").Netns, l.lab.Host("beta").Netns, socket)
+	if err := keepWindow(l.lab.Hosts()); err != nil {
+		return nil, err
+	}
 	if mode == modeSingle {
 		if err := endBursts(l.lab.Hosts()); err != nil {
 			return nil, err
@@ -192,72 +205,6 @@ func (l *transferLane) close() error {
 		errs = append(errs, l.lab.Down())
 	}
 	return errors.Join(errs...)
-}
-
-// transfer sends for some seconds, from alpha to beta. Sender and receiver share
-// a processor, which is then busy all the time and the limit; between two, the
-// queue of veth runs over now and then, and TCP's answer to that is all that shows.
-func (l *transferLane) transfer(ctx context.Context, seconds int) (run transferRun, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+patience)
-	defer cancel()
-	server := exec.CommandContext(ctx, "iperf3", "--server", "--one-off", "--forceflush")
-	said, err := server.StdoutPipe()
-	if err != nil {
-		return run, err
-	}
-	if err := l.lab.Host("beta").Start(server); err != nil {
-		return run, err
-	}
-	listening := false
-	lines := bufio.NewScanner(said)
-	for !listening && lines.Scan() {
-		listening = strings.Contains(lines.Text(), "listening")
-	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, said)
-	}()
-	processor := strconv.Itoa(min(senderProcessor, runtime.NumCPU()-1))
-	client := exec.CommandContext(ctx, "iperf3", "--client", l.lab.Host("beta").Addr6().String(), "--json",
-		"--time", strconv.Itoa(seconds), "--affinity", processor+","+processor)
-	var report strings.Builder
-	client.Stdout = &report
-	if err = l.lab.Host("alpha").Start(client); err == nil {
-		err = client.Wait()
-	}
-	if err != nil {
-		cancel() // nobody else will come
-	}
-	<-drained
-	if err := errors.Join(err, server.Wait()); err != nil {
-		return run, fmt.Errorf("iperf3: %w: %s", err, report.String())
-	}
-	var told struct {
-		End struct {
-			Sent struct {
-				Retransmits float64 `json:"retransmits"`
-			} `json:"sum_sent"`
-			Received struct {
-				Bytes float64 `json:"bytes"`
-				Rate  float64 `json:"bits_per_second"`
-			} `json:"sum_received"`
-		} `json:"end"`
-	}
-	if err := json.Unmarshal([]byte(report.String()), &told); err != nil {
-		return run, fmt.Errorf("the report of iperf3: %w", err)
-	}
-	if told.End.Received.Bytes == 0 {
-		return run, errors.New("iperf3 received nothing")
-	}
-	var used time.Duration
-	for _, c := range []*exec.Cmd{client, server} {
-		used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
-	}
-	return transferRun{
-		rate: told.End.Received.Rate / 1e9, retransmits: told.End.Sent.Retransmits,
-		processor: used.Seconds() / (told.End.Received.Bytes / 1e9),
-	}, nil
 }
 
 // cost compares with the lane that is not marked, and makes sure that this one is.
