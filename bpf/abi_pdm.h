@@ -8,7 +8,7 @@
 
 /* A 5-tuple from the local host's view: remote is where packets are sent. */
 struct pdm_key {
-	__u8 local[16];
+	__u8 local[16]; /* all of it is written by words of 64 bits: key_of() */
 	__u8 remote[16];
 	__be16 lport; /* ICMPv6 echo: the identifier, so a flow is one ping */
 	__be16 rport; /* ICMPv6: 0 */
