@@ -133,10 +133,10 @@ struct packet {
 	__u8 zero;
 	__u32 rtt_responder;
 	__u32 rtt_initiator;
-	__u32 set; /* of the flow table, that the hash stands for */
 	__u32 frag_id;
 	__u32 l3_offset; /* of the IP header that `id` tells of */
 	__u32 l4_len; /* octets of the transport header */
+	__u32 zero2;
 };
 
 /* Packets that wait until they are as many as this, and are counted together. */

@@ -64,29 +64,23 @@ static __always_inline struct packet *batch_next(struct flow_batch *batch)
 /* The batch is full. */
 __noinline int batch_count(struct flow_batch *batch)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct flow_slot *slot;
+	struct flow_slot *slot[FLOW_BATCH];
 	__u64 now = filling;
 
-	if (!batch || cpu >= cfg_cpus)
+	if (!batch)
 		return 0;
 	/* Asks for the lines of all slots, without waiting for any. */
 #pragma unroll
 	for (int i = 0; i < FLOW_BATCH; i++) {
-		struct packet *p = &batch->packet[i];
-
-		p->set = set_of(now, cpu, p->hash >> 32);
-		slot = first_slot(p);
-		if (slot)
-			(void)*(volatile __u32 *)&slot->packets;
+		slot[i] = first_slot(&batch->packet[i], now);
+		if (!slot[i])
+			return 0;
+		(void)*(volatile __u32 *)&slot[i]->packets;
 	}
 #pragma unroll
 	for (int i = 0; i < FLOW_BATCH; i++) {
-		struct packet *p = &batch->packet[i];
-
-		slot = first_slot(p);
-		if (slot && !flow_hit(slot, p))
-			flow_account(p);
+		if (!flow_hit(slot[i], &batch->packet[i]))
+			flow_account(&batch->packet[i]);
 	}
 	batch->waiting = 0;
 	return 0;

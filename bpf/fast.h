@@ -112,10 +112,15 @@ static __always_inline void *common_link(struct __sk_buff *skb, __be16 *proto)
 	return ip;
 }
 
+_Static_assert(offsetof(struct packet, gso_packets) % 8 == 0, "three words of 64 bits");
+_Static_assert(offsetof(struct packet, tcp_flags_high) == offsetof(struct packet, gso_packets) + 12,
+	       "the octet that is shifted by 32 bits");
+
 static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, struct packet *p)
 {
 	__u32 present = skb->len - sizeof(struct ethhdr);
 	struct common c;
+	__u64 *special;
 	__be16 proto;
 	void *ip;
 
@@ -148,15 +153,10 @@ static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, s
 	p->l4_offset = sizeof(struct ethhdr) + c.ip_len;
 	p->overhead = present - c.total;
 	p->rare = p->overhead | c.tcp_flags_high | is_congested(c.tos);
-	p->gso_packets = 0;
-	p->gso_bytes = 0;
-	p->vni = 0;
-	p->tcp_flags_high = c.tcp_flags_high;
-	p->fragment = 0;
-	p->frag_proto = 0;
-	p->zero = 0;
-	p->rtt_responder = 0;
-	p->rtt_initiator = 0;
+	special = (__u64 *)&p->gso_packets; /* up to rtt_initiator, with three stores */
+	special[0] = 0;
+	special[1] = (__u64)c.tcp_flags_high << 32;
+	special[2] = 0;
 	if (cfg_pdm) {
 		p->l3_offset = sizeof(struct ethhdr);
 		p->l4_len = c.l4_len;

@@ -248,10 +248,15 @@ static __always_inline __u32 set_of(__u64 now, __u32 cpu, __u32 hash)
 	return cpu * cfg_sets + (__u32)now + (hash * (now >> 32) >> 32);
 }
 
-/* The slot that is looked at first; its packet knows the set. */
-static __always_inline struct flow_slot *first_slot(const struct packet *p)
+/* The set and the slot in it that are looked at first. */
+static __always_inline __u32 first_set(const struct packet *p, __u64 now)
 {
-	__u32 index = p->set; /* kernels before 6.2 want the key of a lookup on the stack */
+	return set_of(now, bpf_get_smp_processor_id(), p->hash >> 32);
+}
+
+static __always_inline struct flow_slot *first_slot(const struct packet *p, __u64 now)
+{
+	__u32 index = first_set(p, now);
 	struct flow_set *set = bpf_map_lookup_elem(&flows, &index);
 
 	return set ? &set->way[(__u32)p->hash >> 30] : NULL;
@@ -278,25 +283,25 @@ static __always_inline bool flow_hit(struct flow_slot *slot, const struct packet
 /* Counts a packet, whatever it is, and wherever its flow is. */
 __noinline int flow_account(const struct packet *p)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), index, way;
 	struct flow_extra_set *extras;
 	struct flow_extra *extra;
 	struct flow_slot *slot;
 	struct flow_set *set;
-	__u64 counts;
+	__u64 counts, now = filling;
+	__u32 index, way;
 
 	if (!p)
 		return 0;
-	index = p->set;
+	index = first_set(p, now);
 	way = (__u32)p->hash >> 30;
-	slot = first_slot(p);
+	slot = first_slot(p, now);
 	if (!slot)
 		return 0;
 	if (slot->packets && !same_flow(slot, &p->id)) {
 		__u32 second = p->hash * 0xbf58476d1ce4e5b9ULL >> 32;
 		struct place place = {
 			.first = index,
-			.index = set_of(filling, cpu, second),
+			.index = set_of(now, bpf_get_smp_processor_id(), second),
 			.way = way,
 		};
 

@@ -67,8 +67,7 @@ int test_hit(struct __sk_buff *skb)
 
 	if (!p || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
 		return 0;
-	p->set = set_of(filling, bpf_get_smp_processor_id(), p->hash >> 32);
-	slot = first_slot(p);
+	slot = first_slot(p, filling);
 	return slot && flow_hit(slot, p);
 }
 
