@@ -86,6 +86,10 @@ type Counts struct {
 // Add adds what was counted of the same flow at another time or processor. A
 // delta without packets may still bring delays.
 func (c *Counts) Add(d *Counts) {
+	if c.Packets == 0 && c.Last == 0 && c.PDM == nil && d.PDM == nil {
+		*c = *d // which most flows of an interval come to
+		return
+	}
 	if d.Packets > 0 || c.Packets == 0 && c.First == 0 {
 		c.addTimes(d)
 	}
