@@ -73,7 +73,7 @@ __noinline int batch_count(struct flow_batch *batch)
 #pragma unroll
 	for (int i = 0; i < FLOW_BATCH; i++) {
 		slot[i] = first_slot(&batch->packet[i], now);
-		if (!slot[i])
+		if (!slot[i]) /* never, but for the verifier */
 			return 0;
 		(void)*(volatile __u32 *)&slot[i]->packets;
 	}

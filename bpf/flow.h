@@ -115,6 +115,7 @@ __noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra
 	return 0;
 }
 
+/* Only how much it was is kept. */
 __noinline int count_lost(struct flow_slot *slot, struct flow_extra *extra)
 {
 	struct count_value lost = {};
