@@ -344,6 +344,25 @@ func TestTCPCollectorStopsReading(t *testing.T) {
 }
 
 // An Export that waits for a collector ends with its context.
+// An export that is told to end does so with what it has sent, at once.
+func TestUDPExportIsInterrupted(t *testing.T) {
+	ns := namespace(t)
+	e := newWithin(t, ns, "udp://127.0.0.1:4739", nil)
+	listenUDP(t, ns)
+	if _, err := e.Export(t.Context(), numbered(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	const total = 200_000
+	if n, err := e.Export(ctx, numbered(1, total)); n == total || err == nil {
+		t.Errorf("exported %d of %d: %v", n, total, err)
+	}
+	if n, err := e.Export(t.Context(), numbered(1, 10)); n != 10 || err != nil {
+		t.Errorf("then exported %d: %v", n, err)
+	}
+}
+
 func TestTCPExportIsInterrupted(t *testing.T) {
 	ns := namespace(t)
 	hold := make(chan struct{})

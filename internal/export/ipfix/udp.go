@@ -15,7 +15,7 @@ import (
 // udpSession sends datagrams from a connected socket, so that the kernel tells
 // of ICMP port unreachable: the next call on the socket fails with ECONNREFUSED
 // and sends nothing. Go's poller doesn't know of the socket: it would wake up for
-// each datagram that is out, which takes more time than to make it.
+// each datagram that is out.
 type udpSession struct {
 	fd          int
 	timeout     time.Duration // for a refusal to come back
@@ -81,14 +81,19 @@ const (
 )
 
 func (s *udpSession) send(_ context.Context, message []byte, flows int) error {
-	_, err := unix.Write(s.fd, message)
-	for errors.Is(err, unix.EAGAIN) && !s.interrupted.Load() { // the queue of the device is full
-		time.Sleep(waitStep)
-		_, err = unix.Write(s.fd, message)
-	}
-	if err != nil {
-		s.refuse(err)
-		return os.NewSyscallError("write", err)
+	for {
+		if s.interrupted.Load() {
+			return os.ErrDeadlineExceeded
+		}
+		_, err := unix.Write(s.fd, message)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			s.refuse(err)
+			return os.NewSyscallError("write", err)
+		}
+		time.Sleep(waitStep) // the socket holds what the device has not taken yet
 	}
 	s.latest = flows
 	s.pace()
