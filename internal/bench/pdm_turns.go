@@ -48,10 +48,10 @@ func transferInTurns(ctx context.Context, lanes []*transferLane, each time.Durat
 	}()
 	for _, l := range lanes {
 		x := &transferring{lane: l, lasts: lasts}
+		all = append(all, x)
 		if err := x.listen(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", l.mode, err)
 		}
-		all = append(all, x)
 	}
 	for turn := range turns {
 		for i := range all {
