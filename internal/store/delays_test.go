@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/flow/flowtest"
 	"github.com/waymark-net/waymark/internal/inband"
 )
 
@@ -120,7 +121,7 @@ func TestMergedDelaysAreTheSameInAnySteps(t *testing.T) {
 				_, batch[i] = marked(rapid.ByteRange(0, 5).Draw(t, "peer"), rapid.Uint16Range(1, 3).Draw(t, "port"), 0, 0)
 				batch[i].PDM = nil
 				if rapid.Bool().Draw(t, "marked") {
-					batch[i].PDM = drawPDM(t)
+					batch[i].PDM = flowtest.PDM(t)
 					batch[i].PDM.Lost %= 1 << 32
 					want.Add(batch[i].PDM)
 				}

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/flow/flowtest"
 )
 
 // Over random batches: the bound holds, totals of what is kept are exact, and
@@ -82,7 +82,7 @@ func drawRecord(t *rapid.T) flow.Record {
 		RTT: flow.RTT{Responder: time.Duration(u32("responder")), Initiator: time.Duration(u32("initiator"))},
 	}
 	if rapid.Bool().Draw(t, "marked") {
-		r.PDM = drawPDM(t)
+		r.PDM = flowtest.PDM(t)
 	}
 	src, dst := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "src"), rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "dst")
 	if rapid.Bool().Draw(t, "v6") {
@@ -95,21 +95,4 @@ func drawRecord(t *rapid.T) flow.Record {
 		r.Dst, _ = netip.AddrFromSlice(dst)
 	}
 	return r
-}
-
-func drawPDM(t *rapid.T) *flow.PDM {
-	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
-	delays := func(name string) flow.Delays {
-		var h inband.Histogram
-		for _, ns := range rapid.SliceOfN(rapid.Uint64Range(0, 1<<40), 0, 5).Draw(t, name) {
-			h.Add(ns)
-		}
-		return flow.DelaysOf(&h)
-	}
-	return &flow.PDM{
-		Sent: count("sent"), Received: count("received"), Lost: rapid.Int64().Draw(t, "lost"),
-		Reordered: count("reordered"), Duplicates: count("duplicates"),
-		Suspicious: count("suspicious"), Discarded: count("discarded"),
-		Server: delays("server"), Network: delays("network"),
-	}
 }

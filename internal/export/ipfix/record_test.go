@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/flow/flowtest"
 	"github.com/waymark-net/waymark/internal/pipeline"
 )
 
@@ -99,27 +99,10 @@ func drawRecord(t *rapid.T) flow.Record {
 	if r.Family == 6 {
 		r.FlowLabel = rapid.Uint32Range(0, 1<<20-1).Draw(t, "label")
 		if rapid.IntRange(0, 3).Draw(t, "marked") == 0 {
-			r.PDM = drawPDM(t)
+			r.PDM = flowtest.PDM(t)
 		}
 	}
 	return r
-}
-
-func drawPDM(t *rapid.T) *flow.PDM {
-	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
-	delays := func(name string) flow.Delays {
-		var h inband.Histogram
-		for _, ns := range rapid.SliceOfN(rapid.Uint64Range(0, 1<<40), 0, 5).Draw(t, name) {
-			h.Add(ns)
-		}
-		return flow.DelaysOf(&h)
-	}
-	return &flow.PDM{
-		Sent: count("sent"), Received: count("received"), Lost: rapid.Int64().Draw(t, "lost"),
-		Reordered: count("reordered"), Duplicates: count("duplicates"),
-		Suspicious: count("suspicious"), Discarded: count("discarded"),
-		Server: delays("server"), Network: delays("network"),
-	}
 }
 
 // told is the record as IPFIX tells it: of delays, two quantiles and no buckets.
