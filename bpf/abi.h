@@ -119,7 +119,13 @@ struct packet {
 		struct flow_slot id; /* a flow of this packet alone */
 		__u64 word[8];
 	};
-	__u64 hash; /* of the addresses; at last, of the identity */
+	union {
+		__u64 hash; /* of the identity */
+		struct {
+			__u32 hash_low;
+			__u32 hash_high;
+		};
+	};
 	__u32 l4_offset; /* of the transport header, from the frame's start */
 	__u32 rare; /* not 0: there is more to count than a slot can hold */
 	__u32 overhead; /* from here to fragment as in flow_extra */
@@ -191,18 +197,26 @@ struct unattributed_sum {
  */
 struct handshake {
 	__u64 hash;
-	__u64 initiator; /* hash of its flow */
 	__u64 syn; /* monotonic ns; 0: retransmitted, so no round trip */
 	__u64 syn_ack; /* likewise */
 	__u32 syn_seq;
 	__u32 syn_ack_seq;
+	__u32 initiator; /* high half of the hash of its flow */
+	__u32 zero;
 };
+
+/* Bits of cfg_features: what few hooks need. */
+enum feature {
+	FEATURE_SAMPLING = 1 << 0,
+	FEATURE_NO_LINK = 1 << 1, /* frames begin with the IP header: no link header */
+	FEATURE_TUNNELS = 1 << 2, /* inner flows are counted */
+	FEATURE_PDM = 1 << 3, /* packets that policy names are marked, marked ones read */
+};
+
+/* A hash has so many keys; the loader writes them in place of these numbers and up. */
+enum hash_keys { HASH_KEYS = 12, HASH_KEY = 0x6b657900 };
 
 enum handshakes { HANDSHAKES = 65536 };
-
-struct handshake_acks {
-	__u8 expected[HANDSHAKES];
-};
 
 /* Why a packet is in no flow record, or what could not be learned of it. */
 enum reason {

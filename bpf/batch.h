@@ -14,8 +14,8 @@
 #define WAYMARK_BATCH_H
 
 /*
- * Index: processor, and epoch. Written by the programs; read and emptied by the
- * agent after it turned the epoch.
+ * Index: part_of_now(). Written by the programs; read and emptied by the agent
+ * after it turned the epoch.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -47,11 +47,8 @@ static __always_inline struct packet *batch_spare(void)
 /* NULL on a processor that has no part of the table. */
 static __always_inline struct flow_batch *batch_of_now(void)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), index;
+	__u32 index = part_of_now(filling);
 
-	if (cpu >= cfg_cpus)
-		return NULL;
-	index = 2 * cpu + ((__u32)filling != 0);
 	return bpf_map_lookup_elem(&batches, &index);
 }
 
@@ -65,14 +62,14 @@ static __always_inline struct packet *batch_next(struct flow_batch *batch)
 __noinline int batch_count(struct flow_batch *batch)
 {
 	struct flow_slot *slot[FLOW_BATCH];
-	__u64 now = filling;
+	struct sets part = sets_of_now();
 
 	if (!batch)
 		return 0;
 	/* Asks for the lines of all slots, without waiting for any. */
 #pragma unroll
 	for (int i = 0; i < FLOW_BATCH; i++) {
-		slot[i] = first_slot(&batch->packet[i], now);
+		slot[i] = first_slot(&part, &batch->packet[i]);
 		if (!slot[i]) /* never, but for the verifier */
 			return 0;
 		(void)*(volatile __u32 *)&slot[i]->packets;

@@ -34,8 +34,9 @@ int bench_parse(struct __sk_buff *skb)
 
 	if (!vary_skb(skb))
 		return TC_ACT_SHOT;
-	if (!parse_fast(skb, DIRECTION_INGRESS, &p))
+	if (!parse_fast(skb, DIRECTION_INGRESS, 0, &p))
 		return TC_ACT_SHOT;
+	p.hash = hash_flow(&p.id);
 	/* What the next stage would read: none of it may be optimised away. */
 	asm volatile("" : : "r"(&p) : "memory");
 	return TC_ACT_UNSPEC;
@@ -93,7 +94,7 @@ static __always_inline int reference(struct __sk_buff *skb, void *map, bool shar
 
 	if (!vary_skb(skb))
 		return TC_ACT_SHOT;
-	if (!parse_fast(skb, DIRECTION_INGRESS, &p))
+	if (!parse_fast(skb, DIRECTION_INGRESS, 0, &p))
 		return TC_ACT_SHOT;
 	__builtin_memcpy(key.saddr, p.id.saddr, 16);
 	__builtin_memcpy(key.daddr, p.id.daddr, 16);

@@ -7,25 +7,22 @@
 #ifndef WAYMARK_CONFIG_H
 #define WAYMARK_CONFIG_H
 
-/* Number of the network namespace that this copy of the program serves. */
+/*
+ * Number of the network namespace that this copy of the program serves, where
+ * flow_slot.iface has it: IFACE_NETNS_SHIFT.
+ */
 const volatile __u32 cfg_netns = 0;
 
-/* A device without link header: the frame begins with the IP header. */
-const volatile bool cfg_no_link_header = false;
+/* enum feature */
+const volatile __u32 cfg_features = 0;
 
-/* Processors the flow table has parts for, and sets in each: both epochs'. */
-const volatile __u32 cfg_cpus = 1;
-const volatile __u32 cfg_sets = 2;
+/* Sets that the flow table has for a processor and epoch. */
+const volatile __u32 cfg_sets = 1;
 
-/* Keys of the hashes, random: nobody can choose colliding flows. */
-const volatile __u32 cfg_seed[12] = {};
+/* FEATURE_SAMPLING: a packet is counted when a random 32-bit number is at most this. */
+const volatile __u32 cfg_sample_below = 0xffffffff;
 
-#define SAMPLE_ALL 0xffffffff
-
-/* A packet is counted when a random 32-bit number is at most this. */
-const volatile __u32 cfg_sample_below = SAMPLE_ALL;
-
-/* Bit per enum tunnel: count the inner flow. */
+/* FEATURE_TUNNELS: bit per enum tunnel. */
 const volatile __u32 cfg_tunnels = 0;
 
 /* So many ns after its first fragment a packet is given up (Linux: ipfrag_time). */
@@ -33,9 +30,6 @@ const volatile __u64 cfg_fragment_lifetime = 30000000000;
 
 /* Octets in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
-
-/* Packets that policy names are marked with PDM, and marked ones are read. */
-const volatile bool cfg_pdm = false;
 
 /* Every packet on the wire needs a number of its own: no GSO burst is marked. */
 const volatile bool cfg_pdm_packets = false;
@@ -52,10 +46,7 @@ const volatile __u32 cfg_pdm_new_per_second = 0;
 /* A state without packets for so many ns is forgotten. */
 const volatile __u64 cfg_pdm_lifetime = 0;
 
-/*
- * Where packets are counted: in the upper half the number of sets in use, in the
- * lower one where they begin in a processor's part, 0 in the first epoch.
- */
+/* Where packets are counted: the epoch, and above 32 bits the number of sets in use. */
 volatile __u64 filling SEC(".data.control");
 
 #endif

@@ -10,159 +10,113 @@
 #ifndef WAYMARK_FAST_H
 #define WAYMARK_FAST_H
 
-/* What the headers of such a packet tell; its addresses stay where they are. */
-struct common {
-	void *l4;
-	__u32 ip_len; /* of the IP header */
-	__u32 l4_len; /* of the transport header */
-	__u32 total; /* of the IP packet, as it says */
-	__u32 tcp_flags_high;
-	__u32 tos;
-	__u64 ports; /* WORD_PORTS */
-	__u64 meta; /* WORD_META */
-	__u8 proto;
-};
-
-static __always_inline __u64 common_meta(__u32 direction, __u32 ipv6, __u32 proto, __u32 tos,
-					 __u32 ttl)
-{
-	__u32 low = direction << META_DIRECTION_SHIFT | ipv6 << META_IPV6_SHIFT |
-		    L2_ETHER << META_L2_SHIFT;
-
-	return low | (__u64)proto << 32 | (__u64)tos << 40 | (__u64)ttl << 48;
-}
-
-/* False where it is neither TCP nor UDP, or its header is not all there. */
-static __always_inline bool common_transport(struct __sk_buff *skb, struct common *c)
-{
-	void *end = (void *)(long)skb->data_end;
-	__u16 word;
-
-	c->l4_len = sizeof(struct udphdr);
-	c->tcp_flags_high = 0;
-	if (c->proto == IPPROTO_TCP) {
-		if (c->l4 + sizeof(struct tcphdr) > end)
-			return false;
-		word = bpf_ntohs(((__be16 *)c->l4)[6]);
-		c->l4_len = word >> 12 << 2;
-		if (c->l4_len < sizeof(struct tcphdr))
-			return false;
-		c->tcp_flags_high = word >> 8 & 0xf;
-		c->meta |= (__u64)word << 56;
-	} else if (c->proto != IPPROTO_UDP || c->l4 + sizeof(struct udphdr) > end) {
-		return false;
-	}
-	c->ports = (__u64)iface_of(skb) << 32 | *(const __u32 *)c->l4;
-	return true;
-}
-
-static __always_inline bool common_ipv4(struct __sk_buff *skb, __u32 direction,
-					const struct iphdr *ip, struct common *c)
-{
-	if (*(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(0x3fff))
-		return false;
-	c->l4 = (void *)(ip + 1);
-	c->ip_len = sizeof(*ip);
-	c->total = bpf_ntohs(ip->tot_len);
-	c->proto = ip->protocol;
-	c->tos = ip->tos;
-	c->meta = common_meta(direction, 0, ip->protocol, ip->tos, ip->ttl);
-	return common_transport(skb, c);
-}
-
 /* Octets of the one extension header of packets that are marked (pdm_option.h). */
 #define COMMON_OPTIONS 16
 
-static __always_inline bool common_ipv6(struct __sk_buff *skb, __u32 direction,
-					const struct ipv6hdr *ip, bool options, struct common *c)
+/* All that is not in the IP header. FAST_L4 octets are there from l4 on. */
+static __always_inline bool fast_transport(struct __sk_buff *skb, struct packet *p, const __u8 *l4,
+					   __u32 ip_len, __u32 total, __u8 proto, __u32 features)
 {
-	__u32 word = bpf_ntohl(*(__be32 *)ip);
-	__u8 *header = (void *)(ip + 1);
+	__u32 header = ip_len + sizeof(struct udphdr), rare = is_congested(p->id.tos), present;
+
+	p->id.proto = proto;
+	p->id.tcp_flags = 0;
+	p->id.iface = iface_of(skb);
+	*(__u32 *)&p->id.sport = *(const __u32 *)l4; /* both ports */
+	__builtin_memset(&p->gso_packets, 0,
+			 offsetof(struct packet, frag_id) - offsetof(struct packet, gso_packets));
+	if (proto == IPPROTO_TCP) {
+		if (l4[12] < sizeof(struct tcphdr) << 2)
+			return false;
+		p->id.tcp_flags = l4[13];
+		p->tcp_flags_high = l4[12] & 0xf;
+		rare |= l4[12] & 0xf;
+		header = ip_len + (l4[12] >> 4 << 2);
+	} else if (proto != IPPROTO_UDP || features & FEATURE_TUNNELS) {
+		return false;
+	}
+	present = skb->len - sizeof(struct ethhdr);
+	if (total > present || total < header)
+		return false;
+	p->id.packets = 1;
+	p->id.bytes = total;
+	p->id.payload = total - header;
+	p->overhead = present - total;
+	p->rare = rare | p->overhead;
+	p->l4_offset = sizeof(struct ethhdr) + ip_len;
+	if (features & FEATURE_PDM) {
+		p->l3_offset = sizeof(struct ethhdr);
+		p->l4_len = header - ip_len;
+	}
+	return true;
+}
+
+/* Octets of the frame that have to be there. */
+#define FAST_L4 sizeof(struct tcphdr)
+#define FAST_IPV4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + FAST_L4)
+#define FAST_IPV6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + FAST_L4)
+
+static __always_inline bool fast_ipv4(struct __sk_buff *skb, __u32 direction, __u32 features,
+				      struct packet *p, const struct iphdr *ip)
+{
+	if (*(const __u8 *)ip != 0x45 || ip->frag_off & bpf_htons(0x3fff))
+		return false;
+	p->flow_label = 0;
+	p->id.meta = direction << META_DIRECTION_SHIFT | L2_ETHER << META_L2_SHIFT;
+	p->id.tos = ip->tos;
+	p->id.ttl = ip->ttl;
+	if (!fast_transport(skb, p, (const void *)(ip + 1), sizeof(*ip), bpf_ntohs(ip->tot_len),
+			    ip->protocol, features))
+		return false;
+	set_ipv4(p, ip);
+	return true;
+}
+
+static __always_inline bool fast_ipv6(struct __sk_buff *skb, __u32 direction, __u32 features,
+				      struct packet *p, const struct ipv6hdr *ip, const void *end)
+{
+	__u32 word = bpf_ntohl(*(__be32 *)ip), total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+	const __u8 *l4 = (const void *)(ip + 1);
 
 	if (word >> 28 != 6)
 		return false;
-	c->l4 = header;
-	c->ip_len = sizeof(*ip);
-	c->total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
-	c->proto = ip->nexthdr;
-	if (options && c->proto == IPPROTO_DSTOPTS) {
-		if ((void *)header + COMMON_OPTIONS > (void *)(long)skb->data_end ||
-		    header[1] != COMMON_OPTIONS / 8 - 1)
+	p->flow_label = word & 0xfffff;
+	p->id.meta = direction << META_DIRECTION_SHIFT | 1 << META_IPV6_SHIFT |
+		     L2_ETHER << META_L2_SHIFT;
+	p->id.tos = word >> 20;
+	p->id.ttl = ip->hop_limit;
+	if (features & FEATURE_PDM && ip->nexthdr == IPPROTO_DSTOPTS) {
+		if ((const void *)l4 + COMMON_OPTIONS + FAST_L4 > end ||
+		    l4[1] != COMMON_OPTIONS / 8 - 1 ||
+		    !fast_transport(skb, p, l4 + COMMON_OPTIONS, sizeof(*ip) + COMMON_OPTIONS,
+				    total, l4[0], features))
 			return false;
-		c->l4 += COMMON_OPTIONS;
-		c->ip_len += COMMON_OPTIONS;
-		c->proto = header[0];
-	}
-	c->tos = word >> 20 & 0xff;
-	c->meta = common_meta(direction, 1, c->proto, c->tos, ip->hop_limit);
-	return common_transport(skb, c);
-}
-
-/* The IP header of a frame that may be such a packet, and its protocol; or NULL. */
-static __always_inline void *common_link(struct __sk_buff *skb, __be16 *proto)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	void *ip = data + sizeof(struct ethhdr);
-
-	if (ip + sizeof(struct iphdr) > end || skb->vlan_present || skb->gso_size)
-		return NULL;
-	*proto = *(__be16 *)(data + offsetof(struct ethhdr, h_proto));
-	if (*proto == bpf_htons(ETH_P_IPV6) && ip + sizeof(struct ipv6hdr) > end)
-		return NULL;
-	return ip;
-}
-
-_Static_assert(offsetof(struct packet, gso_packets) % 8 == 0, "three words of 64 bits");
-_Static_assert(offsetof(struct packet, tcp_flags_high) == offsetof(struct packet, gso_packets) + 12,
-	       "the octet that is shifted by 32 bits");
-
-static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, struct packet *p)
-{
-	__u32 present = skb->len - sizeof(struct ethhdr);
-	struct common c;
-	__u64 *special;
-	__be16 proto;
-	void *ip;
-
-	if (cfg_no_link_header)
-		return false;
-	ip = common_link(skb, &proto);
-	if (!ip)
-		return false;
-	if (proto == bpf_htons(ETH_P_IP)) {
-		if (!common_ipv4(skb, direction, ip, &c))
-			return false;
-		p->flow_label = 0;
-		set_ipv4(p, ip);
-	} else if (proto == bpf_htons(ETH_P_IPV6)) {
-		if (!common_ipv6(skb, direction, ip, cfg_pdm, &c))
-			return false;
-		p->flow_label = bpf_ntohl(*(__be32 *)ip) & 0xfffff;
-		set_ipv6(p, ip);
-	} else {
+	} else if (!fast_transport(skb, p, l4, sizeof(*ip), total, ip->nexthdr, features)) {
 		return false;
 	}
-	if (cfg_tunnels && c.proto == IPPROTO_UDP)
-		return false;
-	if (c.total > present || c.total < c.ip_len + c.l4_len)
-		return false;
-	p->word[WORD_META] = c.meta;
-	p->word[WORD_PORTS] = c.ports;
-	p->word[WORD_COUNTS] = (__u64)c.total << 32 | 1; /* octets and packets */
-	p->word[WORD_PAYLOAD] = bpf_jiffies64() << 32 | (c.total - c.ip_len - c.l4_len);
-	p->l4_offset = sizeof(struct ethhdr) + c.ip_len;
-	p->overhead = present - c.total;
-	p->rare = p->overhead | c.tcp_flags_high | is_congested(c.tos);
-	special = (__u64 *)&p->gso_packets; /* up to rtt_initiator, with three stores */
-	special[0] = 0;
-	special[1] = (__u64)c.tcp_flags_high << 32;
-	special[2] = 0;
-	if (cfg_pdm) {
-		p->l3_offset = sizeof(struct ethhdr);
-		p->l4_len = c.l4_len;
-	}
-	finish_hash(p);
+	set_ipv6(p, ip);
 	return true;
+}
+
+static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, __u32 features,
+				       struct packet *p)
+{
+	void *data, *end, *ip;
+	__be16 proto;
+
+	p->id.last = bpf_jiffies64(); /* first: calls leave few registers */
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	ip = data + sizeof(struct ethhdr);
+	if (features & FEATURE_NO_LINK || data + FAST_IPV4 > end || skb->vlan_present ||
+	    skb->gso_size)
+		return false;
+	proto = *(__be16 *)(data + offsetof(struct ethhdr, h_proto));
+	if (proto == bpf_htons(ETH_P_IP))
+		return fast_ipv4(skb, direction, features, p, ip);
+	if (proto == bpf_htons(ETH_P_IPV6) && data + FAST_IPV6 <= end)
+		return fast_ipv6(skb, direction, features, p, ip, end);
+	return false;
 }
 
 #endif

@@ -15,8 +15,8 @@
 #define WAYMARK_FLOW_H
 
 /*
- * Index: cpu * cfg_sets, where the epoch begins, and the set. Written by the
- * programs, read and cleared by the agent after it turned the epoch. Sized by
+ * Index: part_of_now() * cfg_sets, and the set. Written by the programs, read
+ * and cleared by the agent after it turned the epoch. Sized by
  * flow.max_entries; never full, see above. As few sets are in use as the flows of
  * late need, so that few flows stay in few pages.
  */
@@ -188,10 +188,13 @@ static __always_inline void flow_add(struct flow_slot *slot, struct flow_extra *
 }
 
 /*
- * Bits of WORD_COUNTS that tell that packets or bytes come near the end of
- * their 32 bits: the slot is handed over before.
+ * Not 0 where the bytes come near the end of their 32 bits: the slot is handed
+ * over before. Packets, of 20 octets and more, stay far below.
  */
-#define COUNTS_HIGH (3ULL << 62 | 0x1ffULL << 23)
+static __always_inline __u64 counts_high(__u64 counts)
+{
+	return counts >> 62;
+}
 
 /* A place in the table. */
 struct place {
@@ -243,24 +246,40 @@ __noinline int find_elsewhere(struct place *place, const struct flow_slot *id)
 	return 0;
 }
 
+/* Each processor and epoch has a part of the table. */
+static __always_inline __u32 part_of_now(__u64 now)
+{
+	return 2 * bpf_get_smp_processor_id() + (__u32)now;
+}
+
+/* The sets of a part. */
+struct sets {
+	__u32 first;
+	__u32 in_use;
+};
+
+static __always_inline struct sets sets_of_now(void)
+{
+	__u64 now = filling;
+
+	return (struct sets){ part_of_now(now) * cfg_sets, now >> 32 };
+}
+
 /* The set that a hash of 32 bits stands for. */
-static __always_inline __u32 set_of(__u64 now, __u32 cpu, __u32 hash)
+static __always_inline __u32 set_of(const struct sets *part, __u32 hash)
 {
-	return cpu * cfg_sets + (__u32)now + (hash * (now >> 32) >> 32);
+	return part->first + ((__u64)hash * part->in_use >> 32);
 }
 
-/* The set and the slot in it that are looked at first. */
-static __always_inline __u32 first_set(const struct packet *p, __u64 now)
+/* The slot that is looked at first. */
+static __always_inline struct flow_slot *first_slot(const struct sets *part, const struct packet *p)
 {
-	return set_of(now, bpf_get_smp_processor_id(), p->hash >> 32);
-}
-
-static __always_inline struct flow_slot *first_slot(const struct packet *p, __u64 now)
-{
-	__u32 index = first_set(p, now);
+	__u32 index = set_of(part, p->hash_high);
 	struct flow_set *set = bpf_map_lookup_elem(&flows, &index);
 
-	return set ? &set->way[(__u32)p->hash >> 30] : NULL;
+	if (!set)
+		return NULL;
+	return &set->way[p->hash_low >> 30];
 }
 
 /* True where the slot has the packet's flow, and there is no more to count. */
@@ -273,11 +292,11 @@ static __always_inline bool flow_hit(struct flow_slot *slot, const struct packet
 
 	if ((words[0] ^ p->word[0]) | (words[1] ^ p->word[1]) | (words[2] ^ p->word[2]) |
 	    (words[3] ^ p->word[3]) | (words[4] ^ p->word[4]) | differ << 8 | flags >> 56 |
-	    p->rare | (counts & COUNTS_HIGH))
+	    p->rare | counts_high(counts))
 		return false;
 	words[WORD_COUNTS] = counts;
-	slot->payload += p->id.payload;
-	slot->last = p->id.last;
+	/* Both at once: a payload is no more than the bytes, which have room. */
+	words[WORD_PAYLOAD] = slot->payload + p->word[WORD_PAYLOAD];
 	return true;
 }
 
@@ -288,21 +307,23 @@ __noinline int flow_account(const struct packet *p)
 	struct flow_extra *extra;
 	struct flow_slot *slot;
 	struct flow_set *set;
-	__u64 counts, now = filling;
+	struct sets part;
 	__u32 index, way;
+	__u64 counts;
 
 	if (!p)
 		return 0;
-	index = first_set(p, now);
-	way = (__u32)p->hash >> 30;
-	slot = first_slot(p, now);
+	part = sets_of_now();
+	index = set_of(&part, p->hash_high);
+	way = p->hash_low >> 30;
+	slot = first_slot(&part, p);
 	if (!slot)
 		return 0;
 	if (slot->packets && !same_flow(slot, &p->id)) {
 		__u32 second = p->hash * 0xbf58476d1ce4e5b9ULL >> 32;
 		struct place place = {
 			.first = index,
-			.index = set_of(now, bpf_get_smp_processor_id(), second),
+			.index = set_of(&part, second),
 			.way = way,
 		};
 
@@ -322,7 +343,7 @@ __noinline int flow_account(const struct packet *p)
 		return 0;
 	extra = &extras->way[way];
 	counts = ((__u64 *)slot)[WORD_COUNTS] + p->word[WORD_COUNTS];
-	if (slot->packets && same_flow(slot, &p->id) && !(counts & COUNTS_HIGH)) {
+	if (slot->packets && same_flow(slot, &p->id) && !counts_high(counts)) {
 		((__u64 *)slot)[WORD_COUNTS] = counts;
 		flow_add(slot, extra, p);
 		return 0;

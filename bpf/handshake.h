@@ -34,20 +34,12 @@ struct {
  * By hash of the flow: not 0, and seven bits of the hash, where the ACK that ends
  * a handshake is still to come. In little memory, since every packet with ACK
  * looks here. When two handshakes meet, the earlier has no second round trip.
- * One element.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct handshake_acks);
-} handshake_acks SEC(".maps");
+__u8 expected_acks[HANDSHAKES] SEC(".data.handshake");
 
 static __always_inline __u64 end_hash(const void *address, __be16 port)
 {
-	const __u64 *words = address;
-
-	return mix(nh_word(words[0], 0) + nh_word(words[1], 2) + nh(port, 0, 4));
+	return mix(nh_word(address, 0) + nh_word(address + 8, 2) + nh(port, 0, 4));
 }
 
 /* The same for both directions. */
@@ -57,9 +49,15 @@ static __always_inline __u64 handshake_hash(const struct flow_slot *id)
 		   nh(id->iface, id->meta >> META_VLAN_SHIFT, 6));
 }
 
-static __always_inline __u8 ack_tag(__u64 flow_hash)
+/* Where it is told that the ACK of a flow with this hash is expected, and what is told. */
+static __always_inline __u32 ack_slot(__u32 hash_high)
 {
-	return flow_hash >> 40 | 1;
+	return hash_high >> 16;
+}
+
+static __always_inline __u8 ack_tag(__u32 hash_high)
+{
+	return hash_high >> 8 | 1;
 }
 
 static __always_inline __u32 elapsed(__u64 from, __u64 to)
@@ -70,8 +68,7 @@ static __always_inline __u32 elapsed(__u64 from, __u64 to)
 /* The packet has SYN, or may be the ACK that is expected. */
 __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 {
-	__u32 index, zero = 0, seq, ack_seq;
-	struct handshake_acks *acks;
+	__u32 index, seq, ack_seq;
 	struct handshake *h;
 	struct tcphdr tcp;
 	__u64 hash, now;
@@ -83,8 +80,7 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 	hash = handshake_hash(&p->id);
 	index = hash >> 48;
 	h = bpf_map_lookup_elem(&handshakes, &index);
-	acks = bpf_map_lookup_elem(&handshake_acks, &zero);
-	if (!h || !acks)
+	if (!h)
 		return 0;
 	now = bpf_ktime_get_ns();
 
@@ -97,7 +93,7 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 		if (h->hash && h->hash != hash && h->syn && now - h->syn < HANDSHAKE_LIFETIME)
 			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
 		h->hash = hash;
-		h->initiator = p->hash;
+		h->initiator = p->hash_high;
 		h->syn = now;
 		h->syn_ack = 0;
 		h->syn_seq = seq;
@@ -114,11 +110,11 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 		h->syn_ack_seq = seq;
 		if (h->syn)
 			p->rtt_responder = elapsed(h->syn, now);
-		acks->expected[h->initiator >> 48] = ack_tag(h->initiator);
+		expected_acks[ack_slot(h->initiator)] = ack_tag(h->initiator);
 		break;
 	case TCP_ACK:
 		if (h->hash != hash) { /* another handshake took its place */
-			acks->expected[p->hash >> 48] = 0;
+			expected_acks[ack_slot(p->hash_high)] = 0;
 			return 0;
 		}
 		if (seq != h->syn_seq + 1 || ack_seq != h->syn_ack_seq + 1)
@@ -128,7 +124,7 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 		if (h->syn && h->syn_ack)
 			p->rtt_responder = elapsed(h->syn, h->syn_ack);
 		h->hash = 0;
-		acks->expected[p->hash >> 48] = 0;
+		expected_acks[ack_slot(p->hash_high)] = 0;
 		break;
 	}
 	p->rare |= p->rtt_responder | p->rtt_initiator;
@@ -138,16 +134,12 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 /* Only what has a TCP header has flags. */
 static __always_inline void handshake(struct __sk_buff *skb, struct packet *p)
 {
-	__u32 flags = p->id.tcp_flags & (TCP_SYN | TCP_ACK), zero = 0;
-	struct handshake_acks *acks;
+	__u32 flags = p->id.tcp_flags & (TCP_SYN | TCP_ACK);
 
 	if (!flags)
 		return;
-	if (flags == TCP_ACK) {
-		acks = bpf_map_lookup_elem(&handshake_acks, &zero);
-		if (!acks || acks->expected[p->hash >> 48] != ack_tag(p->hash))
-			return;
-	}
+	if (flags == TCP_ACK && expected_acks[ack_slot(p->hash_high)] != ack_tag(p->hash_high))
+		return;
 	handshake_step(skb, p);
 }
 

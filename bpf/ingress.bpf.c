@@ -21,6 +21,8 @@ struct abi {
 	enum tunnel tunnel;
 	enum meta meta;
 	enum reason_class reason_class;
+	enum hash_keys hash_keys;
+	enum feature feature;
 	struct flow_evicted flow_evicted;
 	struct flow_batch flow_batch;
 	enum state_id state_id;

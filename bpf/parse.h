@@ -82,52 +82,10 @@ static __always_inline __u32 offset_of(const struct cursor *c)
 /* The header of n octets under the cursor, or NULL when it is not readable. */
 #define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->end ? NULL : (type *)(c)->pos)
 
-/*
- * The hash is NH (RFC 4418, 5.2.2): products of sums of 32 bits, so that two
- * identities collide with a probability of 2^-32 for whoever does not know the
- * keys. Products of 64 bits would keep what differs in upper bits only in the
- * upper bits, where any two addresses that are spelt out in full cancel out.
- */
-static __always_inline __u64 nh(__u32 a, __u32 b, __u32 key)
-{
-	return (__u64)(__u32)(a + cfg_seed[key]) * (__u32)(b + cfg_seed[key + 1]);
-}
-
-static __always_inline __u64 nh_word(__u64 word, __u32 key)
-{
-	return nh(word, word >> 32, key);
-}
-
-/* Keeps all bits, and has them all in the high half. */
-static __always_inline __u64 mix(__u64 h)
-{
-	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ULL;
-}
-
 /* An IPv4 address as the second half of an IPv6 one, whose first half is 0. */
 static __always_inline __u64 mapped(__be32 address)
 {
 	return (__u64)address << 32 | bpf_htonl(0xffff);
-}
-
-static __always_inline __u64 hash_ipv4(const struct iphdr *ip)
-{
-	return nh(ip->saddr, ip->daddr, 0);
-}
-
-/* addr: the source address, and the destination behind it. */
-static __always_inline __u64 hash_ipv6(const __u64 *addr)
-{
-	return nh_word(addr[0], 0) + nh_word(addr[1], 2) + nh_word(addr[2], 4) +
-	       nh_word(addr[3], 6);
-}
-
-/* The hash of the identity from that of the addresses; well mixed in the high half. */
-static __always_inline __u64 hash_rest(__u64 hash, __u64 ports, __u64 meta)
-{
-	__u64 identity = meta << (64 - META_TOS_SHIFT) >> (64 - META_TOS_SHIFT);
-
-	return mix(hash + nh_word(ports, 8) + nh_word(identity, 10));
 }
 
 static __always_inline void set_ipv4(struct packet *p, const struct iphdr *ip)
@@ -136,29 +94,20 @@ static __always_inline void set_ipv4(struct packet *p, const struct iphdr *ip)
 	p->word[WORD_SADDR + 1] = mapped(ip->saddr);
 	p->word[WORD_DADDR] = 0;
 	p->word[WORD_DADDR + 1] = mapped(ip->daddr);
-	p->hash = hash_ipv4(ip);
 }
 
 static __always_inline void set_ipv6(struct packet *p, const struct ipv6hdr *ip)
 {
 	const __u64 *addr = (const void *)&ip->saddr;
 
-	p->word[WORD_SADDR] = addr[0];
-	p->word[WORD_SADDR + 1] = addr[1];
-	p->word[WORD_DADDR] = addr[2];
-	p->word[WORD_DADDR + 1] = addr[3];
-	p->hash = hash_ipv6(addr);
+	for (int i = 0; i < 4; i++)
+		p->word[WORD_SADDR + i] = addr[i];
 }
 
 /* Source and destination port, with which most transport headers begin. */
 static __always_inline void set_ports(struct packet *p, __u32 iface, const void *header)
 {
 	p->word[WORD_PORTS] = (__u64)iface << 32 | *(const __u32 *)header;
-}
-
-static __always_inline void finish_hash(struct packet *p)
-{
-	p->hash = hash_rest(p->hash, p->word[WORD_PORTS], p->word[WORD_META]);
 }
 
 /* 1 where both ECN bits are set: "congestion experienced". */

@@ -19,7 +19,6 @@ enum parsers {
 	PARSERS_REASON, /* parse() has a reason to count no flow */
 	PARSERS_IDENTITY, /* here and below: both took it, and differ in this */
 	PARSERS_COUNTS,
-	PARSERS_HASH,
 	PARSERS_RARE,
 	PARSERS_OFFSETS,
 };
@@ -36,14 +35,13 @@ static __always_inline int compare(const struct packet *a, const struct packet *
 	}
 	if (a->word[WORD_COUNTS] != b->word[WORD_COUNTS] || a->id.payload != b->id.payload)
 		return PARSERS_COUNTS;
-	if (a->hash != b->hash)
-		return PARSERS_HASH;
 	if (!a->rare != !b->rare || a->overhead != b->overhead || a->flow_label != b->flow_label ||
 	    a->gso_packets != b->gso_packets || a->gso_bytes != b->gso_bytes || a->vni != b->vni ||
 	    a->tcp_flags_high != b->tcp_flags_high || a->fragment != b->fragment)
 		return PARSERS_RARE;
 	if (a->l4_offset != b->l4_offset ||
-	    (cfg_pdm && (a->l3_offset != b->l3_offset || a->l4_len != b->l4_len)))
+	    (cfg_features & FEATURE_PDM &&
+	     (a->l3_offset != b->l3_offset || a->l4_len != b->l4_len)))
 		return PARSERS_OFFSETS;
 	return PARSERS_AGREE;
 }
@@ -51,7 +49,7 @@ static __always_inline int compare(const struct packet *a, const struct packet *
 SEC("tc")
 int test_parsers(struct __sk_buff *skb)
 {
-	if (!parse_fast(skb, DIRECTION_INGRESS, &parsed_fast))
+	if (!parse_fast(skb, DIRECTION_INGRESS, cfg_features, &parsed_fast))
 		return PARSERS_SLOW;
 	if (parse(skb, DIRECTION_INGRESS, &parsed_slow) != PARSE_OK)
 		return PARSERS_REASON;
@@ -63,11 +61,13 @@ SEC("tc")
 int test_hit(struct __sk_buff *skb)
 {
 	struct packet *p = batch_spare();
+	struct sets part = sets_of_now();
 	struct flow_slot *slot;
 
 	if (!p || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
 		return 0;
-	slot = first_slot(p, filling);
+	p->hash = hash_flow(&p->id);
+	slot = first_slot(&part, p);
 	return slot && flow_hit(slot, p);
 }
 

@@ -79,13 +79,22 @@ int bench_room(struct __sk_buff *skb)
 	return undo(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
+/* A packet as it is before the stages of PDM. */
+static __always_inline bool parse_marked(struct __sk_buff *skb, __u32 direction, struct packet *p)
+{
+	if (!parse_fast(skb, direction, FEATURE_PDM, p))
+		return false;
+	p->hash = hash_flow(&p->id);
+	return true;
+}
+
 /* Parse and mark. */
 SEC("tc")
 int bench_mark(struct __sk_buff *skb)
 {
 	struct packet p;
 
-	if (!vary_flow(skb, AT_ADDR) || !parse_fast(skb, DIRECTION_EGRESS, &p))
+	if (!vary_flow(skb, AT_ADDR) || !parse_marked(skb, DIRECTION_EGRESS, &p))
 		return TC_ACT_SHOT;
 	pdm_mark(skb, &p);
 	return undo(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
@@ -97,7 +106,7 @@ int bench_pass(struct __sk_buff *skb)
 {
 	struct packet p;
 
-	if (!vary_flow(skb, AT_ADDR) || !parse_fast(skb, DIRECTION_EGRESS, &p))
+	if (!vary_flow(skb, AT_ADDR) || !parse_marked(skb, DIRECTION_EGRESS, &p))
 		return TC_ACT_SHOT;
 	pdm_mark(skb, &p);
 	return TC_ACT_UNSPEC;
@@ -127,7 +136,7 @@ int bench_read(struct __sk_buff *skb)
 {
 	struct packet p;
 
-	if (!next_number(skb) || !parse_fast(skb, DIRECTION_INGRESS, &p))
+	if (!next_number(skb) || !parse_marked(skb, DIRECTION_INGRESS, &p))
 		return TC_ACT_SHOT;
 	return pdm_read(skb, &p) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
@@ -141,7 +150,7 @@ static __always_inline bool make_answer(struct __sk_buff *skb)
 	struct pdm_state *s;
 	struct packet p;
 
-	if ((void *)(psnlr + 1) > end || !work || !parse_fast(skb, DIRECTION_INGRESS, &p))
+	if ((void *)(psnlr + 1) > end || !work || !parse_marked(skb, DIRECTION_INGRESS, &p))
 		return false;
 	key_of(&p, true, &work->key);
 	s = bpf_map_lookup_elem(&pdm_states, &work->key);
@@ -167,7 +176,7 @@ int bench_answer(struct __sk_buff *skb)
 {
 	struct packet p;
 
-	if (!next_number(skb) || !make_answer(skb) || !parse_fast(skb, DIRECTION_INGRESS, &p))
+	if (!next_number(skb) || !make_answer(skb) || !parse_marked(skb, DIRECTION_INGRESS, &p))
 		return TC_ACT_SHOT;
 	return pdm_read(skb, &p) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
@@ -183,7 +192,7 @@ int test_answer(struct __sk_buff *skb)
 	if ((void *)(psn + 1) > end)
 		return TC_ACT_SHOT;
 	*psn = bpf_htons(bpf_ntohs(*psn) + 1);
-	if (!make_answer(skb) || !parse_fast(skb, DIRECTION_INGRESS, &p))
+	if (!make_answer(skb) || !parse_marked(skb, DIRECTION_INGRESS, &p))
 		return TC_ACT_SHOT;
 	return pdm_read(skb, &p) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }

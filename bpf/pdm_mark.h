@@ -351,7 +351,7 @@ __noinline int pdm_mark_ipv6(struct __sk_buff *skb, struct packet *p)
 
 static __always_inline int pdm_mark(struct __sk_buff *skb, struct packet *p)
 {
-	if (!cfg_pdm || !(p->id.meta >> META_IPV6_SHIFT & 1))
+	if (!(p->id.meta >> META_IPV6_SHIFT & 1))
 		return TC_ACT_UNSPEC;
 	return pdm_mark_ipv6(skb, p);
 }

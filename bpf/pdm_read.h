@@ -272,7 +272,7 @@ __noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
 /* True where pdm_strip() can take an option out. */
 static __always_inline bool pdm_read(struct __sk_buff *skb, const struct packet *p)
 {
-	if (!cfg_pdm || !(p->id.meta >> META_IPV6_SHIFT & 1) || p->id.meta >> META_TUNNEL_SHIFT & 7)
+	if (!(p->id.meta >> META_IPV6_SHIFT & 1) || p->id.meta >> META_TUNNEL_SHIFT & 7)
 		return false;
 	if (p->l4_offset != p->l3_offset + sizeof(struct ipv6hdr))
 		return pdm_read_ipv6(skb, p);

@@ -98,7 +98,7 @@ __noinline int pdm_strip_ipv6(struct __sk_buff *skb, const struct packet *p)
  */
 static __always_inline int pdm_strip(struct __sk_buff *skb, const struct packet *p, bool found)
 {
-	if (!cfg_pdm || !cfg_pdm_strip || !found)
+	if (!cfg_pdm_strip || !found)
 		return TC_ACT_UNSPEC;
 	return pdm_strip_ipv6(skb, p);
 }

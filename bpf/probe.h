@@ -6,6 +6,7 @@
 #ifndef WAYMARK_PROBE_H
 #define WAYMARK_PROBE_H
 
+#include "hash.h"
 #include "count.h"
 #include "parse.h"
 #include "fast.h"
@@ -31,10 +32,10 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p)
 	c.end = (void *)(long)skb->data_end;
 	c.len = skb->len;
 	c.ip_end = 0;
-	if (cfg_tunnels && c.end - c.start < PULL_MAX && c.end - c.start < c.len)
+	if (cfg_features & FEATURE_TUNNELS && c.end - c.start < PULL_MAX && c.end - c.start < c.len)
 		return PARSE_PULL;
 
-	if (cfg_no_link_header) {
+	if (cfg_features & FEATURE_NO_LINK) {
 		__u8 *version = HEADER(&c, __u8);
 
 		if (!version)
@@ -51,7 +52,7 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p)
 	rc = parse_ip(skb, &c, p, proto, gso);
 	if (rc != PARSE_OK)
 		return rc;
-	if (cfg_tunnels && p->fragment == FRAGMENT_NONE)
+	if (cfg_features & FEATURE_TUNNELS && p->fragment == FRAGMENT_NONE)
 		return parse_tunnel(skb, p);
 	return PARSE_OK;
 }
@@ -117,57 +118,70 @@ static __noinline int parse(struct __sk_buff *skb, __u32 direction, struct packe
 	if (p->fragment)
 		fragment_ports(skb, p);
 	measure(skb, p);
-	finish_hash(p);
 	return PARSE_OK;
 }
 
 /* One packet in so many is counted; of all others only how many they are. */
-static __always_inline bool is_sampled(void)
+static __always_inline bool is_sampled(__u32 features)
 {
-	return cfg_sample_below == SAMPLE_ALL || bpf_get_prandom_u32() <= cfg_sample_below;
+	return !(features & FEATURE_SAMPLING) || bpf_get_prandom_u32() <= cfg_sample_below;
+}
+
+/* Of a packet that is not for a batch. */
+static __always_inline enum reason reason_uncounted(void)
+{
+	return batch_of_now() ? REASON_SAMPLED_OUT : REASON_CPU_UNKNOWN;
 }
 
 /* All stages of a hook, in order. The verdict is TC_ACT_UNSPEC, or what PDM says. */
-static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
+static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 features)
 {
-	bool sampled = is_sampled(), marked = false;
+	struct flow_batch *batch = is_sampled(features) ? batch_of_now() : NULL;
 	int rc, verdict = TC_ACT_UNSPEC;
-	struct flow_batch *batch;
 	struct packet *p;
+	bool marked = false;
 
-	if (!sampled && !cfg_pdm) {
-		count(skb, direction, REASON_SAMPLED_OUT);
+	if (!batch && !(features & FEATURE_PDM)) {
+		count(skb, direction, reason_uncounted());
 		return TC_ACT_UNSPEC;
 	}
-	batch = batch_of_now();
 	p = batch ? batch_next(batch) : batch_spare();
 	if (!p)
 		return TC_ACT_UNSPEC;
-	if (!parse_fast(skb, direction, p)) {
+	if (!parse_fast(skb, direction, features, p)) {
 		rc = parse(skb, direction, p);
 		if (rc != PARSE_OK) {
-			count(skb, direction, sampled ? rc : REASON_SAMPLED_OUT);
+			count(skb, direction, batch ? rc : reason_uncounted());
 			return TC_ACT_UNSPEC;
 		}
 	}
-	if (direction == DIRECTION_EGRESS) {
+	p->hash = hash_flow(&p->id);
+	if (features & FEATURE_PDM && direction == DIRECTION_EGRESS) {
 		verdict = pdm_mark(skb, p);
 		if (verdict != TC_ACT_UNSPEC)
 			return verdict;
-	} else {
+	} else if (features & FEATURE_PDM) {
 		marked = pdm_read(skb, p);
 	}
-	if (sampled)
+	if (batch)
 		handshake(skb, p);
 	else
-		count(skb, direction, REASON_SAMPLED_OUT);
-	if (direction == DIRECTION_INGRESS)
+		count(skb, direction, reason_uncounted());
+	if (features & FEATURE_PDM && direction == DIRECTION_INGRESS)
 		verdict = pdm_strip(skb, p, marked);
-	if (sampled && batch)
+	if (batch)
 		batch_keep(batch);
-	else if (sampled)
-		count(skb, direction, REASON_CPU_UNKNOWN);
 	return verdict;
+}
+
+/* Most hooks need none of the features: their packets don't look for them. */
+static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
+{
+	__u32 features = cfg_features;
+
+	if (!features)
+		return stages(skb, direction, 0);
+	return stages(skb, direction, features);
 }
 
 #endif

@@ -7,10 +7,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#define cfg_sample_below SAMPLE_ALL
-#define cfg_tunnels 0
-#define cfg_no_link_header false
-#define cfg_pdm false
+#define cfg_features 0
 #include "pdm_clock.h"
 #include "probe.h"
 #include "vary.h"

@@ -5,8 +5,6 @@
 package datapath
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,7 +39,7 @@ type Datapath struct {
 	log  *slog.Logger
 	cpus uint32
 	sets uint32 // per processor and epoch
-	seed [12]uint32
+	keys hashKeys
 
 	maps  map[string]*ebpf.Map
 	grace *kernel.Grace
@@ -158,11 +156,7 @@ func (d *Datapath) size() error {
 	if err := d.fits(); err != nil {
 		return err
 	}
-	var random [48]byte
-	rand.Read(random[:])
-	for i := range d.seed {
-		d.seed[i] = binary.NativeEndian.Uint32(random[4*i:])
-	}
+	d.keys = randomHashKeys()
 	return nil
 }
 
@@ -178,19 +172,27 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 	spec.Maps["batches"].MaxEntries = 2 * d.cpus
 	spec.Maps["evicted"].MaxEntries = d.cfg.RingSize
 
+	var features ingressFeature
 	var tunnels uint32
 	for _, t := range d.cfg.Tunnels {
 		tunnels |= 1 << t
+		features |= ingressFeatureFEATURE_TUNNELS
 	}
 	below := ^uint32(0)
 	if d.cfg.Sampling > 1 {
-		below = ^uint32(0) / d.cfg.Sampling
+		below /= d.cfg.Sampling
+		features |= ingressFeatureFEATURE_SAMPLING
+	}
+	if d.cfg.PDM != nil {
+		features |= ingressFeatureFEATURE_PDM
+	}
+	if v.noLink {
+		features |= ingressFeatureFEATURE_NO_LINK
 	}
 	for name, value := range map[string]any{
-		"cfg_netns": v.netns, "cfg_no_link_header": v.noLink,
-		"cfg_cpus": d.cpus, "cfg_sets": 2 * d.sets, "cfg_seed": d.seed,
+		"cfg_netns": v.netns << uint32(ingressMetaIFACE_NETNS_SHIFT), "cfg_features": features,
+		"cfg_sets": d.sets, "cfg_ring_wakeup": uint32(d.ringWakeup()),
 		"cfg_sample_below": below, "cfg_tunnels": tunnels,
-		"cfg_ring_wakeup": uint32(d.ringWakeup()),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("constant %s: %w", name, err)
@@ -199,7 +201,7 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 	if err := d.setPDM(spec); err != nil {
 		return nil, err
 	}
-	return spec, nil
+	return spec, setHashKeys(spec, &d.keys)
 }
 
 // variant returns the programs for a namespace and link type, loading them on

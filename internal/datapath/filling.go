@@ -20,7 +20,7 @@ const leastSets = 1 << 10
 // of evicted flows fills all the same, all sets are used at once: what stands in
 // a set that is looked at no more is drained like the rest.
 type filling struct {
-	word   *uint64 // shared with the programs: sets in use << 32 | first set
+	word   *uint64 // shared with the programs: sets in use << 32 | epoch
 	memory []byte
 
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ func openFilling(m *ebpf.Map, sets uint32) (*filling, error) {
 
 func (f *filling) fill(epoch, inUse uint32) {
 	f.epoch, f.inUse[epoch] = epoch, max(f.inUse[epoch], inUse)
-	atomic.StoreUint64(f.word, uint64(inUse)<<32|uint64(epoch*f.sets))
+	atomic.StoreUint64(f.word, uint64(inUse)<<32|uint64(epoch))
 }
 
 // turn lets programs fill the other epoch, which was drained; it returns the one

@@ -42,7 +42,7 @@ func TestFillingFollowsTheFlows(t *testing.T) {
 		if got := f.inUse[1-old]; got != tc.then {
 			t.Errorf("turn %d: %d sets are in use, want %d", i, got, tc.then)
 		}
-		if got, want := *f.word, uint64(tc.then)<<32|uint64(1-old)*sets; got != want {
+		if got, want := *f.word, uint64(tc.then)<<32|uint64(1-old); got != want {
 			t.Errorf("turn %d: the programs are told %#x, want %#x", i, got, want)
 		}
 		f.drained(old, tc.flows)

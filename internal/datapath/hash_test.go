@@ -59,3 +59,34 @@ func TestFlowsThatOnlyDifferInTwoOctets(t *testing.T) {
 		})
 	}
 }
+
+// Every key is where its number was, in all programs.
+func TestHashKeys(t *testing.T) {
+	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"ingress": loadIngress, "egress": loadEgress} {
+		spec, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys hashKeys
+		for i := range keys {
+			keys[i] = 0xf0000000 + uint32(i) // negative where it is an operand
+		}
+		if err := setHashKeys(spec, &keys); err != nil {
+			t.Fatal(err)
+		}
+		found := map[uint32]int{}
+		for _, p := range spec.Programs {
+			for _, ins := range p.Instructions {
+				found[uint32(ins.Constant)]++
+			}
+		}
+		for i, key := range keys {
+			if left := found[uint32(ingressHashKeysHASH_KEY)+uint32(i)]; found[key] == 0 || left > 0 {
+				t.Errorf("%s: key %d is in %d instructions, and %d are left without", name, i, found[key], left)
+			}
+		}
+		if err := setHashKeys(spec, &keys); err == nil {
+			t.Errorf("%s: no error where there is no place for keys", name)
+		}
+	}
+}

@@ -123,9 +123,14 @@ func TestUnknownProcessor(t *testing.T) {
 		t.Skip("one processor is online: there is none beyond the first")
 	}
 	const packets, flows = 5000, 16
-	s := sendOver(t, d, "bench_ingress", flows, func(spec *ebpf.CollectionSpec) error {
-		return spec.Variables["cfg_cpus"].Set(uint32(1))
+	all := d.maps["batches"]
+	s := sendOver(t, d, "bench_ingress", flows, func(spec *ebpf.CollectionSpec) (err error) {
+		spec.Maps["batches"].MaxEntries = 2 // of processor 0
+		d.maps["batches"], err = ebpf.NewMap(spec.Maps["batches"])
+		return err
 	})
+	d.maps["batches"].Close()
+	d.maps["batches"] = all
 	runOn(t, s, 1, packets)
 	sent := s.truth()
 	if got := drained(t, d, flows); got.deltas != 0 {

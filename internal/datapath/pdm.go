@@ -66,7 +66,7 @@ func (d *Datapath) setPDM(spec *ebpf.CollectionSpec) error {
 		spec.Maps[name].MaxEntries = size
 	}
 	for name, value := range map[string]any{
-		"cfg_pdm": d.cfg.PDM != nil, "cfg_pdm_packets": p.Packets, "cfg_pdm_strip": p.Strip, "cfg_pdm_raw": p.Raw,
+		"cfg_pdm_packets": p.Packets, "cfg_pdm_strip": p.Strip, "cfg_pdm_raw": p.Raw,
 		"cfg_pdm_new_per_second": p.NewPerSecond, "cfg_pdm_lifetime": uint64(p.Lifetime),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -109,7 +109,9 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) {
 			may = append(may, "mtu")
 		}
 		for reason, n := range way[0].lost {
-			if !slices.Contains(may, reason) {
+			// Who holds a state may be on a processor that the machine below stopped.
+			stopped := reason == "contended" && n <= sent.Sent/1000+1
+			if !stopped && !slices.Contains(may, reason) {
 				t.Errorf("%s passed over %d packets: %s", way[0].Name, n, reason)
 			}
 		}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A keyed hash of flows: nobody who doesn't know the keys can choose packets that
+ * meet in the tables.
+ *
+ * In: what identifies a flow. Out: 64 bits, well mixed in the high half.
+ *
+ * It is NH (RFC 4418, 5.2.2): products of sums of 32 bits, so that two
+ * identities collide with a probability of 2^-32 for whoever does not know the
+ * keys. Products of 64 bits would keep what differs in upper bits only in the
+ * upper bits, where any two addresses that are spelt out in full cancel out.
+ */
+#ifndef WAYMARK_HASH_H
+#define WAYMARK_HASH_H
+
+/*
+ * x and a key, which the loader writes into the instruction: it costs less there
+ * than a load from memory. key: constant, below HASH_KEYS.
+ */
+static __always_inline __u32 keyed(__u32 x, __u32 key)
+{
+	asm("%0 += %1" : "+w"(x) : "i"(HASH_KEY + key));
+	return x;
+}
+
+static __always_inline __u64 nh(__u32 a, __u32 b, __u32 key)
+{
+	return (__u64)keyed(a, key) * keyed(b, key + 1);
+}
+
+/* Both halves of 64 bits. */
+static __always_inline __u64 nh_word(const void *word, __u32 key)
+{
+	const __u32 *half = word;
+
+	return nh(half[0], half[1], key);
+}
+
+/* Keeps all bits, and has them all in the high half. */
+static __always_inline __u64 mix(__u64 h)
+{
+	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ULL;
+}
+
+/*
+ * Volatile: what was just written is read again, instead of kept in registers
+ * that all else needs.
+ */
+static __always_inline __u64 hash_flow(const volatile struct flow_slot *id)
+{
+	const volatile __u32 *saddr = (void *)id->saddr, *daddr = (void *)id->daddr;
+	__u64 hash;
+
+	if (id->meta >> META_IPV6_SHIFT & 1)
+		hash = nh(saddr[0], saddr[1], 0) + nh(saddr[2], saddr[3], 2) +
+		       nh(daddr[0], daddr[1], 4) + nh(daddr[2], daddr[3], 6);
+	else
+		hash = nh(saddr[3], daddr[3], 0);
+	hash += nh(*(const volatile __u32 *)&id->sport, id->iface, 8);
+	return mix(hash + nh(id->meta, id->proto, 10));
+}
+
+#endif
