@@ -140,7 +140,7 @@ func TestCostBesideHashMap(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%+v", err)
 			}
-			low := func(name string) float64 { return spreadOf(s.values(name)).Low }
+			low := func(name string) float64 { return spreadOf(s.contenders.values(name)).Low }
 			var ours, reference float64
 			for attempt := 0; attempt < 5 && (attempt == 0 || ours > limitRatio*reference); attempt++ {
 				if err := s.run(1, 100_000, 15); err != nil {
@@ -159,10 +159,11 @@ func TestCostBesideHashMap(t *testing.T) {
 func TestDrainIsExactAndInTime(t *testing.T) {
 	cfg := Default()
 	cfg.Quick = testing.Short()
-	d, err := measureDrain(context.Background(), cfg)
-	if err != nil {
+	var visited drained
+	if err := visited.visit(context.Background(), cfg); err != nil {
 		t.Fatalf("%+v", err)
 	}
+	d := visited.result()
 	t.Logf("%d flows: %v ms, of it %v waiting", d.Flows, d.Milliseconds, d.Grace)
 	if !d.Exact {
 		t.Error("packets were lost or counted twice")
@@ -176,10 +177,11 @@ func TestDrainIsExactAndInTime(t *testing.T) {
 func TestExport(t *testing.T) {
 	cfg := Default()
 	cfg.Quick = true
-	e, err := measureExport(context.Background(), cfg)
-	if err != nil {
+	var visited exported
+	if err := visited.visit(context.Background(), cfg); err != nil {
 		t.Fatalf("%+v", err)
 	}
+	e := visited.result()
 	t.Logf("a record: %v µs in user space, %v in the kernel", e.User, e.System)
 	if e.Records == 0 || e.User.Low <= 0 {
 		t.Errorf("nothing was measured: %+v", e)

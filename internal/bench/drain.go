@@ -88,38 +88,47 @@ func (cfg Config) drainFlows() int {
 	return 1_000_000
 }
 
-// measureDrain empties a table of a million flows, twice as large, some times.
-func measureDrain(ctx context.Context, cfg Config) (Drain, error) {
+// drained is what some drains of a full table took.
+type drained struct {
+	Drain
+	took, grace []float64 // ms
+}
+
+// visit empties a table of a million flows, twice as large, some times.
+func (r *drained) visit(ctx context.Context, cfg Config) error {
 	flows := cfg.drainFlows()
 	f, err := newFiller(flows)
 	if err != nil {
-		return Drain{}, err
+		return err
 	}
 	defer f.close()
-	r := Drain{Flows: flows, Exact: true}
-	var took, grace []float64
-	for range 7 {
+	r.Flows, r.Exact = flows, r.took == nil || r.Exact
+	for range 5 {
 		if ctx.Err() != nil {
-			return r, ctx.Err()
+			return ctx.Err()
 		}
 		if err := f.fill(flows); err != nil {
-			return r, err
+			return err
 		}
 		var packets uint64
 		if err := f.d.Drain(func(d *flow.Delta) { packets += d.Packets }); err != nil {
-			return r, err
+			return err
 		}
 		stats, err := f.d.Stats()
 		if err != nil {
-			return r, err
+			return err
 		}
 		r.Entries = stats.MaxEntries
 		r.Exact = r.Exact && packets == uint64(flows)
-		took = append(took, float64(stats.Drain)/1e6)
-		grace = append(grace, float64(stats.Grace)/1e6)
+		r.took = append(r.took, float64(stats.Drain)/1e6)
+		r.grace = append(r.grace, float64(stats.Grace)/1e6)
 	}
-	r.Milliseconds, r.Grace = spreadOf(took), spreadOf(grace)
-	return r, nil
+	return nil
+}
+
+func (r *drained) result() Drain {
+	r.Milliseconds, r.Grace = spreadOf(r.took), spreadOf(r.grace)
+	return r.Drain
 }
 
 // ExportCost is the processor time of a flow record in the agent: drained,
@@ -131,37 +140,42 @@ type ExportCost struct {
 	System  Spread `json:"system_us"` // µs of the kernel, a record
 }
 
-func measureExport(ctx context.Context, cfg Config) (ExportCost, error) {
+// exported is what it took to export the flows of a full table, some times.
+type exported struct {
+	ExportCost
+	user, system []float64 // µs of a record
+}
+
+func (r *exported) visit(ctx context.Context, cfg Config) error {
 	flows := cfg.drainFlows()
 	f, err := newFiller(flows)
 	if err != nil {
-		return ExportCost{}, err
+		return err
 	}
 	defer f.close()
 	sink, err := newSink()
 	if err != nil {
-		return ExportCost{}, err
+		return err
 	}
 	defer sink.close()
 
-	r := ExportCost{Records: flows}
-	var user, system []float64
+	r.Records = flows
 	table := flow.NewTable(flow.TableConfig{MaxFlows: 2 * flows}, func(flow.Iface) (string, string) { return "bench0", "" })
-	for round := range 6 {
+	for round := range 5 {
 		if err := f.fill(flows); err != nil {
-			return r, err
+			return err
 		}
 		before, err := usage()
 		if err != nil {
-			return r, err
+			return err
 		}
-		exported := 0
+		records := 0
 		if err := f.d.Drain(table.Merge); err != nil {
-			return r, err
+			return err
 		}
 		var failed error
 		table.EndInterval(time.Now().Add(time.Hour), nil, func(record *flow.Record) {
-			exported++
+			records++
 			if err := sink.add(ctx, record); err != nil {
 				failed = err
 			}
@@ -170,23 +184,27 @@ func measureExport(ctx context.Context, cfg Config) (ExportCost, error) {
 			failed = sink.flush(ctx)
 		}
 		if failed != nil {
-			return r, failed
+			return failed
 		}
 		after, err := usage()
 		if err != nil {
-			return r, err
+			return err
 		}
-		if exported != flows {
-			return r, fmt.Errorf("%d records of %d flows", exported, flows)
+		if records != flows {
+			return fmt.Errorf("%d records of %d flows", records, flows)
 		}
 		if round == 0 {
 			continue // memory grows to its size
 		}
-		user = append(user, float64(after.user-before.user)/1e3/float64(flows))
-		system = append(system, float64(after.system-before.system)/1e3/float64(flows))
+		r.user = append(r.user, float64(after.user-before.user)/1e3/float64(flows))
+		r.system = append(r.system, float64(after.system-before.system)/1e3/float64(flows))
 	}
-	r.User, r.System = spreadOf(user), spreadOf(system)
-	return r, nil
+	return nil
+}
+
+func (r *exported) result() ExportCost {
+	r.User, r.System = spreadOf(r.user), spreadOf(r.system)
+	return r.ExportCost
 }
 
 // used is processor time of this process.

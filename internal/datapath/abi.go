@@ -77,31 +77,28 @@ func hostPort(p uint16) uint16 {
 
 var nativeIsLittle = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// delta fills d from a slot and its extra.
+// delta fills d from a slot and its extra; field by field, since a literal would
+// be made elsewhere and copied.
 func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 	m := meta(s.Meta)
 	packets := uint64(s.Packets)
 	wire := uint64(s.Bytes) + packets*m.linkLen() + uint64(x.Overhead)
 
-	d.Key = flow.Key{
-		Src: s.Saddr, Dst: s.Daddr,
-		SrcPort: hostPort(s.Sport), DstPort: hostPort(s.Dport),
-		Iface: flow.Iface(s.Iface),
-		VLAN:  m.vlan(), InnerVLAN: m.innerVLAN(),
-		Proto: s.Proto, Direction: m.direction(), Tunnel: m.tunnel(), IPv6: m.ipv6(),
-	}
-	d.Counts = flow.Counts{
-		Packets: packets, Bytes: uint64(s.Bytes), PayloadBytes: uint64(s.Payload), WireBytes: wire,
-		Fragments: uint64(x.Fragments), CEPackets: uint64(x.CePackets),
-		Frames:     packets - uint64(x.GsoPackets),
-		FrameBytes: wire - packets*m.accelLen() - uint64(x.GsoBytes),
-		First:      c.wall(x.First), Last: c.wall(s.Last),
-		FlowLabel: x.FlowLabel, VNI: x.Vni,
-		TCPFlags: uint16(x.TcpFlagsHigh)<<8 | uint16(s.TcpFlags),
-		TOS:      s.Tos,
-		TTLMin:   x.TtlMin, TTLMax: x.TtlMax,
-		RTT: flow.RTT{Responder: time.Duration(x.RttResponder), Initiator: time.Duration(x.RttInitiator)},
-	}
+	d.Src, d.Dst = s.Saddr, s.Daddr
+	d.SrcPort, d.DstPort = hostPort(s.Sport), hostPort(s.Dport)
+	d.Iface, d.VLAN, d.InnerVLAN = flow.Iface(s.Iface), m.vlan(), m.innerVLAN()
+	d.Proto, d.Direction, d.Tunnel, d.IPv6 = s.Proto, m.direction(), m.tunnel(), m.ipv6()
+
+	d.Packets, d.Bytes, d.PayloadBytes, d.WireBytes = packets, uint64(s.Bytes), uint64(s.Payload), wire
+	d.Fragments, d.CEPackets = uint64(x.Fragments), uint64(x.CePackets)
+	d.Frames = packets - uint64(x.GsoPackets)
+	d.FrameBytes = wire - packets*m.accelLen() - uint64(x.GsoBytes)
+	d.First, d.Last = c.wall(x.First), c.wall(s.Last)
+	d.FlowLabel, d.VNI = x.FlowLabel, x.Vni
+	d.TCPFlags = uint16(x.TcpFlagsHigh)<<8 | uint16(s.TcpFlags)
+	d.TOS, d.TTLMin, d.TTLMax = s.Tos, x.TtlMin, x.TtlMax
+	d.RTT.Responder, d.RTT.Initiator = time.Duration(x.RttResponder), time.Duration(x.RttInitiator)
+	d.PDM = nil
 	d.Unattributed, d.Evicted = false, false
 }
 

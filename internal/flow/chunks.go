@@ -13,14 +13,14 @@ type chunks[T any] struct {
 // at is valid for good.
 func (c *chunks[T]) at(i int32) *T { return &c.parts[uint32(i)/chunkLen][uint32(i)%chunkLen] }
 
-// add appends an element that is zero.
-func (c *chunks[T]) add() (i int32) {
+// add appends a copy of an element.
+func (c *chunks[T]) add(v *T) (i int32) {
 	i = c.len
 	if int(i) == len(c.parts)*chunkLen {
 		c.parts = append(c.parts, new([chunkLen]T))
 	}
 	c.len++
-	clear(c.parts[i/chunkLen][i%chunkLen : i%chunkLen+1])
+	*c.at(i) = *v
 	return i
 }
 

@@ -29,26 +29,28 @@ func newIndex(key func(entry int32) *Key) index {
 	return index{seed: maphash.MakeSeed(), places: make([]place, minPlaces), key: key}
 }
 
-// endpoint is one half of what differs between the halves of a conversation.
-type endpoint struct {
-	addr [16]byte
-	port uint16
+// end is the hash of one half of what differs between the halves of a conversation.
+func (x *index) end(addr *[16]byte, port uint16) uint64 {
+	var b [18]byte
+	copy(b[:], addr[:])
+	b[16], b[17] = byte(port), byte(port>>8)
+	return maphash.Bytes(x.seed, b[:])
 }
 
 // tag is a hash of a key that is never 0. It tells where the search begins, but
 // for its lowest bit, which tells the halves of a conversation apart.
 func (x *index) tag(k *Key) uint32 {
-	src, dst := endpoint{k.Src, k.SrcPort}, endpoint{k.Dst, k.DstPort}
+	dstPort := k.DstPort
 	rest := uint64(k.Iface)<<32 | uint64(k.VLAN)<<20 | uint64(k.InnerVLAN)<<8 | uint64(k.Proto)
 	if k.Proto == protoICMP || k.Proto == protoICMPv6 {
-		dst.port = k.SrcPort
+		dstPort = k.SrcPort
 		if r := k.Reverse(); r.DstPort != ^uint16(0) {
 			rest ^= uint64(k.DstPort^r.DstPort) << 48 // the same for request and reply
 		} else {
 			rest ^= uint64(k.DstPort) << 48
 		}
 	}
-	a, b := maphash.Comparable(x.seed, src), maphash.Comparable(x.seed, dst)
+	a, b := x.end(&k.Src, k.SrcPort), x.end(&k.Dst, dstPort)
 	hi, lo := bits.Mul64(a+b^rest, 0x9e3779b97f4a7c15)
 	tag := uint32(hi^lo) &^ 1
 	if a < b {

@@ -28,6 +28,7 @@ type Table struct {
 	entries  chunks[entry]
 	free     []int32
 	interval chunks[delta] // what this interval brought, one per entry
+	number   uint32        // of this interval, from 1
 	lost     map[Key]*Counts
 	scratch  Record // being emitted
 	named    named
@@ -39,8 +40,9 @@ type entry struct {
 	key     Key
 	tag     uint32 // of the key, in the index
 	pending Counts
-	current int32 // in interval, −1: no packet in this interval
-	reverse int32 // entry of the other half, −1: none
+	latest  uint32 // number of the interval that had packets of it last
+	current int32  // in Table.interval, where that is the present one
+	reverse int32  // entry of the other half, −1: none
 	used    bool
 	ended   bool // a FIN or RST was seen
 }
@@ -68,7 +70,7 @@ type TableStats struct {
 // NewTable returns an empty table. name tells the name of an interface and of
 // its network namespace.
 func NewTable(cfg TableConfig, name func(Iface) (name, netns string)) *Table {
-	t := &Table{cfg: cfg, name: name, lost: map[Key]*Counts{}}
+	t := &Table{cfg: cfg, name: name, lost: map[Key]*Counts{}, number: 1}
 	t.index = newIndex(func(entry int32) *Key { return &t.entries.at(entry).key })
 	return t
 }
@@ -82,7 +84,7 @@ func (t *Table) Merge(d *Delta) {
 		t.lose(d)
 		return
 	}
-	if d.PDM != nil { // the caller's memory
+	if d.PDM != nil { // does not wait: the caller's memory
 		t.mergeWaiting()
 		t.merge(d, t.index.tag(&d.Key))
 		return
@@ -118,11 +120,15 @@ func (t *Table) merge(d *Delta, tag uint32) {
 		i = t.insert(d.Key, tag)
 	}
 	e := t.entries.at(i)
-	if e.current < 0 {
-		e.current = t.interval.add()
-		t.interval.at(e.current).entry = i
+	if t.isQuiet(e) {
+		e.latest = t.number
+		e.current = t.interval.add(&delta{entry: i, counts: d.Counts})
+		if d.PDM != nil { // the caller's memory
+			t.interval.at(e.current).counts.PDM = d.PDM.Clone()
+		}
+	} else {
+		t.interval.at(e.current).counts.Add(&d.Counts)
 	}
-	t.interval.at(e.current).counts.Add(&d.Counts)
 	e.ended = e.ended || d.Proto == protoTCP && d.TCPFlags&(tcpFIN|tcpRST) != 0
 }
 
@@ -135,13 +141,14 @@ const (
 
 func (t *Table) insert(k Key, tag uint32) int32 {
 	var i int32
+	fresh := entry{key: k, tag: tag, reverse: -1, used: true}
 	if n := len(t.free); n > 0 {
 		i = t.free[n-1]
 		t.free = t.free[:n-1]
+		*t.entries.at(i) = fresh
 	} else {
-		i = t.entries.add()
+		i = t.entries.add(&fresh)
 	}
-	*t.entries.at(i) = entry{key: k, tag: tag, current: -1, reverse: -1, used: true}
 	// Once here, instead of at each export.
 	back := k.Reverse()
 	if j := t.index.find(t.index.reverse(tag, &k, &back), &back); j >= 0 {
@@ -153,11 +160,12 @@ func (t *Table) insert(k Key, tag uint32) int32 {
 
 // remove takes out an entry. The index has it until removeLeaving().
 func (t *Table) remove(i int32) {
-	full := t.leaving.add(t.entries.at(i).tag, i)
-	if j := t.entries.at(i).reverse; j >= 0 {
-		t.entries.at(j).reverse = -1
+	e := t.entries.at(i)
+	full := t.leaving.add(e.tag, i)
+	if e.reverse >= 0 {
+		t.entries.at(e.reverse).reverse = -1
 	}
-	*t.entries.at(i) = entry{}
+	e.used, e.pending.PDM = false, nil
 	t.free = append(t.free, i)
 	if full {
 		t.removeLeaving()
@@ -208,14 +216,17 @@ func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
 	}
 	t.removeLeaving()
 	t.shrink(expired)
-	for i := range t.interval.len {
-		if e := t.entries.at(t.interval.at(i).entry); e.used {
-			e.current = -1
-		}
-	}
-	t.interval.reset()
+	t.nextInterval()
 	t.stats.Live = uint64(t.index.used)
 }
+
+func (t *Table) nextInterval() {
+	t.interval.reset()
+	t.number++
+}
+
+// isQuiet says that this interval had no packets of a flow.
+func (t *Table) isQuiet(e *entry) bool { return e.latest != t.number }
 
 // Flush exports everything, when the agent ends.
 func (t *Table) Flush(interval, expired func(*Record)) {
@@ -230,7 +241,7 @@ func (t *Table) Flush(interval, expired func(*Record)) {
 	}
 	t.removeLeaving()
 	t.exportLost(expired)
-	t.interval.reset()
+	t.nextInterval()
 	t.stats.Live = 0
 }
 
@@ -259,9 +270,9 @@ func (t *Table) endInterval(interval func(*Record)) {
 // expiry says whether and why a flow leaves now.
 func (t *Table) expiry(e *entry, now time.Time) EndReason {
 	switch {
-	case e.ended && e.current < 0: // the last ACKs have come
+	case e.ended && t.isQuiet(e): // the last ACKs have come
 		return EndReasonEndOfFlow
-	case e.current < 0 && isOver(e.pending.Last, t.cfg.IdleTimeout, now):
+	case t.isQuiet(e) && isOver(e.pending.Last, t.cfg.IdleTimeout, now):
 		return EndReasonIdleTimeout
 	case e.pending.Packets > 0 && isOver(e.pending.First, t.cfg.ActiveTimeout, now):
 		return EndReasonActiveTimeout
@@ -281,12 +292,16 @@ func isOver(since int64, timeout time.Duration, now time.Time) bool {
 func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
 	t.emit(i, reason, expired)
 	stays := reason == EndReasonActiveTimeout
+	if stays {
+		t.entries.at(i).restart()
+	}
 	if j := t.entries.at(i).reverse; j >= 0 {
 		e := t.entries.at(j)
 		switch {
 		case stays && e.pending.Packets > 0:
 			t.emit(j, reason, expired)
-		case !stays && e.current < 0, reason == EndReasonForcedEnd:
+			e.restart()
+		case !stays && t.isQuiet(e), reason == EndReasonForcedEnd:
 			t.emit(j, reason, expired)
 			t.remove(j)
 		}
@@ -295,6 +310,9 @@ func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
 		t.remove(i)
 	}
 }
+
+// restart forgets what was exported.
+func (e *entry) restart() { e.pending = Counts{Last: e.pending.Last} }
 
 func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
 	e := t.entries.at(i)
@@ -306,7 +324,6 @@ func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
 	r.EndReason = reason
 	t.stats.Records++
 	expired(r)
-	e.pending = Counts{Last: e.pending.Last}
 }
 
 // shrink brings the table back to its bound, the flows without packets in this
@@ -314,7 +331,7 @@ func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
 func (t *Table) shrink(expired func(*Record)) {
 	for _, quiet := range []bool{true, false} {
 		for i := int32(0); i < t.entries.len && t.index.used > t.cfg.MaxFlows; i++ {
-			if e := t.entries.at(i); e.used && (e.current < 0) == quiet {
+			if e := t.entries.at(i); e.used && t.isQuiet(e) == quiet {
 				t.export(i, EndReasonLackOfResources, expired)
 				t.removeLeaving() // the bound is that of the index
 			}
@@ -347,16 +364,17 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 		t.named.iface = k.Iface
 		t.named.name, t.named.netns = t.name(k.Iface)
 	}
-	*r = Record{
-		Iface: t.named.name, Netns: t.named.netns, IfIndex: k.Iface.IfIndex(), Direction: k.Direction,
-		Src: k.addr(&k.Src), Dst: k.addr(&k.Dst), Proto: k.Proto, SrcPort: k.SrcPort, DstPort: k.DstPort,
-		VLAN: k.VLAN, InnerVLAN: k.InnerVLAN, Tunnel: k.Tunnel, VNI: c.VNI, Family: k.family(),
-		TOS: c.TOS, TCPFlags: c.TCPFlags, FlowLabel: c.FlowLabel, TTLMin: c.TTLMin, TTLMax: c.TTLMax,
-		Packets: c.Packets, Bytes: c.Bytes, PayloadBytes: c.PayloadBytes, WireBytes: c.WireBytes,
-		Fragments: c.Fragments, CEPackets: c.CEPackets,
-		First: time.Unix(0, c.First).UTC(), Last: time.Unix(0, c.Last).UTC(),
-		RTT: c.RTT, PDM: c.PDM,
-	}
+	// One by one: a literal would be made elsewhere and copied.
+	r.Iface, r.Netns, r.IfIndex, r.Direction = t.named.name, t.named.netns, k.Iface.IfIndex(), k.Direction
+	r.Family, r.Src, r.Dst, r.Proto = k.family(), k.addr(&k.Src), k.addr(&k.Dst), k.Proto
+	r.SrcPort, r.DstPort, r.VLAN, r.InnerVLAN = k.SrcPort, k.DstPort, k.VLAN, k.InnerVLAN
+	r.Tunnel, r.VNI = k.Tunnel, c.VNI
+	r.TOS, r.TCPFlags, r.FlowLabel, r.TTLMin, r.TTLMax = c.TOS, c.TCPFlags, c.FlowLabel, c.TTLMin, c.TTLMax
+	r.Packets, r.Bytes, r.PayloadBytes, r.WireBytes = c.Packets, c.Bytes, c.PayloadBytes, c.WireBytes
+	r.Fragments, r.CEPackets = c.Fragments, c.CEPackets
+	r.First, r.Last = time.Unix(0, c.First).UTC(), time.Unix(0, c.Last).UTC()
+	r.EndReason, r.Unattributed = EndReasonNone, false
+	r.RTT, r.PDM = c.RTT, c.PDM
 }
 
 func (t *Table) recordLost(r *Record, k *Key, c *Counts) {
