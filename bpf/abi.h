@@ -110,9 +110,9 @@ struct flow_evicted {
 };
 
 /*
- * What the headers of a packet tell. `id` is hashed and compared by words of 64
- * bits, and is written by such: a processor that has to join several stores for
- * one load waits for all of them.
+ * What the headers of a packet tell. `id` is compared by words of 64 bits, when
+ * the packet has waited for some others: a processor that has to join several
+ * stores for one load waits for all of them.
  */
 struct packet {
 	union {

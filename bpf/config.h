@@ -7,10 +7,7 @@
 #ifndef WAYMARK_CONFIG_H
 #define WAYMARK_CONFIG_H
 
-/*
- * Number of the network namespace that this copy of the program serves, where
- * flow_slot.iface has it: IFACE_NETNS_SHIFT.
- */
+/* Number of the network namespace that this copy of the program serves. */
 const volatile __u32 cfg_netns = 0;
 
 /* enum feature */

@@ -190,7 +190,7 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 		features |= ingressFeatureFEATURE_NO_LINK
 	}
 	for name, value := range map[string]any{
-		"cfg_netns": v.netns << uint32(ingressMetaIFACE_NETNS_SHIFT), "cfg_features": features,
+		"cfg_netns": v.netns, "cfg_features": features,
 		"cfg_sets": d.sets, "cfg_ring_wakeup": uint32(d.ringWakeup()),
 		"cfg_sample_below": below, "cfg_tunnels": tunnels,
 	} {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -37,6 +38,35 @@ func TestReceiptMakesNoState(t *testing.T) {
 	answer := bToA().Bytes()
 	if out := h.send(t, answer); !bytes.Equal(out, answer) {
 		t.Error("the answer was marked")
+	}
+}
+
+// The same addresses and ports in another namespace are another flow.
+func TestNamespacesShareNoState(t *testing.T) {
+	h := newPDMHost(t, *marking())
+	if err := h.pdm.attach(flow.NewIface(1, uint32(h.ifindex)), "from"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetPolicies([]policy.Policy{everything}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.variant(variant{netns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.coll.Programs["elsewhere"] = p.egress
+	defer delete(h.coll.Programs, "elsewhere")
+	h.send(t, aToB().Bytes())
+	h.pass(t, "elsewhere", aToB().Bytes())
+	for netns := range uint16(2) {
+		key := udpKey(hostA, hostB, portA, portB)
+		key.Netns = netns
+		if _, ok := h.state(t, key); !ok {
+			t.Errorf("namespace %d has no state", netns)
+		}
+	}
+	if n := h.states(t); n != 2 {
+		t.Errorf("%d states, want one of each namespace", n)
 	}
 }
 
