@@ -26,8 +26,9 @@ struct {
 } batches SEC(".maps");
 
 /*
- * The packet of a processor that has no part of the table. Written and read by
- * the programs, one element.
+ * A packet that PDM looks at and that is for no batch: not sampled, or on a
+ * processor that has no part of the table. Written and read by the programs, one
+ * element.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -14,8 +14,9 @@
 #define COMMON_OPTIONS 16
 
 /* All that is not in the IP header. FAST_L4 octets are there from l4 on. */
-static __always_inline bool fast_transport(struct __sk_buff *skb, struct packet *p, const __u8 *l4,
-					   __u32 ip_len, __u32 total, __u8 proto, __u32 features)
+static __always_inline bool fast_transport(struct __sk_buff *skb, const void *end, struct packet *p,
+					   const __u8 *l4, __u32 ip_len, __u32 total, __u8 proto,
+					   __u32 features)
 {
 	__u32 header = ip_len + sizeof(struct udphdr), rare = is_congested(p->id.tos), present;
 
@@ -26,7 +27,8 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, struct packet 
 	__builtin_memset(&p->gso_packets, 0,
 			 offsetof(struct packet, frag_id) - offsetof(struct packet, gso_packets));
 	if (proto == IPPROTO_TCP) {
-		if (l4[12] < sizeof(struct tcphdr) << 2)
+		if ((const void *)l4 + sizeof(struct tcphdr) > end || l4[12] < sizeof(struct tcphdr)
+										       << 2)
 			return false;
 		p->id.tcp_flags = l4[13];
 		p->tcp_flags_high = l4[12] & 0xf;
@@ -52,12 +54,12 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, struct packet 
 }
 
 /* Octets of the frame that have to be there. */
-#define FAST_L4 sizeof(struct tcphdr)
+#define FAST_L4 sizeof(struct udphdr)
 #define FAST_IPV4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + FAST_L4)
 #define FAST_IPV6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + FAST_L4)
 
 static __always_inline bool fast_ipv4(struct __sk_buff *skb, __u32 direction, __u32 features,
-				      struct packet *p, const struct iphdr *ip)
+				      struct packet *p, const struct iphdr *ip, const void *end)
 {
 	if (*(const __u8 *)ip != 0x45 || ip->frag_off & bpf_htons(0x3fff))
 		return false;
@@ -65,8 +67,8 @@ static __always_inline bool fast_ipv4(struct __sk_buff *skb, __u32 direction, __
 	p->id.meta = direction << META_DIRECTION_SHIFT | L2_ETHER << META_L2_SHIFT;
 	p->id.tos = ip->tos;
 	p->id.ttl = ip->ttl;
-	if (!fast_transport(skb, p, (const void *)(ip + 1), sizeof(*ip), bpf_ntohs(ip->tot_len),
-			    ip->protocol, features))
+	if (!fast_transport(skb, end, p, (const void *)(ip + 1), sizeof(*ip),
+			    bpf_ntohs(ip->tot_len), ip->protocol, features))
 		return false;
 	set_ipv4(p, ip);
 	return true;
@@ -88,10 +90,10 @@ static __always_inline bool fast_ipv6(struct __sk_buff *skb, __u32 direction, __
 	if (features & FEATURE_PDM && ip->nexthdr == IPPROTO_DSTOPTS) {
 		if ((const void *)l4 + COMMON_OPTIONS + FAST_L4 > end ||
 		    l4[1] != COMMON_OPTIONS / 8 - 1 ||
-		    !fast_transport(skb, p, l4 + COMMON_OPTIONS, sizeof(*ip) + COMMON_OPTIONS,
+		    !fast_transport(skb, end, p, l4 + COMMON_OPTIONS, sizeof(*ip) + COMMON_OPTIONS,
 				    total, l4[0], features))
 			return false;
-	} else if (!fast_transport(skb, p, l4, sizeof(*ip), total, ip->nexthdr, features)) {
+	} else if (!fast_transport(skb, end, p, l4, sizeof(*ip), total, ip->nexthdr, features)) {
 		return false;
 	}
 	set_ipv6(p, ip);
@@ -113,7 +115,7 @@ static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, _
 		return false;
 	proto = *(__be16 *)(data + offsetof(struct ethhdr, h_proto));
 	if (proto == bpf_htons(ETH_P_IP))
-		return fast_ipv4(skb, direction, features, p, ip);
+		return fast_ipv4(skb, direction, features, p, ip, end);
 	if (proto == bpf_htons(ETH_P_IPV6) && data + FAST_IPV6 <= end)
 		return fast_ipv6(skb, direction, features, p, ip, end);
 	return false;

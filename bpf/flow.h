@@ -343,7 +343,8 @@ __noinline int flow_account(const struct packet *p)
 		return 0;
 	extra = &extras->way[way];
 	counts = ((__u64 *)slot)[WORD_COUNTS] + p->word[WORD_COUNTS];
-	if (slot->packets && same_flow(slot, &p->id) && !counts_high(counts)) {
+	if (slot->packets && same_flow(slot, &p->id) && !counts_high(counts) &&
+	    !(extra->gso_bytes >> 31)) { /* in a tunnel they may be more than the bytes */
 		((__u64 *)slot)[WORD_COUNTS] = counts;
 		flow_add(slot, extra, p);
 		return 0;

@@ -73,9 +73,9 @@ const (
 	costStage   = "account" // ingress less parse
 )
 
-// slotsPerFlow is how much room the table has: more sets than flows, so that
-// nearly all of them are found at the first look. The packets of a benchmark
-// come from one processor, which has its part of the table only.
+// slotsPerFlow is how much room the table has: as many sets as flows, as a
+// running agent uses of its table. The packets of a benchmark come from one
+// processor, which has its part of the table only.
 const slotsPerFlow = 4
 
 // Datapath measures the programs.

@@ -3,7 +3,8 @@ package datapath
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -26,18 +27,18 @@ func randomHashKeys() (keys hashKeys) {
 func setHashKeys(spec *ebpf.CollectionSpec, keys *hashKeys) error {
 	const first = int64(ingressHashKeysHASH_KEY)
 	add := asm.Add.Imm32(asm.R0, 0).OpCode
-	set := 0
+	var set [len(keys)]bool
 	for _, p := range spec.Programs {
 		for i := range p.Instructions {
 			ins := &p.Instructions[i]
 			if key := ins.Constant - first; ins.OpCode == add && key >= 0 && key < int64(len(keys)) {
 				ins.Constant = int64(int32(keys[key]))
-				set++
+				set[key] = true
 			}
 		}
 	}
-	if set == 0 {
-		return errors.New("the built-in programs have no place for the keys of their hashes")
+	if i := slices.Index(set[:], false); i >= 0 {
+		return fmt.Errorf("the built-in programs have no place for key %d of their hashes", i)
 	}
 	return nil
 }

@@ -95,6 +95,37 @@ func TestCountersDoNotOverflow(t *testing.T) {
 	}
 }
 
+// Nor do the headers that segments of an inner flow repeat, which are more than
+// its own: those of the tunnel are among them.
+func TestHeadersOfTunnelsDoNotOverflow(t *testing.T) {
+	const segments, size, frames = 65535, 1, 2000
+	d := load(t, Config{MaxEntries: 1024, Tunnels: []flow.Tunnel{flow.TunnelVXLAN}})
+	s := sendOver(t, d, "bench_ingress", 1, nil)
+	frame := packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(1, 4789).VXLAN(7).
+		Eth().VLAN(5).IPv4("10.0.0.1", "192.0.2.1").UDP(1, 53).Payload(20).Bytes()
+	opts := &ebpf.RunOptions{Data: frame, Repeat: frames, Context: &skb{GSOSegs: segments, GSOSize: size}}
+	if _, err := s.program.Run(opts); err != nil {
+		t.Fatal(err)
+	}
+	var packets, inFrames uint64
+	if err := d.Drain(func(d *flow.Delta) {
+		if d.Tunnel != flow.TunnelVXLAN {
+			t.Errorf("not the inner flow: %+v", d.Key)
+		}
+		packets += d.Packets
+		inFrames += d.FrameBytes
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const header = 14 + 40 + 8 + 8 + 14 + 4 + 20 + 8
+	if packets != frames*segments || packets*header>>32 == 0 {
+		t.Errorf("%d packets, want %d, whose headers are more than 32 bits hold", packets, frames*segments)
+	}
+	if want := uint64(frames * len(frame)); inFrames != want {
+		t.Errorf("%d bytes in frames, want %d", inFrames, want)
+	}
+}
+
 // Nor does what a frame carries behind its IP packet, which may be far more.
 func TestOverheadDoesNotOverflow(t *testing.T) {
 	const frames, trailer = 1_600_000, 3000

@@ -111,7 +111,9 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) {
 		for reason, n := range way[0].lost {
 			// Who holds a state may be on a processor that the machine below stopped.
 			stopped := reason == "contended" && n <= sent.Sent/1000+1
-			if !stopped && !slices.Contains(may, reason) {
+			if stopped {
+				t.Logf("%s passed over %d packets whose state another processor held", way[0].Name, n)
+			} else if !slices.Contains(may, reason) {
 				t.Errorf("%s passed over %d packets: %s", way[0].Name, n, reason)
 			}
 		}

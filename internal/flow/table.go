@@ -187,13 +187,13 @@ func (t *Table) removeLeaving() {
 // lose adds to the sum of an interface, direction and protocol.
 func (t *Table) lose(d *Delta) {
 	k := Key{Iface: d.Iface, Direction: d.Direction, Proto: d.Proto, IPv6: d.IPv6, Tunnel: d.Tunnel}
-	if sum := t.lost[k]; sum != nil {
-		sum.Add(&d.Counts)
-		return
-	}
 	counts := d.Counts
 	// Of a mixture of flows these would say nothing.
 	counts.FlowLabel, counts.VNI, counts.RTT, counts.PDM = 0, 0, RTT{}, nil
+	if sum := t.lost[k]; sum != nil {
+		sum.Add(&counts)
+		return
+	}
 	t.lost[k] = &counts
 }
 

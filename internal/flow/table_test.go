@@ -205,6 +205,27 @@ func TestTotals(t *testing.T) {
 	})
 }
 
+// A sum of flows has nothing that only one of them has.
+func TestSumsOfMixedFlows(t *testing.T) {
+	table := NewTable(TableConfig{MaxFlows: 10}, func(Iface) (string, string) { return "eth0", "" })
+	for port := range uint16(3) {
+		d := tcpDelta(port, epoch.Add(-time.Duration(port)*time.Minute), tcpACK)
+		d.Unattributed = true
+		d.FlowLabel, d.VNI, d.RTT, d.PDM = 1, 2, RTT{Responder: 3, Initiator: 4}, &PDM{Received: 5}
+		table.Merge(d)
+	}
+	var told int
+	table.Flush(nil, func(r *Record) {
+		told++
+		if r.Packets != 6 || r.FlowLabel != 0 || r.VNI != 0 || r.RTT != (RTT{}) || r.PDM != nil {
+			t.Errorf("%+v", *r)
+		}
+	})
+	if told != 1 {
+		t.Errorf("%d records, want one", told)
+	}
+}
+
 func TestReverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := Key{
