@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastSets of a processor are in use always, if there are so many.
-const leastSets = 1 << 10
+// leastSets of a processor are in use always, if there are so many: a megabyte, in
+// which a thousand flows are nearly all at the first place looked at.
+const leastSets = 1 << 12
 
 // filling says where programs count: the epoch, and how many sets of it. As a rule
 // there are as many as there were flows: with fewer, more flows would not be at
