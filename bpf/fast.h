@@ -11,7 +11,7 @@
 #define WAYMARK_FAST_H
 
 /* Octets of the one extension header of packets that are marked (pdm_option.h). */
-#define COMMON_OPTIONS 16
+#define FAST_OPTIONS 16
 
 /* All that is not in the IP header. FAST_L4 octets are there from l4 on. */
 static __always_inline bool fast_transport(struct __sk_buff *skb, const void *end, struct packet *p,
@@ -23,17 +23,18 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, const void *en
 	p->id.proto = proto;
 	p->id.tcp_flags = 0;
 	p->id.iface = iface_of(skb);
-	*(__u32 *)&p->id.sport = *(const __u32 *)l4; /* both ports */
+	set_ports(p, l4);
 	__builtin_memset(&p->gso_packets, 0,
 			 offsetof(struct packet, frag_id) - offsetof(struct packet, gso_packets));
 	if (proto == IPPROTO_TCP) {
-		if ((const void *)l4 + sizeof(struct tcphdr) > end || l4[12] < sizeof(struct tcphdr)
-										       << 2)
+		if ((const void *)l4 + sizeof(struct tcphdr) > end)
+			return false;
+		header = ip_len + (l4[12] >> 4 << 2);
+		if (header < ip_len + sizeof(struct tcphdr))
 			return false;
 		p->id.tcp_flags = l4[13];
 		p->tcp_flags_high = l4[12] & 0xf;
 		rare |= l4[12] & 0xf;
-		header = ip_len + (l4[12] >> 4 << 2);
 	} else if (proto != IPPROTO_UDP || features & FEATURE_TUNNELS) {
 		return false;
 	}
@@ -88,9 +89,9 @@ static __always_inline bool fast_ipv6(struct __sk_buff *skb, __u32 direction, __
 	p->id.tos = word >> 20;
 	p->id.ttl = ip->hop_limit;
 	if (features & FEATURE_PDM && ip->nexthdr == IPPROTO_DSTOPTS) {
-		if ((const void *)l4 + COMMON_OPTIONS + FAST_L4 > end ||
-		    l4[1] != COMMON_OPTIONS / 8 - 1 ||
-		    !fast_transport(skb, end, p, l4 + COMMON_OPTIONS, sizeof(*ip) + COMMON_OPTIONS,
+		if ((const void *)l4 + FAST_OPTIONS + FAST_L4 > end ||
+		    l4[1] != FAST_OPTIONS / 8 - 1 ||
+		    !fast_transport(skb, end, p, l4 + FAST_OPTIONS, sizeof(*ip) + FAST_OPTIONS,
 				    total, l4[0], features))
 			return false;
 	} else if (!fast_transport(skb, end, p, l4, sizeof(*ip), total, ip->nexthdr, features)) {

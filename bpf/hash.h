@@ -29,9 +29,9 @@ static __always_inline __u64 nh(__u32 a, __u32 b, __u32 key)
 }
 
 /* Both halves of 64 bits. */
-static __always_inline __u64 nh_word(const void *word, __u32 key)
+static __always_inline __u64 nh_word(const volatile void *word, __u32 key)
 {
-	const __u32 *half = word;
+	const volatile __u32 *half = word;
 
 	return nh(half[0], half[1], key);
 }
@@ -48,16 +48,16 @@ static __always_inline __u64 mix(__u64 h)
  */
 static __always_inline __u64 hash_flow(const volatile struct flow_slot *id)
 {
-	const volatile __u32 *saddr = (void *)id->saddr, *daddr = (void *)id->daddr;
-	__u64 hash;
+	const volatile __u8 *saddr = id->saddr, *daddr = id->daddr;
+	__u64 hash = nh_word(&id->sport, 8) + nh(id->meta, id->proto, 10);
 
 	if (id->meta >> META_IPV6_SHIFT & 1)
-		hash = nh(saddr[0], saddr[1], 0) + nh(saddr[2], saddr[3], 2) +
-		       nh(daddr[0], daddr[1], 4) + nh(daddr[2], daddr[3], 6);
+		hash += nh_word(saddr, 0) + nh_word(saddr + 8, 2) + nh_word(daddr, 4) +
+			nh_word(daddr + 8, 6);
 	else
-		hash = nh(saddr[3], daddr[3], 0);
-	hash += nh(*(const volatile __u32 *)&id->sport, id->iface, 8);
-	return mix(hash + nh(id->meta, id->proto, 10));
+		hash += nh(*(const volatile __u32 *)(saddr + 12),
+			   *(const volatile __u32 *)(daddr + 12), 0);
+	return mix(hash);
 }
 
 #endif

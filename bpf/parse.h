@@ -105,9 +105,9 @@ static __always_inline void set_ipv6(struct packet *p, const struct ipv6hdr *ip)
 }
 
 /* Source and destination port, with which most transport headers begin. */
-static __always_inline void set_ports(struct packet *p, __u32 iface, const void *header)
+static __always_inline void set_ports(struct packet *p, const void *header)
 {
-	p->word[WORD_PORTS] = (__u64)iface << 32 | *(const __u32 *)header;
+	*(__u32 *)&p->id.sport = *(const __u32 *)header;
 }
 
 /* 1 where both ECN bits are set: "congestion experienced". */
@@ -342,7 +342,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 		p->l4_len = (word >> 12) * 4;
 		if (p->l4_len < sizeof(*tcp) || p->l4_len > room)
 			return REASON_MALFORMED;
-		set_ports(p, p->id.iface, tcp);
+		set_ports(p, tcp);
 		p->id.tcp_flags = word;
 		p->tcp_flags_high = word >> 8 & 0xf;
 		return PARSE_OK;
@@ -354,7 +354,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 		udp = HEADER(c, struct udphdr);
 		if (!udp)
 			return PARSE_PULL;
-		set_ports(p, p->id.iface, udp);
+		set_ports(p, udp);
 		return PARSE_OK;
 	case IPPROTO_SCTP:
 	case IPPROTO_DCCP:
@@ -364,7 +364,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 		if (c->pos + 12 > c->end)
 			return PARSE_PULL;
 		octets = c->pos;
-		set_ports(p, p->id.iface, octets);
+		set_ports(p, octets);
 		if (p->id.proto == IPPROTO_DCCP) {
 			p->l4_len = octets[4] * 4;
 			if (p->l4_len < 12 || p->l4_len > room)

@@ -127,22 +127,17 @@ static __always_inline bool is_sampled(__u32 features)
 	return !(features & FEATURE_SAMPLING) || bpf_get_prandom_u32() <= cfg_sample_below;
 }
 
-/* Of a packet that is not for a batch. */
-static __always_inline enum reason reason_uncounted(void)
-{
-	return batch_of_now() ? REASON_SAMPLED_OUT : REASON_CPU_UNKNOWN;
-}
-
 /* All stages of a hook, in order. The verdict is TC_ACT_UNSPEC, or what PDM says. */
 static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 features)
 {
-	struct flow_batch *batch = is_sampled(features) ? batch_of_now() : NULL;
+	bool sampled = is_sampled(features), marked = false;
+	enum reason uncounted = sampled ? REASON_CPU_UNKNOWN : REASON_SAMPLED_OUT;
+	struct flow_batch *batch = sampled ? batch_of_now() : NULL;
 	int rc, verdict = TC_ACT_UNSPEC;
 	struct packet *p;
-	bool marked = false;
 
 	if (!batch && !(features & FEATURE_PDM)) {
-		count(skb, direction, reason_uncounted());
+		count(skb, direction, uncounted);
 		return TC_ACT_UNSPEC;
 	}
 	p = batch ? batch_next(batch) : batch_spare();
@@ -151,7 +146,7 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 	if (!parse_fast(skb, direction, features, p)) {
 		rc = parse(skb, direction, p);
 		if (rc != PARSE_OK) {
-			count(skb, direction, batch ? rc : reason_uncounted());
+			count(skb, direction, batch ? rc : uncounted);
 			return TC_ACT_UNSPEC;
 		}
 	}
@@ -166,7 +161,7 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 	if (batch)
 		handshake(skb, p);
 	else
-		count(skb, direction, reason_uncounted());
+		count(skb, direction, uncounted);
 	if (features & FEATURE_PDM && direction == DIRECTION_INGRESS)
 		verdict = pdm_strip(skb, p, marked);
 	if (batch)

@@ -56,14 +56,24 @@ func TestMarkedTraffic(t *testing.T) {
 		for _, packets := range []bool{false, true} {
 			for _, offloads := range []bool{true, false} {
 				t.Run(fmt.Sprintf("MTU %d, packets %t, offloads %t", mtu, packets, offloads), func(t *testing.T) {
-					testMarkedTraffic(t, mtu, packets, offloads)
+					// Who holds a state may be on a processor that the machine below stopped,
+					// and is waited for in vain then: not three times.
+					for attempt := range 3 {
+						var stopped bool
+						t.Run(fmt.Sprint(attempt), func(t *testing.T) { stopped = testMarkedTraffic(t, mtu, packets, offloads) })
+						if !stopped {
+							return
+						}
+					}
+					t.Error("states were contended in each of three runs")
 				})
 			}
 		}
 	}
 }
 
-func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) {
+// testMarkedTraffic tells whether a packet found its state held by another processor.
+func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped bool) {
 	l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: mtu})
 	if err := l.SetOffloads(allOffloads, offloads); err != nil {
 		t.Fatal(err)
@@ -109,15 +119,15 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) {
 			may = append(may, "mtu")
 		}
 		for reason, n := range way[0].lost {
-			// Who holds a state may be on a processor that the machine below stopped.
-			stopped := reason == "contended" && n <= sent.Sent/1000+1
-			if stopped {
+			if reason == "contended" {
 				t.Logf("%s passed over %d packets whose state another processor held", way[0].Name, n)
+				stopped = true
 			} else if !slices.Contains(may, reason) {
 				t.Errorf("%s passed over %d packets: %s", way[0].Name, n, reason)
 			}
 		}
 	}
+	return stopped
 }
 
 // Without room, what would be too large goes as it is, and nothing else changes.

@@ -343,7 +343,6 @@ func TestTCPCollectorStopsReading(t *testing.T) {
 	t.Logf("%d taken by the connection that stalled, %d of them lost", taken, lost)
 }
 
-// An Export that waits for a collector ends with its context.
 // An export that is told to end does so with what it has sent, at once.
 func TestUDPExportIsInterrupted(t *testing.T) {
 	ns := namespace(t)
@@ -363,6 +362,7 @@ func TestUDPExportIsInterrupted(t *testing.T) {
 	}
 }
 
+// An Export that waits for a collector ends with its context.
 func TestTCPExportIsInterrupted(t *testing.T) {
 	ns := namespace(t)
 	hold := make(chan struct{})
