@@ -14,8 +14,8 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/inband/policy"
-	"github.com/waymark-net/waymark/internal/inband/room"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/topology"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -25,7 +25,7 @@ import (
 type marking struct {
 	cfg      config.PDM
 	policies []policy.Policy
-	room     *room.Keeper
+	headroom *headroom.Keeper
 	log      *slog.Logger
 }
 
@@ -44,10 +44,10 @@ func newMarking(cfg config.Config, registry *topology.Registry, log *slog.Logger
 	}
 	return &marking{
 		cfg: cfg.PDM, policies: policies, log: log,
-		room: room.New(room.Config{
-			Mode: room.Mode(cfg.PDM.Reserve), Packets: cfg.PDM.Mode == "packet", Prefixes: prefixes,
+		headroom: headroom.New(headroom.Config{
+			Mode: headroom.Mode(cfg.PDM.Reserve), Packets: cfg.PDM.Mode == "packet", Prefixes: prefixes,
 			File: strings.TrimSuffix(cfg.API.Socket, ".sock") + "-pdm-room.json",
-		}, room.Deps{Log: log, In: func(netns string, f func() error) error {
+		}, headroom.Deps{Log: log, In: func(netns string, f func() error) error {
 			return inNetns(registry, netns, f)
 		}}),
 	}, nil
@@ -84,8 +84,8 @@ func (m *marking) marks(l topology.Link) bool {
 	return l.Kind != "loopback" && slices.ContainsFunc(m.policies, func(p policy.Policy) bool { return p.Applies(l.Name) })
 }
 
-func roomLink(l topology.Link) room.Link {
-	return room.Link{Netns: l.Netns, Name: l.Name, Index: int(l.IfIndex)}
+func roomLink(l topology.Link) headroom.Link {
+	return headroom.Link{Netns: l.Netns, Name: l.Name, Index: int(l.IfIndex)}
 }
 
 // prepare makes room on an interface before anything is attached to it.
@@ -93,10 +93,10 @@ func (m *marking) prepare(l topology.Link) error {
 	if m == nil || !m.marks(l) {
 		return nil
 	}
-	if err := m.room.Check(roomLink(l)); err != nil {
+	if err := m.headroom.Check(roomLink(l)); err != nil {
 		return fmt.Errorf("pdm on %s: %w", l, err)
 	}
-	if err := m.room.Reserve(roomLink(l)); err != nil {
+	if err := m.headroom.Reserve(roomLink(l)); err != nil {
 		return fmt.Errorf("pdm on %s: %w", l, err)
 	}
 	return nil
@@ -107,7 +107,7 @@ func (m *marking) release(l topology.Link) {
 	if m == nil || !m.marks(l) {
 		return
 	}
-	if err := m.room.Release(roomLink(l)); err != nil {
+	if err := m.headroom.Release(roomLink(l)); err != nil {
 		m.log.Error("giving back the room for marks", "iface", l.String(), "error", err)
 	}
 }
@@ -117,7 +117,7 @@ func (m *marking) keep() {
 	if m == nil {
 		return
 	}
-	if err := m.room.Keep(); err != nil {
+	if err := m.headroom.Keep(); err != nil {
 		m.log.Error("keeping room for marks", "error", err)
 	}
 }
@@ -127,7 +127,7 @@ func (m *marking) restore() error {
 	if m == nil {
 		return nil
 	}
-	return m.room.Restore()
+	return m.headroom.Restore()
 }
 
 // start puts right what a killed agent left, and hands the policies over.
@@ -135,7 +135,7 @@ func (m *marking) start(p *ebpfProbe) error {
 	if m == nil {
 		return nil
 	}
-	if err := m.room.Recover(); err != nil {
+	if err := m.headroom.Recover(); err != nil {
 		return err
 	}
 	return p.SetPolicies(m.policies)

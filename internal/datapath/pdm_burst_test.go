@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband/room"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -40,7 +40,7 @@ func TestMarkedBursts(t *testing.T) {
 			l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
 			cfg := DefaultPDM()
 			cfg.Packets = c.packets
-			a, b := mark(t, l.Host("alpha"), cfg, room.Interface), mark(t, l.Host("beta"), cfg, room.Interface)
+			a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 			if err := l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads); err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +151,7 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 	}
 	cfg := DefaultPDM()
 	cfg.Packets = packets
-	a, b := mark(t, l.Host("alpha"), cfg, room.Interface), mark(t, l.Host("beta"), cfg, room.Interface)
+	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 	for round := range 4 {
 		from, to := a, b
 		if round%2 == 1 {

@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/inband/policy"
-	"github.com/waymark-net/waymark/internal/inband/room"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
 )
@@ -63,7 +63,7 @@ type markingHost struct {
 }
 
 // mark attaches a probe that marks to a host's first interface.
-func mark(t testing.TB, h *lab.Host, cfg PDM, mode room.Mode, policies ...policy.Policy) *markingHost {
+func mark(t testing.TB, h *lab.Host, cfg PDM, mode headroom.Mode, policies ...policy.Policy) *markingHost {
 	t.Helper()
 	m := &markingHost{
 		Host: h, Datapath: load(t, Config{MaxEntries: 4096, PDM: &cfg}),
@@ -79,9 +79,9 @@ func mark(t testing.TB, h *lab.Host, cfg PDM, mode room.Mode, policies ...policy
 	}); err != nil {
 		t.Fatal(err)
 	}
-	keeper := room.New(room.Config{Mode: mode, Packets: cfg.Packets, File: t.TempDir() + "/room.json"},
-		room.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
-	if err := keeper.Reserve(room.Link{Netns: h.Netns, Name: name, Index: m.index}); err != nil {
+	keeper := headroom.New(headroom.Config{Mode: mode, Packets: cfg.Packets, File: t.TempDir() + "/room.json"},
+		headroom.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
+	if err := keeper.Reserve(headroom.Link{Netns: h.Netns, Name: name, Index: m.index}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband/room"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/lab/wire"
@@ -146,7 +146,7 @@ func TestTsharkReadsWhatWasSent(t *testing.T) {
 	}
 	cfg := DefaultPDM()
 	cfg.Packets, cfg.Raw = true, 1<<20
-	a, b := mark(t, l.Host("alpha"), cfg, room.Interface), mark(t, l.Host("beta"), cfg, room.Interface)
+	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 	sent := map[judged]int{}
 	var events atomic.Uint64
 	ctx, cancel := context.WithCancel(t.Context())
@@ -222,7 +222,7 @@ func TestMeasuredDelays(t *testing.T) {
 			cfg := wire.Default()
 			cfg.AB.Delay, cfg.BA.Delay = oneWay, oneWay
 			relay(t, l, cfg)
-			a, b := mark(t, l.Host("alpha"), DefaultPDM(), room.Interface), mark(t, l.Host("beta"), DefaultPDM(), room.Interface)
+			a, b := mark(t, l.Host("alpha"), DefaultPDM(), headroom.Interface), mark(t, l.Host("beta"), DefaultPDM(), headroom.Interface)
 			service, err := traffic.Serve(t.Context(), b.Host, traffic.ServiceConfig{
 				Network: network, Listen: netip.AddrPortFrom(b.Addr6(), 0), Think: think,
 			})
@@ -300,7 +300,7 @@ func TestMeasuredLoss(t *testing.T) {
 	cfg.AB.Match = wire.Port(unix.IPPROTO_UDP, port)
 	cfg.AB.DropEvery, cfg.AB.DuplicateEvery, cfg.AB.ReorderEvery = 50, 70, 90
 	path := relay(t, l, cfg)
-	a, b := mark(t, l.Host("alpha"), DefaultPDM(), room.Interface), mark(t, l.Host("beta"), DefaultPDM(), room.Interface)
+	a, b := mark(t, l.Host("alpha"), DefaultPDM(), headroom.Interface), mark(t, l.Host("beta"), DefaultPDM(), headroom.Interface)
 	listen := func(h *markingHost) *net.UDPConn {
 		var c *net.UDPConn
 		if err := h.Do(func() (err error) {

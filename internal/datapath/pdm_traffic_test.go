@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband/room"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -78,9 +78,9 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 	if err := l.SetOffloads(allOffloads, offloads); err != nil {
 		t.Fatal(err)
 	}
-	reserve := room.Interface
+	reserve := headroom.Interface
 	if mtu == 1280 {
-		reserve = room.None
+		reserve = headroom.None
 	}
 	cfg := DefaultPDM()
 	cfg.Packets = packets
@@ -115,7 +115,7 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 		}
 		// Datagrams of the interface's own size are fragments once room is reserved.
 		may := []string{"address", "neighbor", "no_state", "fragment"}
-		if reserve == room.None {
+		if reserve == headroom.None {
 			may = append(may, "mtu")
 		}
 		for reason, n := range way[0].lost {
@@ -136,7 +136,7 @@ func TestMarkedTrafficWithoutRoom(t *testing.T) {
 		l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
 		cfg := DefaultPDM()
 		cfg.Packets = packets
-		a, b := mark(t, l.Host("alpha"), cfg, room.None), mark(t, l.Host("beta"), cfg, room.None)
+		a, b := mark(t, l.Host("alpha"), cfg, headroom.None), mark(t, l.Host("beta"), cfg, headroom.None)
 		if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
 			t.Errorf("packets %t: %d segments were sent again", packets, resent)
 		}
@@ -156,9 +156,9 @@ func TestMarkedTrafficWithoutRoom(t *testing.T) {
 func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 	for _, mtu := range []int{1280, 1500, 9000} {
 		l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: mtu})
-		reserve := room.Interface
+		reserve := headroom.Interface
 		if mtu == 1280 {
-			reserve = room.None
+			reserve = headroom.None
 		}
 		a, b := mark(t, l.Host("alpha"), DefaultPDM(), reserve), l.Host("beta")
 		before := faults(t, b)
@@ -184,7 +184,7 @@ func TestStrippedTraffic(t *testing.T) {
 		}
 		cfg := DefaultPDM()
 		cfg.Strip = true
-		a, b := mark(t, l.Host("alpha"), cfg, room.Interface), mark(t, l.Host("beta"), cfg, room.Interface)
+		a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 		before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
 		if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
 			t.Errorf("offloads %t: %d segments were sent again", offloads, resent)

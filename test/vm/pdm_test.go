@@ -12,7 +12,7 @@ func TestMarkingOnOlderKernel(t *testing.T) {
 		Kernel: "6.1", CPUs: 2, Memory: 1536, Timeout: 10 * time.Minute,
 		Files: map[string]string{
 			"/bin/datapath.test": BuildTest(t, "../../internal/datapath"),
-			"/bin/room.test":     BuildTest(t, "../../internal/inband/room"),
+			"/bin/headroom.test": BuildTest(t, "../../internal/inband/headroom"),
 		},
 		Cmds: []Cmd{
 			{Args: []string{
@@ -20,10 +20,10 @@ func TestMarkingOnOlderKernel(t *testing.T) {
 				"TestGolden|TestMarkChains|TestMarkMTU|TestPolicyNames|TestPingIsAFlow|TestLifetime|TestBudget|" +
 					"TestStrippedTraffic|TestMarkedBursts|TestMarkedTrafficThroughRouters",
 			}},
-			{Args: []string{"/bin/room.test", "-test.v"}},
+			{Args: []string{"/bin/headroom.test", "-test.v"}},
 		},
 	})
-	for i, name := range []string{"datapath", "room"} {
+	for i, name := range []string{"datapath", "headroom"} {
 		r := report.Results[i]
 		if r.ExitCode != 0 || !strings.Contains(r.Stdout, "--- PASS") {
 			t.Errorf("tests of %s on %s ended with %d:\n%s%s", name, report.Release, r.ExitCode, r.Stdout, r.Stderr)

@@ -40,7 +40,7 @@ func TestRoomIsGivenBackWhereNothingIsAttached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.room.Recover(); err != nil {
+	if err := m.headroom.Recover(); err != nil {
 		t.Fatal(err)
 	}
 	link, err := linkOf(alpha)

@@ -1,10 +1,10 @@
-// Package room makes room for marks in packets, and puts back what it changed.
+// Package headroom makes room for marks in packets, and puts back what it changed.
 // In come interfaces that mark; out go an MTU that is 16 octets smaller for what
 // the host sends over IPv6, and, where every packet needs a number of its own,
 // bursts of one segment. What was there before is written to a file first, so
 // that an agent that was killed leaves nothing behind that the next one does not
 // put back. The agent calls it before it marks, at every scan, and at its end.
-package room
+package headroom
 
 import (
 	"errors"
