@@ -161,8 +161,7 @@ struct policy_mask {
 };
 
 struct policy_iface {
-	__u32 iface; /* flow_slot.iface */
-	__u32 set;
+	__u64 applies[2]; /* by set: a bit for each policy that applies on the interface */
 };
 
 /* Why a packet was not marked, not read, or not stripped. */

@@ -30,15 +30,17 @@ struct {
 } policy_rules SEC(".maps");
 
 /*
- * A bit for each policy that applies on an interface. Written by the agent when
- * it attaches and when policies change; an interface that is not here marks
- * nothing.
+ * Which policies apply on an interface (flow_slot.iface). Written by the agent
+ * when it attaches and when policies change; an interface that is not here marks
+ * nothing. One element serves both sets, so a change of policies needs no more
+ * elements than there are interfaces.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct policy_iface);
-	__type(value, __u64);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct policy_iface);
 } policy_ifaces SEC(".maps");
 
 /*
@@ -93,9 +95,10 @@ __noinline int policy_matches(struct policy_rule *rule, __u32 proto, __u32 sport
 static __noinline int policy_of(const struct packet *p, __u32 generation, __u64 now,
 				struct policy_prefix *prefix, __u64 *until)
 {
-	struct policy_iface iface = { .iface = p->id.iface, .set = generation & 1 };
-	__u64 *here, left, named;
+	__u32 iface = p->id.iface;
+	struct policy_iface *here;
 	struct policy_mask *mask;
+	__u64 left, named;
 
 	here = bpf_map_lookup_elem(&policy_ifaces, &iface);
 	if (!here)
@@ -107,7 +110,7 @@ static __noinline int policy_of(const struct packet *p, __u32 generation, __u64 
 	if (!mask)
 		return POLICY_NONE;
 	named = mask->named;
-	left = (named | mask->held) & *here;
+	left = (named | mask->held) & here->applies[generation & 1];
 
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < POLICIES_MAX && left; i++) {

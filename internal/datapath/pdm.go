@@ -40,7 +40,7 @@ const maxDelayFlows = 16384
 // can be.
 const (
 	pdmCounts    = 4096
-	pdmIfaces    = 4096
+	pdmIfaces    = 1 << 16 // interfaces that mark; elements are allocated when needed
 	pdmUnnamed   = 1 << 16
 	pdmEventRing = 1 << 20
 )
@@ -98,12 +98,12 @@ type marker struct {
 	maps       map[string]*ebpf.Map
 	policies   []PolicyStatus
 	generation uint32
-	ifaces     map[flow.Iface]string // attached, by name
+	ifaces     map[flow.Iface]*policyIface // attached
 	reader     *pdmReader
 }
 
 func newMarker(cfg PDM, maps map[string]*ebpf.Map) *marker {
-	return &marker{cfg: cfg, maps: maps, ifaces: map[flow.Iface]string{}, reader: newPDMReader(cfg, maps)}
+	return &marker{cfg: cfg, maps: maps, ifaces: map[flow.Iface]*policyIface{}, reader: newPDMReader(cfg, maps)}
 }
 
 // drain emits what marked packets told, and forgets old states.

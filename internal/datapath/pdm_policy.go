@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"path"
@@ -36,7 +37,7 @@ func (p *marker) setPolicies(policies []policy.Policy, wait func() error) error 
 	}
 	next := p.generation + 1
 	if err := p.fillSet(next&1, policies, uint64(now)); err != nil {
-		return err
+		return errors.Join(err, p.clearSet(next&1))
 	}
 	if err := p.maps[".data.policy"].Update(uint32(0), next, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("turning to the new policies: %w", err)
@@ -65,8 +66,8 @@ func (p *marker) fillSet(set uint32, policies []policy.Policy, now uint64) error
 			return fmt.Errorf("policies to %s: %w", prefix, err)
 		}
 	}
-	for iface, name := range p.ifaces {
-		if err := p.putIface(set, iface, maskOf(policies, name)); err != nil {
+	for iface, here := range p.ifaces {
+		if err := p.putIface(set, iface, maskOf(policies, here.name)); err != nil {
 			return err
 		}
 	}
@@ -128,10 +129,40 @@ func maskOf(policies []policy.Policy, name string) uint64 {
 	return mask
 }
 
+// policyIface is an attached interface with its element in policy_ifaces.
+type policyIface struct {
+	name string
+	ingressPolicyIface
+}
+
+// putIface sets what applies on an interface in one set. Interfaces where nothing
+// applies have no element.
 func (p *marker) putIface(set uint32, iface flow.Iface, mask uint64) error {
-	key := ingressPolicyIface{Iface: uint32(iface), Set: set}
-	if err := p.maps["policy_ifaces"].Update(&key, mask, ebpf.UpdateAny); err != nil {
-		return fmt.Errorf("policies of interface %d: %w", iface.IfIndex(), err)
+	here := p.ifaces[iface]
+	if here.Applies[set] == mask {
+		return nil
+	}
+	now := here.ingressPolicyIface
+	now.Applies[set] = mask
+	var err error
+	if now == (ingressPolicyIface{}) {
+		err = p.dropIface(iface)
+	} else {
+		err = p.maps["policy_ifaces"].Update(uint32(iface), &now, ebpf.UpdateAny)
+	}
+	switch {
+	case errors.Is(err, unix.E2BIG):
+		return fmt.Errorf("policies of %s: %w: packets are marked on at most %d interfaces: name fewer in pdm.policies", here.name, err, pdmIfaces)
+	case err != nil:
+		return fmt.Errorf("policies of %s: %w", here.name, err)
+	}
+	here.ingressPolicyIface = now
+	return nil
+}
+
+func (p *marker) dropIface(iface flow.Iface) error {
+	if err := p.maps["policy_ifaces"].Delete(uint32(iface)); err != nil && !isMissing(err) {
+		return err
 	}
 	return nil
 }
@@ -142,11 +173,11 @@ func (p *marker) clearSet(set uint32) error {
 	if err := deleteIf(p.maps["policy_prefixes"], &prefix, func() bool { return prefix.Set == set }); err != nil {
 		return fmt.Errorf("forgetting old prefixes: %w", err)
 	}
-	var iface ingressPolicyIface
-	if err := deleteIf(p.maps["policy_ifaces"], &iface, func() bool { return iface.Set == set }); err != nil {
-		return fmt.Errorf("forgetting old interfaces: %w", err)
+	var errs []error
+	for iface := range p.ifaces {
+		errs = append(errs, p.putIface(set, iface, 0))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // deleteIf deletes the elements whose key, read into key, makes drop true. No
@@ -173,24 +204,23 @@ func deleteIf[K any](m *ebpf.Map, key *K, drop func() bool) error {
 	return nil
 }
 
-// attach lets policies hold on an interface.
+// attach makes policies apply on an interface, or again when its name changed.
 func (p *marker) attach(iface flow.Iface, name string) error {
 	var policies []policy.Policy
 	for _, s := range p.policies {
 		policies = append(policies, s.Policy)
 	}
 	name = path.Base(name) // without its namespace
-	if err := p.putIface(p.generation&1, iface, maskOf(policies, name)); err != nil {
-		return err
+	if p.ifaces[iface] == nil {
+		p.ifaces[iface] = &policyIface{}
 	}
-	p.ifaces[iface] = name
-	return nil
+	p.ifaces[iface].name = name
+	return p.putIface(p.generation&1, iface, maskOf(policies, name))
 }
 
 func (p *marker) detach(iface flow.Iface) error {
 	delete(p.ifaces, iface)
-	key := ingressPolicyIface{Iface: uint32(iface), Set: p.generation & 1}
-	if err := p.maps["policy_ifaces"].Delete(&key); err != nil && !isMissing(err) {
+	if err := p.dropIface(iface); err != nil {
 		return fmt.Errorf("forgetting the policies of interface %d: %w", iface.IfIndex(), err)
 	}
 	return nil
