@@ -37,12 +37,24 @@ build/generated: $(bpf) $(generators) go.mod
 build: generate ## Make bin/waymark, one static binary
 	$(go_build) -ldflags '$(ldflags)' -o bin/waymark ./cmd/waymark
 
+build/NOTICE: go.mod scripts/notices
+	@mkdir -p $(@D)
+	@scripts/notices >$@
+
+.PHONY: install
+install: build build/NOTICE ## Install bin/waymark as a service (as root), or below DESTDIR
+	@scripts/install "$(DESTDIR)"
+
+.PHONY: archive
+archive: build build/NOTICE ## Pack what install installs: build/waymark-VERSION-linux-ARCH.tar.gz
+	@scripts/archive "$(VERSION)"
+
 .PHONY: demo
 demo: setup-demo build ## A network on this machine, its flows, and how exact they are (as root)
 	bin/waymark lab demo
 
 .PHONY: test
-test: setup-test build ## All tests, in a sandbox, every skip accounted for (as root)
+test: setup-test build build/NOTICE ## All tests, in a sandbox, every skip accounted for (as root)
 	@go build -o build/runner ./test/runner
 	@build/runner -skips test/skips.txt ./...
 
