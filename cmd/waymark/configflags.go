@@ -21,7 +21,8 @@ type configFlags struct {
 
 // keyFlags are short ways to set common keys; --set takes them all.
 var keyFlags = []struct{ name, short, key, usage string }{
-	{"interface", "i", "interfaces", "interface `IFACE` to attach to, a name or a glob; may be repeated"},
+	{"interface", "i", "interfaces", "interface `IFACE` to attach to: a name or a glob, with :ingress or :egress for one direction; may be repeated"},
+	{"exclude", "", "exclude", "interface `IFACE` not to attach to, a name or a glob; may be repeated"},
 	{"netns", "", "netns", "further network namespace `NAME` to look into, or all; may be repeated"},
 	{"probe", "", "probe", "what counts packets: `PROBE` is auto, ebpf or afpacket"},
 	{"socket", "", "api.socket", "`PATH` of the unix socket of the API"},

@@ -75,8 +75,8 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stderr io.Write
 	a, err := agent.New(cfg, agent.Deps{
 		Log: log, Clock: time.Now, DropPrivileges: drop,
 		Ready: func() {
-			notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.Interfaces, ", "))
-			log.Info("ready", "interfaces", strings.Join(cfg.Interfaces, ","), "socket", cfg.API.Socket)
+			notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.InterfaceTexts(), ", "))
+			log.Info("ready", "interfaces", strings.Join(cfg.InterfaceTexts(), ","), "socket", cfg.API.Socket)
 		},
 	})
 	if err != nil {

@@ -27,9 +27,9 @@ func newAFPacketProbe(cfg config.Config, tunnels []flow.Tunnel, log *slog.Logger
 
 func (p *afpacketProbe) Name() string { return "afpacket" }
 
-func (p *afpacketProbe) Attach(link topology.Link, do func(func() error) error) (string, error) {
+func (p *afpacketProbe) Attach(link topology.Link, directions []flow.Direction, do func(func() error) error) (string, error) {
 	return "afpacket", p.Capture.Attach(capture.Target{
-		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Do: do,
+		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
 	})
 }
 

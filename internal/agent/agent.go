@@ -74,7 +74,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
 		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), failed: make(chan error, 16),
 	}
-	watch := topology.Config{Interfaces: cfg.Interfaces, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
+	watch := topology.Config{Interfaces: cfg.Patterns(), Exclude: cfg.Exclude, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
 	a.registry = topology.NewRegistry(watch.Linger, deps.Clock)
 	a.watcher, err = topology.New(watch, topology.Deps{Registry: a.registry, Emit: a.onEvent, Log: deps.Log})
 	if err != nil {
@@ -86,7 +86,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	if a.probe, err = newProbe(cfg, a.marking, deps.Log); err != nil {
 		return nil, err
 	}
-	a.hooks = newHooks(a.registry, a.probe, a.marking, deps.Log)
+	a.hooks = newHooks(a.registry, a.probe, a.marking, cfg.Directions, deps.Log)
 	a.store = store.New(store.Config{History: cfg.API.History})
 	outputs, err := a.outputs()
 	if err != nil {

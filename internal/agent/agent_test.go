@@ -98,7 +98,7 @@ func agentConfig(t *testing.T, probe string, hosts ...*lab.Host) (cfg config.Con
 	t.Helper()
 	records = filepath.Join(t.TempDir(), "flows.jsonl")
 	cfg = config.Default()
-	cfg.Interfaces = []string{"to-*"}
+	cfg.Interfaces = []config.Interface{{Match: "to-*"}}
 	cfg.Probe = probe
 	for _, h := range hosts {
 		cfg.Netns = append(cfg.Netns, h.Netns)
@@ -199,7 +199,7 @@ var discard = slog.New(slog.DiscardHandler)
 // childConfig counts on the interfaces of the namespace it runs in.
 func childConfig(probe string) config.Config {
 	cfg := config.Default()
-	cfg.Interfaces = []string{"to-*"}
+	cfg.Interfaces = []config.Interface{{Match: "to-*"}}
 	cfg.Probe = probe
 	cfg.Flow.MaxEntries = 4096
 	cfg.API.Socket = filepath.Join(os.TempDir(), fmt.Sprintf("waymark-test-%d.sock", os.Getpid()))

@@ -66,7 +66,7 @@ func (h *hooks) compare(all map[place]seen) []obs.Interface {
 		if at.err != nil {
 			continue
 		}
-		for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
+		for _, direction := range at.directions {
 			c := at.compare(direction, all[place{i, direction}])
 			c.Iface, c.Netns, c.Direction = at.link.Name, at.link.Netns, direction.String()
 			out = append(out, c)

@@ -11,20 +11,26 @@ import (
 func (a *Agent) onEvent(e topology.Event) {
 	switch e.Kind {
 	case topology.Added:
-		all, err := a.seenBy()
-		if err != nil {
-			a.log.Warn("coverage of an interface starts inexact", "iface", e.Link.String(), "error", err)
-		}
-		a.hooks.add(e.Link, all)
+		a.addHooks(e.Link)
 	case topology.Removed:
 		a.hooks.remove(e.Link)
 	case topology.Renamed:
-		a.hooks.rename(e.Link)
+		if !a.hooks.rename(e.Link) {
+			a.addHooks(e.Link)
+		}
 	case topology.Refused:
 		a.log.Error("cannot be watched", "what", e.Link.String(), "error", e.Err)
 	case topology.Synced:
 		a.onSynced()
 	}
+}
+
+func (a *Agent) addHooks(l topology.Link) {
+	all, err := a.seenBy()
+	if err != nil {
+		a.log.Warn("coverage of an interface starts inexact", "iface", l.String(), "error", err)
+	}
+	a.hooks.add(l, all)
 }
 
 // onSynced: every interface of the start is attached.

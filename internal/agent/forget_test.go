@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/obs"
 )
@@ -30,7 +31,7 @@ func TestGoneInterfacesAreForgotten(t *testing.T) {
 		t.Run(probe, func(t *testing.T) {
 			host := newLab(t).Hosts()[0]
 			cfg, _ := agentConfig(t, probe, host)
-			cfg.Interfaces = []string{"wmx*"}
+			cfg.Interfaces = []config.Interface{{Match: "wmx*"}}
 			var passed atomic.Int64
 			a := startAt(t, cfg, func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
 

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
 )
@@ -22,7 +23,7 @@ type refusing struct {
 	seen func() // while it is asked
 }
 
-func (r refusing) Attach(topology.Link, func(func() error) error) (string, error) {
+func (r refusing) Attach(topology.Link, []flow.Direction, func(func() error) error) (string, error) {
 	r.seen()
 	return "", errors.New("no")
 }
@@ -48,7 +49,7 @@ func TestRoomIsGivenBackWhereNothingIsAttached(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, during := mtuOf(t, alpha), ""
-	h := newHooks(registry, refusing{seen: func() { during = mtuOf(t, alpha) }}, m, log)
+	h := newHooks(registry, refusing{seen: func() { during = mtuOf(t, alpha) }}, m, cfg.Directions, log)
 	h.add(link, nil)
 	if after := mtuOf(t, alpha); during == before || after != before {
 		t.Errorf("IPv6 MTU %s, %s while it was tried to attach, then %s", before, during, after)

@@ -24,6 +24,8 @@ type hooks struct {
 	probe    probe
 	marking  *marking
 	log      *slog.Logger
+	// directions are those in which an interface of that name is counted.
+	directions func(name string) []flow.Direction
 
 	mu       sync.Mutex
 	frozen   bool
@@ -33,17 +35,18 @@ type hooks struct {
 // attachment is an interface with its own counters before and after it was
 // attached to, and before and after the last drain.
 type attachment struct {
-	link      topology.Link
-	mode      string
-	err       error
-	attaching moment
-	draining  moment
+	link       topology.Link
+	directions []flow.Direction
+	mode       string
+	err        error
+	attaching  moment
+	draining   moment
 	// What had been counted on an interface of the same number before.
 	base map[flow.Direction]seen
 }
 
-func newHooks(r *topology.Registry, p probe, m *marking, log *slog.Logger) *hooks {
-	return &hooks{registry: r, probe: p, marking: m, log: log, attached: map[flow.Iface]*attachment{}}
+func newHooks(r *topology.Registry, p probe, m *marking, directions func(string) []flow.Direction, log *slog.Logger) *hooks {
+	return &hooks{registry: r, probe: p, marking: m, directions: directions, log: log, attached: map[flow.Iface]*attachment{}}
 }
 
 // add attaches; all is what the probe has seen so far.
@@ -53,14 +56,17 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 	if h.frozen {
 		return
 	}
-	at := &attachment{link: l, base: map[flow.Direction]seen{
+	at := &attachment{link: l, directions: h.directions(l.Name), base: map[flow.Direction]seen{
 		flow.Ingress: all[place{l.Iface, flow.Ingress}],
 		flow.Egress:  all[place{l.Iface, flow.Egress}],
 	}}
 	h.attached[l.Iface] = at
 	before, _ := h.registry.Counters(l.Iface)
-	if at.err = h.marking.prepare(l); at.err == nil {
-		at.mode, at.err = h.probe.Attach(l, func(f func() error) error {
+	if at.sends() {
+		at.err = h.marking.prepare(l)
+	}
+	if at.err == nil {
+		at.mode, at.err = h.probe.Attach(l, at.directions, func(f func() error) error {
 			return h.registry.InNetns(l.Iface.Netns(), f)
 		})
 		if at.err != nil { // nothing will be marked there
@@ -82,7 +88,19 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 	}
 	at.attaching = moment{before, after}
 	at.draining = moment{after, after}
-	h.log.Info("counting", "iface", l.String(), "mode", at.mode)
+	h.log.Info("counting", "iface", l.String(), "direction", directionText(at.directions), "mode", at.mode)
+}
+
+// sends reports whether packets that leave are handled: where they are not, none
+// is marked.
+func (at *attachment) sends() bool { return slices.Contains(at.directions, flow.Egress) }
+
+// directionText is what the configuration calls directions.
+func directionText(d []flow.Direction) string {
+	if len(d) == 1 {
+		return d[0].String()
+	}
+	return "both"
 }
 
 func (h *hooks) remove(l topology.Link) {
@@ -96,12 +114,22 @@ func (h *hooks) remove(l topology.Link) {
 	h.log.Info("interface is gone", "iface", l.String())
 }
 
-func (h *hooks) rename(l topology.Link) {
+// rename reports whether the hooks of an interface stay as they are. Where its
+// new name asks for other directions they are taken off, to be added again.
+func (h *hooks) rename(l topology.Link) (stays bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if at := h.attached[l.Iface]; at != nil {
-		at.link = l
+	at := h.attached[l.Iface]
+	if at == nil || h.frozen {
+		return true
 	}
+	if !slices.Equal(at.directions, h.directions(l.Name)) {
+		h.detach(l.Iface)
+		h.marking.release(at.link)
+		return false
+	}
+	at.link = l
+	return true
 }
 
 func (h *hooks) detach(i flow.Iface) {
@@ -160,7 +188,7 @@ func (h *hooks) status() []obs.Hook {
 	defer h.mu.Unlock()
 	var out []obs.Hook
 	for _, at := range h.attached {
-		for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
+		for _, direction := range at.directions {
 			hook := obs.Hook{
 				Iface: at.link.Name, Netns: at.link.Netns, IfIndex: at.link.IfIndex,
 				Direction: direction.String(), Mode: at.mode, State: "attached",

@@ -17,7 +17,7 @@ type probe interface {
 	flow.Probe
 	Name() string
 	Load() error
-	Attach(link topology.Link, do func(func() error) error) (mode string, err error)
+	Attach(link topology.Link, directions []flow.Direction, do func(func() error) error) (mode string, err error)
 	Detach(iface flow.Iface) error
 	MaxFlows() (int, error)
 	Status() (obs.Table, []obs.Program, error)
@@ -61,9 +61,9 @@ type ebpfProbe struct{ *datapath.Datapath }
 
 func (p *ebpfProbe) Name() string { return "ebpf" }
 
-func (p *ebpfProbe) Attach(link topology.Link, do func(func() error) error) (string, error) {
+func (p *ebpfProbe) Attach(link topology.Link, directions []flow.Direction, do func(func() error) error) (string, error) {
 	mode, err := p.Datapath.Attach(datapath.Target{
-		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Do: do,
+		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
 	})
 	return string(mode), err
 }

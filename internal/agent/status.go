@@ -42,7 +42,7 @@ func (a *Agent) hookStatus() []obs.Hook {
 	hooks := a.hooks.status()
 	ifaces, netns := a.watcher.Waiting()
 	for _, name := range ifaces {
-		for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
+		for _, direction := range a.cfg.Directions(name) {
 			hooks = append(hooks, obs.Hook{Iface: name, Direction: direction.String(), State: "waiting"})
 		}
 	}

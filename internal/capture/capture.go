@@ -62,6 +62,8 @@ type Target struct {
 	Iface        flow.Iface
 	Name         string
 	NoLinkHeader bool // frames begin with the IP header
+	// Directions are those that are counted; none: both.
+	Directions []flow.Direction
 	// Do runs a function on a thread that is in the interface's network
 	// namespace; nil: the caller's own.
 	Do func(func() error) error
@@ -134,7 +136,7 @@ func explain(err error) error {
 // errNotLoaded is what every call but Load gets before it, and after Close.
 var errNotLoaded = errors.New("the probe is not loaded")
 
-// Attach counts what passes an interface, in both directions, from now on.
+// Attach counts what passes an interface from now on.
 func (c *Capture) Attach(t Target) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

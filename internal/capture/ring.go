@@ -87,12 +87,31 @@ func (r *ring) open(snapLen uint32) error {
 
 // accept tells the kernel how many octets of each packet to copy; 0: no packets.
 func (r *ring) accept(octets uint32) error {
-	program := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: octets}}
+	program := r.target.filter(octets)
 	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	if err := unix.SetsockoptSockFprog(r.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &fprog); err != nil {
 		return fmt.Errorf("setting the length captured: %w", err)
 	}
 	return nil
+}
+
+// filter is the program that chooses packets by their direction, where only one
+// is counted, and returns how many octets of them to copy.
+func (t *Target) filter(octets uint32) []unix.SockFilter {
+	take := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: octets}
+	if len(t.Directions) != 1 || octets == 0 {
+		return []unix.SockFilter{take}
+	}
+	const packetType = 0xfffff000 + 4 // SKF_AD_OFF + SKF_AD_PKTTYPE
+	skipIf := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_OUTGOING, Jt: 1}
+	if t.Directions[0] == flow.Egress {
+		skipIf.Jt, skipIf.Jf = 0, 1
+	}
+	return []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: packetType},
+		skipIf, take,
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
 }
 
 func (r *ring) close() {

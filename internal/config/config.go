@@ -13,21 +13,24 @@
 //	min, max the range allowed, likewise in text
 //	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector,
 //	         prefix6, proto, ports
+//	short    of a list of mappings: the keys whose values, joined by colons, are the short form of
+//	         an entry; keys at the end may be left out
 package config
 
 import "time"
 
 // Config is the whole configuration.
 type Config struct {
-	Interfaces []string `yaml:"interfaces" kind:"glob" doc:"interface names or globs to attach to"`
-	Netns      []string `yaml:"netns" kind:"netns" doc:"further network namespaces to look into, by name, or all"`
-	OnMissing  string   `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"wait for an interface that does not exist yet, or fail"`
-	Probe      string   `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"what counts packets; auto takes ebpf where the kernel allows it"`
-	Flow       Flow     `yaml:"flow" doc:"the flow table"`
-	PDM        PDM      `yaml:"pdm" doc:"delays told apart by marks in packets (RFC 8250)"`
-	Export     []Export `yaml:"export" doc:"where flow records go; each entry is one exporter"`
-	API        API      `yaml:"api" doc:"where the command line reaches the agent"`
-	Log        Log      `yaml:"log" doc:"what the agent tells on stderr"`
+	Interfaces []Interface `yaml:"interfaces" short:"match:direction" doc:"interfaces to attach to: names or globs; the first entry that matches a name decides. eth0:ingress is short for {match: eth0, direction: ingress}"`
+	Exclude    []string    `yaml:"exclude" kind:"glob" doc:"names or globs of interfaces that are not attached to, whatever interfaces says"`
+	Netns      []string    `yaml:"netns" kind:"netns" doc:"further network namespaces to look into, by name, or all"`
+	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"wait for an interface that does not exist yet, or fail"`
+	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"what counts packets; auto takes ebpf where the kernel allows it"`
+	Flow       Flow        `yaml:"flow" doc:"the flow table"`
+	PDM        PDM         `yaml:"pdm" doc:"delays told apart by marks in packets (RFC 8250)"`
+	Export     []Export    `yaml:"export" doc:"where flow records go; each entry is one exporter"`
+	API        API         `yaml:"api" doc:"where the command line reaches the agent"`
+	Log        Log         `yaml:"log" doc:"what the agent tells on stderr"`
 }
 
 // Flow configures the flow table.

@@ -94,6 +94,10 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key
 			if v.Index(i).Kind() == reflect.Struct {
 				setDefaults(v.Index(i))
 			}
+			if short := tag.Get("short"); short != "" && isText(item) {
+				d.short(item, v.Index(i), short, at)
+				continue
+			}
 			d.value(item, v.Index(i), tag, at)
 		}
 	}

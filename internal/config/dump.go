@@ -50,10 +50,15 @@ func valueNode(v reflect.Value, tag reflect.StructTag, key string, origins Origi
 		return structNode(v, key, origins)
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode}
-		if v.Type().Elem().Kind() != reflect.Struct || v.Len() == 0 {
+		short := tag.Get("short")
+		if v.Type().Elem().Kind() != reflect.Struct || v.Len() == 0 || short != "" {
 			n.Style = yaml.FlowStyle
 		}
 		for i := range v.Len() {
+			if short != "" {
+				n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: shortText(v.Index(i), short)})
+				continue
+			}
 			n.Content = append(n.Content, valueNode(v.Index(i), tag, fmt.Sprintf("%s[%d]", key, i), origins))
 		}
 		return n

@@ -54,6 +54,9 @@ func Sections() []Section {
 			}
 		default:
 			top.Keys = append(top.Keys, describeKey(f, name, true))
+			if isStructs(f.Type) {
+				top.Keys = append(top.Keys, keysIn(f.Type.Elem(), name+"[]", false)...)
+			}
 		}
 	}
 	return append([]Section{top}, rest...)
@@ -91,6 +94,9 @@ func describeKey(f reflect.StructField, name string, env bool) Key {
 	}
 	if isStructs(f.Type) && f.Type.Elem() != exportType {
 		k.Type = "list of " + keyOf(f)
+	}
+	if short := f.Tag.Get("short"); short != "" {
+		k.Type += ", short " + shortForm(short)
 	}
 	if words, ok := f.Tag.Lookup("oneof"); ok {
 		k.Words = strings.Fields(words)

@@ -40,7 +40,7 @@ func checkGlob(s string) error {
 	if _, err := path.Match(s, ""); err != nil {
 		return fmt.Errorf("%q is not a pattern: %w", s, err)
 	}
-	if s == "" || strings.ContainsAny(s, "/ \t\n") {
+	if s == "" || strings.ContainsAny(s, "/: \t\n") { // as the kernel (dev_valid_name)
 		return fmt.Errorf("%q can be no interface", s)
 	}
 	if !strings.ContainsAny(s, `*?[\`) && len(s) > maxIfName {

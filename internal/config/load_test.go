@@ -7,11 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/waymark-net/waymark/internal/flow"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -102,7 +105,7 @@ func TestPrecedence(t *testing.T) {
 	want.Flow.Sampling = 4
 	want.Flow.ScanInterval = 2 * time.Second
 	want.Flow.IdleTimeout = 3 * time.Second
-	want.Interfaces = []string{"b", "c", "d"}
+	want.Interfaces = []Interface{{"b", "both"}, {"c", "both"}, {"d", "both"}}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -124,13 +127,14 @@ func TestPrecedence(t *testing.T) {
 func TestListsInVariables(t *testing.T) {
 	for _, tt := range []struct {
 		value string
-		want  []string
+		want  []Interface
 	}{
-		{"eth0", []string{"eth0"}},
-		{"eth0, veth*", []string{"eth0", "veth*"}},
-		{`["eth0", 'veth*']`, []string{"eth0", "veth*"}},
+		{"eth0", []Interface{{"eth0", "both"}}},
+		{"eth0, veth*:ingress", []Interface{{"eth0", "both"}, {"veth*", "ingress"}}},
+		{`["eth0", 'veth*:egress']`, []Interface{{"eth0", "both"}, {"veth*", "egress"}}},
+		{`[{match: eth0, direction: ingress}, {match: "*"}, "lo:both"]`, []Interface{{"eth0", "ingress"}, {"*", "both"}, {"lo", "both"}}},
 		{"", nil},
-		{"[]", []string{}},
+		{"[]", []Interface{}},
 	} {
 		c, _, err := Load(Sources{Env: []string{"WAYMARK_INTERFACES=" + tt.value}})
 		if err != nil {
@@ -169,6 +173,22 @@ func TestBadVariablesAndFlags(t *testing.T) {
 	golden(t, "variables.want", err.Error()+"\n")
 }
 
+// TestDirections: the first entry that matches decides.
+func TestDirections(t *testing.T) {
+	c := Config{Interfaces: []Interface{{"eth0", "ingress"}, {"veth*", "egress"}, {"veth7", "both"}, {"*", "both"}}}
+	in, out := flow.Ingress, flow.Egress
+	for name, want := range map[string][]flow.Direction{
+		"eth0": {in}, "veth1": {out}, "veth7": {out}, "eth1": {in, out},
+	} {
+		if got := c.Directions(name); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	if got, want := c.InterfaceTexts(), []string{"eth0:ingress", "veth*:egress", "veth7", "*"}; !slices.Equal(got, want) {
+		t.Errorf("texts %q, want %q", got, want)
+	}
+}
+
 func TestUnknownEnv(t *testing.T) {
 	got := UnknownEnv([]string{
 		"WAYMARK_FLOW={}", // like WAYMARK_PROBE in its prefix alone
@@ -182,7 +202,7 @@ func TestUnknownEnv(t *testing.T) {
 
 func TestDump(t *testing.T) {
 	t.Chdir(t.TempDir())
-	file := "interfaces: [\"eth0\", 'veth*']\nflow:\n  ring_size: 65536\nexport:\n  - jsonl:\n  - ipfix: {collector: \"udp://[::1]:4739\"}\n"
+	file := "interfaces: [\"eth0\", 'veth*', {match: wl*, direction: egress}]\nflow:\n  ring_size: 65536\nexport:\n  - jsonl:\n  - ipfix: {collector: \"udp://[::1]:4739\"}\n"
 	if err := os.WriteFile("waymark.yaml", []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}

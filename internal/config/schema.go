@@ -42,6 +42,10 @@ func typeSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 		return structSchema(t.Elem())
 	case t.Kind() == reflect.Struct:
 		return structSchema(t)
+	case t.Kind() == reflect.Slice && tag.Get("short") != "":
+		items := typeSchema(t.Elem(), tag)
+		items["type"] = "object"
+		return map[string]any{"type": "array", "items": map[string]any{"anyOf": []any{map[string]any{"type": "string"}, items}}}
 	case t.Kind() == reflect.Slice:
 		return map[string]any{"type": "array", "items": typeSchema(t.Elem(), tag)}
 	case t == durationType:

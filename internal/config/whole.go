@@ -12,6 +12,11 @@ func checkWhole(c *Config, origins Origins) Problems {
 	if bits.OnesCount32(c.Flow.RingSize) != 1 {
 		w.complain("flow.ring_size", formatSize(uint64(c.Flow.RingSize))+" is not a power of two", "nearest: "+nearestPowers(c.Flow.RingSize))
 	}
+	for i, e := range c.Interfaces {
+		if e.Match == "" {
+			w.complain(fmt.Sprintf("interfaces[%d]", i), "an entry without match", "write match: with the name of an interface, or a glob")
+		}
+	}
 	w.checkPDM(c)
 	if c.API.Listen != "" {
 		w.take("api.listen", "listener "+c.API.Listen)

@@ -18,6 +18,8 @@ type Target struct {
 	Iface        flow.Iface
 	Name         string
 	NoLinkHeader bool // frames begin with the IP header
+	// Directions are the hooks that are attached; none: both.
+	Directions []flow.Direction
 	// Do runs a function on a thread that is in the interface's network
 	// namespace; nil: the caller's own.
 	Do func(func() error) error
@@ -38,7 +40,8 @@ const (
 	ModeClsact Mode = "clsact"
 )
 
-// Attach puts the probe on both directions of an interface, or on neither.
+// Attach puts the probe on the directions of an interface that are asked for, or
+// on none of them.
 func (d *Datapath) Attach(t Target) (Mode, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,6 +68,9 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 			direction flow.Direction
 			program   *ebpf.Program
 		}{{flow.Ingress, p.ingress}, {flow.Egress, p.egress}} {
+			if len(t.Directions) > 0 && !slices.Contains(t.Directions, side.direction) {
+				continue
+			}
 			detach, err := attach(int(t.Iface.IfIndex()), side.direction, side.program)
 			if err != nil {
 				return fmt.Errorf("attaching to %s %s by %s: %w", t.Name, directionName(side.direction), mode, explain(err))

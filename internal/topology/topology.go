@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ const AllNetns = "all"
 type Config struct {
 	// Interfaces are names or globs (path.Match): "eth0", "veth*".
 	Interfaces []string
+	// Exclude are names or globs of interfaces that are not watched although they
+	// match.
+	Exclude []string
 	// Netns are the named network namespaces to look into besides the own one:
 	// names or globs, or AllNetns.
 	Netns []string
@@ -54,7 +58,7 @@ func (c Config) Validate() error {
 	if len(c.Interfaces) == 0 {
 		return errors.New("no interfaces to watch: name at least one, for example \"eth0\" or \"veth*\"")
 	}
-	for _, p := range append(append([]string{}, c.Interfaces...), c.Netns...) {
+	for _, p := range slices.Concat(c.Interfaces, c.Exclude, c.Netns) {
 		if _, err := path.Match(p, ""); err != nil || p == "" {
 			return fmt.Errorf("interface or namespace pattern %q is malformed: use a name or a glob of *, ? and [a-z]", p)
 		}
@@ -65,7 +69,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-func (c Config) matchesIface(name string) bool { return matchAny(c.Interfaces, name) }
+func (c Config) matchesIface(name string) bool {
+	return matchAny(c.Interfaces, name) && !matchAny(c.Exclude, name)
+}
 
 func (c Config) matchesNetns(name string) bool {
 	for _, p := range c.Netns {

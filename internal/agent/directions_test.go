@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// newChain is a row of five hosts, three of which route, that goes with the test.
+func newChain(t *testing.T) *lab.Lab {
+	t.Helper()
+	l, err := lab.Up(lab.Config{Topology: "chain", Prefix: fmt.Sprintf("wmt%d-", os.Getpid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// places are what a list is about: interface and direction.
+func places[T any](list []T, place func(T) string) []string {
+	var out []string
+	for _, x := range list {
+		out = append(out, place(x))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// TestDirections: a router that counts one direction of each interface has only
+// those hooks, totals and coverage, with both probes; an interface that is
+// renamed is counted as its new name says.
+func TestDirections(t *testing.T) {
+	const pings = 50
+	for _, probe := range []string{"ebpf", "afpacket"} {
+		t.Run(probe, func(t *testing.T) {
+			l := newChain(t)
+			alpha, athos, beta := l.Host("alpha"), l.Host("athos"), l.Host("beta")
+			cfg, _ := agentConfig(t, probe, athos, beta)
+			cfg.Interfaces = []config.Interface{
+				{Match: "to-alpha", Direction: "ingress"},
+				{Match: "to-*", Direction: "egress"},
+				{Match: "wmr[0]", Direction: "ingress"},
+				{Match: "wmr*", Direction: "both"},
+			}
+			cfg.Exclude = []string{"to-aramis"} // of beta
+			a := start(t, cfg)
+
+			want := []string{"to-alpha ingress", "to-porthos egress"}
+			hooks := func(s obs.Status) []string {
+				return places(s.Hooks, func(h obs.Hook) string { return h.Iface + " " + h.Direction })
+			}
+			if got := hooks(a.Status()); !slices.Equal(got, want) {
+				t.Errorf("hooks %q, want %q", got, want)
+			}
+			if _, err := traffic.Echo(within(t, 20*time.Second), alpha, traffic.EchoConfig{To: beta.Addr4(), Count: pings, ID: 7}); err != nil {
+				t.Fatal(err)
+			}
+			await(t, a, "all pings are counted once by each hook", func(s obs.Status) bool {
+				icmp := slices.DeleteFunc(s.Totals, func(x obs.Total) bool { return x.Protocol != "icmp" })
+				return len(icmp) == 2 && icmp[0].Packets == pings && icmp[1].Packets == pings
+			})
+			waitCovered(t, a)
+			status := a.Status()
+			if got := places(status.Totals, func(x obs.Total) string { return x.Iface + " " + x.Direction }); !slices.Equal(got, want) {
+				t.Errorf("totals %q, want %q", got, want)
+			}
+			if got := places(status.Interfaces, func(x obs.Interface) string { return x.Iface + " " + x.Direction }); !slices.Equal(got, want) {
+				t.Errorf("coverage of %q, want %q", got, want)
+			}
+
+			link := addVeth(t, athos, "wmr0")
+			await(t, a, "wmr0 is counted at ingress", func(s obs.Status) bool {
+				return slices.Contains(hooks(s), "wmr0 ingress")
+			})
+			if err := athos.Do(func() error {
+				for _, step := range []func() error{
+					func() error { return netlink.LinkSetDown(link) },
+					func() error { return netlink.LinkSetName(link, "wmr1") },
+					func() error { return netlink.LinkSetUp(link) },
+				} {
+					if err := step(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			await(t, a, "wmr1 is counted in both directions", func(s obs.Status) bool {
+				return slices.Equal(hooks(s), []string{"to-alpha ingress", "to-porthos egress", "wmr1 egress", "wmr1 ingress"})
+			})
+		})
+	}
+}
