@@ -120,7 +120,8 @@ func writeConfiguration(w io.Writer) error {
 		"set, `waymark config check FILE` names every problem with line and column. Variables override the file (an empty one\n"+
 		"counts as not set), flags override both; `--set KEY=VALUE` sets any key that has a variable.\n\n"+
 		"Durations are written like `500ms`, `10s` or `1m30s`; sizes in octets or like `64KiB` and `16MiB`; a list in a variable or flag\n"+
-		"with commas or as YAML. Editors complete and check with [configuration.schema.json](configuration.schema.json).")
+		"with commas or as YAML. SIGHUP (`systemctl reload waymark`) applies changes of the keys marked *Reload* without losing a\n"+
+		"packet, and the log names those that need a restart. Editors complete and check with [configuration.schema.json](configuration.schema.json).")
 	for _, s := range config.Sections() {
 		name := s.Name
 		if name == "" {
@@ -132,9 +133,13 @@ func writeConfiguration(w io.Writer) error {
 		fmt.Fprintf(p, "\n%s.\n", upper(s.Doc))
 		var rows [][]string
 		for _, k := range s.Keys {
-			rows = append(rows, []string{code(k.Name), k.Values(), code(k.Default), upper(k.Doc), code(k.Env)})
+			reload := ""
+			if k.Reload {
+				reload = "yes"
+			}
+			rows = append(rows, []string{code(k.Name), k.Values(), code(k.Default), upper(k.Doc), code(k.Env), reload})
 		}
-		p.table("Key|Values|Default|Meaning|Variable", rows)
+		p.table("Key|Values|Default|Meaning|Variable|Reload", rows)
 	}
 	p.heading(2, "The defaults as a file")
 	p.WriteString("\n```yaml\n")

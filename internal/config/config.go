@@ -15,20 +15,21 @@
 //	         prefix6, proto, ports
 //	short    of a list of mappings: the keys whose values, joined by colons, are the short form of
 //	         an entry; keys at the end may be left out
+//	reload   yes: a running agent applies a change when it reloads
 package config
 
 import "time"
 
 // Config is the whole configuration.
 type Config struct {
-	Interfaces []Interface `yaml:"interfaces" short:"match:direction" doc:"interfaces to attach to: names or globs; the first entry that matches a name decides. eth0:ingress is short for {match: eth0, direction: ingress}"`
-	Exclude    []string    `yaml:"exclude" kind:"glob" doc:"names or globs of interfaces that are not attached to, whatever interfaces says"`
+	Interfaces []Interface `yaml:"interfaces" short:"match:direction" reload:"yes" doc:"interfaces to attach to: names or globs; the first entry that matches a name decides. eth0:ingress is short for {match: eth0, direction: ingress}"`
+	Exclude    []string    `yaml:"exclude" kind:"glob" reload:"yes" doc:"names or globs of interfaces that are not attached to, whatever interfaces says"`
 	Netns      []string    `yaml:"netns" kind:"netns" doc:"further network namespaces to look into, by name, or all"`
 	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"wait for an interface that does not exist yet, or fail"`
 	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"what counts packets; auto takes ebpf where the kernel allows it"`
 	Flow       Flow        `yaml:"flow" doc:"the flow table"`
 	PDM        PDM         `yaml:"pdm" doc:"delays told apart by marks in packets (RFC 8250)"`
-	Export     []Export    `yaml:"export" doc:"where flow records go; each entry is one exporter"`
+	Export     []Export    `yaml:"export" reload:"yes" doc:"where flow records go; each entry is one exporter"`
 	API        API         `yaml:"api" doc:"where the command line reaches the agent"`
 	Log        Log         `yaml:"log" doc:"what the agent tells on stderr"`
 }
@@ -36,9 +37,9 @@ type Config struct {
 // Flow configures the flow table.
 type Flow struct {
 	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"flows the table holds; 0: 524288, or what 1 % of memory or a quarter of the control group's limit holds if that is less"`
-	ScanInterval  time.Duration `yaml:"scan_interval" default:"10s" min:"10ms" max:"10m" doc:"time between two drains of the kernel's table"`
-	ActiveTimeout time.Duration `yaml:"active_timeout" default:"60s" min:"10ms" max:"24h" doc:"a flow that goes on is exported after this time"`
-	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"15s" min:"10ms" max:"24h" doc:"a flow without packets is exported after this time"`
+	ScanInterval  time.Duration `yaml:"scan_interval" default:"10s" min:"10ms" max:"10m" reload:"yes" doc:"time between two drains of the kernel's table"`
+	ActiveTimeout time.Duration `yaml:"active_timeout" default:"60s" min:"10ms" max:"24h" reload:"yes" doc:"a flow that goes on is exported after this time"`
+	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"15s" min:"10ms" max:"24h" reload:"yes" doc:"a flow without packets is exported after this time"`
 	Sampling      uint32        `yaml:"sampling" default:"1" min:"1" doc:"count one packet in N, at random"`
 	Tunnels       []string      `yaml:"tunnels" oneof:"vxlan geneve gre ipip" doc:"tunnels whose inner flows are counted"`
 	RingSize      uint32        `yaml:"ring_size" default:"16MiB" min:"4KiB" max:"1GiB" kind:"size" doc:"ring that takes flows evicted from a full table; a power of two"`
@@ -85,6 +86,6 @@ type API struct {
 
 // Log configures stderr.
 type Log struct {
-	Level  string `yaml:"level" default:"info" oneof:"debug info warn error" doc:"least severe message that is written"`
+	Level  string `yaml:"level" default:"info" oneof:"debug info warn error" reload:"yes" doc:"least severe message that is written"`
 	Format string `yaml:"format" default:"text" oneof:"text json" doc:"form of a message"`
 }

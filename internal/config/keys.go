@@ -14,6 +14,7 @@ type Key struct {
 	Doc     string
 	Env     string   // its variable; empty inside lists
 	Words   []string // all values there are; none: not of a few words
+	Reload  bool     // a running agent applies a change of it
 }
 
 // Values says what the key takes: its type, and which values of it.
@@ -91,6 +92,7 @@ func describeKey(f reflect.StructField, name string, env bool) Key {
 		Default: f.Tag.Get("default"),
 		Allowed: rangeText(f.Type, f.Tag),
 		Doc:     f.Tag.Get("doc"),
+		Reload:  canReload(f),
 	}
 	if isStructs(f.Type) && f.Type.Elem() != exportType {
 		k.Type = "list of " + keyOf(f)

@@ -11,7 +11,7 @@ import (
 type PDM struct {
 	Mode         string      `yaml:"mode" default:"burst" oneof:"burst packet" doc:"what gets a number: a burst of segments as the stack hands it over, or each packet on the wire, which ends bursts on the interface"`
 	State        PDMState    `yaml:"state" doc:"what is kept of marked flows"`
-	Policies     []PDMPolicy `yaml:"policies" doc:"flows that are marked"`
+	Policies     []PDMPolicy `yaml:"policies" reload:"yes" doc:"flows that are marked"`
 	Strip        bool        `yaml:"strip" default:"false" doc:"take the option out of received packets before the stack gets them"`
 	Reserve      string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where the 16 octets of a mark are reserved while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or nowhere, so that full packets go unmarked"`
 	Raw          bool        `yaml:"raw" default:"false" doc:"tell marked packets one by one, too"`

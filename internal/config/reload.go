@@ -1,0 +1,87 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Change is a key that two configurations set differently.
+type Change struct {
+	Key      string `json:"key"`
+	Old, New string // as YAML in one line
+	Reload   bool   // a running agent can apply it: the field has the tag reload
+}
+
+// String is the change for a log or a terminal.
+func (c Change) String() string { return fmt.Sprintf("%s: %s → %s", c.Key, c.Old, c.New) }
+
+// Changes lists what differs between the configuration of a running agent and
+// the next one, in the order of the reference page. A list is one key.
+func Changes(running, next Config) []Change {
+	return changes(reflect.ValueOf(running), reflect.ValueOf(next), "")
+}
+
+func changes(old, next reflect.Value, prefix string) (out []Change) {
+	for f, ov := range old.Fields() {
+		nv, key := next.FieldByIndex(f.Index), join(prefix, keyOf(f))
+		switch {
+		case ov.Kind() == reflect.Struct:
+			out = append(out, changes(ov, nv, key)...)
+		case !sameValue(ov, nv):
+			out = append(out, Change{Key: key, Old: line(ov, f.Tag), New: line(nv, f.Tag), Reload: canReload(f)})
+		}
+	}
+	return out
+}
+
+// sameValue: an empty list is the same whether it was written or not.
+func sameValue(a, b reflect.Value) bool {
+	if a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0 {
+		return true
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// Reloaded is the configuration of a running agent after it reloaded next:
+// keys that cannot change at run time keep their values.
+func Reloaded(running, next Config) Config {
+	takeReloadable(reflect.ValueOf(&running).Elem(), reflect.ValueOf(next))
+	return running
+}
+
+func takeReloadable(old, next reflect.Value) {
+	for f, ov := range old.Fields() {
+		nv := next.FieldByIndex(f.Index)
+		switch {
+		case ov.Kind() == reflect.Struct:
+			takeReloadable(ov, nv)
+		case canReload(f):
+			ov.Set(nv)
+		}
+	}
+}
+
+func canReload(f reflect.StructField) bool { return f.Tag.Get("reload") == "yes" }
+
+// line is a value as YAML in one line.
+func line(v reflect.Value, tag reflect.StructTag) string {
+	n := valueNode(v, tag, "", nil)
+	flowStyle(n)
+	b, err := yaml.Marshal(n)
+	if err != nil { // unreachable: the node was made here
+		return err.Error()
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func flowStyle(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode {
+		n.Style = yaml.FlowStyle
+	}
+	for _, c := range n.Content {
+		flowStyle(c)
+	}
+}

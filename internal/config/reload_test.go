@@ -1,0 +1,57 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func load(t *testing.T, yaml string) Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "waymark.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := Load(Sources{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestReload: what differs is named with both values, and only keys that can
+// change at run time do.
+func TestReload(t *testing.T) {
+	running := load(t, "interfaces: [eth0]\nflow: {scan_interval: 1s, max_entries: 1000, ring_size: 1MiB}\n")
+	next := load(t, `
+interfaces: [eth0, "veth*"]
+flow: {scan_interval: 2s, max_entries: 2000, ring_size: 1MiB}
+export: [{jsonl: {path: a.jsonl}}]
+`)
+	want := []Change{
+		{"interfaces", "[eth0]", "[eth0, veth*]", true},
+		{"flow.max_entries", "1000", "2000", false},
+		{"flow.scan_interval", "1s", "2s", true},
+		{"export", "[]", "[{jsonl: {path: a.jsonl, queue: 65536}}]", true},
+	}
+	if diff := cmp.Diff(want, Changes(running, next)); diff != "" {
+		t.Errorf("Changes (-want +got):\n%s", diff)
+	}
+	got := Reloaded(running, next)
+	if got.Flow.ScanInterval != 2*time.Second || got.Flow.MaxEntries != 1000 || len(got.Interfaces) != 2 || len(got.Export) != 1 {
+		t.Errorf("Reloaded = %+v", got)
+	}
+	var left []string
+	for _, c := range Changes(got, next) {
+		left = append(left, c.Key)
+	}
+	if diff := cmp.Diff([]string{"flow.max_entries"}, left); diff != "" {
+		t.Errorf("after a reload (-want +got):\n%s", diff)
+	}
+	if c := Changes(running, running); c != nil {
+		t.Errorf("a configuration differs from itself: %v", c)
+	}
+}
