@@ -37,6 +37,10 @@ build/generated: $(bpf) $(generators) go.mod
 build: generate ## Make bin/waymark, one static binary
 	$(go_build) -ldflags '$(ldflags)' -o bin/waymark ./cmd/waymark
 
+.PHONY: bin/waymark-bench
+bin/waymark-bench: generate
+	$(go_build) -ldflags '$(ldflags)' -o $@ ./cmd/waymark-bench
+
 build/NOTICE: go.mod scripts/notices
 	@mkdir -p $(@D)
 	@scripts/notices >$@
@@ -67,8 +71,8 @@ fuzz: generate ## Every fuzz test for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: setup-demo build ## The cost of each program and stage on this machine (as root)
-	bin/waymark bench datapath
+bench: setup-demo build bin/waymark-bench ## The cost of each program and stage on this machine (as root)
+	bin/waymark-bench datapath
 
 .PHONY: docs
 docs: build ## Write docs/reference from the code

@@ -50,7 +50,6 @@ and through IPFIX, JSON lines and Prometheus.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		newBenchCommand(),
 		newDecodeCommand(),
 		newDoctorCommand(),
 		newConfigCommand(),

@@ -1,7 +1,7 @@
 // Package bench measures what the probe costs: its programs alone, by
 // BPF_PROG_TEST_RUN (Datapath), and whole probes beside each other on a veth
 // pair (Probes). In comes a Config; out goes a report, which is written as JSON,
-// as a table and as plots. The command waymark bench calls it.
+// as a table and as plots. Command waymark-bench calls it.
 //
 // Everything that is compared is measured in the same run, in turns: on a
 // machine that others use too, only such ratios mean something.

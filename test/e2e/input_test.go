@@ -124,7 +124,6 @@ func TestBadCommandLine(t *testing.T) {
 		{"lab up pair --prefix ../x", 2, "prefix"},
 		{"lab exec --prefix wme-none- alpha -- true", 1, "waymark lab up"},
 		{"completion tcsh", 2, "bash"},
-		{"bench nothing", 2, "datapath"},
 		{"decode /nonexistent.pcap", 1, "no such file"},
 	} {
 		t.Run(c.line, func(t *testing.T) {

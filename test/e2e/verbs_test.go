@@ -118,7 +118,7 @@ func TestVersionAndDoctor(t *testing.T) {
 	if err := json.Unmarshal([]byte(waymark(t, "doctor", "-o", "json").stdout), &report); err != nil || report.Kernel != kernel || len(report.Checks) < 10 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	for _, verb := range []string{"", "run", "flows", "status", "top", "doctor", "lab", "lab up", "lab demo", "config", "decode", "bench", "completion bash"} {
+	for _, verb := range []string{"", "run", "flows", "status", "top", "doctor", "lab", "lab up", "lab demo", "config", "decode", "completion bash"} {
 		r := waymark(t, append(strings.Fields(verb), "--help")...)
 		wants(t, r, 0)
 		if !strings.Contains(r.stdout, "Usage:") {
