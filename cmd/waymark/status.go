@@ -65,8 +65,8 @@ func statusAgent(w io.Writer, s *obs.Status) error {
 	lines := []struct{ name, text string }{
 		{"agent", fmt.Sprintf("waymark %s on %s, pid %d, up %s", s.Version, s.Host, s.PID, term.Duration(s.Now.Sub(s.Started)))},
 		{"probe", s.Probe},
-		{"table", fmt.Sprintf("%d of %d flows (%s), %sB; %s evicted, %s packets unattributed; %s live in the agent",
-			t.Entries, t.MaxEntries, term.Percent(fill), term.Count(t.MemoryBytes), term.Count(t.Evicted), term.Count(t.Unattributed), term.Count(t.Live))},
+		{"table", fmt.Sprintf("%d of %d flows (%s), %sB; %s evicted, %s packets unattributed; %s live in the agent, %s exported early",
+			t.Entries, t.MaxEntries, term.Percent(fill), term.Count(t.MemoryBytes), term.Count(t.Evicted), term.Count(t.Unattributed), term.Count(t.Live), term.Count(t.Shed))},
 		{"drain", drainText(d)},
 	}
 	for _, l := range lines {

@@ -49,6 +49,8 @@ type Agent struct {
 	table    *flow.Table
 	pipeline *pipeline.Pipeline
 	store    *store.Store
+	history  *store.Interval // that takes records now; of the table
+	leaving  *leaving
 	totals   *totals
 	hooks    *hooks
 	marking  *marking // nil: nothing is ever marked
@@ -58,10 +60,9 @@ type Agent struct {
 
 	failed chan error // the first ends the agent
 
-	mu        sync.Mutex
-	drain     obs.Drain
-	lastDrain time.Time
-	coverage  []obs.Interface // of the last drain
+	mu       sync.Mutex
+	drain    obs.Drain
+	coverage []obs.Interface // of the last drain
 }
 
 // New prepares an agent; nothing is opened, loaded or attached before Run.
@@ -93,6 +94,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		return nil, err
 	}
 	a.pipeline = pipeline.New(pipeline.Default(), outputs, deps.Log, deps.Clock)
+	a.leaving = &leaving{pipeline: a.pipeline}
 	return a, nil
 }
 
@@ -193,9 +195,15 @@ func (a *Agent) load() error {
 		a.probe.Close()
 		return err
 	}
+	a.history = a.store.Begin(a.started)
 	a.table = flow.NewTable(flow.TableConfig{
 		MaxFlows: maxFlows, ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,
-	}, a.ifaceName)
+	}, a.ifaceName, flow.TableOutput{
+		Interval: func(r *flow.Record) { a.history.Add(r) },
+		Ended:    a.nextInterval,
+		Expired:  a.leaving.add,
+		Piece:    a.leaving.publish,
+	})
 	return nil
 }
 

@@ -48,29 +48,24 @@ func (a *Agent) drainOnce(last bool) error {
 	coverage := a.hooks.compare(all)
 	err = errors.Join(err, seenErr, a.forgetGone(all))
 
-	interval := a.store.Begin(a.intervalStart())
 	a.pipeline.Begin()
-	out := &batch{publish: a.pipeline.Publish, buffer: a.pipeline.Buffer}
 	if last {
-		out.publish = a.pipeline.PublishLast
-		a.table.Flush(interval.Add, out.add)
+		a.leaving.last()
+		a.table.Flush()
 	} else {
-		a.table.EndInterval(a.clock(), interval.Add, out.add)
+		a.table.EndInterval(a.clock())
 	}
-	out.flush()
+	a.leaving.flush()
 	end := a.clock()
-	interval.End(end)
 	a.noteDrain(start, end, coverage, err)
 	return err
 }
 
-func (a *Agent) intervalStart() time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.drain.Count == 0 {
-		return a.started
-	}
-	return a.lastDrain
+// nextInterval makes the interval that ended visible. The table is locked.
+func (a *Agent) nextInterval() {
+	now := a.clock()
+	a.history.End(now)
+	a.history = a.store.Begin(now)
 }
 
 func (a *Agent) noteDrain(start, end time.Time, coverage []obs.Interface, err error) {
@@ -78,38 +73,8 @@ func (a *Agent) noteDrain(start, end time.Time, coverage []obs.Interface, err er
 	defer a.mu.Unlock()
 	a.drain.Count++
 	a.drain.Last = end.Sub(start)
-	a.lastDrain = end
 	a.coverage = coverage
 	if err != nil {
 		a.drain.Errors++
 	}
-}
-
-// batch gathers expired records into the pipeline's buffers. Records that
-// follow each other as the halves of a conversation stay in one batch.
-type batch struct {
-	publish func([]flow.Record)
-	buffer  func() []flow.Record
-	records []flow.Record
-}
-
-func (b *batch) add(r *flow.Record) {
-	if n := len(b.records); n > 0 && n+1 >= cap(b.records) && !isReverse(&b.records[n-1], r) {
-		b.flush()
-	}
-	if b.records == nil {
-		b.records = b.buffer()
-	}
-	b.records = append(b.records, *r)
-}
-
-func (b *batch) flush() {
-	if b.records != nil {
-		b.publish(b.records)
-		b.records = nil
-	}
-}
-
-func isReverse(a, b *flow.Record) bool {
-	return a.Src == b.Dst && a.Dst == b.Src && a.Proto == b.Proto && a.Direction != b.Direction
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"os"
 
-	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
@@ -25,12 +24,12 @@ func (a *Agent) Status() obs.Status {
 	s.Table, s.Programs = table, programs
 	flows := a.table.Stats()
 	s.Table.Live = flows.Live
-	s.Table.Unattributed += flows.Unattributed
+	s.Table.Shed = flows.Shed
 	s.Drain = drain
 	s.Drain.Interval = a.cfg.Flow.ScanInterval
 	s.Drain.Deltas, s.Drain.Records = flows.Deltas, flows.Records
 	s.Drain.Grace = table.Grace
-	s.Losses = a.losses(table, flows)
+	s.Losses = a.losses(table)
 	if s.PDM, err = a.pdmStatus(); err != nil {
 		a.log.Debug("reading the state of marking", "error", err)
 	}
@@ -54,7 +53,7 @@ func (a *Agent) hookStatus() []obs.Hook {
 
 // losses are amounts that are missing somewhere, or told less exactly than
 // wanted; reasons why packets are in no flow stand with their interface.
-func (a *Agent) losses(table obs.Table, flows flow.TableStats) []obs.Loss {
+func (a *Agent) losses(table obs.Table) []obs.Loss {
 	var out []obs.Loss
 	add := func(where, reason string, n uint64) {
 		if n > 0 {
@@ -63,7 +62,6 @@ func (a *Agent) losses(table obs.Table, flows flow.TableStats) []obs.Loss {
 	}
 	add("kernel table", "ring_full", table.Unattributed)
 	add("kernel table", "counts_full", table.CountsFull)
-	add("agent table", "table_full", flows.Unattributed)
 	incomplete, err := a.probe.Incomplete()
 	if err != nil {
 		a.log.Error("reading the probe's counters", "error", err)

@@ -160,7 +160,15 @@ func (r *exported) visit(ctx context.Context, cfg Config) error {
 	defer sink.close()
 
 	r.Records = flows
-	table := flow.NewTable(flow.TableConfig{MaxFlows: 2 * flows}, func(flow.Iface) (string, string) { return "bench0", "" })
+	records := 0
+	var failed error
+	table := flow.NewTable(flow.TableConfig{MaxFlows: 2 * flows}, func(flow.Iface) (string, string) { return "bench0", "" },
+		flow.TableOutput{Expired: func(record *flow.Record) {
+			records++
+			if err := sink.add(ctx, record); err != nil {
+				failed = err
+			}
+		}})
 	for round := range 5 {
 		if err := f.fill(flows); err != nil {
 			return err
@@ -169,17 +177,11 @@ func (r *exported) visit(ctx context.Context, cfg Config) error {
 		if err != nil {
 			return err
 		}
-		records := 0
+		records = 0
 		if err := f.d.Drain(table.Merge); err != nil {
 			return err
 		}
-		var failed error
-		table.EndInterval(time.Now().Add(time.Hour), nil, func(record *flow.Record) {
-			records++
-			if err := sink.add(ctx, record); err != nil {
-				failed = err
-			}
-		})
+		table.EndInterval(time.Now().Add(time.Hour))
 		if failed == nil {
 			failed = sink.flush(ctx)
 		}

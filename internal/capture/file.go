@@ -65,9 +65,9 @@ func Read(in io.Reader, cfg Config, emit func(*flow.Record)) (Summary, error) {
 	s.Uncounted, s.Incomplete = m.uncounted(counted+1, firstCounted), m.uncounted(firstCounted, reasons)
 
 	name := func(i flow.Iface) (name, netns string) { return s.Interfaces[i], "" }
-	t := flow.NewTable(flow.TableConfig{MaxFlows: int(cfg.MaxEntries)}, name)
+	t := flow.NewTable(flow.TableConfig{MaxFlows: int(cfg.MaxEntries)}, name, flow.TableOutput{Expired: emit})
 	m.table.drain(t.Merge)
-	t.Flush(nil, emit)
+	t.Flush()
 	return s, err
 }
 

@@ -15,15 +15,16 @@ func BenchmarkTable(b *testing.B) {
 		deltas[i].Src[14], deltas[i].Src[15] = byte(i>>16), byte(i>>24)
 		deltas[i].Iface = NewIface(0, uint32(1+i>>16))
 	}
-	table := NewTable(TableConfig{MaxFlows: 2 * flows, IdleTimeout: time.Second}, func(Iface) (string, string) { return "eth0", "" })
 	var records int
+	table := NewTable(TableConfig{MaxFlows: 2 * flows, IdleTimeout: time.Second}, func(Iface) (string, string) { return "eth0", "" },
+		TableOutput{Expired: func(*Record) { records++ }})
 	b.ReportAllocs()
 	for b.Loop() {
 		for i := range deltas {
 			table.Merge(&deltas[i])
 		}
-		table.EndInterval(epoch.Add(time.Minute), nil, func(*Record) { records++ })
-		table.EndInterval(epoch.Add(2*time.Minute), nil, func(*Record) { records++ })
+		table.EndInterval(epoch.Add(time.Minute))
+		table.EndInterval(epoch.Add(2 * time.Minute))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(records), "ns/record")
 }

@@ -39,17 +39,20 @@ func TestDelaysAreHistograms(t *testing.T) {
 // What marked packets told is in the interval's record and in the one that is
 // exported, and in neither twice; a record that was handed out never changes.
 func TestTableTellsPDM(t *testing.T) {
-	table := NewTable(TableConfig{MaxFlows: 10, ActiveTimeout: time.Hour, IdleTimeout: time.Second},
-		func(Iface) (string, string) { return "eth0", "" })
-	key := Key{SrcPort: 1, DstPort: 2, Proto: 17, IPv6: true, Direction: Ingress}
 	var intervals, expired []Record
+	table := NewTable(TableConfig{MaxFlows: 10, ActiveTimeout: time.Hour, IdleTimeout: time.Second},
+		func(Iface) (string, string) { return "eth0", "" }, TableOutput{
+			Interval: func(r *Record) { intervals = append(intervals, *r) },
+			Expired:  func(r *Record) { expired = append(expired, *r) },
+		})
+	key := Key{SrcPort: 1, DstPort: 2, Proto: 17, IPv6: true, Direction: Ingress}
 	at := time.Unix(1000, 0)
 	merge := func(packets uint64, p *PDM) {
 		d := Delta{Key: key, Counts: Counts{Packets: packets, PDM: p, First: at.UnixNano(), Last: at.UnixNano()}}
 		table.Merge(&d)
 	}
 	end := func() {
-		table.EndInterval(at, func(r *Record) { intervals = append(intervals, *r) }, func(r *Record) { expired = append(expired, *r) })
+		table.EndInterval(at)
 		at = at.Add(600 * time.Millisecond)
 	}
 	delays := func(ns uint64) Delays {
@@ -85,15 +88,16 @@ func TestTableTellsPDM(t *testing.T) {
 
 // What was told before the packets were counted waits for them, and says when.
 func TestTableTellsPDMWithoutPackets(t *testing.T) {
+	var expired []Record
 	table := NewTable(TableConfig{MaxFlows: 10, ActiveTimeout: time.Hour, IdleTimeout: time.Second},
-		func(Iface) (string, string) { return "eth0", "" })
+		func(Iface) (string, string) { return "eth0", "" },
+		TableOutput{Expired: func(r *Record) { expired = append(expired, *r) }})
 	at := time.Unix(1000, 0)
 	table.Merge(&Delta{Key: Key{Proto: 17, IPv6: true}, Counts: Counts{
 		PDM: &PDM{Received: 1}, First: at.UnixNano(), Last: at.UnixNano(),
 	}})
-	var expired []Record
 	for range 4 {
-		table.EndInterval(at, nil, func(r *Record) { expired = append(expired, *r) })
+		table.EndInterval(at)
 		at = at.Add(600 * time.Millisecond)
 	}
 	if len(expired) != 1 || expired[0].PDM == nil || expired[0].First.Unix() != 1000 || expired[0].EndReason != EndReasonIdleTimeout {

@@ -13,13 +13,26 @@ type TableConfig struct {
 	IdleTimeout   time.Duration // a flow without packets is exported after this
 }
 
+// TableOutput receives what leaves the table. Records are valid during the call
+// only. All but Piece are called with the table locked and must not block;
+// Piece is called without it, after Expired got at most a few thousand records,
+// and may wait until these are on their way.
+type TableOutput struct {
+	Interval func(*Record) // what a flow had in one interval; nil: not wanted
+	Ended    func()        // the interval has no more records; nil: nothing to do
+	Expired  func(*Record) // a flow that expired, both halves of a conversation in turn
+	Piece    func()        // nil: nothing to do
+}
+
 // Table keeps flows from one drain to the next until they expire, as an
-// exporting process does (RFC 7011 5.1.1). In go the deltas of a probe; at the
-// end of each interval come out what was counted in it, per flow, and the flows
-// that expired. Totals of both are exact.
+// exporting process does (RFC 7011 5.1.1). Input: the deltas of a probe. Output:
+// at the end of each interval what was counted in it, per flow, and the flows
+// that expired; when the table is full, the oldest flows at once
+// (flowEndReason 5). Totals of both are exact.
 type Table struct {
 	cfg  TableConfig
 	name func(Iface) (name, netns string)
+	out  TableOutput
 
 	mu       sync.Mutex
 	waiting  waiting
@@ -27,7 +40,9 @@ type Table struct {
 	index    index
 	entries  chunks[entry]
 	free     []int32
-	interval chunks[delta] // what this interval brought, one per entry
+	hand     int32         // entry that is looked at next for the oldest flow
+	interval chunks[delta] // what this interval brought, at most one per entry
+	holes    []int32       // of flows that were shed, in interval
 	number   uint32        // of this interval, from 1
 	lost     map[Key]*Counts
 	scratch  Record // being emitted
@@ -55,43 +70,50 @@ type named struct {
 
 // delta is what one interval adds to an entry.
 type delta struct {
-	entry  int32
+	entry  int32 // −1: a hole
 	counts Counts
 }
 
 // TableStats counts since New.
 type TableStats struct {
-	Live         uint64 // flows kept now
-	Deltas       uint64 // merged
-	Records      uint64 // expired
-	Unattributed uint64 // packets of flows the table had no room for
+	Live    uint64 // flows kept now
+	Deltas  uint64 // merged
+	Records uint64 // expired
+	Shed    uint64 // flows exported early, because the table was full
 }
 
-// NewTable returns an empty table. name tells the name of an interface and of
+// NewTable returns an empty table. name returns the name of an interface and of
 // its network namespace.
-func NewTable(cfg TableConfig, name func(Iface) (name, netns string)) *Table {
-	t := &Table{cfg: cfg, name: name, lost: map[Key]*Counts{}, number: 1}
+func NewTable(cfg TableConfig, name func(Iface) (name, netns string), out TableOutput) *Table {
+	cfg.MaxFlows = max(cfg.MaxFlows, 1)
+	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, number: 1}
 	t.index = newIndex(func(entry int32) *Key { return &t.entries.at(entry).key })
 	return t
 }
 
-// Merge adds a delta. It may be called from several goroutines.
+// Merge adds a delta. It may be called from several goroutines. When the table is
+// full, flows that are shed go to Expired.
 func (t *Table) Merge(d *Delta) {
+	if t.mergeLocked(d) && t.out.Piece != nil {
+		t.out.Piece()
+	}
+}
+
+// mergeLocked reports whether flows were shed.
+func (t *Table) mergeLocked(d *Delta) (shed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before := t.stats.Shed
 	t.stats.Deltas++
 	if d.Unattributed {
 		t.lose(d)
-		return
-	}
-	if d.PDM != nil { // does not wait: the caller's memory
+	} else if d.PDM != nil { // does not wait: the caller's memory
 		t.mergeWaiting()
 		t.merge(d, t.index.tag(&d.Key))
-		return
-	}
-	if t.waiting.add(d, t.index.tag(&d.Key)) {
+	} else if t.waiting.add(d, t.index.tag(&d.Key)) {
 		t.mergeWaiting()
 	}
+	return t.stats.Shed != before
 }
 
 // mergeWaiting merges what waits. Its places in the index are asked for before
@@ -110,19 +132,15 @@ func (t *Table) mergeWaiting() {
 func (t *Table) merge(d *Delta, tag uint32) {
 	i := t.index.find(tag, &d.Key)
 	if i < 0 {
-		// Within an interval the table may outgrow its bound, but not by more
-		// than it holds: what comes beyond is counted without addresses.
-		if t.index.used >= 2*t.cfg.MaxFlows {
-			t.stats.Unattributed += d.Packets
-			t.lose(d)
-			return
+		if t.index.used >= t.cfg.MaxFlows {
+			t.shed()
 		}
 		i = t.insert(d.Key, tag)
 	}
 	e := t.entries.at(i)
 	if t.isQuiet(e) {
 		e.latest = t.number
-		e.current = t.interval.add(&delta{entry: i, counts: d.Counts})
+		e.current = t.addDelta(&delta{entry: i, counts: d.Counts})
 		if d.PDM != nil { // the caller's memory
 			t.interval.at(e.current).counts.PDM = d.PDM.Clone()
 		}
@@ -130,6 +148,17 @@ func (t *Table) merge(d *Delta, tag uint32) {
 		t.interval.at(e.current).counts.Add(&d.Counts)
 	}
 	e.ended = e.ended || d.Proto == protoTCP && d.TCPFlags&(tcpFIN|tcpRST) != 0
+}
+
+// addDelta fills a hole first: the list holds no more deltas than there are flows.
+func (t *Table) addDelta(d *delta) int32 {
+	if n := len(t.holes); n > 0 {
+		i := t.holes[n-1]
+		t.holes = t.holes[:n-1]
+		*t.interval.at(i) = *d
+		return i
+	}
+	return t.interval.add(d)
 }
 
 const (
@@ -197,166 +226,14 @@ func (t *Table) lose(d *Delta) {
 	t.lost[k] = &counts
 }
 
-// EndInterval closes the interval. interval, unless nil, gets a record for every
-// flow that had packets in it; expired gets the flows that leave, both halves of
-// a conversation one after the other. Records are valid during the call only.
-func (t *Table) EndInterval(now time.Time, interval, expired func(*Record)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mergeWaiting()
-	t.endInterval(interval)
-	for i := range t.entries.len {
-		e := t.entries.at(i)
-		if !e.used {
-			continue
-		}
-		if reason := t.expiry(e, now); reason != EndReasonNone {
-			t.export(i, reason, expired)
-		}
-	}
-	t.removeLeaving()
-	t.shrink(expired)
-	t.nextInterval()
-	t.stats.Live = uint64(t.index.used)
-}
-
-func (t *Table) nextInterval() {
-	t.interval.reset()
-	t.number++
-}
-
-// isQuiet says that this interval had no packets of a flow.
-func (t *Table) isQuiet(e *entry) bool { return e.latest != t.number }
-
-// Flush exports everything, when the agent ends.
-func (t *Table) Flush(interval, expired func(*Record)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mergeWaiting()
-	t.endInterval(interval)
-	for i := range t.entries.len {
-		if t.entries.at(i).used {
-			t.export(i, EndReasonForcedEnd, expired)
-		}
-	}
-	t.removeLeaving()
-	t.exportLost(expired)
-	t.nextInterval()
-	t.stats.Live = 0
-}
-
-// endInterval moves what the interval brought to the flows and tells it.
-func (t *Table) endInterval(interval func(*Record)) {
-	t.named = named{} // it may have another name by now
-	var r Record
-	for i := range t.interval.len {
-		d := t.interval.at(i)
-		e := t.entries.at(d.entry)
-		if interval != nil {
-			t.record(&r, &e.key, &d.counts)
-			interval(&r)
-		}
-		e.pending.Add(&d.counts)
-	}
-	if interval == nil {
-		return
-	}
-	for k, counts := range t.lost { // exported with the expired flows
-		t.recordLost(&r, &k, counts)
-		interval(&r)
-	}
-}
-
-// expiry says whether and why a flow leaves now.
-func (t *Table) expiry(e *entry, now time.Time) EndReason {
-	switch {
-	case e.ended && t.isQuiet(e): // the last ACKs have come
-		return EndReasonEndOfFlow
-	case t.isQuiet(e) && isOver(e.pending.Last, t.cfg.IdleTimeout, now):
-		return EndReasonIdleTimeout
-	case e.pending.Packets > 0 && isOver(e.pending.First, t.cfg.ActiveTimeout, now):
-		return EndReasonActiveTimeout
-	}
-	return EndReasonNone
-}
-
-// isOver tells whether a time has passed since a packet. One that is yet to come
-// was before the clock was set back: nobody knows how long ago.
-func isOver(since int64, timeout time.Duration, now time.Time) bool {
-	age := now.UnixNano() - since
-	return age < 0 || age >= int64(timeout)
-}
-
-// export emits a flow and, right behind it, its reverse. Flows that go on stay
-// in the table with their counters at zero.
-func (t *Table) export(i int32, reason EndReason, expired func(*Record)) {
-	t.emit(i, reason, expired)
-	stays := reason == EndReasonActiveTimeout
-	if stays {
-		t.entries.at(i).restart()
-	}
-	if j := t.entries.at(i).reverse; j >= 0 {
-		e := t.entries.at(j)
-		switch {
-		case stays && e.pending.Packets > 0:
-			t.emit(j, reason, expired)
-			e.restart()
-		case !stays && t.isQuiet(e), reason == EndReasonForcedEnd:
-			t.emit(j, reason, expired)
-			t.remove(j)
-		}
-	}
-	if !stays {
-		t.remove(i)
-	}
-}
-
-// restart forgets what was exported.
-func (e *entry) restart() { e.pending = Counts{Last: e.pending.Last} }
-
-func (t *Table) emit(i int32, reason EndReason, expired func(*Record)) {
-	e := t.entries.at(i)
-	if e.pending.Packets == 0 && e.pending.PDM == nil {
-		return
-	}
-	r := &t.scratch
-	t.record(r, &e.key, &e.pending)
-	r.EndReason = reason
-	t.stats.Records++
-	expired(r)
-}
-
-// shrink brings the table back to its bound, the flows without packets in this
-// interval first, and exports the sums of what had no room.
-func (t *Table) shrink(expired func(*Record)) {
-	for _, quiet := range []bool{true, false} {
-		for i := int32(0); i < t.entries.len && t.index.used > t.cfg.MaxFlows; i++ {
-			if e := t.entries.at(i); e.used && t.isQuiet(e) == quiet {
-				t.export(i, EndReasonLackOfResources, expired)
-				t.removeLeaving() // the bound is that of the index
-			}
-		}
-	}
-	t.exportLost(expired)
-}
-
-func (t *Table) exportLost(expired func(*Record)) {
-	var r Record
-	for k, counts := range t.lost {
-		t.recordLost(&r, &k, counts)
-		r.EndReason = EndReasonLackOfResources
-		t.stats.Records++
-		expired(&r)
-		delete(t.lost, k)
-	}
-}
-
 // Stats returns the counters.
 func (t *Table) Stats() TableStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mergeWaiting()
-	return t.stats
+	s := t.stats
+	s.Live = uint64(t.index.used)
+	return s
 }
 
 func (t *Table) record(r *Record, k *Key, c *Counts) {

@@ -11,9 +11,27 @@ import (
 
 var epoch = time.Unix(1_000_000, 0)
 
-func testTable(max int) *Table {
+// recorder is a table with what left it.
+type recorder struct {
+	*Table
+	interval, expired []Record
+}
+
+func testTable(max int) *recorder {
 	cfg := TableConfig{MaxFlows: max, ActiveTimeout: 60 * time.Second, IdleTimeout: 15 * time.Second}
-	return NewTable(cfg, func(i Iface) (string, string) { return fmt.Sprintf("if%d", i.IfIndex()), "" })
+	r := &recorder{}
+	r.Table = NewTable(cfg, func(i Iface) (string, string) { return fmt.Sprintf("if%d", i.IfIndex()), "" }, TableOutput{
+		Interval: func(record *Record) { r.interval = append(r.interval, *record) },
+		Expired:  func(record *Record) { r.expired = append(r.expired, *record) },
+	})
+	return r
+}
+
+// take returns what left since the last call.
+func (r *recorder) take() (interval, expired []Record) {
+	interval, expired = r.interval, r.expired
+	r.interval, r.expired = nil, nil
+	return interval, expired
 }
 
 func tcpDelta(sport uint16, at time.Time, flags uint16) *Delta {
@@ -33,10 +51,10 @@ func reversed(d *Delta) *Delta {
 	return &r
 }
 
-// end closes an interval and returns what expired.
-func end(t *Table, now time.Time) (interval, expired []Record) {
-	t.EndInterval(now, func(r *Record) { interval = append(interval, *r) }, func(r *Record) { expired = append(expired, *r) })
-	return interval, expired
+// end ends an interval and returns what left the table since the last.
+func end(t *recorder, now time.Time) (interval, expired []Record) {
+	t.EndInterval(now)
+	return t.take()
 }
 
 func TestIdleTimeout(t *testing.T) {
@@ -67,7 +85,9 @@ func TestActiveTimeoutGivesDeltas(t *testing.T) {
 		_, expired := end(table, now)
 		got = append(got, expired...)
 	}
-	table.Flush(nil, func(r *Record) { got = append(got, *r) })
+	table.Flush()
+	_, rest := table.take()
+	got = append(got, rest...)
 	var packets uint64
 	for i, r := range got {
 		packets += r.Packets
@@ -142,48 +162,65 @@ func TestHalvesAreNeighbours(t *testing.T) {
 	}
 }
 
+// A full table exports its oldest flows early, whole, and both halves of a
+// conversation next to each other.
 func TestFullTable(t *testing.T) {
 	table := testTable(10)
 	for port := range uint16(100) {
-		table.Merge(tcpDelta(port, epoch, tcpACK))
+		d := tcpDelta(port, epoch.Add(time.Duration(port)*time.Second), tcpACK)
+		table.Merge(d)
+		table.Merge(reversed(d))
 	}
-	interval, expired := end(table, epoch)
-	var packets, unattributed uint64
-	for _, r := range interval {
-		packets += r.Packets
-	}
-	if packets != 200 {
-		t.Errorf("interval has %d packets, want 200", packets)
-	}
-	for _, r := range expired {
-		if r.EndReason != EndReasonLackOfResources {
-			t.Errorf("%v", r.EndReason)
-		}
-		if r.Unattributed {
-			unattributed += r.Packets
-			if r.Src.IsValid() || r.SrcPort != 0 || r.Proto != protoTCP {
-				t.Errorf("unattributed record with a flow: %+v", r)
-			}
-		}
-	}
+	interval, expired := end(table, epoch.Add(100*time.Second))
 	s := table.Stats()
-	if s.Live != 10 || unattributed != 160 || s.Unattributed != 160 {
-		t.Errorf("live %d, unattributed %d (counted %d); want 10, 160, 160", s.Live, unattributed, s.Unattributed)
+	if len(interval) != 200 || s.Live > 10 || s.Live < 8 || s.Shed != 200-s.Live || uint64(len(expired)) != s.Shed {
+		t.Errorf("%d records of the interval, %d expired; %+v", len(interval), len(expired), s)
+	}
+	for i, r := range expired {
+		if r.EndReason != EndReasonLackOfResources || r.Unattributed || r.Packets != 2 {
+			t.Errorf("%+v", r)
+		}
+		if other := expired[i^1]; r.Src != other.Dst || r.SrcPort != other.DstPort {
+			t.Errorf("record %d: %v %d to %d, next to %d to %d", i, r.Direction, r.SrcPort, r.DstPort, other.SrcPort, other.DstPort)
+		}
+	}
+	// What stays in the table is exported once, when it ends.
+	_, rest := end(table, epoch.Add(time.Hour))
+	if uint64(len(rest)) != s.Live {
+		t.Errorf("%d records at the end, want %d", len(rest), s.Live)
 	}
 }
 
-// TestTotals: whatever comes in, in whatever order, the intervals and the
-// expired records both add up to it, and no table outgrows its bound.
+// A flow that stays is not exported early while others that were seen before it
+// are there, and what it has goes on.
+func TestShedTheOldest(t *testing.T) {
+	table := testTable(8)
+	for second := range 1000 {
+		now := epoch.Add(time.Duration(second) * time.Second / 100)
+		table.Merge(tcpDelta(60000, now, tcpACK))
+		table.Merge(tcpDelta(uint16(second), now, tcpACK))
+	}
+	_, expired := table.take()
+	for _, r := range expired {
+		if r.SrcPort == 60000 {
+			t.Fatalf("the flow that goes on was exported: %+v", r)
+		}
+	}
+	if len(expired) < 900 {
+		t.Errorf("%d records", len(expired))
+	}
+}
+
+// TestTotals: whatever is merged, in whatever order and between whichever pieces
+// of an interval's end, the intervals and the expired records both add up to it,
+// and no table ever outgrows its bound.
 func TestTotals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := testTable(rapid.IntRange(1, 20).Draw(t, "max"))
-		var in, inIntervals, out uint64
 		now := epoch
-		interval := func(r *Record) { inIntervals += r.Packets }
-		expired := func(r *Record) { out += r.Packets }
-		for range rapid.IntRange(1, 30).Draw(t, "intervals") {
-			now = now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
-			for range rapid.IntRange(0, 30).Draw(t, "deltas") {
+		var in uint64
+		merge := func(n int) {
+			for range n {
 				d := tcpDelta(rapid.Uint16Range(0, 40).Draw(t, "port"), now, rapid.SampledFrom([]uint16{tcpACK, tcpSYN, tcpFIN | tcpACK, tcpRST}).Draw(t, "flags"))
 				if rapid.Bool().Draw(t, "reverse") {
 					d = reversed(d)
@@ -192,37 +229,60 @@ func TestTotals(t *testing.T) {
 				d.Packets = rapid.Uint64Range(1, 1000).Draw(t, "packets")
 				in += d.Packets
 				table.Merge(d)
-			}
-			table.EndInterval(now, interval, expired)
-			if live := table.Stats().Live; live > uint64(table.cfg.MaxFlows) {
-				t.Fatalf("%d flows in a table of %d", live, table.cfg.MaxFlows)
+				if live := table.Stats().Live; live > uint64(table.cfg.MaxFlows) {
+					t.Fatalf("%d flows in a table of %d", live, table.cfg.MaxFlows)
+				}
 			}
 		}
-		table.Flush(interval, expired)
+		between := rapid.IntRange(0, 2)
+		inPiece := false
+		table.out.Piece = func() {
+			if !inPiece { // merging may end in Piece
+				inPiece = true
+				merge(between.Draw(t, "between"))
+				inPiece = false
+			}
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "intervals") {
+			now = now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
+			merge(rapid.IntRange(0, 30).Draw(t, "deltas"))
+			table.EndInterval(now)
+		}
+		table.Flush()
+		table.out.Piece = nil
+		table.Flush() // what came between the pieces of the first
+		var inIntervals, out uint64
+		for _, r := range table.interval {
+			inIntervals += r.Packets
+		}
+		for _, r := range table.expired {
+			out += r.Packets
+		}
 		if in != out || in != inIntervals {
 			t.Fatalf("in %d, intervals %d, expired %d", in, inIntervals, out)
+		}
+		if s := table.Stats(); s.Live != 0 {
+			t.Fatalf("%d flows left", s.Live)
 		}
 	})
 }
 
 // A sum of flows has nothing that only one of them has.
 func TestSumsOfMixedFlows(t *testing.T) {
-	table := NewTable(TableConfig{MaxFlows: 10}, func(Iface) (string, string) { return "eth0", "" })
+	table := testTable(10)
 	for port := range uint16(3) {
 		d := tcpDelta(port, epoch.Add(-time.Duration(port)*time.Minute), tcpACK)
 		d.Unattributed = true
 		d.FlowLabel, d.VNI, d.RTT, d.PDM = 1, 2, RTT{Responder: 3, Initiator: 4}, &PDM{Received: 5}
 		table.Merge(d)
 	}
-	var told int
-	table.Flush(nil, func(r *Record) {
-		told++
-		if r.Packets != 6 || r.FlowLabel != 0 || r.VNI != 0 || r.RTT != (RTT{}) || r.PDM != nil {
-			t.Errorf("%+v", *r)
-		}
-	})
-	if told != 1 {
-		t.Errorf("%d records, want one", told)
+	table.Flush()
+	_, expired := table.take()
+	if len(expired) != 1 {
+		t.Fatalf("%d records, want one", len(expired))
+	}
+	if r := expired[0]; r.Packets != 6 || r.FlowLabel != 0 || r.VNI != 0 || r.RTT != (RTT{}) || r.PDM != nil {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -44,6 +44,7 @@ type Table struct {
 	Unattributed uint64 `json:"unattributed"` // packets whose flow could not be kept
 	CountsFull   uint64 `json:"counts_full"`  // packets that not even a counter by reason had room for
 	Live         uint64 `json:"live"`         // flows the agent holds until their timeout
+	Shed         uint64 `json:"shed"`         // flows exported early, because the agent's table was full
 
 	Grace time.Duration `json:"-"` // part of the last drain that waited for programs to end
 }

@@ -120,6 +120,11 @@ var agentMetrics = []Metric{
 		one(func(s *obs.Status) float64 { return float64(s.Table.Evicted) }),
 	},
 	{
+		"waymark_flow_table_shed_flows_total", Counter, "", nil,
+		"Flows exported early with flowEndReason 5, because the agent's table was full.",
+		one(func(s *obs.Status) float64 { return float64(s.Table.Shed) }),
+	},
+	{
 		"waymark_flow_table_unattributed_packets_total", Counter, "", nil,
 		"Packets that were counted but whose flow could not be kept.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.Unattributed) }),

@@ -41,7 +41,7 @@ func status() obs.Status {
 		},
 		Table: obs.Table{
 			MaxEntries: 524288, Entries: 1000, MemoryBytes: 1 << 26,
-			Evicted: 7, Unattributed: 3, CountsFull: 1, Live: 2000,
+			Evicted: 7, Unattributed: 3, CountsFull: 1, Live: 2000, Shed: 9,
 		},
 		Drain: obs.Drain{
 			Count: 360, Deltas: 360000, Records: 4000, Errors: 1,
