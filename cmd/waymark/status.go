@@ -140,6 +140,7 @@ func statusExporters(w io.Writer, s *obs.Status) error {
 		{Title: "EXPORTER"},
 		{Title: "TARGET", Least: 12},
 		{Title: "EXPORTED", Right: true},
+		{Title: "FILTERED", Right: true},
 		{Title: "QUEUED", Right: true},
 		{Title: "RETRIES", Right: true},
 		{Title: "LOST", Right: true},
@@ -150,7 +151,7 @@ func statusExporters(w io.Writer, s *obs.Status) error {
 		for _, l := range e.Lost {
 			lost += l.Count
 		}
-		t.Add(e.Name, e.Target, term.Count(e.Exported), fmt.Sprintf("%d/%d", e.Queued, e.QueueSize), term.Count(e.Retries), term.Count(lost), e.LastError)
+		t.Add(e.Name, e.Target, term.Count(e.Exported), term.Count(e.Filtered), fmt.Sprintf("%d/%d", e.Queued, e.QueueSize), term.Count(e.Retries), term.Count(lost), e.LastError)
 	}
 	return section(w, t)
 }

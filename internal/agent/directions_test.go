@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -50,6 +51,8 @@ func TestDirections(t *testing.T) {
 			l := newChain(t)
 			alpha, athos, beta := l.Host("alpha"), l.Host("athos"), l.Host("beta")
 			cfg, _ := agentConfig(t, probe, athos, beta)
+			filtered := filepath.Join(t.TempDir(), "filtered.jsonl")
+			cfg.Export = append(cfg.Export, config.Export{JSONL: &config.JSONL{Path: filtered, Queue: 1024, Filter: "icmp and iface to-alpha"}})
 			cfg.Interfaces = []config.Interface{
 				{Match: "to-alpha", Direction: "ingress"},
 				{Match: "to-*", Direction: "egress"},
@@ -81,6 +84,23 @@ func TestDirections(t *testing.T) {
 			if got := places(status.Interfaces, func(x obs.Interface) string { return x.Iface + " " + x.Direction }); !slices.Equal(got, want) {
 				t.Errorf("coverage of %q, want %q", got, want)
 			}
+
+			defer func() { // the exporter with a filter
+				if err := a.stop(); err != nil {
+					t.Fatal(err)
+				}
+				var packets uint64
+				for _, r := range readRecords(t, filtered) {
+					packets += r.Packets
+					if r.Iface != "to-alpha" || r.Proto != 1 {
+						t.Errorf("exported although filtered: %+v", r)
+					}
+				}
+				exporters := a.Status().Exporters
+				if all, x := exporters[0], exporters[1]; packets != pings || x.Filtered == 0 || x.Exported+x.Filtered != all.Exported || len(x.Lost) > 0 {
+					t.Errorf("%d packets exported, want %d; %+v, of %d", packets, pings, x, all.Exported)
+				}
+			}()
 
 			link := addVeth(t, athos, "wmr0")
 			await(t, a, "wmr0 is counted at ingress", func(s obs.Status) bool {

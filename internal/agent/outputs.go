@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
+	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/pipeline"
 )
@@ -15,18 +17,22 @@ import (
 func (a *Agent) outputs() ([]pipeline.Output, error) {
 	origin := flow.Origin{Host: a.host, Sampling: a.cfg.Flow.Sampling}
 	var out []pipeline.Output
-	for _, e := range a.cfg.Export {
+	for i, e := range a.cfg.Export {
+		chosen, err := filter.Parse(e.Filter())
+		if err != nil {
+			return nil, fmt.Errorf("export[%d]: %w", i, err)
+		}
 		switch {
 		case e.JSONL != nil:
 			x := jsonl.New(jsonl.Config{Path: e.JSONL.Path}, origin)
 			a.reopen = append(a.reopen, x.Reopen)
-			out = append(out, pipeline.Output{Exporter: x, Queue: e.JSONL.Queue})
+			out = append(out, pipeline.Output{Exporter: x, Filter: chosen, Queue: e.JSONL.Queue})
 		case e.IPFIX != nil:
 			x, err := ipfix.New(ipfixConfig(e.IPFIX), origin, a.clock)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, pipeline.Output{Exporter: x, Queue: e.IPFIX.Queue})
+			out = append(out, pipeline.Output{Exporter: x, Filter: chosen, Queue: e.IPFIX.Queue})
 		}
 	}
 	return out, nil

@@ -12,7 +12,7 @@
 //	oneof    the words allowed
 //	min, max the range allowed, likewise in text
 //	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector,
-//	         prefix6, proto, ports
+//	         prefix6, proto, ports, filter
 //	short    of a list of mappings: the keys whose values, joined by colons, are the short form of
 //	         an entry; keys at the end may be left out
 //	reload   yes: a running agent applies a change when it reloads
@@ -52,15 +52,28 @@ type Export struct {
 	Prometheus *Prometheus `yaml:"prometheus,omitempty" doc:"metrics of agent, interfaces and protocols over HTTP"`
 }
 
+// Filter is the expression that chooses records for the exporter.
+func (e Export) Filter() string {
+	switch {
+	case e.JSONL != nil:
+		return e.JSONL.Filter
+	case e.IPFIX != nil:
+		return e.IPFIX.Filter
+	}
+	return ""
+}
+
 // JSONL writes one JSON object a line.
 type JSONL struct {
-	Path  string `yaml:"path" default:"-" kind:"file" doc:"file to append to; - is stdout"`
-	Queue int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted"`
+	Path   string `yaml:"path" default:"-" kind:"file" doc:"file to append to; - is stdout"`
+	Filter string `yaml:"filter" kind:"filter" doc:"only records that the expression matches are exported, such as not port 22; empty: all. The rest is counted as filtered"`
+	Queue  int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted"`
 }
 
 // IPFIX sends RFC 7011 messages to a collector.
 type IPFIX struct {
 	Collector         string        `yaml:"collector" default:"udp://127.0.0.1:4739" kind:"collector" doc:"udp://, tcp:// or tls:// host:port"`
+	Filter            string        `yaml:"filter" kind:"filter" doc:"only records that the expression matches are exported, such as not port 22; empty: all. The rest is counted as filtered"`
 	ObservationDomain uint32        `yaml:"observation_domain" default:"1" doc:"observation domain id"`
 	TemplateInterval  time.Duration `yaml:"template_interval" default:"60s" min:"1s" max:"24h" doc:"time between two sendings of the templates over UDP"`
 	Biflow            bool          `yaml:"biflow" default:"false" doc:"join both directions in one record (RFC 5103)"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 )
 
@@ -31,6 +33,7 @@ var kinds = map[string]struct {
 	"prefix6":   {"IPv6 prefix", "IPv6 prefixes", "write it like 2001:db8::/32, 2001:db8::1 or ::/0", checkPrefix, false},
 	"proto":     {"protocol", "protocols", "write " + orList(policy.ProtoNames()) + ", or a number up to 255", checkProto, true},
 	"ports":     {"port or range", "ports and ranges", "write a port, or a range like \"8000-8099\"", checkPorts, true},
+	"filter":    {"filter", "filters", "write it like proto tcp and not port 22, as for waymark flows", checkFilter, false},
 }
 
 // maxIfName is IFNAMSIZ without the closing NUL.
@@ -129,6 +132,19 @@ func checkProto(s string) error {
 		return fmt.Errorf("%q is no protocol", s)
 	}
 	return nil
+}
+
+func checkFilter(s string) error {
+	_, err := filter.Parse(s)
+	var wrong *filter.Error
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	at := "its end"
+	if wrong.Pos < wrong.End {
+		at = strconv.Quote(wrong.Text[wrong.Pos:wrong.End])
+	}
+	return fmt.Errorf("filter %q, at %s: %s", s, at, wrong.What)
 }
 
 func checkPorts(s string) error {

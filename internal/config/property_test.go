@@ -79,6 +79,7 @@ func drawScalar(t *rapid.T, f reflect.StructField, v reflect.Value) {
 		"collector": {"udp://[::1]:4739", "tls://host:1"},
 		"prefix6":   {"2001:db8::/32", "2001:db8:1::/48", "fd00::1", "ff0e::/16"},
 		"proto":     {"any", "tcp", "58"},
+		"filter":    {"", "port 22 or proto tcp"},
 		"ports":     {"53", "0", "8000-8099"},
 		"":          {"", "x", "0x10", "- a", "yes"},
 	}[f.Tag.Get("kind")]

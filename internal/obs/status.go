@@ -116,6 +116,7 @@ type Exporter struct {
 	Queued    int    `json:"queued"`
 	QueueSize int    `json:"queue_size"`
 	Exported  uint64 `json:"exported"`
+	Filtered  uint64 `json:"filtered"` // records that the exporter's filter does not match
 	Retries   uint64 `json:"retries"`
 	Lost      []Loss `json:"lost"`
 	LastError string `json:"last_error,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 )
@@ -19,12 +20,14 @@ type output struct {
 	name     string
 	target   string
 	exporter Exporter
+	filter   filter.Filter
 	queue    *queue
 	log      *slog.Logger
 	now      flow.Clock
 
 	mu        sync.Mutex
 	exported  uint64
+	filtered  uint64
 	retries   uint64
 	lost      []obs.Loss
 	notSent   NotSent
@@ -38,7 +41,7 @@ type output struct {
 
 func newOutput(cfg Config, name string, out Output, log *slog.Logger, now flow.Clock) *output {
 	return &output{
-		cfg: cfg, name: name, target: out.Exporter.Target(), exporter: out.Exporter,
+		cfg: cfg, name: name, target: out.Exporter.Target(), exporter: out.Exporter, filter: out.Filter,
 		queue: newQueue(out.Queue), now: now,
 		log: log.With("exporter", name, "target", out.Exporter.Target()),
 	}
@@ -46,6 +49,9 @@ func newOutput(cfg Config, name string, out Output, log *slog.Logger, now flow.C
 
 // offer queues a batch and accounts for what found no room.
 func (o *output) offer(b *batch, beyondLimit bool) {
+	if !o.filter.Empty() {
+		b = o.matching(b)
+	}
 	n, open := o.queue.put(b, beyondLimit)
 	if n < len(b.records) {
 		reason := reasonQueueFull
@@ -57,6 +63,23 @@ func (o *output) offer(b *batch, beyondLimit bool) {
 	if n == 0 {
 		b.release()
 	}
+}
+
+// matching is the part of a batch that the filter matches. It is chosen here, and
+// not by the goroutine, so that the queue holds only what will be exported.
+func (o *output) matching(b *batch) *batch {
+	kept := b.home.get()
+	for i := range b.records {
+		if r := &b.records[i]; o.filter.Match(r) {
+			kept = append(kept, *r)
+		}
+	}
+	o.mu.Lock()
+	o.filtered += uint64(len(b.records) - len(kept))
+	o.mu.Unlock()
+	home := b.home
+	b.release()
+	return home.wrap(kept, 1)
 }
 
 // run exports until ctx is done and the queue empty, or until hard is done.
@@ -245,7 +268,7 @@ func (o *output) status() obs.Exporter {
 	return obs.Exporter{
 		Name: o.name, Target: o.target,
 		Queued: o.queue.len(), QueueSize: o.queue.limit,
-		Exported: o.exported, Retries: o.retries,
+		Exported: o.exported, Filtered: o.filtered, Retries: o.retries,
 		Lost: slices.Clone(o.lost), LastError: o.lastError,
 	}
 }

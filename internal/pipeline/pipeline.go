@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 )
@@ -43,10 +44,11 @@ type NotSent struct {
 	First, Last              time.Time // when the first and the last was dropped
 }
 
-// Output is an exporter with the size of its queue.
+// Output is an exporter with the records it gets and the size of its queue.
 type Output struct {
 	Exporter Exporter
-	Queue    int // records that may wait from one drain to the next
+	Filter   filter.Filter // records that it does not match are counted, and not queued
+	Queue    int           // records that may wait from one drain to the next
 }
 
 // Config holds the times of the pipeline.

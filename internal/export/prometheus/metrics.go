@@ -273,6 +273,12 @@ var agentMetrics = []Metric{
 		perExporter(func(e *obs.Exporter) float64 { return float64(e.Exported) }),
 	},
 	{
+		"waymark_exporter_filtered_records_total", Counter, "",
+		[]string{"exporter"},
+		"Records that the exporter's filter does not match.",
+		perExporter(func(e *obs.Exporter) float64 { return float64(e.Filtered) }),
+	},
+	{
 		"waymark_exporter_retries_total", Counter, "",
 		[]string{"exporter"},
 		"Exports tried again after a failure.",
