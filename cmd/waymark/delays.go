@@ -60,7 +60,7 @@ func indent(text, by string) string {
 }
 
 func (f *flowsCommand) runDelays(cmd *cobra.Command, args []string) error {
-	if err := f.check(args); err != nil {
+	if err := f.check(cmd, args); err != nil {
 		return err
 	}
 	f.request.Filter = onlyMarked(f.request.Filter)

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/api"
-	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/internal/timespec"
 	"github.com/waymark-net/waymark/internal/view"
 )
 
@@ -50,19 +50,23 @@ func newFlowsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flows [FILTER]",
 		Short: "Show the flows of the recent past, from the running agent or a capture",
-		Long: `Flows asks the running agent for the flows it remembers, merges them by any keys,
-and shows the largest. With --follow it shows what each scan interval brings.
+		Long: `Flows asks the running agent for its recent flows, groups them by any keys and shows
+the largest. With --follow it shows each scan interval as it ends.
 
-A filter is made of tests joined with and, or, not and parentheses. A test is a field,
-an operator (= when left out) and a value, a range or a list:
+A filter is made of tests joined with and, or, not and parentheses. Most expressions of
+tcpdump work unchanged:
 
-  proto tcp and dport 443        src 2001:db8::/32 or dst 2001:db8::/32
-  dport 80,443,8000-8099         iface veth* and not icmp
-  bytes > 10M and rtt > 50ms     tcp_flags syn and not tcp_flags ack
+  tcp dst port 443               host 10.0.4.2 and not port 22
+  port 80 or 443 or 8000-8099    src net 10/8 and dst net 2001:db8::/32
+  iface veth* and not icmp       host www.example.com and port https
+  bytes > 10MB and rtt > 50ms    tcp_flags syn and not tcp_flags ack
 
-Keys to merge by are ` + strings.Join(keyNames(), ", ") + `.
+A shell interprets ( ) < > ! & | and *: put such a filter into quotes. All fields and
+their values are listed by man waymark-filter.
+
+Keys to group by are ` + strings.Join(keyNames(), ", ") + `.
 src and dst may be cut to a prefix: src/24 cuts IPv4, src/64 IPv6, src/24/48 both.
-Every packet is counted on each interface it passes: on a router, merge by iface, too.`,
+Every packet is counted on each interface it passes: on a router, group by iface, too.`,
 		Example: `  waymark flows
   waymark flows tcp and dport 443 --since 5m --sort rtt
   waymark flows --by conversation --limit 10
@@ -84,15 +88,15 @@ Every packet is counted on each interface it passes: on a router, merge by iface
 func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	f.out.register(cmd, outputTable, outputJSON, outputJSONL, outputCSV)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.request.Filter, "filter", "f", "", "only flows that `EXPR` means; it may stand without the flag")
-	flags.StringVarP(&f.request.By, "by", "b", by, "`KEYS` to merge records by, with commas")
+	flags.StringVarP(&f.request.Filter, "filter", "f", "", "only flows that match the filter `EXPR`; the flag may be left out")
+	flags.StringVarP(&f.request.By, "by", "b", by, "`KEYS` to group by, with commas between them")
 	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
-	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "the other way round: sums with the smallest first, keys with the largest")
+	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "reverse the order: sums with the smallest first, keys with the largest")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
-	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, or RFC 3339")
+	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
 	flags.DurationVar(&f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")
-	flags.BoolVarP(&f.wide, "wide", "w", false, "never shorten addresses to the width of the terminal")
+	flags.BoolVarP(&f.wide, "wide", "w", false, "do not fit the table to the width of the terminal")
 	f.agent.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(keyNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(store.SortNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -107,7 +111,7 @@ func keyNames() []string {
 }
 
 func (f *flowsCommand) run(cmd *cobra.Command, args []string) error {
-	if err := f.check(args); err != nil {
+	if err := f.check(cmd, args); err != nil {
 		return err
 	}
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -137,12 +141,9 @@ func (f *flowsCommand) follow(cmd *cobra.Command, emit func(api.Answer) error) e
 }
 
 // check finds mistakes before the agent is asked.
-func (f *flowsCommand) check(args []string) error {
-	if len(args) > 0 {
-		if f.request.Filter != "" {
-			return usageErrorf("%s: a filter stands both behind --filter and without it: give one", f.verb)
-		}
-		f.request.Filter = strings.Join(args, " ")
+func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
+	if f.request.Filter, err = filterOf(cmd, f.request.Filter, args); err != nil {
+		return err
 	}
 	if f.request.Limit < 0 {
 		return usageErrorf("%s: --limit %d: give a number of rows, or 0 for all", f.verb, f.request.Limit)
@@ -153,10 +154,15 @@ func (f *flowsCommand) check(args []string) error {
 	if f.request.Every != 0 && !f.request.Follow {
 		return usageErrorf("%s: --every goes with --follow", f.verb)
 	}
-	if _, err := filter.Parse(f.request.Filter); err != nil {
-		return usageErrorf("%w", err)
+	now := time.Now()
+	if f.request.Since != "" {
+		since, err := timespec.Since(f.request.Since, now)
+		if err != nil {
+			return usageErrorf("%s: --since %s: %w", f.verb, f.request.Since, err)
+		}
+		f.request.Since = since.Format(time.RFC3339Nano) // a time of day is in the user's zone
 	}
-	q, err := f.request.Query(time.Now())
+	q, err := f.request.Query(now)
 	if err == nil {
 		err = q.Check()
 	}
@@ -198,7 +204,7 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(stderr, summary(a))
+	_, err = fmt.Fprintln(stderr, f.summary(a))
 	return err
 }
 
@@ -218,8 +224,11 @@ func printLines(w io.Writer, rows []api.Row) error {
 	return err
 }
 
-// summary says what the rows are out of.
-func summary(a api.Answer) string {
+// summary reports what the rows are part of.
+func (f *flowsCommand) summary(a api.Answer) string {
+	if since, err := time.Parse(time.RFC3339Nano, f.request.Since); err == nil && a.To.IsZero() {
+		return "no scan interval has ended since " + since.Format(time.DateTime) + ": give an earlier --since"
+	}
 	if a.To.IsZero() {
 		return "no scan interval has ended yet: ask again in a few seconds"
 	}

@@ -34,6 +34,7 @@ var documents = []document{
 	{"ipfix.md", withoutCommands(writeIPFIX)},
 	{"metrics.md", withoutCommands(writeMetrics)},
 	{"kernel.md", withoutCommands(writeKernel)},
+	{"man/waymark-filter.7", withoutCommands(writeFilterMan)},
 }
 
 func withoutCommands(write func(io.Writer) error) func(io.Writer, *cobra.Command) error {

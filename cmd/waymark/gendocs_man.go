@@ -109,6 +109,9 @@ func seeAlso(cmd *cobra.Command) []string {
 			page(sub)
 		}
 	}
+	if cmd.Flags().Lookup("filter") != nil {
+		pages = append(pages, `.BR waymark\-filter (7)`)
+	}
 	return pages
 }
 

@@ -12,10 +12,8 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
-	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/kernel"
-	"github.com/waymark-net/waymark/internal/store"
 )
 
 // page gathers a Markdown page.
@@ -157,35 +155,6 @@ func upper(s string) string {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
-}
-
-func writeQueries(w io.Writer) error {
-	p := newPage("Filters and keys", "What `waymark flows`, `waymark delays`, `waymark top` and `/api/v1/flows` understand.\n\n"+
-		"A filter is made of tests joined with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. A test is a field,\n"+
-		"an operator (`=` when left out, `!=`, and for numbers `<` `<=` `>` `>=`) and a value, a range `1-10` or a list with commas.\n"+
-		"Numbers may end with k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024). `tcp`, `udp`, `icmp`, `icmpv6`, `sctp`, `ipv4`,\n"+
-		"`ipv6`, `ingress` and `egress` stand for the tests one would think of. Quotes go around names that are odd.")
-	var fields [][]string
-	for _, f := range filter.Fields() {
-		also := make([]string, len(f.Aliases))
-		for i, a := range f.Aliases {
-			also[i] = code(a)
-		}
-		fields = append(fields, []string{code(f.Name), strings.Join(also, ", "), upper(f.Doc), f.Example})
-	}
-	p.heading(2, "Fields of a filter")
-	p.table("Field|Also|Meaning|Values", fields)
-
-	var keys [][]string
-	for _, k := range store.KeyDocs() {
-		keys = append(keys, []string{code(k.Name), upper(k.Doc)})
-	}
-	p.heading(2, "Keys to merge by")
-	p.WriteString("\nSeveral are joined with commas. Every packet is counted on each interface that it passes: on a router, merge by `iface`, too.\n")
-	p.table("Key|Meaning", keys)
-	p.heading(2, "Orders")
-	fmt.Fprintf(p, "\n`%s`, or one of the keys that are merged by. Sums come with the largest first, keys with the smallest.\n", strings.Join(store.SortNames(), "`, `"))
-	return p.writeTo(w)
 }
 
 func writeAPI(w io.Writer) error {

@@ -24,12 +24,9 @@ intervals. ? shows the keys.`,
   waymark top tcp and port 443
   waymark top --view services --every 1s`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				if cfg.Filter != "" {
-					return usageErrorf("top: a filter stands both behind --filter and without it: give one")
-				}
-				cfg.Filter = strings.Join(args, " ")
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if cfg.Filter, err = filterOf(cmd, cfg.Filter, args); err != nil {
+				return err
 			}
 			if !term.IsTerminal(cmd.OutOrStdout()) {
 				return usageErrorf("top: stdout is no terminal; for text use: waymark flows --follow")
@@ -42,7 +39,7 @@ intervals. ? shows the keys.`,
 			return t.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVarP(&cfg.Filter, "filter", "f", "", "only flows that `EXPR` means; it may stand without the flag")
+	cmd.Flags().StringVarP(&cfg.Filter, "filter", "f", "", "only flows that match the filter `EXPR`; the flag may be left out")
 	cmd.Flags().StringVar(&cfg.View, "view", cfg.View, "`VIEW` to begin with: "+strings.Join(top.ViewNames(), ", "))
 	cmd.Flags().DurationVar(&cfg.Every, "every", cfg.Every, "ask the agent for intervals as short as this, at least 1s")
 	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(top.ViewNames(), cobra.ShellCompDirectiveNoFileComp))

@@ -252,14 +252,14 @@ func TestRefusals(t *testing.T) {
 		{"/api/v1/flows?colour=blue", 400, `{"what":"parameter \"colour\" is not known","how":"there are filter, by, sort, reverse, limit, since, follow, every"}`},
 		{"/api/v1/flows?limit=1&limit=2", 400, `{"what":"parameter limit is given 2 times","how":"give it once"}`},
 		{"/api/v1/flows?limit=-1", 400, `{"what":"limit \"-1\" is no number of rows","how":"write one like 20, or 0 for all"}`},
-		{"/api/v1/flows?since=yesterday", 400, `{"what":"since \"yesterday\" is neither a duration nor a time","how":"write it like 90s, 5m or 2026-01-02T15:04:05Z"}`},
+		{"/api/v1/flows?since=tomorrow", 400, `{"what":"since \"tomorrow\" is neither a duration nor a time","how":"write a duration back from now, such as 90s, 5m or 1d, or a time, such as 09:50, 2026-01-02 09:50 or 2026-01-02T15:04:05Z"}`},
 		{"/api/v1/flows?follow=maybe", 400, `{"what":"follow \"maybe\" is neither true nor false","how":"write follow=true or leave it out"}`},
 		{"/api/v1/flows?every=10ms&follow=1", 400, `{"what":"every \"10ms\" is no duration of at least 1s","how":"write one like 2s"}`},
 		{"/api/v1/flows?every=10s", 400, `{"what":"every goes with follow","how":"add follow=true or leave it out"}`},
 		{"/api/v1/flows?by=scr", 400, `{"what":"merge by \"scr\": did you mean src?"}`},
 		{"/api/v1/flows?sort=byte", 400, `{"what":"sort by \"byte\": did you mean bytes?"}`},
 		{"/api/v1/flows?sort=byte&follow=true", 400, `{"what":"sort by \"byte\": did you mean bytes?"}`},
-		{"/api/v1/flows?filter=tpc", 400, `{"what":"filter: no field tpc: did you mean tcp?\n  tpc\n  ^^^"}`},
+		{"/api/v1/flows?filter=tpc", 400, `{"what":"filter: unknown field tpc: did you mean tcp?\n  tpc\n  ^^^"}`},
 	} {
 		code, body := a.get(t, tt.path)
 		if code != tt.code || strings.TrimSpace(body) != tt.want {

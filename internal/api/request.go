@@ -11,6 +11,7 @@ import (
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/suggest"
+	"github.com/waymark-net/waymark/internal/timespec"
 )
 
 // Request asks for flows. Each field is a parameter of the URL.
@@ -20,7 +21,7 @@ type Request struct {
 	Sort    string        // sort: a counter or one of the keys
 	Reverse bool          // reverse: the smallest first
 	Limit   int           // limit: rows; 0: all
-	Since   string        // since: a duration back from now, or a time (RFC 3339); empty: all that is kept
+	Since   string        // since: as timespec.Since reads it; empty: all that is kept
 	Follow  bool          // follow: one answer for each interval that ends
 	Every   time.Duration // every: with follow, ask for intervals as short as this
 }
@@ -40,7 +41,7 @@ var parameters = []Parameter{
 	{"sort", "What decides the order; `bytes` when left out"},
 	{"reverse", "`true`: the order the other way round"},
 	{"limit", "Rows to answer with; `0` and nothing: all"},
-	{"since", "Only intervals that ended after it: a duration back from now, or a time (RFC 3339)"},
+	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},
 	{"follow", "`true`: an answer for each interval that ends from now on, one a line"},
 	{"every", "With `follow`: ask for intervals as short as this, at least " + minEvery.String()},
 }
@@ -142,14 +143,11 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		return now.Add(-d), nil
+	t, err := timespec.Since(text, now)
+	if err != nil {
+		return t, refuse(fmt.Sprintf("since %q is neither a duration nor a time", text), err.Error())
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	return time.Time{}, refuse(fmt.Sprintf("since %q is neither a duration nor a time", text),
-		"write it like 90s, 5m or 2026-01-02T15:04:05Z")
+	return t, nil
 }
 
 func parseBool(name, value string) (bool, error) {

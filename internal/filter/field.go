@@ -30,6 +30,9 @@ func (k kind) example(f *field) string {
 	}
 	switch k {
 	case kindNumber:
+		if f.size {
+			return f.name + " > 1MB, " + f.name + " 1k-10k"
+		}
 		if f.max > 1<<32 {
 			return f.name + " > 10k, " + f.name + " 1-10"
 		}
@@ -47,7 +50,7 @@ func (k kind) example(f *field) string {
 }
 
 // field is something that a test can name. Names are those of the JSON record
-// where it has them.
+// where it has them; aliases may be of several words.
 type field struct {
 	name    string
 	aliases []string
@@ -55,6 +58,9 @@ type field struct {
 	kind    kind
 	max     uint64 // of a number
 	example string // where the one of its kind does not fit
+
+	services bool // a number that has names: https
+	size     bool // a number of bytes: 1MB
 
 	// One of these, by kind. numbers tells how many of its two values there are.
 	numbers   func(*flow.Record) (a, b uint64, n int)
@@ -68,30 +74,37 @@ type field struct {
 	nameOf    func(uint64) string
 }
 
+// flagNames are the TCP flags by which tcp_flags tests.
+var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ae"}
+
 // fields, in the order of the reference page.
 var fields = []field{
 	{
-		name: "src", kind: kindAddress, doc: "source address",
+		name: "src", aliases: []string{"src host", "src net"}, kind: kindAddress, doc: "source address",
 		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Src, netip.Addr{} },
 	},
 	{
-		name: "dst", kind: kindAddress, doc: "destination address",
+		name: "dst", aliases: []string{"dst host", "dst net"}, kind: kindAddress, doc: "destination address",
 		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Dst, netip.Addr{} },
 	},
 	{
-		name: "addr", aliases: []string{"host", "net", "ip"}, kind: kindAddress, doc: "source or destination address",
+		name: "addr", aliases: []string{"host", "net", "ip", "src or dst", "src or dst host", "src or dst net"},
+		kind: kindAddress, doc: "source or destination address", example: "host 192.0.2.1, net 10/8, host www.example.com",
 		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Src, r.Dst },
 	},
 	{
-		name: "sport", kind: kindNumber, max: 1<<16 - 1, doc: "source port; of ICMP echo the identifier",
+		name: "sport", aliases: []string{"src port", "src portrange", "srcport"}, example: "src port 53, sport 1024-65535",
+		kind: kindNumber, max: 1<<16 - 1, services: true, doc: "source port; of ICMP echo the identifier",
 		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.SrcPort) }),
 	},
 	{
-		name: "dport", example: "dport 443, dport 80,8000-8099", kind: kindNumber, max: 1<<16 - 1, doc: "destination port; of ICMP type × 256 + code",
+		name: "dport", aliases: []string{"dst port", "dst portrange", "dstport"}, example: "dport 443, dport 80,8000-8099, dst port https",
+		kind: kindNumber, max: 1<<16 - 1, services: true, doc: "destination port; of ICMP type × 256 + code",
 		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.DstPort) }),
 	},
 	{
-		name: "port", example: "port 53", kind: kindNumber, max: 1<<16 - 1, doc: "source or destination port, not of ICMP",
+		name: "port", aliases: []string{"portrange", "src or dst port", "src or dst portrange"}, example: "port 53, port 443 or 8080, portrange 8000-8099",
+		kind: kindNumber, max: 1<<16 - 1, services: true, doc: "source or destination port, not of ICMP",
 		numbers: func(r *flow.Record) (a, b uint64, n int) {
 			if r.Unattributed || r.ICMP() {
 				return 0, 0, 0
@@ -110,7 +123,7 @@ var fields = []field{
 	named("proto", []string{"protocol"}, "IANA protocol, by name or number", []string{"tcp", "udp", "icmp", "icmpv6", "sctp", "or a number up to 255"},
 		func(r *flow.Record) uint64 { return uint64(r.Proto) },
 		func(n uint64) string { return flow.ProtoName(uint8(n)) },
-		func(s string) (uint64, error) { p, err := flow.ParseProto(s); return uint64(p), err }),
+		parseProto),
 	ofList("family", nil, "IP version", map[uint64]string{4: "4", 6: "6"},
 		func(r *flow.Record) uint64 { return uint64(r.Family) }),
 	ofList("direction", []string{"dir"}, "way of the packets at the interface",
@@ -139,8 +152,8 @@ var fields = []field{
 			}
 			return uint64(r.TCPFlags), 0, 1
 		},
-		names:     []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ae"},
-		parseName: func(s string) (uint64, error) { f, err := flow.ParseTCPFlags(s); return uint64(f), err },
+		names:     flagNames,
+		parseName: parseFlags,
 		nameOf: func(n uint64) string {
 			if n == 0 {
 				return "0" // no bit at all
@@ -152,9 +165,9 @@ var fields = []field{
 	number("ttl_max", 255, "largest TTL or hop limit", func(r *flow.Record) uint64 { return uint64(r.TTLMax) }),
 	number("flow_label", 1<<20-1, "IPv6 flow label", func(r *flow.Record) uint64 { return uint64(r.FlowLabel) }),
 	number("packets", 1<<64-1, "packets on the wire", func(r *flow.Record) uint64 { return r.Packets }),
-	number("bytes", 1<<64-1, "IP octets", func(r *flow.Record) uint64 { return r.Bytes }),
-	number("wire_bytes", 1<<64-1, "octets on the wire", func(r *flow.Record) uint64 { return r.WireBytes }),
-	number("payload_bytes", 1<<64-1, "octets above the transport header", func(r *flow.Record) uint64 { return r.PayloadBytes }),
+	size("bytes", "IP bytes", func(r *flow.Record) uint64 { return r.Bytes }),
+	size("wire_bytes", "bytes on the wire", func(r *flow.Record) uint64 { return r.WireBytes }),
+	size("payload_bytes", "bytes above the transport header", func(r *flow.Record) uint64 { return r.PayloadBytes }),
 	number("fragments", 1<<64-1, "packets that are IP fragments", func(r *flow.Record) uint64 { return r.Fragments }),
 	number("ce_packets", 1<<64-1, "packets marked congestion experienced", func(r *flow.Record) uint64 { return r.CEPackets }),
 	duration("rtt", "whole round trip of the TCP handshake", func(r *flow.Record) time.Duration { return r.RTT.Handshake() }),
@@ -182,25 +195,6 @@ var fields = []field{
 	},
 }
 
-// shorthands are tests without a value, as tcpdump has them.
-var shorthands = func() map[string]node {
-	m := map[string]node{}
-	for short, long := range map[string][2]string{
-		"tcp": {"proto", "tcp"}, "udp": {"proto", "udp"}, "icmp": {"proto", "icmp"}, "icmpv6": {"proto", "icmpv6"},
-		"icmp6": {"proto", "icmpv6"}, "sctp": {"proto", "sctp"},
-		"ipv4": {"family", "4"}, "ipv6": {"family", "6"}, "ip6": {"family", "6"}, "ip": {"family", "4"},
-		"ingress": {"direction", "ingress"}, "egress": {"direction", "egress"},
-	} {
-		f := fieldNamed(long[0])
-		v, err := f.parse(long[1])
-		if err != nil {
-			panic("filter: shorthand " + short + ": " + err.Error())
-		}
-		m[short] = test{field: f, op: "=", values: []value{v}}
-	}
-	return m
-}()
-
 func fieldNamed(name string) *field {
 	name = strings.ToLower(name)
 	for i := range fields {
@@ -216,6 +210,12 @@ func number(name string, limit uint64, doc string, get func(*flow.Record) uint64
 		name: name, kind: kindNumber, max: limit, doc: doc,
 		numbers: func(r *flow.Record) (a, b uint64, n int) { return get(r), 0, 1 },
 	}
+}
+
+func size(name, doc string, get func(*flow.Record) uint64) field {
+	f := number(name, 1<<64-1, doc, get)
+	f.size = true
+	return f
 }
 
 // marked is a number that only marked flows have.
@@ -283,7 +283,7 @@ func ofList(name string, aliases []string, doc string, list map[uint64]string, g
 					return n, nil
 				}
 			}
-			return 0, notOneOf(name, s, names)
+			return 0, notOneOf(s, names)
 		})
 }
 

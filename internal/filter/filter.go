@@ -1,17 +1,19 @@
-// Package filter is the language in which users say which flows they mean. In
-// comes text such as
+// Package filter is the language in which users say which flows they mean.
+// Input: text such as
 //
-//	proto tcp and dport 443 and src 2001:db8::/32 and packets > 100
+//	tcp dst port 443 and src net 2001:db8::/32 and packets > 100
 //
-// and out goes a Filter that tells for each record whether it is meant. The
-// store asks it for the command line and the API.
+// Output: a Filter that reports for each record whether it matches. Callers:
+// store, API, command line, top.
 //
-// A test is a field, an optional operator (= when left out) and a value, a range
-// or a list of them with commas: dport 80,443,8000-8099. Tests join with and, or,
-// not and parentheses; not binds tightest, then and.
+// A test is a field, an operator (= when left out) and a value, a range or a list:
+// dport 80,443,8000-8099. Tests are joined with and, or, not and parentheses; not
+// binds tightest, then and. The expressions of tcpdump that have a meaning for
+// flows mean the same here.
 package filter
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -22,12 +24,22 @@ type Filter struct {
 	root node
 }
 
-// Parse reads an expression; one of nothing but blanks matches every record.
-// The error is an *Error.
-func Parse(text string) (Filter, error) {
-	p := parser{text: text}
+// Names resolves names in an expression. A nil function knows no name; a number
+// or an address never needs it.
+type Names struct {
+	Hosts    func(name string) ([]netip.Addr, error)
+	Services func(name string) (port uint16, err error) // besides those that Waymark knows
+}
+
+// Parse reads an expression without resolving names of hosts; one of nothing but
+// blanks matches every record. The error is an *Error.
+func Parse(text string) (Filter, error) { return ParseNames(text, Names{}) }
+
+// ParseNames is Parse for expressions that may name hosts.
+func ParseNames(text string, names Names) (Filter, error) {
+	p := parser{text: text, names: names}
 	if len(text) > maxText {
-		return Filter{}, p.fail(token{pos: maxText, end: maxText}, "more than %d octets", maxText)
+		return Filter{}, p.fail(token{pos: maxText, end: maxText}, "longer than %d bytes", maxText)
 	}
 	if err := p.next(); err != nil {
 		return Filter{}, err
@@ -40,18 +52,18 @@ func Parse(text string) (Filter, error) {
 		return Filter{}, err
 	}
 	if p.tok.kind != tokenEnd {
-		return Filter{}, p.fail(p.tok, "join tests with and, or")
+		return Filter{}, p.failJoin()
 	}
 	return Filter{root}, nil
 }
 
-// Match tells whether the record is meant.
+// Match reports whether the record is meant.
 func (f Filter) Match(r *flow.Record) bool { return f.root == nil || f.root.match(r) }
 
-// Empty tells whether every record is meant.
+// Empty reports whether every record is meant.
 func (f Filter) Empty() bool { return f.root == nil }
 
-// String is the expression in its plainest form; Parse reads it back.
+// String is the expression in its plainest form, without names; Parse reads it back.
 func (f Filter) String() string {
 	if f.root == nil {
 		return ""

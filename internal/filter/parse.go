@@ -2,11 +2,7 @@ package filter
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-
-	"github.com/waymark-net/waymark/internal/suggest"
 )
 
 // maxDepth bounds the nesting of parentheses and not.
@@ -14,13 +10,22 @@ const maxDepth = 64
 
 // parser is a recursive descent over
 //
-//	or   = and { "or" and }
-//	and  = not { "and" not }
-//	not  = "not" not | "(" or ")" | test
-//	test = field [ op ] value { "," value } | shorthand
+//	or    = and { "or" and }
+//	and   = not { "and" not }
+//	not   = "not" not | "(" or ")" | test
+//	test  = [ protocol ] field [ op ] ( value { "," value } | "(" or ")" )
+//	      | [ protocol ] field [ "not" ] "in" list
+//	      | flag [ ( "=" | "!=" ) ( 0 | 1 ) ]
+//	      | value
+//	list  = "[" value { [ "," ] value } "]"
+//
+// A value without a field belongs to the field before it: port 443 or 8080.
 type parser struct {
-	text string
-	tok  token
+	text    string
+	names   Names
+	tok     token
+	closing byte       // the bracket that ends the list that is being read; 0: none
+	carried *qualifier // what a value without a field belongs to; nil: nothing
 }
 
 func (p *parser) fail(at token, format string, args ...any) error {
@@ -72,104 +77,43 @@ func (p *parser) not(depth int) (node, error) {
 		}
 		return not{n}, nil
 	case p.tok.is("("):
-		open := p.tok
-		if err := p.next(); err != nil {
-			return nil, err
-		}
-		n, err := p.or(depth + 1)
-		if err != nil {
-			return nil, err
-		}
-		if !p.tok.is(")") {
-			if p.tok.kind == tokenEnd {
-				return nil, p.fail(open, "this parenthesis is never closed")
-			}
-			return nil, p.fail(p.tok, "join tests with and, or")
-		}
-		return n, p.next()
+		return p.group(depth)
 	}
-	return p.test()
+	return p.test(depth)
 }
 
-func (p *parser) test() (node, error) {
-	name := p.tok
-	if name.kind != tokenWord || isKeyword(name.text) {
-		return nil, p.fail(name, "a test belongs here, such as dport 443")
-	}
+// group reads an expression in parentheses.
+func (p *parser) group(depth int) (node, error) {
+	open := p.tok
 	if err := p.next(); err != nil {
 		return nil, err
 	}
-	short, isShort := shorthands[strings.ToLower(name.text)]
-	if isShort && !p.valueFollows() {
-		return short, nil
+	n, err := p.or(depth + 1)
+	if err != nil {
+		return nil, err
 	}
-	f := fieldNamed(name.text)
-	if f == nil {
-		if isShort {
-			return nil, p.fail(p.tok, "join tests with and, or")
+	if !p.tok.is(")") {
+		if p.tok.kind == tokenEnd {
+			return nil, p.fail(open, "this parenthesis is never closed")
 		}
-		return nil, p.fail(name, "%s", unknownField(name.text))
+		return nil, p.failJoin()
 	}
-	if f.kind == kindFlag {
-		return test{field: f, op: "="}, nil
-	}
-	t := test{field: f, op: "="}
-	sign := p.tok
-	if sign.kind == tokenOp {
-		t.op = sign.text
-		if !f.kind.ordered() && t.op != "=" && t.op != "!=" {
-			return nil, p.fail(sign, "%s has no order: use = or !=", f.name)
-		}
-		if err := p.next(); err != nil {
-			return nil, err
-		}
-	}
-	return p.values(t, sign)
+	return n, p.next()
 }
 
-// valueFollows tells a field from a shorthand of the same name.
-func (p *parser) valueFollows() bool {
-	return p.tok.kind == tokenOp || p.tok.kind == tokenQuoted || p.tok.kind == tokenWord && !isKeyword(p.tok.text)
-}
-
-// values reads the right side of a test.
-func (p *parser) values(t test, sign token) (node, error) {
-	for {
-		at := p.tok
-		if at.kind != tokenWord && at.kind != tokenQuoted || at.kind == tokenWord && isKeyword(at.text) {
-			return nil, p.fail(at, "%s wants a value: %s", t.field.name, t.field.kind.example(t.field))
-		}
-		v, err := t.field.parse(at.text)
-		if err != nil {
-			return nil, p.fail(at, "%v", err)
-		}
-		t.values = append(t.values, v)
-		if err := p.next(); err != nil {
-			return nil, err
-		}
-		if t.op != "=" && t.op != "!=" && (v.low != v.high || p.tok.is(",")) {
-			return nil, p.fail(sign, "%s goes with one value, not with a range or a list", t.op)
-		}
-		if !p.tok.is(",") {
-			return t, nil
-		}
-		if err := p.next(); err != nil {
-			return nil, err
-		}
+// failJoin reports something that stands directly behind a test.
+func (p *parser) failJoin() error {
+	before := strings.TrimRight(p.text[:p.tok.pos], blanks)
+	digit := before != "" && '0' <= before[len(before)-1] && before[len(before)-1] <= '9'
+	switch {
+	case p.tok.is(")"):
+		return p.fail(p.tok, "unexpected ): no parenthesis is open")
+	case p.tok.is("mask"):
+		return p.fail(p.tok, "write the length of the prefix, such as net 10.0.0.0/8")
+	case digit && isUnit(p.tok.text):
+		return p.fail(p.tok, "write the unit without a blank before it, such as 10%s", p.tok.text)
+	case p.tok.kind == tokenOp:
+		return p.fail(p.tok, `unexpected %s: write one field, one operator and one value, such as bytes > 1M`, p.tok.text)
 	}
-}
-
-func unknownField(name string) string {
-	known := slices.Sorted(maps.Keys(shorthands))
-	for i := range fields {
-		known = append(append(known, fields[i].name), fields[i].aliases...)
-	}
-	if near := suggest.Nearest(strings.ToLower(name), known); near != "" {
-		return fmt.Sprintf("no field %s: did you mean %s?", name, near)
-	}
-	var names []string
-	for i := range fields {
-		names = append(names, fields[i].name)
-	}
-	return fmt.Sprintf("no field %s: there are %s", name, strings.Join(names, " "))
+	return p.fail(p.tok, `expected "and" or "or" before %s`, p.text[p.tok.pos:p.tok.end])
 }

@@ -134,11 +134,13 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"", "tcp", "proto tcp and dport 80,443,8000-8099", "not (src 2001:db8::/32 or iface \"a b\")",
 		"rtt > 10ms and bytes >= 10Ki", "flags syn+ack", "unattributed", "! tcp || (((udp)))", "a=b", "\"", "dport 1-", "\xff",
+		"tcp dst port 443 or 8080", "src and dst net 10/8", "port in [80, {1 2}]", "iface in [eth[01]]", "tcp.flags.syn == 0", "host (10.0.0.1 and ::1)",
+		"ip.addr == web or web", "port https,ms-sql-s", "bytes > 1.5MiB", "rtt 1d-2w", "net 10", "vlan and ip 10.0.0.1",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed, err := Parse(text)
+		parsed, err := ParseNames(text, names)
 		if err != nil {
 			if err.Error() == "" {
 				t.Error("an error that says nothing")

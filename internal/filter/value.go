@@ -1,15 +1,19 @@
 package filter
 
 import (
+	"errors"
 	"fmt"
-	"math/bits"
+	"maps"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/suggest"
+	"github.com/waymark-net/waymark/internal/timespec"
 )
 
 // value is what a field is compared with; which part counts depends on its kind.
@@ -19,109 +23,117 @@ type value struct {
 	text      string
 }
 
-// parse reads one value, or one range, of the field.
+// parse reads one value, or one range, of the field. Errors are worded to stand
+// behind the field and the value.
 func (f *field) parse(s string) (value, error) {
 	switch f.kind {
 	case kindText:
 		if _, err := path.Match(s, ""); err != nil {
-			return value{}, fmt.Errorf("%s %q: the pattern is not complete; escape [ with \\", f.name, s)
+			return value{}, errors.New("this pattern is incomplete; write \\[ for the character [")
 		}
 		return value{text: s}, nil
 	case kindAddress:
-		return parsePrefix(f.name, s)
+		p, err := parsePrefix(s)
+		return value{prefix: p}, err
 	case kindName, kindBits:
-		n, err := f.parseName(strings.ToLower(s))
+		n, err := f.parseName(strings.TrimPrefix(strings.ToLower(s), "\\")) // tcpdump wants ip proto \tcp
 		return value{low: n, high: n}, err
 	}
-	if low, high, ok := strings.Cut(s, "-"); ok {
-		return f.parseRange(low, high)
-	}
-	n, err := f.parseNumber(s)
-	return value{low: n, high: n}, err
+	return parseRange(s, f.parseNumber)
 }
 
-func (f *field) parseRange(low, high string) (v value, err error) {
-	if v.low, err = f.parseNumber(low); err != nil {
+// parseRange reads a number, or two with - or .. between them.
+func parseRange(s string, number func(string) (uint64, error)) (v value, err error) {
+	low, high, ok := strings.Cut(s, "-")
+	if !ok {
+		low, high, ok = strings.Cut(s, "..")
+	}
+	if !ok {
+		n, err := number(s)
+		return value{low: n, high: n}, err
+	}
+	if v.low, err = number(low); err != nil {
 		return v, err
 	}
-	if v.high, err = f.parseNumber(high); err != nil {
+	if v.high, err = number(high); err != nil {
 		return v, err
 	}
 	if v.low > v.high {
-		return v, fmt.Errorf("%s %s-%s: the smaller end comes first", f.name, low, high)
+		return v, fmt.Errorf("the smaller end comes first: %s-%s", high, low)
 	}
 	return v, nil
 }
 
 func (f *field) parseNumber(s string) (uint64, error) {
 	if f.kind == kindDuration {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < 0 {
-			return 0, fmt.Errorf("%s %q: write a time with its unit, like 800us, 10ms or 1.5s", f.name, s)
+		d, err := timespec.Duration(s)
+		return uint64(d), err
+	}
+	n, err := parseScaled(s, f.size)
+	if err == nil && n > f.max {
+		err = fmt.Errorf("the largest value is %d", f.max)
+	}
+	return n, err
+}
+
+// parsePort reads a port or a range of ports, by number or by the name of a service.
+func (p *parser) parsePort(f *field, s string) (value, error) {
+	if n, ok := services[strings.ToLower(s)]; ok { // some have a dash
+		return value{low: uint64(n), high: uint64(n)}, nil
+	}
+	return parseRange(s, func(s string) (uint64, error) {
+		if !isName(s) {
+			return f.parseNumber(s)
 		}
-		return uint64(d), nil
-	}
-	n, ok := parseScaled(s)
-	if !ok {
-		return 0, fmt.Errorf("%s %q: write a whole number; k, M, G, T and Ki, Mi, Gi, Ti may follow", f.name, s)
-	}
-	if n > f.max {
-		return 0, fmt.Errorf("%s %s: the largest there is, is %d", f.name, s, f.max)
-	}
-	return n, nil
+		n, err := p.service(s)
+		return uint64(n), err
+	})
 }
 
-// parseScaled reads 10, 10k (powers of 1000) and 10Ki (powers of 1024).
-func parseScaled(s string) (uint64, bool) {
-	factor := uint64(1)
-	digits, base := s, uint64(1000)
-	if d, ok := strings.CutSuffix(s, "i"); ok {
-		digits, base = d, 1024
+func (p *parser) service(name string) (uint16, error) {
+	if n, ok := services[strings.ToLower(name)]; ok {
+		return n, nil
 	}
-	if n := len(digits); n > 0 {
-		if unit := strings.IndexByte("kMGT", digits[n-1]); unit >= 0 || digits[n-1] == 'K' {
-			for range max(unit, 0) + 1 {
-				factor *= base
-			}
-			digits = digits[:n-1]
+	if p.names.Services != nil {
+		if n, err := p.names.Services(name); err == nil {
+			return n, nil
 		}
 	}
-	if factor == 1 && base == 1024 {
-		return 0, false
+	if near := suggest.Nearest(strings.ToLower(name), slices.Sorted(maps.Keys(services))); near != "" {
+		return 0, fmt.Errorf("unknown service %s: did you mean %s?", name, near)
 	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	high, low := bits.Mul64(n, factor)
-	return low, err == nil && high == 0
+	return 0, fmt.Errorf("unknown service %s: write the number of the port", name)
 }
 
-func parsePrefix(name, s string) (value, error) {
-	if !strings.Contains(s, "/") {
-		a, err := netip.ParseAddr(s)
-		if err != nil || a.Zone() != "" {
-			return value{}, notAddress(name, s)
+func parseProto(s string) (uint64, error) {
+	n, err := flow.ParseProto(s)
+	if err != nil {
+		if near := suggest.Nearest(s, flow.ProtoNames()); near != "" {
+			return 0, fmt.Errorf("unknown protocol: did you mean %s?", near)
 		}
-		a = a.Unmap()
-		return value{prefix: netip.PrefixFrom(a, a.BitLen())}, nil
+		return 0, errors.New("unknown protocol: write a name such as tcp, or a number up to 255")
 	}
-	p, err := netip.ParsePrefix(s)
-	if err != nil || p.Addr().Is4In6() {
-		return value{}, notAddress(name, s)
-	}
-	if p != p.Masked() {
-		return value{}, fmt.Errorf("%s %s: bits are set after the prefix; did you mean %s?", name, s, p.Masked())
-	}
-	return value{prefix: p}, nil
+	return uint64(n), nil
 }
 
-func notAddress(name, s string) error {
-	return fmt.Errorf("%s %q: write an address or a prefix, like 192.0.2.1 or 2001:db8::/32", name, s)
+// parseFlags reads names with + between them; tcpdump calls syn tcp-syn.
+func parseFlags(s string) (uint64, error) {
+	var all uint64
+	for part := range strings.SplitSeq(s, "+") {
+		n, err := flow.ParseTCPFlags(strings.TrimPrefix(part, "tcp-"))
+		if err != nil {
+			return 0, fmt.Errorf("unknown flag %q: write some of %s with + between them", part, strings.Join(flagNames, ", "))
+		}
+		all |= uint64(n)
+	}
+	return all, nil
 }
 
-func notOneOf(name, s string, names []string) error {
+func notOneOf(s string, names []string) error {
 	if near := suggest.Nearest(s, names); near != "" {
-		return fmt.Errorf("%s %q: did you mean %s?", name, s, near)
+		return fmt.Errorf("did you mean %s?", near)
 	}
-	return fmt.Errorf("%s %q: it is one of %s", name, s, strings.Join(names, ", "))
+	return fmt.Errorf("it is one of %s", strings.Join(names, ", "))
 }
 
 // matchText compares with a glob; the pattern was checked when it was read.

@@ -2,6 +2,8 @@ package flow
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,6 +21,9 @@ func ProtoName(proto uint8) string {
 	}
 	return strconv.Itoa(int(proto))
 }
+
+// ProtoNames are the protocols that have names, in alphabetical order.
+func ProtoNames() []string { return slices.Sorted(maps.Values(protoNames)) }
 
 // ParseProto is the inverse of ProtoName; it takes numbers of named protocols too.
 func ParseProto(s string) (uint8, error) {

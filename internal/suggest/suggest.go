@@ -1,18 +1,35 @@
-// Package suggest finds what a user most likely meant. In comes a word that is
-// unknown and the words that are known; out goes the nearest of them, or none.
-// Configuration, filter language and API call it for their error messages.
+// Package suggest finds what a user most likely meant. Input: an unknown word and
+// the known ones. Output: the nearest known word, or none. Callers: configuration,
+// filter language, API and command line, for their error messages.
 package suggest
 
+// longest is the longest word that is compared: words may come over the API.
+const longest = 64
+
 // Nearest returns the known word with the fewest edits from word, and "" when
-// none is near enough to be a likely slip of the finger: a third of the letters.
+// none is near enough to be a likely typing error: a third of the letters. Of
+// words that are equally near, it is the one that begins alike.
 func Nearest(word string, known []string) string {
+	if len(word) > longest {
+		return ""
+	}
 	best, fewest := "", len(word)/3+1
 	for _, k := range known {
-		if d := distance(word, k); d < fewest {
+		d := distance(word, k)
+		if d < fewest || d == fewest && best != "" && sharedPrefix(word, k) > sharedPrefix(word, best) {
 			best, fewest = k, d
 		}
 	}
 	return best
+}
+
+// sharedPrefix is how many bytes two words have in common at the beginning.
+func sharedPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // distance counts the insertions, deletions, replacements and swaps of

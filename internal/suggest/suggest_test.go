@@ -3,7 +3,7 @@ package suggest
 import "testing"
 
 func TestNearest(t *testing.T) {
-	known := []string{"scan_interval", "sampling", "src", "sport", "idle_timeout"}
+	known := []string{"scan_interval", "sampling", "src", "sport", "idle_timeout", "ftps", "https"}
 	for _, tt := range []struct{ word, want string }{
 		{"scan_intervall", "scan_interval"},
 		{"scna_interval", "scan_interval"},
@@ -15,6 +15,8 @@ func TestNearest(t *testing.T) {
 		{"abc", ""},
 		{"dst_address", ""},
 		{"", ""},
+		{"sprt", "sport"},
+		{"htps", "https"}, // and not ftps
 	} {
 		if got := Nearest(tt.word, known); got != tt.want {
 			t.Errorf("Nearest(%q) = %q, want %q", tt.word, got, tt.want)

@@ -342,7 +342,7 @@ func TestFilterKeys(t *testing.T) {
 	if !m.editing || len(asked) != 0 {
 		t.Error("took a filter that is wrong")
 	}
-	if s := screen(t, m); !strings.Contains(s, "! no field tpc: did you mean tcp?") {
+	if s := screen(t, m); !strings.Contains(s, "! unknown field tpc: did you mean tcp?") {
 		t.Error(s)
 	}
 	m.tell(press("backspace", "backspace", "c", "p")...)
