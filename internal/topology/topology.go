@@ -134,10 +134,12 @@ const (
 	Refused
 	// Synced comes once, after everything that existed at the start.
 	Synced
+	// Matched comes after what follows from other patterns (Watcher.Match).
+	Matched
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"", "added", "removed", "renamed", "up", "down", "refused", "synced"}
+	names := [...]string{"", "added", "removed", "renamed", "up", "down", "refused", "synced", "matched"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -30,13 +30,17 @@ type Watcher struct {
 	rcvbuf int    // of each subscription, octets
 
 	updates chan update
+	match   chan patterns
 	stop    chan struct{} // closed when Run ends
 	joined  map[string]*member
 	refused map[NetnsID]bool // told of already
 
-	mu      sync.Mutex         // guards what Waiting reads
+	mu      sync.Mutex         // guards what Waiting reads: cfg, too, which only Run changes
 	present map[string]NetnsID // names of namespaces, at the last look
 }
+
+// patterns are those of Config.
+type patterns struct{ interfaces, exclude []string }
 
 // member is a namespace that is being watched.
 type member struct {
@@ -54,7 +58,7 @@ func New(cfg Config, deps Deps) (*Watcher, error) {
 	}
 	return &Watcher{
 		cfg: cfg, deps: deps, dir: NetnsDir, rcvbuf: 1 << 20,
-		updates: make(chan update), stop: make(chan struct{}),
+		updates: make(chan update), match: make(chan patterns), stop: make(chan struct{}),
 		joined: map[string]*member{}, refused: map[NetnsID]bool{},
 	}, nil
 }
@@ -62,13 +66,13 @@ func New(cfg Config, deps Deps) (*Watcher, error) {
 // Waiting are the interfaces and namespaces that the configuration names
 // without a glob and that do not exist now. It is right once Synced came.
 func (w *Watcher) Waiting() (ifaces, netns []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, p := range w.cfg.Interfaces {
 		if isLiteral(p) && !w.deps.Registry.exists(p) {
 			ifaces = append(ifaces, p)
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, p := range w.cfg.Netns {
 		if _, ok := w.present[p]; !ok && isLiteral(p) && p != AllNetns {
 			netns = append(netns, p)
@@ -120,6 +124,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 			} else {
 				retry.reset()
 			}
+		case p := <-w.match:
+			w.rematch(p)
 		case u := <-w.updates:
 			pending, err := w.apply(u)
 			if err != nil {
@@ -130,6 +136,41 @@ func (w *Watcher) Run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// Match watches other interfaces from now on: Emit is called for those that are
+// added and removed thereby, and then with Matched. It returns at once; without
+// Run it does nothing.
+func (w *Watcher) Match(interfaces, exclude []string) error {
+	next := Config{Interfaces: interfaces, Exclude: exclude}
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case w.match <- patterns{interfaces, exclude}:
+		case <-w.stop:
+		}
+	}()
+	return nil
+}
+
+func (w *Watcher) rematch(p patterns) {
+	old := w.cfg
+	w.mu.Lock()
+	w.cfg.Interfaces, w.cfg.Exclude = p.interfaces, p.exclude
+	w.mu.Unlock()
+	for _, m := range w.joined {
+		for _, l := range m.links {
+			switch was, is := old.matchesIface(l.Name), w.cfg.matchesIface(l.Name); {
+			case was && !is:
+				w.deps.Emit(Event{Kind: Removed, Link: l})
+			case !was && is:
+				w.deps.Emit(Event{Kind: Added, Link: l})
+			}
+		}
+	}
+	w.deps.Emit(Event{Kind: Matched})
 }
 
 func (w *Watcher) shutDown() {
