@@ -21,26 +21,27 @@ func TestSpread(t *testing.T) {
 		values []float64
 		want   Spread
 	}{
-		{[]float64{3}, Spread{3, 3, 3}},
-		{[]float64{9, 1}, Spread{5, 1, 9}},
-		{[]float64{9, 1, 2}, Spread{2, 1, 9}},
+		{[]float64{3}, Spread{Median: 3, Q1: 3, Q3: 3, Low: 3, High: 3}},
+		{[]float64{9, 1}, Spread{Median: 5, Q1: 1, Q3: 9, Low: 1, High: 9}},
+		{[]float64{9, 1, 2}, Spread{Median: 2, Q1: 1, Q3: 9, Low: 1, High: 9}},
+		{[]float64{5, 900, 4, 3, 2, 1, 6, 7, -90}, Spread{Median: 4, Q1: 2, Q3: 6, Low: -90, High: 900}},
 	} {
 		if got := spreadOf(tc.values); got != tc.want {
 			t.Errorf("spread of %v is %v, want %v", tc.values, got, tc.want)
 		}
 	}
 	// In each round by itself: a slow round cancels.
-	if got := pairwise([]float64{10, 110, 11}, []float64{1, 101, 1}, minus); got != (Spread{9, 9, 10}) {
+	if got := pairwise([]float64{10, 110, 11}, []float64{1, 101, 1}, minus); got != (Spread{Median: 9, Q1: 9, Q3: 10, Low: 9, High: 10}) {
 		t.Errorf("differences: %v", got)
 	}
-	if got := ratio([]float64{12, 31}, []float64{22, 51}, []float64{2, 11}); got != (Spread{0.5, 0.5, 0.5}) {
+	if got := ratio([]float64{12, 31}, []float64{22, 51}, []float64{2, 11}); got != only(0.5) {
 		t.Errorf("ratios: %v", got)
 	}
 }
 
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
-	err := writeTable(&b, []column{{"what", false}, {"ns", true}}, [][]string{{"account", Spread{7.25, 6, 120}.String()}, {"µ", "1"}})
+	err := writeTable(&b, []column{{"what", false}, {"ns", true}}, [][]string{{"account", Spread{Median: 7.25, Low: 6, High: 120}.String()}, {"µ", "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,16 +86,21 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// TestPlots: probes that counted a part only say so, and one outlier does not decide the scale.
 func TestPlots(t *testing.T) {
 	dir := t.TempDir()
-	err := writeCharts(dir, []chart{{file: "x", title: "Title of the plot", y: "ns", series: []series{
-		{"one", []float64{1, 1000, 1e6}, []Spread{{1, 1, 1}, {5, 4, 9}, {7, 6, 8}}},
-		{"other", []float64{1, 1000, 1e6}, []Spread{{0, -1, 0}, {50, 4, 90}, {7, 6, 8}}},
-	}}})
+	cost := func(probe string, flows int, counted uint64, over ...float64) ProbeCost {
+		return ProbeCost{Probe: probe, Flows: flows, Over: spreadOf(over), Process: over[0], Memory: 10, Sent: 100, Counted: counted}
+	}
+	r := ProbesReport{Measured: []ProbeCost{
+		cost("whole", 1, 100, 58, 57, 59, 60, 8000), cost("whole", 1000, 100, 62, 61, 63, 60, 59),
+		cost("part", 1, 100, 110, 111, 109, 108, 112), cost("part", 1000, 42, 180, 170, 190, 160, 200),
+	}}
+	err := r.WritePlots(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(filepath.Join(dir, "x.png"))
+	f, err := os.Open(filepath.Join(dir, "probes-kernel.png"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +108,19 @@ func TestPlots(t *testing.T) {
 	if _, err := png.Decode(f); err != nil {
 		t.Error(err)
 	}
-	svg, err := os.ReadFile(filepath.Join(dir, "x.svg"))
-	if err != nil || !bytes.Contains(svg, []byte("Title of the plot")) {
-		t.Errorf("the SVG has no title: %v", err)
+	for file, texts := range map[string][]string{
+		"probes-kernel.svg":  {"What a probe adds", "counted 42 %", ">200<"},
+		"probes-process.svg": {"Processor time", "counted 42 %"},
+	} {
+		svg, err := os.ReadFile(filepath.Join(dir, file))
+		for _, text := range texts {
+			if err != nil || !bytes.Contains(svg, []byte(text)) {
+				t.Errorf("%s lacks %q: %v", file, text, err)
+			}
+		}
+		if bytes.Contains(svg, []byte("8000")) {
+			t.Errorf("%s: an outlier decides the scale", file)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 // Spread is what repeated measurements of one thing gave.
 type Spread struct {
 	Median float64 `json:"median"`
+	Q1     float64 `json:"q1"`   // first quartile
+	Q3     float64 `json:"q3"`   // third quartile
 	Low    float64 `json:"low"`  // the smallest
 	High   float64 `json:"high"` // the largest
 }
@@ -21,8 +23,14 @@ type Spread struct {
 func spreadOf(values []float64) Spread {
 	v := slices.Sorted(slices.Values(values))
 	n := len(v)
-	return Spread{Median: (v[(n-1)/2] + v[n/2]) / 2, Low: v[0], High: v[n-1]}
+	return Spread{
+		Median: (v[(n-1)/2] + v[n/2]) / 2, Low: v[0], High: v[n-1],
+		Q1: v[(n-1)/4], Q3: v[n-1-(n-1)/4],
+	}
 }
+
+// only is the spread of something that was measured once.
+func only(v float64) Spread { return spreadOf([]float64{v}) }
 
 // pairwise is f over what two things gave in the same rounds.
 func pairwise(a, b []float64, f func(a, b float64) float64) Spread {

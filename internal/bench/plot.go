@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"image/color"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,11 +15,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// series is a line of a plot.
+// series is a line of a plot. notes are set beside its points, where there are any.
 type series struct {
-	name string
-	x    []float64
-	y    []Spread
+	name  string
+	x     []float64
+	y     []Spread
+	notes []string
 }
 
 // chart is a plot over numbers of flows, on a logarithmic scale.
@@ -48,8 +50,9 @@ var markers = []draw.GlyphDrawer{
 	draw.CrossGlyph{},
 }
 
-// write saves the chart as SVG and PNG: medians, with bars from the lowest to
-// the highest value.
+// write saves the chart as SVG and PNG: medians, with bars from the first to the
+// third quartile. The series are set apart, so that no bar hides another; the
+// lowest and highest values, which a busy machine makes, are in the tables.
 func (c *chart) write(dir string) error {
 	p := plot.New()
 	p.Title.Text = c.title
@@ -58,7 +61,7 @@ func (c *chart) write(dir string) error {
 	p.X.Label.Text = "flows at the same time"
 	p.X.Scale = plot.LogScale{}
 	p.X.Tick.Marker = ticks{plot.LogTicks{Prec: -1}}
-	p.Y.Label.Text = c.y
+	p.Y.Label.Text = c.y + ": median, quartiles"
 	p.Y.Tick.Marker = ticks{plot.DefaultTicks{}}
 	p.Y.Min = 0
 	for _, style := range []*text.Style{
@@ -70,7 +73,7 @@ func (c *chart) write(dir string) error {
 	p.Legend.Padding = vg.Points(3)
 	p.Add(plotter.NewGrid())
 	for i, s := range c.series {
-		data := points{s}
+		data := points{s, math.Pow(apart, float64(i)-float64(len(c.series)-1)/2)}
 		line, marks, err := plotter.NewLinePoints(data)
 		if err != nil {
 			return fmt.Errorf("plotting %s: %w", s.name, err)
@@ -85,10 +88,24 @@ func (c *chart) write(dir string) error {
 		bars.Color = colour
 		p.Add(line, marks, bars)
 		p.Legend.Add(s.name, line, marks)
+		if s.notes != nil {
+			notes, err := plotter.NewLabels(plotter.XYLabels{XYs: data.xys(), Labels: s.notes})
+			if err != nil {
+				return fmt.Errorf("plotting the notes of %s: %w", s.name, err)
+			}
+			for j := range notes.TextStyle {
+				notes.TextStyle[j].Font.Variant = "Sans"
+				notes.TextStyle[j].Color = colour
+				notes.TextStyle[j].XAlign, notes.TextStyle[j].YAlign = text.XRight, text.YTop
+			}
+			notes.Offset = vg.Point{X: vg.Points(-2), Y: vg.Points(-5)}
+			p.Add(notes)
+		}
 		for _, y := range s.y {
-			p.Y.Max = max(p.Y.Max, y.Median*1.35)
+			p.Y.Max = max(p.Y.Max, y.Median*1.45, y.Q3*1.25)
 		}
 	}
+	p.Y.Min = min(p.Y.Min, 0)
 	for _, extension := range []string{".svg", ".png"} {
 		file := filepath.Join(dir, c.file+extension)
 		if err := p.Save(18*vg.Centimeter, 11*vg.Centimeter, file); err != nil {
@@ -111,14 +128,28 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 	return all
 }
 
-// points is a series as the plotter wants it.
-type points struct{ s series }
+// apart is the factor between neighbouring series on the axis of flows.
+const apart = 1.09
+
+// points is a series as the plotter wants it, shifted by a factor.
+type points struct {
+	s     series
+	shift float64
+}
 
 func (p points) Len() int                    { return len(p.s.x) }
-func (p points) XY(i int) (float64, float64) { return p.s.x[i], p.s.y[i].Median }
+func (p points) XY(i int) (float64, float64) { return p.s.x[i] * p.shift, p.s.y[i].Median }
 func (p points) YError(i int) (float64, float64) {
 	y := p.s.y[i]
-	return y.Median - y.Low, y.High - y.Median
+	return y.Median - y.Q1, y.Q3 - y.Median
+}
+
+func (p points) xys() (out plotter.XYs) {
+	for i := range p.s.x {
+		x, y := p.XY(i)
+		out = append(out, plotter.XY{X: x, Y: y})
+	}
+	return out
 }
 
 func writeCharts(dir string, charts []chart) error {
@@ -179,8 +210,8 @@ func (r *ProbesReport) WritePlots(dir string) error {
 	}
 	for i, value := range []func(*ProbeCost) Spread{
 		func(c *ProbeCost) Spread { return c.Over },
-		func(c *ProbeCost) Spread { return Spread{c.Process, c.Process, c.Process} },
-		func(c *ProbeCost) Spread { return Spread{c.Memory, c.Memory, c.Memory} },
+		func(c *ProbeCost) Spread { return only(c.Process) },
+		func(c *ProbeCost) Spread { return only(c.Memory) },
 	} {
 		at := map[string]int{}
 		for j := range r.Measured {
@@ -197,6 +228,11 @@ func (r *ProbesReport) WritePlots(dir string) error {
 			s := &charts[i].series[k]
 			s.x = append(s.x, float64(c.Flows))
 			s.y = append(s.y, value(c))
+			note := ""
+			if share := c.share(); share < 0.995 {
+				note = fmt.Sprintf("counted %.0f %%", 100*share)
+			}
+			s.notes = append(s.notes, note)
 		}
 	}
 	return writeCharts(dir, charts)

@@ -41,6 +41,9 @@ type ProbeCost struct {
 	Kernel  float64 `json:"kernel_memory_mib"` // maps and rings, where the probe tells
 }
 
+// share of the packets that arrived is counted.
+func (c *ProbeCost) share() float64 { return float64(c.Counted) / float64(max(c.Sent, 1)) }
+
 // none is the lane without a probe.
 const none = "none"
 

@@ -173,7 +173,7 @@ func (r *ProbesReport) WriteText(w io.Writer) error {
 		}
 		counted := "all"
 		if !c.Exact {
-			counted = fmt.Sprintf("%.2f %%", 100*float64(c.Counted)/float64(c.Sent))
+			counted = fmt.Sprintf("%.2f %%", 100*c.share())
 		}
 		rows = append(rows, []string{
 			fmt.Sprint(c.Flows), c.Probe, c.Total.String(), c.Over.String(), number(c.Process), number(c.Over.Median + c.Process),
