@@ -48,7 +48,6 @@ func (a *Agent) drainOnce(last bool) error {
 	coverage := a.hooks.compare(all)
 	err = errors.Join(err, seenErr, a.forgetGone(all))
 
-	a.pipeline.Begin()
 	if last {
 		a.leaving.last()
 		a.table.Flush()

@@ -11,13 +11,17 @@ import (
 // BufferRecords is the capacity of the slices that Buffer returns.
 const BufferRecords = 1024
 
-// freeBuffers bounds the memory kept for the next batch (32 × 1024 records of 0.3 KB).
-const freeBuffers = 32
-
 // buffers keeps the slices of exported batches for the next ones.
 type buffers struct {
+	most int // that are kept; each takes a quarter of a megabyte
+
 	mu   sync.Mutex
 	free [][]flow.Record
+}
+
+// newBuffers keeps up to a quarter of what the queues may hold.
+func newBuffers(queued int) *buffers {
+	return &buffers{most: max(2, min(32, queued/BufferRecords/4))}
 }
 
 // batch is a slice of records that several outputs read.
@@ -44,7 +48,7 @@ func (f *buffers) put(records []flow.Record) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.free) < freeBuffers {
+	if len(f.free) < f.most {
 		f.free = append(f.free, records[:0])
 	}
 }
@@ -62,7 +66,8 @@ func (f *buffers) wrap(records []flow.Record, readers int) *batch {
 	return b
 }
 
-// release is called once by every reader.
+// release is called once by every reader: each output that is offered the batch, and
+// each segment that is queued.
 func (b *batch) release() {
 	if b.readers.Add(-1) == 0 {
 		b.home.put(b.records)

@@ -22,6 +22,7 @@ type output struct {
 	exporter Exporter
 	filter   filter.Filter
 	queue    *queue
+	patience patience
 	log      *slog.Logger
 	now      flow.Clock
 
@@ -47,22 +48,47 @@ func newOutput(cfg Config, name string, out Output, log *slog.Logger, now flow.C
 	}
 }
 
-// offer queues a batch and accounts for what found no room.
-func (o *output) offer(b *batch, beyondLimit bool) {
+// offer queues a batch, waits for room while the exporter is at work, and accounts
+// for what found none. A non-zero until takes the place of patience.
+func (o *output) offer(b *batch, until time.Time) {
 	if !o.filter.Empty() {
 		b = o.matching(b)
 	}
-	n, open := o.queue.put(b, beyondLimit)
-	if n < len(b.records) {
-		reason := reasonQueueFull
+	defer b.release()
+	rest, reason := b.records, reasonQueueFull
+	for {
+		n, open := o.queue.put(b, rest)
+		if rest = rest[n:]; len(rest) == 0 {
+			return
+		}
 		if !open {
 			reason = reasonShutdown
+			break
 		}
-		o.refuse(b.records[n:], reason)
+		if !o.waitForRoom(until) {
+			break
+		}
 	}
-	if n == 0 {
-		b.release()
+	o.refuse(rest, reason)
+}
+
+func (o *output) waitForRoom(until time.Time) bool {
+	if o.failing() {
+		return false
 	}
+	began := o.now()
+	if !until.IsZero() {
+		return o.queue.waitForRoom(until.Sub(began))
+	}
+	more := o.queue.waitForRoom(o.patience.left(began, o.cfg.Patience))
+	o.patience.spend(o.now().Sub(began))
+	return more
+}
+
+func (o *output) failing() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lastError != ""
 }
 
 // matching is the part of a batch that the filter matches. It is chosen here, and

@@ -1,7 +1,9 @@
 // Package pipeline hands flow records to exporters. In come batches of expired
 // flows from the flow table; out they go to every exporter through a bounded
-// queue of its own, so that a slow or dead collector costs records of that
-// exporter, which are counted with the reason, and never holds up the table.
+// queue of its own. When a queue is full and its exporter is at work, the table
+// waits, for a quarter of the time at most; else records are lost to that exporter
+// and counted with the reason. So a slow or dead collector costs records of its own
+// queue, and a burst costs none.
 // waymark run is its only caller.
 package pipeline
 
@@ -53,27 +55,33 @@ type Output struct {
 
 // Config holds the times of the pipeline.
 type Config struct {
-	FlushTimeout time.Duration // for what waits at shutdown
+	FlushTimeout time.Duration // for what ends with the agent and what waits then
+	Patience     time.Duration // that a full queue may hold up others in a row
 	Backoff      time.Duration // pause after the first failure, doubled after each further one
 	MaxBackoff   time.Duration
 }
 
 // Default leaves two of the five seconds in which the agent stops to others.
 func Default() Config {
-	return Config{FlushTimeout: 3 * time.Second, Backoff: 100 * time.Millisecond, MaxBackoff: 5 * time.Second}
+	return Config{FlushTimeout: 3 * time.Second, Patience: 2 * time.Second, Backoff: 100 * time.Millisecond, MaxBackoff: 5 * time.Second}
 }
 
 // Pipeline is the set of all outputs.
 type Pipeline struct {
 	cfg     Config
 	outputs []*output
-	buffers buffers
+	buffers *buffers
+	now     flow.Clock
+
+	mu    sync.Mutex
+	until time.Time // the end of the flush; zero: not begun
 }
 
 // New prepares outputs; nothing is opened before Run. Two exporters of the same
 // name are numbered, so that names identify them.
 func New(cfg Config, outputs []Output, log *slog.Logger, now flow.Clock) *Pipeline {
-	p := &Pipeline{cfg: cfg}
+	p := &Pipeline{cfg: cfg, now: now}
+	queued := 0
 	named := map[string]int{}
 	for _, out := range outputs {
 		name := out.Exporter.Name()
@@ -82,13 +90,16 @@ func New(cfg Config, outputs []Output, log *slog.Logger, now flow.Clock) *Pipeli
 			name = fmt.Sprintf("%s-%d", name, n)
 		}
 		p.outputs = append(p.outputs, newOutput(cfg, name, out, log, now))
+		queued += out.Queue
 	}
+	p.buffers = newBuffers(queued)
 	return p
 }
 
 // Run exports what is published until ctx is done, then flushes the queues and
-// closes the exporters, for at most FlushTimeout in all; what is left is counted
-// as lost. Cancel ctx after the last Publish.
+// closes the exporters. From the first PublishLast, or from the end of ctx, this
+// may take FlushTimeout; what is left is counted as lost. Cancel ctx after the
+// last Publish.
 func (p *Pipeline) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -104,7 +115,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		running.Wait()
 		close(finished)
 	}()
-	deadline := time.NewTimer(p.cfg.FlushTimeout)
+	deadline := time.NewTimer(p.flushUntil().Sub(p.now()))
 	defer deadline.Stop()
 	select {
 	case <-finished:
@@ -127,33 +138,33 @@ func (p *Pipeline) Run(ctx context.Context) error {
 
 const abandonAfter = 100 * time.Millisecond
 
-// Begin starts a drain. An exporter whose queue has room now gets all that is
-// published until the next Begin, be it more than that: a drain brings at most
-// what the flow table held, which is in memory already, and even a quick
-// exporter cannot keep up with a million flows that end at once.
-func (p *Pipeline) Begin() {
-	for _, o := range p.outputs {
-		o.queue.begin()
+// Publish queues records for every exporter. Where a queue is full it waits as
+// package pipeline says; what finds no room is lost to that exporter and counted.
+// The slice belongs to the pipeline from now on; slices from Buffer are used again.
+func (p *Pipeline) Publish(records []flow.Record) { p.publish(records, time.Time{}) }
+
+// PublishLast is Publish for the flows that end with the agent: it may wait until
+// the end of the flush.
+func (p *Pipeline) PublishLast(records []flow.Record) { p.publish(records, p.flushUntil()) }
+
+// flushUntil is the end of the flush, which the first call begins.
+func (p *Pipeline) flushUntil() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.until.IsZero() {
+		p.until = p.now().Add(p.cfg.FlushTimeout)
 	}
+	return p.until
 }
 
-// Publish queues records for every exporter and returns at once; what finds no
-// room is lost to that exporter and counted. The slice belongs to the pipeline
-// from now on; slices from Buffer are used again.
-func (p *Pipeline) Publish(records []flow.Record) { p.publish(records, false) }
-
-// PublishLast is Publish for the flows that end with the agent: as there are no
-// more of them than the flow table holds, they may exceed the queue.
-func (p *Pipeline) PublishLast(records []flow.Record) { p.publish(records, true) }
-
-func (p *Pipeline) publish(records []flow.Record, last bool) {
+func (p *Pipeline) publish(records []flow.Record, until time.Time) {
 	if len(records) == 0 || len(p.outputs) == 0 {
 		p.buffers.put(records)
 		return
 	}
 	b := p.buffers.wrap(records, len(p.outputs))
 	for _, o := range p.outputs {
-		o.offer(b, last)
+		o.offer(b, until)
 	}
 }
 

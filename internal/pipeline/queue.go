@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -20,8 +21,9 @@ type queue struct {
 
 	mu       sync.Mutex
 	segments []segment
-	held     int // records waiting or taken but not yet done with
-	whole    bool
+	held     int           // records waiting or taken but not yet done with
+	room     chan struct{} // closed when there is more room; nil: nobody waits
+	stuck    bool          // nothing was done within a whole wait
 	closed   bool
 }
 
@@ -29,28 +31,17 @@ func newQueue(limit int) *queue {
 	return &queue{limit: limit, wake: make(chan struct{}, 1)}
 }
 
-// begin lets the queue take all of what comes until the next begin, beyond its
-// limit, if there is room now.
-func (q *queue) begin() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.whole = q.held < q.limit
-}
-
 // put queues as many records of a batch as there is room for and returns their
 // number and whether the queue is still in use.
-func (q *queue) put(b *batch, beyondLimit bool) (n int, open bool) {
+func (q *queue) put(b *batch, records []flow.Record) (n int, open bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return 0, false
 	}
-	n = len(b.records)
-	if !beyondLimit && !q.whole {
-		n = min(n, max(q.limit-q.held, 0))
-	}
-	if n > 0 {
-		q.segments = append(q.segments, segment{b, b.records[:n]})
+	if n = min(len(records), max(q.limit-q.held, 0)); n > 0 {
+		b.readers.Add(1)
+		q.segments = append(q.segments, segment{b, records[:n]})
 		q.held += n
 		select {
 		case q.wake <- struct{}{}:
@@ -58,6 +49,44 @@ func (q *queue) put(b *batch, beyondLimit bool) (n int, open bool) {
 		}
 	}
 	return n, true
+}
+
+// stall is how long an exporter may take for one step before it counts as stuck.
+const stall = 500 * time.Millisecond
+
+// waitForRoom waits for the exporter to be done with something, for at most most.
+// For an exporter that is stuck it does not wait.
+func (q *queue) waitForRoom(most time.Duration) bool {
+	q.mu.Lock()
+	if q.stuck || q.closed || most <= 0 {
+		q.mu.Unlock()
+		return false
+	}
+	if q.room == nil {
+		q.room = make(chan struct{})
+	}
+	room := q.room
+	q.mu.Unlock()
+	timer := time.NewTimer(min(most, stall))
+	defer timer.Stop()
+	select {
+	case <-room:
+		return true
+	case <-timer.C:
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stuck = q.room == room && most >= stall
+	return false
+}
+
+// changed lets those go on who wait for room. It needs q.mu.
+func (q *queue) changed() {
+	q.stuck = false
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
 }
 
 // take waits for the next segment. It returns false when ctx is done and
@@ -91,7 +120,10 @@ func (q *queue) tryTake() (segment, bool) {
 func (q *queue) done(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.held -= n
+	if n > 0 {
+		q.held -= n
+		q.changed()
+	}
 }
 
 // len is the number of records that wait or are being exported.
@@ -101,11 +133,12 @@ func (q *queue) len() int {
 	return q.held
 }
 
-// close empties the queue for good and returns what waited in it.
+// close empties the queue permanently and returns what waited in it.
 func (q *queue) close() []segment {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
+	q.changed()
 	rest := q.segments
 	q.segments = nil
 	return rest
