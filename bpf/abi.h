@@ -80,7 +80,8 @@ struct flow_extra {
 	__u32 first; /* as flow_slot.last */
 	__u32 flow_label; /* of the first packet, 20 bits */
 	__u32 gso_packets; /* segments beyond the first of each skb */
-	__u32 gso_bytes; /* octets of the headers these segments repeat */
+	__u32 gso_bytes; /* bytes on the wire beyond those of the skbs: headers
+                         * that these segments repeat */
 	__u32 ce_packets; /* ECN congestion experienced */
 	__u32 fragments; /* packets that are IP fragments */
 	__u32 vni; /* VXLAN, Geneve; GRE key */
@@ -142,7 +143,18 @@ struct packet {
 	__u32 frag_id;
 	__u32 l3_offset; /* of the IP header that `id` tells of */
 	__u32 l4_len; /* octets of the transport header */
-	__u32 zero2;
+	__u32 repeated; /* of a GSO frame: bytes that each segment begins with */
+};
+
+/*
+ * Offsets in struct sk_buff, and of gso_type in struct skb_shared_info, from the
+ * kernel's type information. All 0: not known.
+ */
+struct skb_offsets {
+	__u32 memory; /* tail, end, head and data follow each other */
+	__u32 transport;
+	__u32 inner_transport;
+	__u32 gso_type;
 };
 
 /* Packets that wait until they are as many as this, and are counted together. */

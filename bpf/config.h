@@ -22,6 +22,9 @@ const volatile __u32 cfg_sample_below = 0xffffffff;
 /* FEATURE_TUNNELS: bit per enum tunnel. */
 const volatile __u32 cfg_tunnels = 0;
 
+/* Where the kernel has what struct __sk_buff lacks, see gso.h. */
+const volatile struct skb_offsets cfg_skb = {};
+
 /* So many ns after its first fragment a packet is given up (Linux: ipfrag_time). */
 const volatile __u64 cfg_fragment_lifetime = 30000000000;
 

@@ -72,7 +72,7 @@ __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
 static __always_inline void count(struct __sk_buff *skb, __u32 direction, enum reason reason)
 {
 	struct count_value one = {
-		.packets = skb->gso_segs ?: 1,
+		.packets = segments_of(skb),
 		.frames = 1,
 		.bytes = skb->len,
 	};

@@ -52,6 +52,8 @@ struct vlan_header {
 	__be16 proto;
 };
 
+#define FRAGMENT_HEADER 8 /* bytes, of IPv6 */
+
 /* The start that all IPv6 extension headers share. */
 struct ext_header {
 	__u8 next;

@@ -39,7 +39,7 @@ static __noinline int pdm_count(struct __sk_buff *skb, __u32 direction, __u32 re
 			return 0;
 		}
 	}
-	value->packets += skb->gso_segs ?: 1;
+	value->packets += segments_of(skb);
 	value->frames++;
 	value->bytes += skb->len;
 	return 0;

@@ -200,17 +200,19 @@ static __always_inline struct pdm_state *find_state(const struct packet *p, stru
  */
 static __always_inline void account_mark(struct __sk_buff *skb, struct packet *p)
 {
-	__u32 headers = p->l4_offset + p->l4_len - p->l3_offset, more = p->gso_packets;
-	__u32 total = p->id.bytes - more * headers, size = skb->gso_size;
+	__u32 more = p->gso_packets, total = p->id.bytes - more * (p->repeated - p->l3_offset);
 
-	if (size && p->id.payload)
-		more = (p->id.payload + size - 1) / size - 1;
+	if (skb->gso_size) {
+		p->repeated += PDM_HEADER;
+		more = segments_behind(skb, p->repeated) - 1;
+	}
 	p->l4_offset += PDM_HEADER;
 	p->gso_packets = more;
-	p->gso_bytes = more * (p->l4_offset + p->l4_len);
+	p->gso_bytes = more * p->repeated;
 	p->rare |= more;
-	p->word[WORD_COUNTS] =
-		(__u64)(total + PDM_HEADER + more * (headers + PDM_HEADER)) << 32 | (more + 1);
+	p->word[WORD_COUNTS] = (__u64)(total + PDM_HEADER + more * (p->repeated - p->l3_offset))
+				       << 32 |
+			       (more + 1);
 }
 
 /*

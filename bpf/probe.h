@@ -7,10 +7,12 @@
 #define WAYMARK_PROBE_H
 
 #include "hash.h"
+#include "gso.h"
 #include "count.h"
 #include "parse.h"
 #include "fast.h"
 #include "tunnel.h"
+#include "burst.h"
 #include "fragment.h"
 #include "handshake.h"
 #include "flow.h"
@@ -55,40 +57,6 @@ static __always_inline int parse_frame(struct __sk_buff *skb, struct packet *p)
 	if (cfg_features & FEATURE_TUNNELS && p->fragment == FRAGMENT_NONE)
 		return parse_tunnel(skb, p);
 	return PARSE_OK;
-}
-
-/* Octets of the frame's link header; an accelerated tag is not among them. */
-static __always_inline __u32 link_len_of(const struct packet *p)
-{
-	__u32 l2 = p->id.meta >> META_L2_SHIFT & 7, tags = l2 >> 1, accelerated = l2 & 1;
-
-	if (l2 == L2_NONE)
-		return 0;
-	if (l2 == L2_ETHER)
-		return sizeof(struct ethhdr);
-	return sizeof(struct ethhdr) + (tags - accelerated) * sizeof(struct vlan_header);
-}
-
-/* From octets of the frame to counters: GSO stands for several packets. */
-static __always_inline void measure(struct __sk_buff *skb, struct packet *p)
-{
-	__u32 link_len = link_len_of(p);
-	__u32 header = p->l4_offset + p->l4_len, segments = skb->gso_segs, more;
-
-	if (!segments) {
-		segments = 1;
-		if (skb->gso_size && skb->len > header)
-			segments = (skb->len - header + skb->gso_size - 1) / skb->gso_size;
-	}
-	more = segments - 1;
-	p->gso_packets = more;
-	p->gso_bytes = more * header;
-	p->overhead = skb->len - link_len - p->id.bytes + more * (p->l3_offset - link_len);
-	p->rare = p->overhead | more | p->fragment | p->tcp_flags_high | is_congested(p->id.tos);
-	p->id.packets = segments;
-	p->id.last = bpf_jiffies64();
-	p->id.payload = p->id.bytes + p->l3_offset - header;
-	p->id.bytes += more * (header - p->l3_offset);
 }
 
 /*

@@ -11,6 +11,9 @@
 #define PORT_VXLAN 4789 /* RFC 7348 */
 #define PORT_GENEVE 6081 /* RFC 8926 */
 
+#define GRE_UNREADABLE 0x4007 /* routing, or a version that is not 0 */
+#define VXLAN_VNI_VALID bpf_htonl(0x08000000)
+
 struct gre_header {
 	__be16 flags;
 	__be16 proto;
@@ -64,7 +67,7 @@ static __always_inline bool skip_gre(struct cursor *c, __be16 *proto, __u32 *vni
 	if (!gre)
 		return false;
 	flags = bpf_ntohs(gre->flags);
-	if (flags & 0x4007) /* routing, or a version that is not 0 */
+	if (flags & GRE_UNREADABLE)
 		return false;
 	*proto = gre->proto;
 	c->pos += sizeof(*gre);
@@ -104,7 +107,7 @@ static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *
 		if (p->id.dport == bpf_htons(PORT_VXLAN) && wants_tunnel(TUNNEL_VXLAN)) {
 			struct vxlan_header *vxlan = HEADER(c, struct vxlan_header);
 
-			if (!vxlan || !(vxlan->flags & bpf_htonl(0x08000000)))
+			if (!vxlan || !(vxlan->flags & VXLAN_VNI_VALID))
 				return TUNNEL_NONE;
 			*vni = bpf_ntohl(vxlan->vni) >> 8;
 			*proto = bpf_htons(ETH_P_TEB);

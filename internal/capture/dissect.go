@@ -16,7 +16,15 @@ type frame struct {
 	tagged    bool   // the outermost VLAN tag is outside data, tci is its content
 	tci       uint16
 	outside   int // octets on the wire that are not in data, such as that tag
-	gsoSize   int // the frame stands for segments of so much payload; 0: for one
+	gso       gso
+}
+
+// gso is what the kernel says of a frame that stands for several segments.
+type gso struct {
+	size int // payload of a segment; 0: the frame stands for itself
+	// Where the innermost transport header is; 0: not known.
+	transportAt int
+	tcp         bool // what it is: TCP, or UDP
 }
 
 // link is what a frame begins with.
@@ -35,9 +43,9 @@ type parsed struct {
 	bytes   int // octets of the IP packet
 	payload int // octets above the transport header
 
-	// Where, from the frame's first octet, the flow's IP header and its payload
-	// begin: each segment of a burst repeats what is before the payload.
-	ipAt, payloadAt int
+	// Where, from the frame's first byte, the flow's IP header, its transport
+	// header and its payload begin.
+	ipAt, transportAt, payloadAt int
 
 	flowLabel, vni uint32
 	seq, ack       uint32 // TCP
@@ -78,7 +86,7 @@ const (
 // read up to there.
 func (p *parsed) dissect(f *frame, tunnels tunnelSet) reason {
 	*p = parsed{}
-	d := dissector{data: f.data, end: f.length, gso: f.gsoSize > 0}
+	d := dissector{data: f.data, end: f.length, gso: f.gso.size > 0}
 	etherType, why := d.linkHeader(f, p)
 	if why != counted {
 		return why
@@ -183,6 +191,7 @@ func (d *dissector) ip(p *parsed, etherType uint16) reason {
 	if why := d.extensions(p); why != counted {
 		return why
 	}
+	p.transportAt = d.pos
 	if p.fragment != fragmentLater {
 		if why := d.transport(p); why != counted {
 			return why

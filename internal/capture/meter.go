@@ -52,18 +52,18 @@ func (m *meter) add(f *frame, at place, now int64) {
 	p := &m.p
 	chosen := m.below == math.MaxUint32 || m.random() <= m.below
 	why := reasonSampledOut
-	if chosen || f.gsoSize > 0 { // a burst's segments are known by its headers
+	if chosen || f.gso.size > 0 { // a burst's segments are known by its headers
 		why = p.dissect(f, m.tunnels)
 	}
 	if !chosen {
 		why = reasonSampledOut
 	}
 	p.Iface, p.Direction = at.iface, at.direction
-	b := burstOf(f, p, m.tunnels)
 	if why != counted {
-		m.count(at, why, amount{b.packets, 1, uint64(f.length)})
+		m.count(at, why, amount{f.segments(p, why), 1, uint64(f.length)})
 		return
 	}
+	b := burstOf(f, p)
 	if p.fragment != fragmentNone && !m.fragments.match(p, now) {
 		m.count(at, reasonFragmentUnmatched, amount{b.packets, 1, uint64(f.length)})
 	}
@@ -126,32 +126,4 @@ func (m *meter) count(at place, why reason, more amount) {
 	c[why].packets += more.packets
 	c[why].frames += more.frames
 	c[why].bytes += more.bytes
-}
-
-// burst is what a frame is on the wire.
-type burst struct{ packets, bytes, payload, wire uint64 }
-
-// burstOf counts the segments that a GSO frame stands for; each repeats the
-// headers. Where a tunnel is counted as such, its payload has headers too.
-func burstOf(f *frame, p *parsed, tunnels tunnelSet) burst {
-	b := burst{1, uint64(p.bytes), uint64(p.payload), uint64(f.length + f.outside)}
-	if f.gsoSize == 0 {
-		return b
-	}
-	segmented := p
-	if p.Proto != protoTCP && tunnels != allTunnels {
-		var inner parsed
-		if inner.dissect(f, allTunnels) == counted {
-			segmented = &inner
-		}
-	}
-	if segmented.payload <= f.gsoSize {
-		return b
-	}
-	more := (segmented.payload - 1) / f.gsoSize
-	b.packets += uint64(more)
-	b.bytes += uint64(more * (segmented.payloadAt - p.ipAt))
-	b.payload += uint64(more * (segmented.payloadAt - p.payloadAt))
-	b.wire += uint64(more * (segmented.payloadAt + f.outside))
-	return b
 }

@@ -150,9 +150,9 @@ func (r *ring) read(m *meter) bool {
 // packet counts the one whose header h stands at the beginning of mem.
 func (r *ring) packet(m *meter, h *unix.Tpacket3Hdr, mem []byte) {
 	f := frame{
-		data:    mem[h.Mac:][:h.Snaplen:h.Snaplen],
-		length:  int(h.Len),
-		gsoSize: gsoSize(mem[h.Mac-vnetHdrLen:]),
+		data:   mem[h.Mac:][:h.Snaplen:h.Snaplen],
+		length: int(h.Len),
+		gso:    gsoOf(mem[h.Mac-vnetHdrLen:]),
 	}
 	if r.target.NoLinkHeader {
 		f.link = linkNone
@@ -170,13 +170,26 @@ func (r *ring) packet(m *meter, h *unix.Tpacket3Hdr, mem []byte) {
 	r.seen[at.direction]++
 }
 
-// gsoSize reads struct virtio_net_hdr: flags, GSO type, header length, GSO size.
-func gsoSize(header []byte) int {
-	const gsoNone = 0
-	if header[1] == gsoNone {
-		return 0
+// gsoOf reads struct virtio_net_hdr: flags, GSO type, header length, GSO size,
+// and where the checksum begins that is still to be computed. That is the
+// innermost transport header, as GSO wants it. The header length is none: it is
+// what is in linear memory.
+func gsoOf(header []byte) (g gso) {
+	const (
+		needsChecksum = 1
+		tcpv4, tcpv6  = 1, 4
+		ecn           = 0x80
+	)
+	kind := header[1] &^ ecn
+	if kind == 0 {
+		return g
 	}
-	return int(binary.NativeEndian.Uint16(header[4:]))
+	g.size = int(binary.NativeEndian.Uint16(header[4:]))
+	g.tcp = kind == tcpv4 || kind == tcpv6
+	if header[0]&needsChecksum != 0 {
+		g.transportAt = int(binary.NativeEndian.Uint16(header[6:]))
+	}
+	return g
 }
 
 // statistics asks the kernel how much it has written, and counts what it has

@@ -26,6 +26,7 @@ type Config struct {
 	Tunnels    []flow.Tunnel // whose inner flows are counted
 	Clsact     bool          // even where the kernel has TCX
 	PDM        *PDM          // nil: nothing is marked
+	WalkOnly   bool          // GSO frames are measured by their content, even where the kernel can be asked
 }
 
 // Default is the configuration of an agent without any.
@@ -193,6 +194,7 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 		"cfg_netns": v.netns, "cfg_features": features,
 		"cfg_sets": d.sets, "cfg_ring_wakeup": uint32(d.ringWakeup()),
 		"cfg_sample_below": below, "cfg_tunnels": tunnels,
+		"cfg_skb": d.skbOffsets(),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("constant %s: %w", name, err)
@@ -202,6 +204,17 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 		return nil, err
 	}
 	return spec, setHashKeys(spec, &d.keys)
+}
+
+// skbOffsets are 0 where the programs must not, or cannot, ask the kernel.
+func (d *Datapath) skbOffsets() (o ingressSkbOffsets) {
+	if d.cfg.WalkOnly {
+		return o
+	}
+	at := kernel.SocketBufferOffsets()
+	o.Memory, o.Transport = at.Memory, at.Transport
+	o.InnerTransport, o.GsoType = at.InnerTransport, at.GSOType
+	return o
 }
 
 // variant returns the programs for a namespace and link type, loading them on

@@ -75,6 +75,11 @@ var (
 		Name: "ringbuf", Since: "5.8", Purpose: "flows that leave a full table",
 		probe: func() error { return features.HaveMapType(ebpf.RingBuf) },
 	}
+	SocketBuffer = &Feature{
+		Name: "socket-buffer", Since: "5.8", Purpose: "exact counts of GSO frames in any tunnel, and of UFO",
+		Without: "tunnels are looked into: VXLAN, Geneve, GRE and IP in IP are counted exactly, others and UFO are not",
+		probe:   probeSocketBuffer,
+	}
 	Atomics = &Feature{
 		Name: "bpf-atomics", Since: "5.12", Purpose: "numbers of marked packets (pdm) that no two processors share",
 		Without: "flows are counted; pdm is refused",
@@ -104,7 +109,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, FunctionPointers, Atomics, CheckMTU, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.

@@ -22,7 +22,7 @@ type Case struct {
 	Uncounted map[string]Amount
 }
 
-// Amount counts frames as flow.Counts.Frames and FrameBytes do.
+// Amount is packets, which are GSO segments, and bytes of their frames.
 type Amount struct{ Packets, Bytes uint64 }
 
 // Frame is what the kernel shows of a packet.
@@ -122,7 +122,7 @@ func uncounted(name, reason string, frames ...Frame) Case {
 func amount(frames []Frame) Amount {
 	var a Amount
 	for _, f := range frames {
-		a.Packets++
+		a.Packets += max(1, uint64(f.GSO.Segments))
 		a.Bytes += uint64(len(f.Data))
 	}
 	return a

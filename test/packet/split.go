@@ -45,6 +45,35 @@ func (b Builder) split(last, size int, set func(head []byte, offset int, more bo
 	return frames
 }
 
+// Burst is a frame that stands for several segments, and the segments.
+type Burst struct {
+	Frame       Frame
+	Segments    [][]byte
+	TransportAt int  // of the innermost transport header
+	TCP         bool // what it is
+}
+
+// Burst cuts the payload, which must be the last layer, into segments of size
+// bytes as the kernel does: each has all headers, with lengths of its own.
+func (b Builder) Burst(size int) Burst {
+	last := len(b.layers) - 1
+	if last < 1 || b.layers[last].spec != payload {
+		panic("packet: burst: there is no payload")
+	}
+	var segments [][]byte
+	for piece := range slices.Chunk(b.layers[last].head, size) {
+		segments = append(segments, Builder{layers: b.layers[:last]}.Raw(piece).Bytes())
+	}
+	transport := b.layers[last-1]
+	data := b.Bytes()
+	return Burst{
+		Frame:       Frame{Data: data, GSO: GSO{uint16(len(segments)), uint16(size)}},
+		Segments:    segments,
+		TransportAt: len(data) - len(b.layers[last].head) - len(transport.head),
+		TCP:         transport.spec == tcp,
+	}
+}
+
 func (b Builder) nextSpec(i int) *spec {
 	if i+1 < len(b.layers) {
 		return b.layers[i+1].spec

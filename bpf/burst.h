@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * From bytes of the frame to bytes on the wire.
+ *
+ * Input: a parsed packet. Output: the counters of struct packet. A GSO frame
+ * stands for several packets. Each repeats all headers up to the innermost
+ * transport header, however many tunnels are around it, and whichever of them
+ * is recorded.
+ */
+#ifndef WAYMARK_BURST_H
+#define WAYMARK_BURST_H
+
+/* Tunnels inside tunnels that are looked into. */
+#define NESTED_MAX 4
+
+/* The kernel gives longer IPv6 packets a temporary jumbo option (BIG TCP). */
+#define JUMBO_MIN 65536
+#define JUMBO_HEADER 8
+
+/* Where a walk into tunnels stands. */
+struct nested {
+	__u32 offset; /* of a header of protocol `next` */
+	__u32 end; /* of the outermost IP packet: all inner ones end there, too */
+	__u32 header; /* bytes before the payload of the innermost transport header so far */
+	__u8 next;
+};
+
+/* The transport header there. False where it is none that GSO cuts behind. */
+static __always_inline bool nested_transport(struct __sk_buff *skb, struct nested *n)
+{
+	__u32 len;
+	__u8 doff;
+
+	switch (n->next) {
+	case IPPROTO_TCP:
+		if (bpf_skb_load_bytes(skb, n->offset + 12, &doff, sizeof(doff)))
+			return false;
+		len = doff >> 4 << 2;
+		if (len < sizeof(struct tcphdr))
+			return false;
+		break;
+	case IPPROTO_UDP:
+		len = sizeof(struct udphdr);
+		break;
+	case IPPROTO_SCTP:
+		len = 12;
+		break;
+	default:
+		return false;
+	}
+	if (n->offset + len > n->end)
+		return false;
+	n->header = n->offset + len;
+	return true;
+}
+
+/* Moves behind a GRE header. EtherType of what follows, or 0. */
+static __always_inline __be16 nested_gre(struct __sk_buff *skb, struct nested *n)
+{
+	struct gre_header gre;
+	__u16 flags;
+
+	if (bpf_skb_load_bytes(skb, n->offset, &gre, sizeof(gre)))
+		return 0;
+	flags = bpf_ntohs(gre.flags);
+	if (flags & GRE_UNREADABLE)
+		return 0;
+	n->offset +=
+		sizeof(gre) + (flags >> 15) * 4 + (flags >> 13 & 1) * 4 + (flags >> 12 & 1) * 4;
+	return gre.proto;
+}
+
+/* Moves behind VXLAN or Geneve, on any port: what is inside must fit exactly. */
+static __always_inline __be16 nested_udp(struct __sk_buff *skb, struct nested *n)
+{
+	struct {
+		struct udphdr udp;
+		struct geneve_header inner; /* or VXLAN's, of the same size */
+	} h;
+
+	if (bpf_skb_load_bytes(skb, n->offset, &h, sizeof(h)))
+		return 0;
+	n->offset += sizeof(h);
+	if (*(__be32 *)&h.inner & VXLAN_VNI_VALID)
+		return bpf_htons(ETH_P_TEB);
+	if (h.inner.ver_opt_len >> 6)
+		return 0;
+	n->offset += (h.inner.ver_opt_len & 0x3f) * 4;
+	return h.inner.proto;
+}
+
+static __always_inline __be16 nested_tunnel(struct __sk_buff *skb, struct nested *n)
+{
+	switch (n->next) {
+	case IPPROTO_IPIP:
+		return bpf_htons(ETH_P_IP);
+	case IPPROTO_IPV6:
+		return bpf_htons(ETH_P_IPV6);
+	case IPPROTO_GRE:
+		return nested_gre(skb, n);
+	case IPPROTO_UDP:
+		return nested_udp(skb, n);
+	}
+	return 0;
+}
+
+/* Moves behind an inner Ethernet header with up to two tags. */
+static __always_inline __be16 nested_ethernet(struct __sk_buff *skb, struct nested *n)
+{
+	__be16 proto = 0;
+
+	n->offset += offsetof(struct ethhdr, h_proto);
+#pragma clang loop unroll(disable)
+	for (int tags = 0; tags <= VLAN_TAGS_MAX; tags++) {
+		if (bpf_skb_load_bytes(skb, n->offset, &proto, sizeof(proto)))
+			return 0;
+		n->offset += sizeof(proto);
+		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
+			break;
+		n->offset += sizeof(struct vlan_header) - sizeof(proto);
+	}
+	return proto;
+}
+
+/* Moves behind an inner IP header that ends where the frame does. */
+static __always_inline bool nested_ip(struct __sk_buff *skb, struct nested *n, __be16 proto)
+{
+	struct chain chain = { .ip_end = n->end };
+	union {
+		struct iphdr v4;
+		struct ipv6hdr v6;
+	} ip;
+	__u32 header, total, rest = n->end - n->offset;
+
+	if (n->offset > n->end)
+		return false;
+	if (proto == bpf_htons(ETH_P_IP)) {
+		if (bpf_skb_load_bytes(skb, n->offset, &ip, sizeof(ip.v4)))
+			return false;
+		header = ip.v4.ihl * 4;
+		total = bpf_ntohs(ip.v4.tot_len);
+		if (ip.v4.version != 4 || header < sizeof(ip.v4) ||
+		    ip.v4.frag_off & bpf_htons(0x3fff))
+			return false;
+		chain.next = ip.v4.protocol;
+	} else if (proto == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_skb_load_bytes(skb, n->offset, &ip, sizeof(ip.v6)))
+			return false;
+		header = sizeof(ip.v6);
+		total = ip.v6.payload_len ? header + bpf_ntohs(ip.v6.payload_len) : 0;
+		if (ip.v6.version != 6)
+			return false;
+		chain.next = ip.v6.nexthdr;
+		chain.ipv6 = 1;
+	} else {
+		return false;
+	}
+	if (total != rest && (total || rest < JUMBO_MIN))
+		return false;
+	chain.offset = n->offset + header;
+	if (is_extension(chain.next, chain.ipv6) &&
+	    (walk_extensions(skb, &chain) != PARSE_OK || chain.fragment))
+		return false;
+	n->offset = chain.offset;
+	n->next = chain.next;
+	return true;
+}
+
+/*
+ * Finds the innermost transport header by content, where the kernel does not say
+ * where it is. An inner packet counts only if it fills the outer one exactly: the
+ * first of many tunnelled datagrams in one frame (UDP_L4) does not.
+ */
+__noinline int walk_tunnels(struct __sk_buff *skb, struct nested *n)
+{
+	__be16 proto;
+
+	if (!n)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int depth = 0; depth < NESTED_MAX; depth++) {
+		proto = nested_tunnel(skb, n);
+		if (proto == bpf_htons(ETH_P_TEB))
+			proto = nested_ethernet(skb, n);
+		if (!nested_ip(skb, n, proto) ||
+		    (nested_transport(skb, n) && n->next != IPPROTO_UDP))
+			break;
+	}
+	return 0;
+}
+
+/* Bytes of the temporary jumbo option, which no segment has. */
+static __always_inline __u32 jumbo_option(struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 at = p->l3_offset + sizeof(struct ipv6hdr);
+	__u64 option;
+
+	if (!(p->id.meta >> META_IPV6_SHIFT & 1) || p->id.bytes <= JUMBO_MIN ||
+	    p->l4_offset != at + JUMBO_HEADER ||
+	    bpf_skb_load_bytes(skb, at, &option, sizeof(option)))
+		return 0;
+	/* Next header TCP, 8 bytes long, option 0xc2 of 4 bytes (RFC 2675). */
+	return (bpf_be64_to_cpu(option) >> 32) == (IPPROTO_TCP << 24 | 0xc204) ? JUMBO_HEADER : 0;
+}
+
+/* Bytes of the frame's link header; an accelerated tag is not among them. */
+static __always_inline __u32 link_len_of(const struct packet *p)
+{
+	__u32 l2 = p->id.meta >> META_L2_SHIFT & 7, tags = l2 >> 1, accelerated = l2 & 1;
+
+	if (l2 == L2_NONE)
+		return 0;
+	if (l2 == L2_ETHER)
+		return sizeof(struct ethhdr);
+	return sizeof(struct ethhdr) + (tags - accelerated) * sizeof(struct vlan_header);
+}
+
+/*
+ * A GSO frame is counted as its segments: p->repeated is what they all begin
+ * with, which `header` is for a frame without a tunnel.
+ */
+__noinline int measure_burst(struct __sk_buff *skb, struct packet *p)
+{
+	struct nested n = {};
+	struct gso g = {};
+	__u32 header, repeated, more, removed = 0, inserted = 0, link_len;
+
+	if (!p)
+		return 0;
+	header = p->l4_offset + p->l4_len;
+	repeated = header;
+	if (p->id.proto == IPPROTO_TCP) {
+		removed = jumbo_option(skb, p);
+	} else if (!p->fragment) {
+		gso_of(skb, &g);
+		if (g.header >= p->l4_offset) {
+			repeated = g.header;
+		} else {
+			n.offset = p->l4_offset;
+			n.end = p->l3_offset + p->id.bytes;
+			n.header = header;
+			n.next = p->id.proto;
+			walk_tunnels(skb, &n);
+			repeated = n.header;
+		}
+	}
+	if (repeated > HEADERS_MAX)
+		repeated = header;
+	more = segments_behind(skb, repeated) - 1;
+	if (g.type & GSO_UFO && more) {
+		p->fragment = FRAGMENT_FIRST;
+		if (p->id.meta >> META_IPV6_SHIFT & 1)
+			inserted = FRAGMENT_HEADER;
+	}
+	link_len = link_len_of(p);
+	p->id.packets += more;
+	if (repeated > header)
+		p->id.payload += more * (repeated - header);
+	repeated += inserted - removed;
+	p->repeated = repeated;
+	p->gso_packets = more;
+	p->gso_bytes = more * repeated + inserted - removed;
+	p->overhead += more * (p->l3_offset - link_len);
+	p->id.bytes += more * (repeated - p->l3_offset) + inserted - removed;
+	return 0;
+}
+
+/* Also p->rare: what a slot of the flow table cannot hold. */
+static __always_inline void measure(struct __sk_buff *skb, struct packet *p)
+{
+	p->overhead = skb->len - link_len_of(p) - p->id.bytes;
+	p->id.packets = 1;
+	p->id.last = bpf_jiffies64();
+	p->id.payload = p->id.bytes + p->l3_offset - p->l4_offset - p->l4_len;
+	if (skb->gso_size)
+		measure_burst(skb, p);
+	p->rare = p->overhead | p->gso_packets | p->fragment | p->tcp_flags_high |
+		  is_congested(p->id.tos);
+}
+
+#endif

@@ -1,0 +1,99 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+)
+
+// SKBOffsets are where this kernel has what struct __sk_buff lacks. Memory is
+// the first of four members of struct sk_buff that follow each other: tail, end,
+// head and data. GSOType is in struct skb_shared_info.
+type SKBOffsets struct {
+	Memory, Transport, InnerTransport, GSOType uint32
+}
+
+// located is set by the probe of SocketBuffer.
+var located SKBOffsets
+
+// SocketBufferOffsets are all 0 where the feature is missing.
+func SocketBufferOffsets() SKBOffsets {
+	if !SocketBuffer.Has() {
+		return SKBOffsets{}
+	}
+	return located
+}
+
+// probeSocketBuffer asks whether programs can read the kernel's memory, and finds
+// out where they have to.
+func probeSocketBuffer() (err error) {
+	if err = features.HaveProgramHelper(ebpf.SchedCLS, asm.FnProbeReadKernel); err != nil {
+		return err
+	}
+	located, err = locateSocketBuffer()
+	return err
+}
+
+// locateSocketBuffer reads the kernel's type information.
+func locateSocketBuffer() (SKBOffsets, error) {
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		return SKBOffsets{}, fmt.Errorf("type information of the kernel: %w: %w", err, ebpf.ErrNotSupported)
+	}
+	at, err := offsets(types, "sk_buff", "tail", "end", "head", "data", "transport_header", "inner_transport_header")
+	if err != nil {
+		return SKBOffsets{}, err
+	}
+	shared, err := offsets(types, "skb_shared_info", "gso_type")
+	if err != nil {
+		return SKBOffsets{}, err
+	}
+	tail := at["tail"]
+	if at["end"] != tail+4 || at["head"] != tail+8 || at["data"] != tail+16 {
+		return SKBOffsets{}, fmt.Errorf("struct sk_buff: tail, end, head and data are apart: %w", ebpf.ErrNotSupported)
+	}
+	return SKBOffsets{
+		Memory: tail, GSOType: shared["gso_type"],
+		Transport: at["transport_header"], InnerTransport: at["inner_transport_header"],
+	}, nil
+}
+
+// offsets are those of members of a struct, in bytes.
+func offsets(types *btf.Spec, name string, members ...string) (map[string]uint32, error) {
+	var s *btf.Struct
+	if err := types.TypeByName(name, &s); err != nil {
+		if errors.Is(err, btf.ErrNotFound) {
+			err = ebpf.ErrNotSupported
+		}
+		return nil, fmt.Errorf("struct %s of the kernel: %w", name, err)
+	}
+	found := map[string]uint32{}
+	collect(s.Members, 0, found)
+	for _, m := range members {
+		if _, ok := found[m]; !ok {
+			return nil, fmt.Errorf("struct %s of the kernel has no %s: %w", name, m, ebpf.ErrNotSupported)
+		}
+	}
+	return found, nil
+}
+
+// collect looks into anonymous structs and unions, too.
+func collect(members []btf.Member, base uint32, into map[string]uint32) {
+	for _, m := range members {
+		at := base + m.Offset.Bytes()
+		if m.Name != "" {
+			into[m.Name] = at
+			continue
+		}
+		switch t := m.Type.(type) {
+		case *btf.Struct:
+			collect(t.Members, at, into)
+		case *btf.Union:
+			collect(t.Members, at, into)
+		}
+	}
+}
