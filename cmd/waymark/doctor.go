@@ -2,14 +2,19 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/suggest"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -60,7 +65,7 @@ type interfaceReport struct {
 func examineInterface(name string) (*interfaceReport, error) {
 	link, driver, err := topology.Inspect(name)
 	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w: list them with: ip link", name, err)
+		return nil, interfaceError(name, err)
 	}
 	r := &interfaceReport{Link: link, Driver: driver, Mode: string(datapath.ModeTCX)}
 	if !kernel.TCX.Has() {
@@ -78,6 +83,27 @@ func examineInterface(name string) (*interfaceReport, error) {
 		r.Notes = append(r.Notes, "it is down: bring it up with: ip link set "+name+" up")
 	}
 	return r, nil
+}
+
+// interfaceError reports an interface that cannot be examined, and the nearest
+// one that there is.
+func interfaceError(name string, err error) error {
+	var missing netlink.LinkNotFoundError
+	if !errors.As(err, &missing) {
+		return fmt.Errorf("doctor: interface %s: %w", name, err)
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("doctor: listing interfaces: %w", err)
+	}
+	names := make([]string, len(links))
+	for i, l := range links {
+		names[i] = l.Name
+	}
+	if near := suggest.Nearest(name, names); near != "" {
+		return usageErrorf("doctor: there is no interface %s: did you mean %s?", name, near)
+	}
+	return usageErrorf("doctor: there is no interface %s here: there are %s", name, strings.Join(names, ", "))
 }
 
 // verdict is an error with exit code 3 when the eBPF probe can't run.

@@ -78,9 +78,6 @@ Every packet is counted on each interface it passes: on a router, group by iface
 	}
 	f.register(cmd, "flow", "bytes")
 	cmd.Flags().StringVar(&f.read, "read", "", "take the flows from a capture `FILE` (pcap, pcapng) and not from the agent")
-	cmd.MarkFlagsMutuallyExclusive("read", "follow")
-	cmd.MarkFlagsMutuallyExclusive("read", "socket")
-	cmd.MarkFlagsMutuallyExclusive("read", "since")
 	return cmd
 }
 
@@ -95,7 +92,7 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
-	flags.DurationVar(&f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")
+	durationVar(flags, &f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")
 	flags.BoolVarP(&f.wide, "wide", "w", false, "do not fit the table to the width of the terminal")
 	f.agent.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(keyNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -151,8 +148,16 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 	if f.request.Follow && f.out.format == outputJSON {
 		return usageErrorf("%s: -o json is one document and --follow has no end: use -o jsonl", f.verb)
 	}
-	if f.request.Every != 0 && !f.request.Follow {
-		return usageErrorf("%s: --every goes with --follow", f.verb)
+	if cmd.Flags().Changed("every") {
+		switch {
+		case !f.request.Follow:
+			return usageErrorf("%s: --every needs --follow, too", f.verb)
+		case f.request.Every < api.MinEvery:
+			return usageErrorf("%s: --every %v: the shortest is %v", f.verb, f.request.Every, api.MinEvery)
+		}
+	}
+	if err := f.checkRead(); err != nil {
+		return err
 	}
 	now := time.Now()
 	if f.request.Since != "" {
@@ -168,6 +173,21 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 	}
 	if err != nil {
 		return usageErrorf("%s: %w", f.verb, err)
+	}
+	return nil
+}
+
+// checkRead refuses what a capture cannot answer.
+func (f *flowsCommand) checkRead() error {
+	switch {
+	case f.read == "":
+		return nil
+	case f.request.Follow:
+		return usageErrorf("%s: --follow waits for an agent, but --read %s is a capture, which ends: leave out one of them", f.verb, f.read)
+	case f.request.Since != "":
+		return usageErrorf("%s: --since counts back from now, but --read %s is a capture: leave out one of them", f.verb, f.read)
+	case f.agent.socket != "":
+		return usageErrorf("%s: --socket asks an agent, but --read %s is a capture: leave out one of them", f.verb, f.read)
 	}
 	return nil
 }

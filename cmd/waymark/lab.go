@@ -47,11 +47,12 @@ func newLabUpCommand() *cobra.Command {
 		Use:       "up TOPOLOGY",
 		Short:     "Make a lab",
 		Long:      "Up makes a lab and prints its hosts. The topologies are:\n" + about,
+		Example:   "  waymark lab up chain\n  waymark lab up path --delay 20ms --loss-every 100",
 		ValidArgs: lab.Topologies(),
 		Args:      cobra.ExactArgs(1),
 	}
 	prefix := labPrefix(cmd)
-	cmd.Flags().IntVar(&cfg.MTU, "mtu", cfg.MTU, "of every link, octets")
+	cmd.Flags().IntVar(&cfg.MTU, "mtu", cfg.MTU, "of every link, in bytes")
 	path := registerPathFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg.Topology, cfg.Prefix = args[0], *prefix
@@ -60,7 +61,7 @@ func newLabUpCommand() *cobra.Command {
 			return usageErrorf("lab up: %w", err)
 		}
 		if given := path.given(); cfg.Topology != "path" && len(given) > 0 {
-			return usageErrorf("lab up: --%s is for the topology path, not %s", given[0].Name, cfg.Topology)
+			return usageErrorf("lab up: --%s needs the topology path: links of %s neither delay nor lose packets", given[0].Name, cfg.Topology)
 		}
 		l, err := lab.Up(cfg)
 		if err != nil {
@@ -94,6 +95,11 @@ Where there is nothing, it does nothing.`,
 	prefix := labPrefix(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "every lab on this machine, whatever its prefix")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if err := lab.CheckTopology(args[0]); err != nil {
+				return labError("down", err)
+			}
+		}
 		infos, err := lab.List()
 		if err != nil {
 			return labError("down", err)
@@ -159,14 +165,14 @@ func newLabExecCommand() *cobra.Command {
 			for _, h := range l.Hosts() {
 				names = append(names, h.Name)
 			}
-			return usageErrorf("lab exec: no host %q in this lab: there are %s", args[0], strings.Join(names, ", "))
+			return usageErrorf("lab exec: unknown host %q: this lab has %s", args[0], strings.Join(names, ", "))
 		}
 		argv := args[1:]
 		if argv[0] == "--" {
 			argv = argv[1:]
 		}
 		if len(argv) == 0 {
-			return usageErrorf("lab exec: no command to run on %s", h.Name)
+			return usageErrorf("lab exec: a command is missing: write it like: waymark lab exec %s -- ip address", h.Name)
 		}
 		return labError("exec", h.Exec(argv))
 	}

@@ -27,8 +27,8 @@ type pathFlags struct {
 
 func registerPathFlags(cmd *cobra.Command) *pathFlags {
 	p := &pathFlags{set: pflag.NewFlagSet("path", pflag.ContinueOnError)}
-	p.set.DurationVar(&p.delay, "delay", 0, "path: one way, such as 20ms")
-	p.set.DurationVar(&p.back, "delay-back", 0, "path: from beta to alpha; without it, as --delay")
+	durationVar(p.set, &p.delay, "delay", 0, "path: one way, such as 20ms")
+	durationVar(p.set, &p.back, "delay-back", 0, "path: from beta to alpha; without it, as --delay")
 	p.set.StringVar(&p.match, "match", "ip", "path: which packets the next three concern: "+wire.Matches)
 	p.set.Uint64Var(&p.loss, "loss-every", 0, "path: drop every n-th packet, each way")
 	p.set.Uint64Var(&p.duplicate, "duplicate-every", 0, "path: double every n-th packet, each way")

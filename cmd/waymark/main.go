@@ -31,7 +31,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	if !*started {
 		// The verb never ran: cobra refused a flag or an argument.
-		err = usageErrorf("%w; see %s --help", err, cmd.CommandPath())
+		err = usageErrorf("%w; see %s --help", clarify(cmd, args, err), cmd.CommandPath())
 	}
 	fmt.Fprintf(stderr, "waymark: %v\n", err)
 	return exitCode(err)
@@ -63,7 +63,11 @@ and through IPFIX, JSON lines and Prometheus.`,
 		newTopCommand(),
 		newVersionCommand(),
 	)
+	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()
+	root.Flags().BoolP("version", "V", false, "print the version and end")
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}")
 	root.InitDefaultCompletionCmd()
 	started = new(bool)
 	finish(root, started)
@@ -94,22 +98,6 @@ func finish(c *cobra.Command, started *bool) {
 	}
 }
 
-// arguments says of wrong ones which, and what is right.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if check(cmd, args) == nil {
-			return nil
-		}
-		verb := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
-		for n := len(args) - 1; n >= 0; n-- {
-			if check(cmd, args[:n]) == nil {
-				return fmt.Errorf("%s: %q is one too many; write it like: %s", verb, args[n], cmd.UseLine())
-			}
-		}
-		return fmt.Errorf("%s: an argument is missing; write it like: %s", verb, cmd.UseLine())
-	}
-}
-
 // runGroup answers for a command that only holds others. The root shows its
 // help; the rest want a verb.
 func runGroup(cmd *cobra.Command, args []string) error {
@@ -117,24 +105,7 @@ func runGroup(cmd *cobra.Command, args []string) error {
 		if !cmd.HasParent() {
 			return cmd.Help()
 		}
-		return fmt.Errorf("%s: which one? one of %s", cmd.Name(), strings.Join(verbs(cmd), ", "))
+		return fmt.Errorf("%s: a command is missing: write %s and one of %s", verbOf(cmd), cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
 	}
-	if cmd.SuggestionsMinimumDistance <= 0 {
-		cmd.SuggestionsMinimumDistance = 2
-	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return fmt.Errorf("%q is no verb of %s: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
-	}
-	return fmt.Errorf("%q is no verb of %s: it is one of %s", args[0], cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
-}
-
-// verbs lists what can follow a command.
-func verbs(cmd *cobra.Command) []string {
-	var names []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return names
+	return unknownCommand(cmd, args)
 }

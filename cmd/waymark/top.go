@@ -28,20 +28,20 @@ intervals. ? shows the keys.`,
 			if cfg.Filter, err = filterOf(cmd, cfg.Filter, args); err != nil {
 				return err
 			}
-			if !term.IsTerminal(cmd.OutOrStdout()) {
-				return usageErrorf("top: stdout is no terminal; for text use: waymark flows --follow")
-			}
 			cfg.ASCII = !utf8Locale(os.Getenv)
 			t, err := top.New(cfg, top.Deps{Client: agent.client(), In: cmd.InOrStdin(), Out: cmd.OutOrStdout()})
 			if err != nil {
 				return usageErrorf("top: %w", err)
+			}
+			if !term.IsTerminal(cmd.OutOrStdout()) {
+				return usageErrorf("top: stdout is not a terminal; for text use: waymark flows --follow")
 			}
 			return t.Run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVarP(&cfg.Filter, "filter", "f", "", "only flows that match the filter `EXPR`; the flag may be left out")
 	cmd.Flags().StringVar(&cfg.View, "view", cfg.View, "`VIEW` to begin with: "+strings.Join(top.ViewNames(), ", "))
-	cmd.Flags().DurationVar(&cfg.Every, "every", cfg.Every, "ask the agent for intervals as short as this, at least 1s")
+	durationVar(cmd.Flags(), &cfg.Every, "every", cfg.Every, "ask the agent for intervals as short as this, at least 1s")
 	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(top.ViewNames(), cobra.ShellCompDirectiveNoFileComp))
 	agent.register(cmd)
 	return cmd

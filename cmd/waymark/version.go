@@ -26,23 +26,27 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version of this binary and of the kernel under it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versionInfo{Build: obs.ReadBuild(), Arch: runtime.GOARCH, Kernel: kernelRelease()}
-			return printVersion(cmd.OutOrStdout(), v, out.format)
+			if out.format == outputJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(readVersion())
+			}
+			_, err := io.WriteString(cmd.OutOrStdout(), versionText())
+			return err
 		},
 	}
 	out.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
-func printVersion(w io.Writer, v versionInfo, format string) error {
-	if format == outputJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(v)
-	}
-	_, err := fmt.Fprintf(w, "waymark %s\ncommit  %s\ngo      %s %s\nkernel  %s\n",
-		v.Version, v.Commit, v.Go, v.Arch, v.Kernel)
-	return err
+func readVersion() versionInfo {
+	return versionInfo{Build: obs.ReadBuild(), Arch: runtime.GOARCH, Kernel: kernelRelease()}
+}
+
+// versionText is what waymark version and waymark --version print.
+func versionText() string {
+	v := readVersion()
+	return fmt.Sprintf("waymark %s\ncommit  %s\ngo      %s %s\nkernel  %s\n", v.Version, v.Commit, v.Go, v.Arch, v.Kernel)
 }
 
 // kernelRelease is what uname -r prints.

@@ -26,8 +26,8 @@ type Request struct {
 	Every   time.Duration // every: with follow, ask for intervals as short as this
 }
 
-// minEvery bounds what a follower may ask for.
-const minEvery = time.Second
+// MinEvery bounds what a follower may ask for.
+const MinEvery = time.Second
 
 // Parameter is a name that a URL may have.
 type Parameter struct{ Name, Doc string }
@@ -43,7 +43,7 @@ var parameters = []Parameter{
 	{"limit", "Rows to answer with; `0` and nothing: all"},
 	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},
 	{"follow", "`true`: an answer for each interval that ends from now on, one a line"},
-	{"every", "With `follow`: ask for intervals as short as this, at least " + minEvery.String()},
+	{"every", "With `follow`: ask for intervals as short as this, at least " + MinEvery.String()},
 }
 
 func parameterNames() []string {
@@ -108,8 +108,8 @@ func (r *Request) set(name, value string) (err error) {
 		r.Limit = int(n)
 	case "every":
 		d, bad := time.ParseDuration(value)
-		if bad != nil || d < minEvery {
-			return refuse(fmt.Sprintf("every %q is no duration of at least %v", value, minEvery), "write one like 2s")
+		if bad != nil || d < MinEvery {
+			return refuse(fmt.Sprintf("every %q is no duration of at least %v", value, MinEvery), "write one like 2s")
 		}
 		r.Every = d
 	default:

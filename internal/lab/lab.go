@@ -14,13 +14,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/waymark-net/waymark/internal/suggest"
 )
 
 // Errors that callers tell apart. Each comes wrapped with what to do about it.
 var (
 	ErrExists    = errors.New("lab exists")
-	ErrNotUp     = errors.New("no such lab")
-	ErrConfig    = errors.New("bad lab configuration")
+	ErrNotUp     = errors.New("no lab is up")
+	ErrConfig    = errors.New("invalid lab configuration")
 	ErrPrivilege = privilegeError{}
 )
 
@@ -55,18 +57,39 @@ var validPrefix = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,31}$`)
 
 // Validate reports what cannot be made; errors wrap ErrConfig.
 func (c Config) Validate() error {
-	if _, ok := plans[c.Topology]; !ok {
-		return fmt.Errorf("%w: topology %q: choose one of %s", ErrConfig, c.Topology, strings.Join(Topologies(), ", "))
+	if err := CheckTopology(c.Topology); err != nil {
+		return err
 	}
 	if c.MTU < minMTU || c.MTU > maxMTU {
-		return fmt.Errorf("%w: MTU %d: choose %d to %d", ErrConfig, c.MTU, minMTU, maxMTU)
+		return configError(fmt.Sprintf("MTU %d: it is %d to %d", c.MTU, minMTU, maxMTU))
 	}
 	return validatePrefix(c.Prefix)
 }
 
+// configError is an ErrConfig that says by itself what is wrong.
+type configError string
+
+func (e configError) Error() string        { return string(e) }
+func (e configError) Is(target error) bool { return target == ErrConfig }
+
+// CheckTopology reports a topology that there is not; the error wraps ErrConfig.
+func CheckTopology(name string) error {
+	if _, ok := plans[name]; !ok {
+		return unknownTopology(name)
+	}
+	return nil
+}
+
+func unknownTopology(name string) error {
+	if near := suggest.Nearest(name, Topologies()); near != "" {
+		return configError(fmt.Sprintf("unknown topology %q: did you mean %s?", name, near))
+	}
+	return configError(fmt.Sprintf("unknown topology %q: choose one of %s", name, strings.Join(Topologies(), ", ")))
+}
+
 func validatePrefix(prefix string) error {
 	if !validPrefix.MatchString(prefix) {
-		return fmt.Errorf("%w: prefix %q: choose up to 32 letters, digits, dots, dashes and underscores, such as %q", ErrConfig, prefix, DefaultPrefix)
+		return configError(fmt.Sprintf("prefix %q: choose up to 32 letters, digits, dots, dashes and underscores, such as %q", prefix, DefaultPrefix))
 	}
 	return nil
 }
@@ -126,7 +149,7 @@ func Open(prefix string) (*Lab, error) {
 	}
 	st, err := readState(prefix)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w with prefix %q: make one with waymark lab up", ErrNotUp, prefix)
+		return nil, notUp(prefix)
 	}
 	if err != nil {
 		return nil, err
@@ -135,6 +158,20 @@ func Open(prefix string) (*Lab, error) {
 		return nil, fmt.Errorf("lab %q with prefix %q is unfinished: run waymark lab down and make it anew", st.Topology, prefix)
 	}
 	return newLab(st.config()), nil
+}
+
+// notUp names the labs that are up instead, if there are any.
+func notUp(prefix string) error {
+	var others []string
+	if infos, err := List(); err == nil {
+		for _, i := range infos {
+			others = append(others, "--prefix "+i.Prefix)
+		}
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("%w with prefix %q: there is %s", ErrNotUp, prefix, strings.Join(others, ", "))
+	}
+	return fmt.Errorf("%w: make one with: waymark lab up pair%s", ErrNotUp, prefixFlag(prefix))
 }
 
 // newLab derives hosts and addresses from the configuration alone.
