@@ -83,6 +83,9 @@ func (f *flowsCommand) runDelays(cmd *cobra.Command, args []string) error {
 	if len(answer.Rows) > 0 || f.out.format != outputTable {
 		return f.print(stdout, stderr, answer)
 	}
+	if err := warn(stderr, answer); err != nil {
+		return err
+	}
 	return f.explain(cmd, stderr, "no marked flow is remembered that is asked for: widen the filter or --since")
 }
 

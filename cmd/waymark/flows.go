@@ -201,6 +201,9 @@ func (f *flowsCommand) ask(cmd *cobra.Command) (api.Answer, error) {
 
 // print writes an answer to stdout, and what is to be said of it to stderr.
 func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
+	if err := warn(stderr, a); err != nil {
+		return err
+	}
 	keys, err := store.ParseBy(f.request.By)
 	if err != nil {
 		return err
@@ -225,6 +228,16 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 		}
 	}
 	_, err = fmt.Fprintln(stderr, f.summary(a))
+	return err
+}
+
+// warn says that an answer covers less than was asked, in every format.
+func warn(stderr io.Writer, a api.Answer) error {
+	warning := a.Warning()
+	if warning == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(stderr, "waymark: "+warning)
 	return err
 }
 

@@ -23,7 +23,12 @@ type Answer struct {
 	Total     Totals    `json:"total"`   // of all rows, also those beyond the limit
 	Summed    uint64    `json:"summed"`  // records too many to keep, now in unattributed rows
 	Missed    uint64    `json:"missed"`  // intervals that this follower was too late for
-	Rows      []Row     `json:"rows"`
+	// Since is what was asked for. Incomplete is why the rows cover less: "history",
+	// older intervals had to leave (api.history); "started", the agent runs only
+	// since then. Absent: they cover it.
+	Since      time.Time   `json:"since,omitzero"`
+	Incomplete store.Short `json:"incomplete,omitempty"`
+	Rows       []Row       `json:"rows"`
 }
 
 // Totals are sums over all that matches.
@@ -47,6 +52,7 @@ func NewAnswer(a store.Answer, o flow.Origin) Answer {
 		Host: o.Host, Sampling: max(o.Sampling, 1),
 		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
 		Total: Totals(a.Total), Summed: a.Summed, Missed: a.Missed,
+		Since: a.Asked, Incomplete: a.Short,
 		Rows: make([]Row, len(a.Rows)),
 	}
 	for _, k := range a.By {
@@ -57,6 +63,27 @@ func NewAnswer(a store.Answer, o flow.Origin) Answer {
 		out.Rows[i] = Row{a.Rows[i], appendRow(nil, fields, &o, &a.Rows[i])}
 	}
 	return out
+}
+
+// Warning says in a line that the rows cover less time than asked; empty: they
+// do not.
+func (a *Answer) Warning() string {
+	why := ""
+	switch a.Incomplete {
+	case "":
+		return ""
+	case store.ShortHistory:
+		why = "older intervals made room for newer ones; api.history sets how many records are kept"
+	case store.ShortStarted:
+		why = "the agent has counted since then"
+	default:
+		why = string(a.Incomplete)
+	}
+	if a.To.IsZero() {
+		return "" // there is nothing yet that could be incomplete
+	}
+	return fmt.Sprintf("the history covers %s only, from %s on: %s",
+		a.To.Sub(a.From).Round(time.Second), a.From.Local().Format(time.DateTime), why)
 }
 
 // MarshalJSON implements json.Marshaler.

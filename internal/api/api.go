@@ -31,7 +31,7 @@ func Endpoints() []Endpoint {
 		{"/readyz", "`ok` once every interface of the start is counted, else 503 with the reason"},
 		{"/metrics", "[Metrics](metrics.md) in the text format of Prometheus, where an exporter `prometheus` is configured"},
 		{"/api/v1/status", "How the agent does, as `waymark status -o json` shows it"},
-		{"/api/v1/flows", "Flows of the recent past, as `waymark flows -o json` shows them"},
+		{"/api/v1/flows", "Flows of the recent past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`"},
 	}
 }
 

@@ -205,6 +205,41 @@ func TestFlows(t *testing.T) {
 	}
 }
 
+// Who asks for more than is kept is told so, by field, by header and in words.
+func TestIncompleteAnswer(t *testing.T) {
+	a := start(t, "")
+	a.store = store.New(store.Config{History: 2})
+	a.server.deps.Store = a.store
+	a.fill(web(1000))
+	for _, tt := range []struct {
+		since      time.Duration
+		incomplete store.Short
+		warning    string
+	}{
+		{0, "", ""},
+		{-time.Hour, store.ShortStarted, "the history covers 10s only"},
+		{5 * time.Second, store.ShortHistory, "api.history"}, // once a flood came
+	} {
+		if tt.incomplete == store.ShortHistory {
+			a.fill(web(1), web(2), web(3))
+		}
+		request := Request{Since: epoch.Add(tt.since).Format(time.RFC3339)}
+		resp, err := a.client.http.Get("http://waymark/api/v1/flows?" + request.Values().Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("Waymark-Incomplete"); got != string(tt.incomplete) {
+			t.Errorf("since %v: header %q", tt.since, got)
+		}
+		got, err := a.client.Flows(t.Context(), request)
+		if err != nil || got.Incomplete != tt.incomplete || !got.Since.Equal(epoch.Add(tt.since)) ||
+			!strings.Contains(got.Warning(), tt.warning) || tt.warning == "" && got.Warning() != "" {
+			t.Errorf("since %v: %q, %q, %v", tt.since, got.Incomplete, got.Warning(), err)
+		}
+	}
+}
+
 func TestRowJSON(t *testing.T) {
 	a := start(t, "")
 	back := web(9000)

@@ -214,6 +214,9 @@ func (s *Server) flows(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// incompleteHeader names Answer.Incomplete for those who look at no body.
+const incompleteHeader = "Waymark-Incomplete"
+
 // answerFlows returns what it refuses before the first octet of an answer.
 func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	req, err := parseRequest(r.URL.Query())
@@ -238,6 +241,9 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	answer, err := s.deps.Store.Query(q)
 	if err != nil {
 		return err
+	}
+	if answer.Short != "" {
+		w.Header().Set(incompleteHeader, string(answer.Short))
 	}
 	s.deadline(w)
 	s.writeJSON(w, NewAnswer(answer, s.deps.Origin))

@@ -72,9 +72,32 @@ type Answer struct {
 	Groups    int      // rows before the limit
 	Total     Counters // of all of them
 	Records   uint64
+	// Asked is Query.Since. Short is why the answer covers less than that.
+	Asked time.Time
+	Short Short
 	// Summed is how many records of the window were too many to keep: they are
 	// in unattributed rows.
 	Summed uint64
 	// Missed is how many intervals a follower was too late for.
 	Missed uint64
+}
+
+// Short is why the history reaches back less than was asked; empty: it does not.
+type Short string
+
+const (
+	ShortHistory Short = "history" // older intervals had to leave: Config.History
+	ShortStarted Short = "started" // nothing was counted before
+)
+
+func (v *view) short(since time.Time) Short {
+	switch {
+	case since.IsZero():
+		return ""
+	case since.Before(v.dropped):
+		return ShortHistory
+	case since.Before(v.began):
+		return ShortStarted
+	}
+	return ""
 }

@@ -11,6 +11,7 @@ import (
 type Interval struct {
 	store *Store
 	iv    *interval
+	room  int // rows that were reserved, those in use included
 	index map[link]uint32
 	last  link // of the record before, and its number
 	lastN uint32
@@ -31,21 +32,18 @@ type sumKey struct {
 // Begin starts the interval after the one that ended at from.
 func (s *Store) Begin(from time.Time) *Interval {
 	s.mu.Lock()
-	hint := s.hint
-	s.mu.Unlock()
-	return &Interval{
-		store: s,
-		iv:    &interval{from: from, rows: make([]row, 0, hint)},
-		index: map[link]uint32{},
+	if s.began.IsZero() {
+		s.began = from
 	}
+	s.mu.Unlock()
+	return &Interval{store: s, iv: &interval{from: from}, index: map[link]uint32{}}
 }
 
 // Add takes one record; r is not kept.
 func (i *Interval) Add(r *flow.Record) {
 	number := i.linkNumber(r)
-	if len(i.iv.rows) < i.store.limit && !r.Unattributed {
-		i.iv.rows = append(i.iv.rows, row{})
-		w := &i.iv.rows[len(i.iv.rows)-1]
+	if !r.Unattributed && i.hasRoom() {
+		w := i.iv.rows.add(row{})
 		w.set(r, number)
 		w.pdm = i.iv.told.put(r.PDM)
 		return
@@ -59,6 +57,13 @@ func (i *Interval) Add(r *flow.Record) {
 	i.replaceSmallest(&w, r.PDM)
 }
 
+func (i *Interval) hasRoom() bool {
+	if i.heap == nil && i.iv.rows.len() == i.room {
+		i.room += i.store.reserve(i.room)
+	}
+	return i.iv.rows.len() < i.room
+}
+
 // End makes the interval visible to queries and followers. A store may hold a
 // few more records than its bound: the sums.
 func (i *Interval) End(to time.Time) {
@@ -67,9 +72,10 @@ func (i *Interval) End(to time.Time) {
 		i.iv.forget()
 	}
 	for _, w := range i.sums {
-		i.iv.rows = append(i.iv.rows, *w)
+		i.iv.rows.add(*w)
 	}
-	i.store.add(i.iv)
+	i.iv.rows.clip()
+	i.store.add(i.iv, i.room)
 	i.iv = nil
 }
 
@@ -100,9 +106,9 @@ func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
 		i.sum(w)
 		return
 	}
-	i.sum(&i.iv.rows[top.index])
+	i.sum(i.iv.rows.at(int(top.index)))
 	w.pdm = i.iv.told.put(p)
-	i.iv.rows[top.index] = *w
+	*i.iv.rows.at(int(top.index)) = *w
 	top.bytes = w.bytes
 	siftDown(i.heap, 0)
 }
@@ -110,8 +116,9 @@ func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
 // forget drops what was told of rows that are no longer kept.
 func (iv *interval) forget() {
 	var kept told
-	for n := range iv.rows {
-		iv.rows[n].pdm = kept.move(iv.told, iv.rows[n].pdm)
+	for n := range iv.rows.len() {
+		w := iv.rows.at(n)
+		w.pdm = kept.move(iv.told, w.pdm)
 	}
 	iv.told = kept
 }
@@ -148,13 +155,13 @@ func (i *Interval) sum(w *row) {
 // are large.
 type heapItem struct {
 	bytes uint64
-	index int
+	index int32
 }
 
-func heapOf(rows []row) []heapItem {
-	h := make([]heapItem, len(rows))
-	for i := range rows {
-		h[i] = heapItem{rows[i].bytes, i}
+func heapOf(rows rows) []heapItem {
+	h := make([]heapItem, rows.len())
+	for i := range h {
+		h[i] = heapItem{rows.at(i).bytes, int32(i)}
 	}
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		siftDown(h, i)

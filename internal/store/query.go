@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/filter"
@@ -23,7 +24,10 @@ func (s *Store) Query(q Query) (Answer, error) {
 	if err := q.Check(); err != nil {
 		return Answer{}, err
 	}
-	return q.run(s.view().intervals), nil
+	v := s.view()
+	a := q.run(v.intervals)
+	a.Asked, a.Short = q.Since, v.short(q.Since)
+	return a, nil
 }
 
 // Follow calls emit with an answer for each interval that ends, until ctx ends
@@ -32,26 +36,41 @@ func (s *Store) Follow(ctx context.Context, q Query, emit func(Answer) error) er
 	if err := q.Check(); err != nil {
 		return err
 	}
+	return s.Watch(ctx, func(e Ended) error { return emit(e.Answer(q)) })
+}
+
+// Ended is an interval that ended while somebody watched.
+type Ended struct {
+	interval *interval
+	missed   uint64
+}
+
+// Answer answers a checked query from this interval; its window is ignored.
+func (e Ended) Answer(q Query) Answer {
 	q.Since = time.Time{}
-	v := s.view()
-	for {
-		seen := v.sequence
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-v.changed:
+	a := q.run([]*interval{e.interval})
+	a.Missed = e.missed
+	return a
+}
+
+// Watch calls emit with each interval that ends, until ctx ends or emit fails.
+// While emit runs, no other interval is held.
+func (s *Store) Watch(ctx context.Context, emit func(Ended) error) error {
+	for seen := s.view().sequence; ; {
+		v := s.view()
+		i := slices.IndexFunc(v.intervals, func(iv *interval) bool { return iv.sequence > seen })
+		if i < 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-v.changed:
+			}
+			continue
 		}
-		v = s.view()
-		for i, iv := range v.intervals {
-			if iv.sequence <= seen {
-				continue
-			}
-			a := q.run(v.intervals[i : i+1])
-			a.Missed = iv.sequence - seen - 1
-			seen = iv.sequence
-			if err := emit(a); err != nil {
-				return err
-			}
+		e := Ended{v.intervals[i], v.intervals[i].sequence - seen - 1}
+		v, seen = view{}, e.interval.sequence
+		if err := emit(e); err != nil {
+			return err
 		}
 	}
 }
@@ -84,8 +103,8 @@ func (q *Query) run(intervals []*interval) Answer {
 		a.To = iv.to
 		a.Intervals++
 		a.Summed += iv.summed
-		for i := range iv.rows {
-			iv.rows[i].record(iv, &r, &pdm)
+		for i := range iv.rows.len() {
+			iv.rows.at(i).record(iv, &r, &pdm)
 			if !q.Filter.Match(&r) {
 				continue
 			}

@@ -30,8 +30,7 @@ func keep(r *flow.Record) (got flow.Record) {
 	iv := New(Default()).Begin(at(0))
 	iv.iv.links = []link{{}}
 	iv.iv.told.put(&flow.PDM{Sent: 1, Lost: -1}) // of another row
-	iv.iv.rows = make([]row, 1)
-	w := &iv.iv.rows[0]
+	w := iv.iv.rows.add(row{})
 	w.set(r, 1)
 	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
 	w.pdm = iv.iv.told.put(r.PDM)

@@ -3,9 +3,10 @@
 // filtered, merged by any keys, sorted, and followed as intervals end. The agent
 // fills it, the API asks it.
 //
-// History is bounded in records. Intervals leave whole, oldest first, so that
-// what is left adds up; of an interval that alone exceeds the bound, the largest
-// flows are kept and the rest is summed.
+// History is bounded in records, those of the running interval included.
+// Intervals leave whole, oldest first, so that what is left adds up; of an
+// interval that alone exceeds the bound, the largest flows are kept and the rest
+// is summed.
 package store
 
 import (
@@ -29,10 +30,11 @@ type Store struct {
 
 	mu        sync.Mutex
 	intervals []*interval   // oldest first; never changed once here
-	records   int           // cost of all of them
+	records   int           // cost of all of them, and of the one that is being filled
 	sequence  uint64        // of the newest
 	changed   chan struct{} // closed when an interval ends
-	hint      int           // size of the newest, from which the next is made
+	began     time.Time     // the first interval; zero: none began
+	dropped   time.Time     // the end of the latest interval that had to leave; zero: none had
 }
 
 // New makes an empty store.
@@ -44,7 +46,7 @@ func New(cfg Config) *Store {
 type interval struct {
 	sequence uint64
 	from, to time.Time
-	rows     []row
+	rows     rows
 	links    []link
 	told     told
 	summed   uint64 // records that were too many to keep
@@ -52,24 +54,46 @@ type interval struct {
 
 // cost is what an interval takes of the bound. One without flows has one, too,
 // or a silent host would keep them forever.
-func (iv *interval) cost() int { return max(len(iv.rows), 1) }
+func (iv *interval) cost() int { return max(iv.rows.len(), 1) }
 
-// add makes an interval visible and lets old ones go.
-func (s *Store) add(iv *interval) {
+// reserve makes room for more rows of an interval that has some: old intervals
+// leave. It returns how many may be added; 0: the interval alone is too large.
+func (s *Store) reserve(has int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has >= s.limit {
+		return 0
+	}
+	s.records++
+	s.shrink()
+	n := min(rowsChunk, s.limit-s.records+1)
+	s.records += n - 1
+	return n
+}
+
+// shrink lets old intervals go until the history fits.
+func (s *Store) shrink() {
+	first := 0
+	for first < len(s.intervals) && s.records > s.limit {
+		s.records -= s.intervals[first].cost()
+		s.dropped = s.intervals[first].to
+		first++
+	}
+	if first > 0 { // a new array: readers hold the old one
+		s.intervals = append([]*interval(nil), s.intervals[first:]...)
+	}
+}
+
+// add makes an interval visible for which some rows were reserved.
+func (s *Store) add(iv *interval, reserved int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sequence++
 	iv.sequence = s.sequence
-	s.hint = len(iv.rows)
-	s.records += iv.cost()
-	// A new array each time: readers hold the old one.
-	first := 0
-	for first < len(s.intervals) && s.records > s.limit {
-		s.records -= s.intervals[first].cost()
-		first++
-	}
-	kept := make([]*interval, 0, len(s.intervals)-first+1)
-	s.intervals = append(append(kept, s.intervals[first:]...), iv)
+	s.records += iv.cost() - reserved
+	s.shrink()
+	kept := make([]*interval, 0, len(s.intervals)+1)
+	s.intervals = append(append(kept, s.intervals...), iv)
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -79,10 +103,12 @@ type view struct {
 	intervals []*interval
 	sequence  uint64
 	changed   <-chan struct{}
+	began     time.Time
+	dropped   time.Time
 }
 
 func (s *Store) view() view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return view{s.intervals, s.sequence, s.changed}
+	return view{s.intervals, s.sequence, s.changed, s.began, s.dropped}
 }

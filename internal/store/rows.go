@@ -1,0 +1,35 @@
+package store
+
+import "slices"
+
+// rowsChunk is how many rows are allocated at once.
+const rowsChunk = 1 << 10
+
+// rows is a list that grows without a copy of all it holds.
+type rows [][]row
+
+func (r rows) len() int {
+	if len(r) == 0 {
+		return 0
+	}
+	return (len(r)-1)*rowsChunk + len(r[len(r)-1])
+}
+
+// at is valid until the next add.
+func (r rows) at(i int) *row { return &r[i/rowsChunk][i%rowsChunk] }
+
+func (r *rows) add(w row) *row {
+	if n := len(*r); n == 0 || len((*r)[n-1]) == rowsChunk {
+		*r = append(*r, nil)
+	}
+	last := &(*r)[len(*r)-1]
+	*last = append(*last, w)
+	return &(*last)[len(*last)-1]
+}
+
+// clip gives back what the last chunk does not need.
+func (r rows) clip() {
+	if n := len(r); n > 0 && cap(r[n-1]) > len(r[n-1])+len(r[n-1])/8 {
+		r[n-1] = append(make([]row, 0, len(r[n-1])), slices.Clip(r[n-1])...)
+	}
+}
