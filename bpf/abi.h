@@ -73,6 +73,12 @@ struct flow_slot {
 	__u32 last; /* ticks of the kernel's timer (jiffies), low 32 bits */
 };
 
+/* How TCP connections begin. Their flags or'ed do not tell: both ends set SYN and ACK. */
+enum opening {
+	OPENING_SYN = 1 << 0, /* SYN without ACK: the source is the initiator */
+	OPENING_SYN_ACK = 1 << 1, /* the destination is */
+};
+
 /* What most packets of a flow don't touch; same index as the slot. */
 struct flow_extra {
 	__u64 overhead; /* octets on the wire beyond link header and IP length:
@@ -85,12 +91,16 @@ struct flow_extra {
 	__u32 ce_packets; /* ECN congestion experienced */
 	__u32 fragments; /* packets that are IP fragments */
 	__u32 vni; /* VXLAN, Geneve; GRE key */
-	__u32 rtt_responder; /* ns from SYN to SYN-ACK; 0: not seen */
+	union {
+		__u32 rtt_responder; /* TCP: ns from SYN to SYN-ACK; 0: not seen */
+		__u32 first_ns; /* else: low half of the monotonic time of the first
+				 * packet; 0: `first` is all that is known */
+	};
 	__u32 rtt_initiator; /* ns from SYN-ACK to ACK; 0: not seen */
 	__u8 ttl_min;
 	__u8 ttl_max;
 	__u8 tcp_flags_high; /* AE and three reserved bits */
-	__u8 tos_or; /* bits seen in any packet */
+	__u8 opening; /* enum opening, or of all packets */
 };
 
 /* Ways of a set: a new flow looks at two sets before it evicts. */
@@ -137,8 +147,11 @@ struct packet {
 	__u8 tcp_flags_high;
 	__u8 fragment; /* enum fragment */
 	__u8 frag_proto; /* IPv4: of the IP header, part of a fragment's identity */
-	__u8 zero;
-	__u32 rtt_responder;
+	__u8 opening;
+	union {
+		__u32 rtt_responder;
+		__u32 first_ns;
+	};
 	__u32 rtt_initiator;
 	__u32 frag_id;
 	__u32 l3_offset; /* of the IP header that `id` tells of */
@@ -229,6 +242,8 @@ enum feature {
 enum hash_keys { HASH_KEYS = 12, HASH_KEY = 0x6b657900 };
 
 enum handshakes { HANDSHAKES = 65536 };
+
+enum seen_flows { SEEN_FLOWS = 16384 };
 
 /* Why a packet is in no flow record, or what could not be learned of it. */
 enum reason {

@@ -151,7 +151,7 @@ static __always_inline void flow_create(struct flow_slot *slot, struct flow_extr
 		.ttl_min = p->id.ttl,
 		.ttl_max = p->id.ttl,
 		.tcp_flags_high = p->tcp_flags_high,
-		.tos_or = p->id.tos,
+		.opening = p->opening,
 		.rtt_responder = p->rtt_responder,
 		.rtt_initiator = p->rtt_initiator,
 	};
@@ -179,8 +179,8 @@ static __always_inline void flow_add(struct flow_slot *slot, struct flow_extra *
 	if (p->id.ttl > extra->ttl_max)
 		extra->ttl_max = p->id.ttl;
 	extra->tcp_flags_high |= p->tcp_flags_high;
-	extra->tos_or |= p->id.tos;
-	if (p->rtt_responder)
+	extra->opening |= p->opening;
+	if (p->rtt_responder && p->id.proto == IPPROTO_TCP)
 		extra->rtt_responder = p->rtt_responder;
 	if (p->rtt_initiator)
 		extra->rtt_initiator = p->rtt_initiator;

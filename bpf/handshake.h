@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Round trip of TCP handshakes: SYN to SYN-ACK is the way to the responder and
- * back, SYN-ACK to ACK the way to the initiator and back. Where the interface
- * is an end of the connection, one of the two is the whole path.
+ * How conversations begin: who is the initiator, and the round trip of TCP
+ * handshakes. SYN to SYN-ACK is the way to the responder and back, SYN-ACK to ACK
+ * the way to the initiator and back. Where the interface is an end of the
+ * connection, one of the two is the whole path.
  *
- * In: packets with SYN, and the ACK that answers a SYN-ACK. Out: the two times
- * in the packet. A retransmitted SYN or SYN-ACK gives none (Karn).
+ * Input: packets with SYN, the ACK that answers a SYN-ACK, and packets of all
+ * other protocols. Output, in the packet: which part of a handshake it is, and the
+ * two times; of other protocols the exact time of a flow's first packet, by which
+ * user space orders the two halves of a conversation. A retransmitted SYN or
+ * SYN-ACK gives no time (Karn).
  */
 #ifndef WAYMARK_HANDSHAKE_H
 #define WAYMARK_HANDSHAKE_H
@@ -37,6 +41,29 @@ struct {
  */
 __u8 expected_acks[HANDSHAKES] SEC(".data.handshake");
 
+/*
+ * By hash of the flow and interface: the other half of the hash, and a period of
+ * a few seconds, of flows without TCP whose packets were seen in it. The halves of
+ * a DNS exchange come within one tick, and the clock (28 ns) is read only for
+ * packets whose flow is not here: once in each period.
+ */
+__u32 seen_flows[SEEN_FLOWS] SEC(".data.handshake");
+
+/* A power of two of ticks: 1 s at 1000 Hz, 10 s at 100 Hz; below any idle timeout. */
+#define SEEN_PERIOD_SHIFT 10
+
+/* The packet has neither SYN nor ACK. */
+static __always_inline void first_packet(struct packet *p)
+{
+	__u32 index = (p->hash_low ^ p->id.iface) & (SEEN_FLOWS - 1);
+	__u32 tag = p->hash_high + (p->id.last >> SEEN_PERIOD_SHIFT);
+
+	if (seen_flows[index] == tag || p->id.proto == IPPROTO_TCP)
+		return;
+	seen_flows[index] = tag;
+	p->first_ns = (__u32)bpf_ktime_get_ns() | 1; /* 0 is unknown */
+}
+
 static __always_inline __u64 end_hash(const void *address, __be16 port)
 {
 	return mix(nh_word(address, 0) + nh_word(address + 8, 2) + nh(port, 0, 4));
@@ -65,6 +92,18 @@ static __always_inline __u32 elapsed(__u64 from, __u64 to)
 	return to - from < 0xffffffff ? to - from : 0xffffffff;
 }
 
+/* Neither from an ACK, nor from flags that no handshake has. */
+static __always_inline __u8 opening_of(__u8 tcp_flags)
+{
+	switch (tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) {
+	case TCP_SYN:
+		return OPENING_SYN;
+	case TCP_SYN | TCP_ACK:
+		return OPENING_SYN_ACK;
+	}
+	return 0;
+}
+
 /* The packet has SYN, or may be the ACK that is expected. */
 __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 {
@@ -73,7 +112,11 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 	struct tcphdr tcp;
 	__u64 hash, now;
 
-	if (!p || bpf_skb_load_bytes(skb, p->l4_offset, &tcp, sizeof(tcp)))
+	if (!p)
+		return 0;
+	p->opening = opening_of(p->id.tcp_flags);
+	p->rare |= p->opening;
+	if (bpf_skb_load_bytes(skb, p->l4_offset, &tcp, sizeof(tcp)))
 		return 0;
 	seq = bpf_ntohl(tcp.seq);
 	ack_seq = bpf_ntohl(tcp.ack_seq);
@@ -136,8 +179,10 @@ static __always_inline void handshake(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 flags = p->id.tcp_flags & (TCP_SYN | TCP_ACK);
 
-	if (!flags)
+	if (!flags) {
+		first_packet(p);
 		return;
+	}
 	if (flags == TCP_ACK && expected_acks[ack_slot(p->hash_high)] != ack_tag(p->hash_high))
 		return;
 	handshake_step(skb, p);

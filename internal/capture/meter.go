@@ -83,6 +83,9 @@ func (m *meter) add(f *frame, at place, now int64) {
 	d.FrameBytes += uint64(f.length)
 	d.Last = now
 	d.TCPFlags |= p.tcpFlags
+	if p.Proto == protoTCP {
+		d.Opening |= flow.OpeningOf(p.tcpFlags)
+	}
 	d.TTLMin, d.TTLMax = min(d.TTLMin, p.ttl), max(d.TTLMax, p.ttl)
 	if p.tos&3 == 3 {
 		d.CEPackets += b.packets

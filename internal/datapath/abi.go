@@ -26,6 +26,8 @@ type (
 )
 
 const (
+	protoTCP = 6
+
 	ways    = len(slotSet{}.Way)
 	setSize = int(unsafe.Sizeof(slotSet{}) + unsafe.Sizeof(extraSet{}))
 )
@@ -93,11 +95,19 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 	d.Fragments, d.CEPackets = uint64(x.Fragments), uint64(x.CePackets)
 	d.Frames = packets - uint64(x.GsoPackets)
 	d.FrameBytes = wire - packets*m.accelLen() - uint64(x.GsoBytes)
-	d.First, d.Last = c.wall(x.First), c.wall(s.Last)
+	d.First, d.FirstSpread, d.Last = c.wall(x.First), c.spread(), c.wall(s.Last)
 	d.FlowLabel, d.VNI = x.FlowLabel, x.Vni
 	d.TCPFlags = uint16(x.TcpFlagsHigh)<<8 | uint16(s.TcpFlags)
 	d.TOS, d.TTLMin, d.TTLMax = s.Tos, x.TtlMin, x.TtlMax
-	d.RTT.Responder, d.RTT.Initiator = time.Duration(x.RttResponder), time.Duration(x.RttInitiator)
+	d.Opening = flow.Opening(x.Opening)
+	d.RTT = flow.RTT{}
+	switch {
+	case s.Proto == protoTCP:
+		d.RTT.Responder, d.RTT.Initiator = time.Duration(x.RttResponder), time.Duration(x.RttInitiator)
+	case x.RttResponder != 0: // first_ns of the union
+		d.First, d.FirstSpread = c.exact(x.First, x.RttResponder), 0
+		d.Last = max(d.Last, d.First)
+	}
 	d.PDM = nil
 	d.Unattributed, d.Evicted = false, false
 }
@@ -108,7 +118,7 @@ func extraOf(p *waitingPacket) extra {
 		Overhead: uint64(p.Overhead), First: p.Id.Last, FlowLabel: p.FlowLabel,
 		GsoPackets: p.GsoPackets, GsoBytes: p.GsoBytes, Vni: p.Vni,
 		RttResponder: p.RttResponder, RttInitiator: p.RttInitiator,
-		TtlMin: p.Id.Ttl, TtlMax: p.Id.Ttl, TcpFlagsHigh: p.TcpFlagsHigh, TosOr: p.Id.Tos,
+		TtlMin: p.Id.Ttl, TtlMax: p.Id.Ttl, TcpFlagsHigh: p.TcpFlagsHigh, Opening: p.Opening,
 	}
 	if p.Id.Tos&3 == 3 {
 		x.CePackets = p.Id.Packets

@@ -2,6 +2,8 @@ package datapath
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -69,6 +71,7 @@ type clock struct {
 	length int64  // of a tick, ns
 	stamp  uint32 // of the tick that it is
 	wall0  int64  // when that began, ns since the Unix epoch
+	mono0  int64  // likewise, ns of CLOCK_MONOTONIC
 }
 
 // read brackets a reading of the wall clock by two of the monotonic one and
@@ -100,6 +103,7 @@ func (t *ticks) read() (clock, error) {
 		length: t.length,
 		stamp:  t.stamp + uint32(passed),
 		wall0:  offset + t.mono + passed*t.length,
+		mono0:  t.mono + passed*t.length,
 	}, nil
 }
 
@@ -116,4 +120,17 @@ func clockGettime(id int32) (int64, error) {
 // after the clock was read.
 func (c *clock) wall(stamp uint32) int64 {
 	return c.wall0 - int64(int32(c.stamp-stamp))*c.length
+}
+
+// exact is the wall time of a packet in the given tick, of which a program also
+// took the low half of the monotonic time: 4.3 s, far longer than a tick.
+func (c *clock) exact(stamp, ns uint32) int64 {
+	began := c.wall(stamp)
+	mono := uint32(c.mono0 + began - c.wall0)
+	return began + int64(int32(ns-mono))
+}
+
+// spread is how much later than its tick began a packet may have come, in ms.
+func (c *clock) spread() uint8 {
+	return uint8(min((c.length+int64(time.Millisecond)-1)/int64(time.Millisecond), math.MaxUint8))
 }

@@ -81,7 +81,7 @@ func counted(t testing.TB, d *Datapath) []flow.Delta {
 		if x.First == 0 || x.First > x.Last {
 			t.Errorf("times of %+v: first %d, last %d", x.Key, x.First, x.Last)
 		}
-		x.First, x.Last, x.RTT, x.Iface = 0, 0, flow.RTT{}, 0
+		x.First, x.FirstSpread, x.Last, x.RTT, x.Iface = 0, 0, 0, flow.RTT{}, 0
 		all = append(all, x)
 	})
 	return merged(all)

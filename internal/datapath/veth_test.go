@@ -182,7 +182,7 @@ func (v *silentVeth) drain(t *testing.T, d *Datapath, got map[flow.Direction][]f
 func onlyWire(in []flow.Delta) []flow.Delta {
 	var out []flow.Delta
 	for _, x := range in {
-		x.First, x.Last, x.RTT, x.Iface, x.Direction, x.FrameBytes = 0, 0, flow.RTT{}, 0, 0, 0
+		x.First, x.FirstSpread, x.Last, x.RTT, x.Iface, x.Direction, x.FrameBytes = 0, 0, 0, flow.RTT{}, 0, 0, 0
 		out = append(out, x)
 	}
 	return merged(out)

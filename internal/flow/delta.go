@@ -47,6 +47,7 @@ func (k Key) Reverse() Key {
 const (
 	protoICMP   = 1
 	protoTCP    = 6
+	protoUDP    = 17
 	protoICMPv6 = 58
 )
 
@@ -79,6 +80,8 @@ type Counts struct {
 	TCPFlags       uint16
 	TOS            uint8
 	TTLMin, TTLMax uint8
+	FirstSpread    uint8   // the first packet came up to so many ms after First; 0: exactly then
+	Opening        Opening // of TCP
 	RTT            RTT
 	PDM            *PDM // nil: the flow is not marked
 }
@@ -113,8 +116,8 @@ func (c *Counts) Add(d *Counts) {
 // addTimes adds what only packets have, and when there are none yet, when the
 // delays were told.
 func (c *Counts) addTimes(d *Counts) {
-	if d.First < c.First || c.Packets == 0 { // what is of the first packet
-		c.First, c.TOS, c.FlowLabel, c.VNI = d.First, d.TOS, d.FlowLabel, d.VNI
+	if c.Packets == 0 || d.isBefore(c) { // what is of the first packet
+		c.First, c.FirstSpread, c.TOS, c.FlowLabel, c.VNI = d.First, d.FirstSpread, d.TOS, d.FlowLabel, d.VNI
 	}
 	if c.Packets == 0 {
 		c.TTLMin = d.TTLMin
@@ -122,6 +125,24 @@ func (c *Counts) addTimes(d *Counts) {
 	c.Last = max(c.Last, d.Last)
 	c.TTLMin, c.TTLMax = min(c.TTLMin, d.TTLMin), max(c.TTLMax, d.TTLMax)
 	c.TCPFlags |= d.TCPFlags
+	c.Opening |= d.Opening
+}
+
+// isBefore tells whether d has the first packet of a flow. Exact times are those
+// of the first packet that a probe saw: another packet in the same tick is later.
+func (c *Counts) isBefore(d *Counts) bool {
+	switch {
+	case c.FirstSpread == 0 && d.FirstSpread != 0:
+		return c.First < d.lastFirst()
+	case c.FirstSpread != 0 && d.FirstSpread == 0:
+		return c.lastFirst() <= d.First
+	}
+	return c.First < d.First
+}
+
+// lastFirst is the latest that the first packet can have come.
+func (c *Counts) lastFirst() int64 {
+	return c.First + int64(c.FirstSpread)*int64(time.Millisecond)
 }
 
 // addPDM takes a copy the first time: the other's may be used again.

@@ -30,6 +30,7 @@ func (t *Table) turn() (ended uint32) {
 	defer t.mu.Unlock()
 	t.mergeWaiting()
 	t.named = named{} // it may have another name by now
+	t.noteBeginnings()
 	for i := range t.interval.len {
 		if d := t.interval.at(i); d.entry >= 0 {
 			t.fold(d)
@@ -70,9 +71,11 @@ func (t *Table) isQuiet(e *entry) bool { return e.latest != t.number }
 // fold emits what a flow had in the interval and adds it to the flow.
 func (t *Table) fold(d *delta) {
 	e := t.entries.at(d.entry)
+	t.judge(e, &d.counts)
 	if t.out.Interval != nil {
 		r := &t.scratch
 		t.record(r, &e.key, &d.counts)
+		r.Initiator, r.InitiatorBy = e.verdict.who, e.verdict.by
 		t.out.Interval(r)
 	}
 	e.pending.Add(&d.counts)
@@ -137,6 +140,7 @@ func (t *Table) emit(e *entry, reason EndReason) {
 	r := &t.scratch
 	t.record(r, &e.key, &e.pending)
 	r.EndReason = reason
+	r.Initiator, r.InitiatorBy = e.verdict.who, e.verdict.by
 	t.stats.Records++
 	t.out.Expired(r)
 }

@@ -267,6 +267,21 @@ var flowFields = []Field{
 		Set:    func(s string, o *Origin, _ *Record) error { return parseUint(s, &o.Sampling) },
 	},
 	{
+		Name: "initiator", Kind: Name, Values: initiatorNames[1:], Doc: "end of the flow that began the conversation: src or dst; absent: not known",
+		IPFIX:  []string{"biflowDirection"},
+		Absent: func(_ *Origin, r *Record) bool { return r.Initiator == InitiatorUnknown },
+		Append: func(b []byte, _ *Origin, r *Record) []byte { return append(b, r.Initiator.String()...) },
+		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Initiator, err = ParseInitiator(s); return },
+	},
+	{
+		Name: "initiator_by", Kind: Name, Values: evidenceNames[1:],
+		Doc:    "how the initiator is known: handshake of TCP, request of ICMP echo, first: its packet was seen before any of the other end; ports: a guess, nothing else is known",
+		IPFIX:  []string{"waymarkInitiatorEvidence"},
+		Absent: func(_ *Origin, r *Record) bool { return r.InitiatorBy == EvidenceNone },
+		Append: func(b []byte, _ *Origin, r *Record) []byte { return append(b, r.InitiatorBy.String()...) },
+		Set:    func(s string, _ *Origin, r *Record) (err error) { r.InitiatorBy, err = ParseEvidence(s); return },
+	},
+	{
 		Name: "rtt.responder_ns", Kind: Number, Unit: "ns", Max: maxInt64, Doc: "TCP handshake: SYN to SYN-ACK; absent: not seen",
 		IPFIX:  []string{"waymarkResponderRTTNanoseconds"},
 		Absent: func(_ *Origin, r *Record) bool { return r.RTT.Responder == 0 },

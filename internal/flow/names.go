@@ -49,6 +49,36 @@ func ParseTunnel(s string) (Tunnel, error) {
 	return Tunnel(i), err
 }
 
+var initiatorNames = [...]string{
+	InitiatorUnknown: "unknown",
+	InitiatorSrc:     "src",
+	InitiatorDst:     "dst",
+}
+
+func (i Initiator) String() string { return nameOf(initiatorNames[:], int(i)) }
+
+// ParseInitiator is the inverse of Initiator.String; the unknown one is never written.
+func ParseInitiator(s string) (Initiator, error) {
+	i, err := indexOf(initiatorNames[1:], s, "initiator")
+	return Initiator(i + 1), err
+}
+
+var evidenceNames = [...]string{
+	EvidenceNone:      "none",
+	EvidencePorts:     "ports",
+	EvidenceFirst:     "first",
+	EvidenceRequest:   "request",
+	EvidenceHandshake: "handshake",
+}
+
+func (e Evidence) String() string { return nameOf(evidenceNames[:], int(e)) }
+
+// ParseEvidence is the inverse of Evidence.String; none is never written.
+func ParseEvidence(s string) (Evidence, error) {
+	i, err := indexOf(evidenceNames[1:], s, "evidence of the initiator")
+	return Evidence(i + 1), err
+}
+
 func nameOf(names []string, i int) string {
 	if i < len(names) {
 		return names[i]

@@ -66,6 +66,9 @@ type Record struct {
 	// not be kept: no addresses and ports, all else as far as known.
 	Unattributed bool
 
+	Initiator   Initiator // which end began the conversation
+	InitiatorBy Evidence  // how that is known
+
 	RTT RTT
 	PDM *PDM // nil: the flow is not marked
 }

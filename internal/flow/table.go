@@ -45,7 +45,8 @@ type Table struct {
 	holes    []int32       // of flows that were shed, in interval
 	number   uint32        // of this interval, from 1
 	lost     map[Key]*Counts
-	scratch  Record // being emitted
+	began    map[Iface]int64 // first packet counted on an interface
+	scratch  Record          // being emitted
 	named    named
 	stats    TableStats
 }
@@ -60,6 +61,8 @@ type entry struct {
 	reverse int32  // entry of the other half, −1: none
 	used    bool
 	ended   bool // a FIN or RST was seen
+	verdict verdict
+	judged  bool
 }
 
 // named is the interface asked for last, which is mostly the next one, too.
@@ -86,7 +89,7 @@ type TableStats struct {
 // its network namespace.
 func NewTable(cfg TableConfig, name func(Iface) (name, netns string), out TableOutput) *Table {
 	cfg.MaxFlows = max(cfg.MaxFlows, 1)
-	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, number: 1}
+	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, began: map[Iface]int64{}, number: 1}
 	t.index = newIndex(func(entry int32) *Key { return &t.entries.at(entry).key })
 	return t
 }
@@ -182,6 +185,7 @@ func (t *Table) insert(k Key, tag uint32) int32 {
 	back := k.Reverse()
 	if j := t.index.find(t.index.reverse(tag, &k, &back), &back); j >= 0 {
 		t.entries.at(i).reverse, t.entries.at(j).reverse = j, i
+		t.entries.at(i).learn(t.entries.at(j).verdict.opposite())
 	}
 	t.index.insert(tag, i)
 	return i
@@ -251,6 +255,7 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 	r.Fragments, r.CEPackets = c.Fragments, c.CEPackets
 	r.First, r.Last = time.Unix(0, c.First).UTC(), time.Unix(0, c.Last).UTC()
 	r.EndReason, r.Unattributed = EndReasonNone, false
+	r.Initiator, r.InitiatorBy = InitiatorUnknown, EvidenceNone
 	r.RTT, r.PDM = c.RTT, c.PDM
 }
 

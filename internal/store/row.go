@@ -25,6 +25,8 @@ type row struct {
 	direction                  flow.Direction
 	tunnel                     flow.Tunnel
 	endReason                  flow.EndReason
+	initiator                  flow.Initiator
+	initiatorBy                flow.Evidence
 	family                     uint8
 	unattributed               bool
 }
@@ -46,6 +48,7 @@ func (w *row) set(r *flow.Record, number uint32) {
 		sport: r.SrcPort, dport: r.DstPort, vlan: r.VLAN, innerVLAN: r.InnerVLAN, tcpFlags: r.TCPFlags,
 		proto: r.Proto, tos: r.TOS, ttlMin: r.TTLMin, ttlMax: r.TTLMax,
 		direction: r.Direction, tunnel: r.Tunnel, endReason: r.EndReason,
+		initiator: r.Initiator, initiatorBy: r.InitiatorBy,
 		family: r.Family, unattributed: r.Unattributed,
 	}
 	if r.Src.IsValid() {
@@ -65,6 +68,7 @@ func (w *row) record(iv *interval, r *flow.Record, pdm *flow.PDM) {
 		Fragments: w.fragments, CEPackets: w.cePackets,
 		First: fromNanos(w.first), Last: fromNanos(w.last),
 		EndReason: w.endReason, Unattributed: w.unattributed,
+		Initiator: w.initiator, InitiatorBy: w.initiatorBy,
 		RTT: flow.RTT{Responder: time.Duration(w.rttResponder), Initiator: time.Duration(w.rttInitiator)},
 	}
 	if !w.unattributed {

@@ -86,7 +86,10 @@ func (w want) with(f func(d *flow.Delta)) want {
 	return w
 }
 
-func (w want) flags(f uint16) want { w.TCPFlags = f; return w }
+func (w want) flags(f uint16) want {
+	w.TCPFlags, w.Opening = f, flow.OpeningOf(f) // of one packet
+	return w
+}
 
 func (w want) vlan(outer, inner uint16) want { w.VLAN, w.InnerVLAN = outer, inner; return w }
 

@@ -142,6 +142,7 @@ func record() *rapid.Generator[flow.Record] {
 			TTLMin: rapid.Uint8().Draw(t, "ttl"), TTLMax: rapid.Uint8().Draw(t, "ttl"),
 			Packets: u64.Draw(t, "packets"), Bytes: u64.Draw(t, "bytes"), PayloadBytes: u64.Draw(t, "payload"), WireBytes: u64.Draw(t, "wire"),
 			Fragments: u64.Draw(t, "fragments"), CEPackets: u64.Draw(t, "ce"),
+			Initiator: flow.Initiator(rapid.IntRange(0, 2).Draw(t, "initiator")), InitiatorBy: flow.Evidence(rapid.IntRange(0, 4).Draw(t, "evidence")),
 			First: at("first"), Last: at("last"), EndReason: flow.EndReason(rapid.IntRange(0, 5).Draw(t, "reason")),
 			RTT: flow.RTT{
 				Responder: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "rtt")),
