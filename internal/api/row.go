@@ -15,7 +15,7 @@ import (
 // sums are the fields of a record that rows have besides their keys.
 var sums = []string{
 	"unattributed", "tcp_flags", "packets", "bytes", "wire_bytes", "payload_bytes", "fragments", "ce_packets",
-	"first", "last", "ttl_min", "ttl_max", "rtt.responder_ns", "rtt.initiator_ns", "rtt.handshake_ns",
+	"first", "last", "ttl_min", "ttl_max", "initiator", "initiator_by", "rtt.responder_ns", "rtt.initiator_ns", "rtt.handshake_ns",
 }
 
 // RowField is a field of the table flow.Fields in a row.

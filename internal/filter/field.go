@@ -188,6 +188,8 @@ var fields = []field{
 	delay("server.p99_ns", "99th percentile of them", serverDelay, 0.99, "server_p99"),
 	delay("network.p50_ns", "median of the round trips without the time at the peer", networkDelay, 0.5, "network"),
 	delay("network.p99_ns", "99th percentile of them", networkDelay, 0.99, "network_p99"),
+	ofList("initiator", nil, "end of the flow that began the conversation", initiators(), func(r *flow.Record) uint64 { return uint64(r.Initiator) }),
+	ofList("initiator_by", nil, "how the initiator is known", evidence(), func(r *flow.Record) uint64 { return uint64(r.InitiatorBy) }),
 	ofList("end_reason", nil, "why a record was exported", endReasons(), func(r *flow.Record) uint64 { return uint64(r.EndReason) }),
 	{
 		name: "unattributed", kind: kindFlag, doc: "packets that were counted but whose flow could not be kept",
@@ -309,6 +311,22 @@ func tunnels() map[uint64]string {
 	m := map[uint64]string{}
 	for t := flow.TunnelNone; t <= flow.TunnelIPIP; t++ {
 		m[uint64(t)] = t.String()
+	}
+	return m
+}
+
+func initiators() map[uint64]string {
+	m := map[uint64]string{}
+	for i := flow.InitiatorUnknown; i <= flow.InitiatorDst; i++ {
+		m[uint64(i)] = i.String()
+	}
+	return m
+}
+
+func evidence() map[uint64]string {
+	m := map[uint64]string{}
+	for e := flow.EvidenceNone; e <= flow.EvidenceHandshake; e++ {
+		m[uint64(e)] = e.String()
 	}
 	return m
 }

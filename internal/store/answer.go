@@ -21,7 +21,9 @@ func (c *Counters) add(r *flow.Record) {
 
 // Row is one line of an answer: the keys, and sums over its records.
 type Row struct {
-	flow.Record // keys that were not asked for are zero; RTT is the mean of those seen
+	// Keys that were not asked for are zero, and the initiator is that of all
+	// records or unknown; RTT is the mean of those seen.
+	flow.Record
 
 	SrcPrefix, DstPrefix netip.Prefix // like Src and Dst, cut as the key says
 
@@ -30,6 +32,7 @@ type Row struct {
 	RTTSeen uint64   // records with a round trip
 
 	responder, initiator mean
+	disputed             bool  // records differ in the initiator
 	rank                 int64 // to sort by
 }
 

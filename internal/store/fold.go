@@ -13,22 +13,30 @@ func (f Fold) turn(r *flow.Record) bool {
 	}
 	back := r.Dst.Less(r.Src)
 	if f == FoldConversation {
+		request, isReply := echoRequest(r)
 		switch {
+		case isReply:
+			r.Src, r.Dst, r.DstPort = r.Dst, r.Src, request
+			r.Initiator = r.Initiator.Opposite()
+			return true
 		case r.ICMP():
-			request, isReply := echoRequest(r)
-			if isReply {
-				r.Src, r.Dst, r.DstPort = r.Dst, r.Src, request
-			}
-			return isReply
+			return false
+		case r.Initiator != flow.InitiatorUnknown:
+			back = r.Initiator == flow.InitiatorDst
 		case r.SrcPort != r.DstPort:
 			back = r.SrcPort < r.DstPort
 		}
 	}
 	if back {
-		r.Src, r.Dst = r.Dst, r.Src
-		r.SrcPort, r.DstPort = r.DstPort, r.SrcPort
+		swapEnds(r)
 	}
 	return back
+}
+
+func swapEnds(r *flow.Record) {
+	r.Src, r.Dst = r.Dst, r.Src
+	r.SrcPort, r.DstPort = r.DstPort, r.SrcPort
+	r.Initiator = r.Initiator.Opposite()
 }
 
 // turnToPeer makes the peer the source of what is sent to it.
@@ -39,9 +47,9 @@ func turnToPeer(r *flow.Record) bool {
 	if r.Direction == flow.Ingress {
 		return false
 	}
-	r.Src, r.Dst = r.Dst, r.Src
-	if !r.ICMP() {
-		r.SrcPort, r.DstPort = r.DstPort, r.SrcPort
+	swapEnds(r)
+	if r.ICMP() {
+		r.SrcPort, r.DstPort = r.DstPort, r.SrcPort // they are no ports
 	}
 	return true
 }

@@ -110,6 +110,7 @@ func (w *Row) merge(r *flow.Record, turned bool) {
 	if turned {
 		w.Back.add(r)
 	}
+	w.mergeInitiator(r)
 	if r.RTT != (flow.RTT{}) {
 		w.RTTSeen++
 		w.responder.add(r.RTT.Responder)
@@ -121,6 +122,19 @@ func (w *Row) merge(r *flow.Record, turned bool) {
 		w.PDM = r.PDM.Clone() // the next record uses this one's memory
 	default:
 		w.PDM.Add(r.PDM)
+	}
+}
+
+// mergeInitiator keeps what all records agree on, with the weakest evidence.
+func (w *Row) mergeInitiator(r *flow.Record) {
+	switch {
+	case r.Initiator == flow.InitiatorUnknown || w.disputed:
+	case w.Initiator == flow.InitiatorUnknown:
+		w.Initiator, w.InitiatorBy = r.Initiator, r.InitiatorBy
+	case w.Initiator != r.Initiator:
+		w.Initiator, w.InitiatorBy, w.disputed = flow.InitiatorUnknown, flow.EvidenceNone, true
+	default:
+		w.InitiatorBy = min(w.InitiatorBy, r.InitiatorBy)
 	}
 }
 

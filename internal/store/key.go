@@ -56,7 +56,7 @@ type Fold uint8
 const (
 	FoldNone         Fold = iota
 	FoldPair              // two hosts: the smaller address is the source
-	FoldConversation      // a client and a server: the lower port is the destination's
+	FoldConversation      // a client and a server: the initiator is the source; where it is not known, the lower port is the destination's
 	FoldPeer              // this host and another: what is sent is turned, so the source is the other
 )
 

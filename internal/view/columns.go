@@ -48,7 +48,7 @@ func (m Merging) keyColumns() []Column {
 			continue
 		}
 		c := keyColumns[k.Name]
-		if title, ok := peerTitles[c.Title]; ok && m.fold == store.FoldPeer {
+		if title, ok := foldTitles[m.fold][c.Title]; ok {
 			c.Title = title
 		}
 		if !m.whole {

@@ -145,9 +145,9 @@ func lossText(p *flow.PDM) string {
 // firstEphemeral is where Linux begins to give clients their ports.
 const firstEphemeral = 32768
 
-// peerName tells by the ports which part the peer plays: time between an answer
-// and the next request is that of a client, and no server's fault. The peer is
-// the source of what is received.
+// peerName tells which part the peer plays: time between an answer and the next
+// request is that of a client, and no server's fault. The peer is the source of
+// what is received. Where the initiator is not known, ports decide.
 func (m Merging) peerName(w *api.Row) string {
 	if m.fold != store.FoldPeer && m.fold != store.FoldNone {
 		return "peer"
@@ -156,6 +156,8 @@ func (m Merging) peerName(w *api.Row) string {
 	switch peer, local := m.has("sport"), m.has("dport"); {
 	case isICMP(w):
 		server = true // it answers echoes
+	case w.Initiator != flow.InitiatorUnknown:
+		server = w.Initiator == flow.InitiatorDst
 	case peer && local && w.SrcPort != w.DstPort:
 		server = w.SrcPort < w.DstPort
 	case peer:
@@ -171,8 +173,11 @@ func (m Merging) peerName(w *api.Row) string {
 	return "client"
 }
 
-// peerTitles are the titles of keys when the source is the peer.
-var peerTitles = map[string]string{"SOURCE": "PEER", "SPORT": "PORT", "DESTINATION": "LOCAL", "DPORT": "LOCAL PORT"}
+// foldTitles are the titles of keys where a fold says what the source is.
+var foldTitles = map[store.Fold]map[string]string{
+	store.FoldPeer:         {"SOURCE": "PEER", "SPORT": "PORT", "DESTINATION": "LOCAL", "DPORT": "LOCAL PORT"},
+	store.FoldConversation: {"SOURCE": "CLIENT", "DESTINATION": "SERVER", "DPORT": "PORT"},
+}
 
 // DelayText are the cells of a row by the names that CSV gives them, besides
 // those of the record.

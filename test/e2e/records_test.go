@@ -32,6 +32,9 @@ type record struct {
 	Last      time.Time `json:"last"`
 	EndReason string    `json:"end_reason"`
 
+	Initiator   string `json:"initiator"`
+	InitiatorBy string `json:"initiator_by"`
+
 	Unattributed bool `json:"unattributed"`
 }
 

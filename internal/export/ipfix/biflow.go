@@ -2,12 +2,6 @@ package ipfix
 
 import "github.com/waymark-net/waymark/internal/flow"
 
-const (
-	protoTCP = 6
-	tcpSYN   = 0x02
-	tcpACK   = 0x10
-)
-
 // Values of biflowDirection (RFC 5103 section 6.3).
 const (
 	biflowArbitrary = 0
@@ -46,29 +40,25 @@ func echo(request, reply *flow.Record) bool {
 	return false
 }
 
-// initiator orders the halves of a conversation: first the one whose source
-// began it, and whether that is known. Who sent a SYN without an ACK began, or
-// the echo request, else the half whose first packet is the earlier. In TCP
-// without a SYN in this interval either may be earlier; there the higher port
-// comes first, so that the order stays the same from interval to interval.
+// initiator orders the halves of a conversation: first the one whose source began
+// it, and whether that is known, not guessed. Where there is not even a guess, the
+// higher port comes first, then the smaller address, so that the order stays the
+// same from interval to interval.
 func initiator(a, b *flow.Record) (first, second *flow.Record, known bool) {
-	swap, known := b.First.Before(a.First), true
+	swap := b.SrcPort > a.SrcPort
 	switch {
-	case a.Proto == protoTCP && opening(a) != opening(b):
-		swap = opening(b)
-	case a.Proto == protoTCP && (a.TCPFlags|b.TCPFlags)&tcpSYN == 0:
-		known = false
-		if a.SrcPort != b.SrcPort {
-			swap = b.SrcPort > a.SrcPort
-		}
+	case a.Initiator != flow.InitiatorUnknown:
+		swap = a.Initiator == flow.InitiatorDst
+	case b.Initiator != flow.InitiatorUnknown:
+		swap = b.Initiator == flow.InitiatorSrc
 	case a.ICMP():
 		swap = echo(b, a)
+	case a.SrcPort == b.SrcPort:
+		swap = b.Src.Less(a.Src)
 	}
+	known = max(a.InitiatorBy, b.InitiatorBy) > flow.EvidencePorts
 	if swap {
 		a, b = b, a
 	}
 	return a, b, known
 }
-
-// opening says that the half has a SYN and no ACK.
-func opening(r *flow.Record) bool { return r.TCPFlags&(tcpSYN|tcpACK) == tcpSYN }

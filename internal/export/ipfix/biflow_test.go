@@ -3,55 +3,50 @@ package ipfix
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
 func TestInitiator(t *testing.T) {
-	const syn, ack = tcpSYN, tcpACK
-	early, late := start, start.Add(time.Second)
+	const src, dst, unknown = flow.InitiatorSrc, flow.InitiatorDst, flow.InitiatorUnknown
 	for _, tt := range []struct {
 		name                string
 		proto               uint8
-		aFlags, bFlags      uint16
-		aFirst, bFirst      time.Time
-		aPort, bPort        uint16 // source ports
-		aType, bType        uint16 // of ICMP, with code
+		a, b                flow.Initiator
+		by                  flow.Evidence
+		aPort, bPort        uint16 // source ports; of ICMP types
 		wantSwap, wantKnown bool
 	}{
-		{"SYN against SYN-ACK", 6, syn | ack, syn, early, late, 443, 40000, 0, 0, true, true},
-		{"SYN alone, though later", 6, syn, syn | ack, late, early, 40000, 443, 0, 0, false, true},
-		{"whole handshakes, by time", 6, syn | ack, syn | ack, late, early, 443, 40000, 0, 0, true, true},
-		{"no SYN: the higher port, whoever was earlier", 6, ack, ack, early, late, 443, 40000, 0, 0, true, false},
-		{"no SYN: likewise", 6, ack, ack, late, early, 40000, 443, 0, 0, false, false},
-		{"no SYN and one port: by time", 6, ack, ack, late, early, 179, 179, 0, 0, true, false},
-		{"UDP by time", 17, 0, 0, late, early, 53, 40000, 0, 0, true, true},
-		{"UDP at one time: as they come", 17, 0, 0, early, early, 53, 40000, 0, 0, false, true},
-		{"UDP flags say nothing", 17, syn, 0, late, early, 53, 40000, 0, 0, true, true},
-		{"ICMP: who asks, though later", 1, 0, 0, late, early, 7, 7, 8 << 8, 0, false, true},
-		{"ICMP reply first", 1, 0, 0, early, late, 7, 7, 0, 8 << 8, true, true},
+		{"a handshake, to a high port", 6, src, dst, flow.EvidenceHandshake, 40000, 60999, false, true},
+		{"its other half first", 6, dst, src, flow.EvidenceHandshake, 60999, 40000, true, true},
+		{"the halves in one tick, and equal ports", 17, dst, src, flow.EvidenceFirst, 53, 53, true, true},
+		{"one half knows", 17, unknown, src, flow.EvidenceFirst, 53, 40000, true, true},
+		{"ports are a guess", 6, src, dst, flow.EvidencePorts, 40000, 443, false, false},
+		{"nothing: the higher port first", 6, unknown, unknown, 0, 40000, 60999, true, false},
+		{"nothing, and one port: the smaller address first", 6, unknown, unknown, 0, 179, 179, false, false},
+		{"who asks, in records without evidence", 1, unknown, unknown, 0, 0, 8 << 8, true, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			a := flow.Record{
-				IfIndex: 2, Family: 4, Proto: tt.proto, TCPFlags: tt.aFlags, First: tt.aFirst,
-				Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: tt.aPort, DstPort: tt.bPort,
-			}
-			b := flow.Record{
-				IfIndex: 2, Family: 4, Proto: tt.proto, TCPFlags: tt.bFlags, First: tt.bFirst, Direction: flow.Egress,
-				Src: a.Dst, Dst: a.Src, SrcPort: tt.bPort, DstPort: tt.aPort,
-			}
-			if tt.proto == 1 {
-				a.DstPort, b.DstPort = tt.aType, tt.bType
-			}
-			if !conversation(&a, &b) || !conversation(&b, &a) {
-				t.Fatal("not taken for a conversation")
-			}
-			first, second, known := initiator(&a, &b)
-			if (first == &b) != tt.wantSwap || (second == &a) != tt.wantSwap || known != tt.wantKnown {
-				t.Errorf("swapped %v, known %v; want %v, %v", first == &b, known, tt.wantSwap, tt.wantKnown)
-			}
-		})
+		a := flow.Record{
+			IfIndex: 2, Family: 4, Proto: tt.proto, Initiator: tt.a, InitiatorBy: tt.by,
+			Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: tt.aPort, DstPort: tt.bPort,
+		}
+		b := flow.Record{
+			IfIndex: 2, Family: 4, Proto: tt.proto, Initiator: tt.b, Direction: flow.Egress,
+			Src: a.Dst, Dst: a.Src, SrcPort: tt.bPort, DstPort: tt.aPort,
+		}
+		if tt.b != unknown {
+			b.InitiatorBy = tt.by
+		}
+		if tt.proto == 1 {
+			a.SrcPort, a.DstPort, b.SrcPort, b.DstPort = 7, tt.aPort, 7, tt.bPort
+		}
+		if !conversation(&a, &b) || !conversation(&b, &a) {
+			t.Fatalf("%s: not taken for a conversation", tt.name)
+		}
+		first, second, known := initiator(&a, &b)
+		if (first == &b) != tt.wantSwap || (second == &a) != tt.wantSwap || known != tt.wantKnown {
+			t.Errorf("%s: swapped %v, known %v; want %v, %v", tt.name, first == &b, known, tt.wantSwap, tt.wantKnown)
+		}
 	}
 }
 

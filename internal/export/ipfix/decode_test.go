@@ -233,6 +233,7 @@ func collect(records []dataRecord, enterprise uint32) collected {
 					back.SrcPort, back.DstPort = forth.SrcPort, uint16(number(v["reverse icmpTypeCodeIPv4"])|number(v["reverse icmpTypeCodeIPv6"]))
 				}
 				back.Direction ^= 1
+				back.Initiator = forth.Initiator.Opposite()
 				c.flows = append(c.flows, back)
 			}
 		}
@@ -257,6 +258,7 @@ func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 		Fragments: h("waymarkFragmentDeltaCount"), CEPackets: h("waymarkCEPacketDeltaCount"),
 		First: fromNTP(h("flowStartNanoseconds")), Last: fromNTP(h("flowEndNanoseconds")),
 		EndReason: flow.EndReason(h("flowEndReason")), Unattributed: n("waymarkUnattributed") == 1,
+		Initiator: flow.Initiator(n("waymarkInitiator")), InitiatorBy: flow.Evidence(n("waymarkInitiatorEvidence")),
 		RTT: flow.RTT{Responder: time.Duration(h("waymarkResponderRTTNanoseconds")), Initiator: time.Duration(h("waymarkInitiatorRTTNanoseconds"))},
 	}
 	if v["waymarkPDMSentDeltaCount"] != nil {

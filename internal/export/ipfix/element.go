@@ -82,7 +82,7 @@ var elements = []Element{
 	{32, false, "icmpTypeCodeIPv4", "unsigned16", "identifier", 2, "type × 256 + code"},
 	{139, false, "icmpTypeCodeIPv6", "unsigned16", "identifier", 2, "type × 256 + code"},
 	{31, false, "flowLabelIPv6", "unsigned32", "identifier", 4, "flow label of the first packet"},
-	{239, false, "biflowDirection", "unsigned8", "identifier", 1, "1: the source began the conversation; 0: not known"},
+	{239, false, "biflowDirection", "unsigned8", "identifier", 1, "1: the source is the initiator; 0: not known, the order is a guess by the ports"},
 
 	// What few flows have, in templates of their own.
 	{234, false, "ingressVRFID", "unsigned32", "identifier", 4, "number of the network namespace of ingressInterface, 0: the agent's own"},
@@ -98,6 +98,8 @@ var elements = []Element{
 	{6, true, "waymarkInitiatorRTTNanoseconds", "unsigned64", "quantity", 8, "TCP handshake, SYN-ACK to ACK; 0: not seen"},
 	{7, true, "waymarkICMPIdentifier", "unsigned16", "identifier", 2, "ICMP echo identifier, else 0"},
 	{8, true, "waymarkUnattributed", "boolean", "", 1, "true: packets whose flow could not be kept"},
+	{28, true, "waymarkInitiator", "unsigned8", "identifier", 1, "who began the conversation: 1 the source, 2 the destination, 0 not known"},
+	{29, true, "waymarkInitiatorEvidence", "unsigned8", "identifier", 1, "how that is known: 1 a guess by the ports, 2 whose packet was seen first, 3 an ICMP echo request, 4 a TCP handshake; 0 not known"},
 
 	// What PDM (RFC 8250) told, in templates of their own; both halves of a marked
 	// conversation are flows. The pathDelay elements of RFC 9951 don't fit, as they

@@ -34,6 +34,7 @@ func judged() []flow.Record {
 	tcp := flow.Record{
 		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 4, Proto: 6,
 		Src: v4("192.0.2.1"), Dst: v4("198.51.100.254"), SrcPort: 40000, DstPort: 443,
+		Initiator: flow.InitiatorSrc, InitiatorBy: flow.EvidenceHandshake,
 		TOS: 0xb8, TCPFlags: 0x0d5b, TTLMin: 1, TTLMax: 255, EndReason: flow.EndReasonEndOfFlow,
 		Packets: 101, Bytes: 1 << 40, WireBytes: 1<<40 + 1414, PayloadBytes: 1<<40 - 4040,
 		First: at.Add(1), Last: at.Add(59_999_999_999),
@@ -41,6 +42,7 @@ func judged() []flow.Record {
 	udp := flow.Record{
 		Iface: "eth1", IfIndex: 3, Direction: flow.Ingress, Family: 6, Proto: 17,
 		Src: v6("2001:db8::1"), Dst: v6("2001:db8:ffff::2"), SrcPort: 65535, DstPort: 53, VLAN: 4094,
+		Initiator: flow.InitiatorSrc, InitiatorBy: flow.EvidenceFirst,
 		TOS: 1, FlowLabel: 0xfffff, TTLMin: 63, TTLMax: 64, EndReason: flow.EndReasonIdleTimeout,
 		Packets: 103, Bytes: 9000, WireBytes: 9999, PayloadBytes: 8000, Fragments: 5, CEPackets: 6,
 		First: at.Add(333_333_333), Last: at.Add(1_666_666_667),
@@ -68,7 +70,7 @@ func judged() []flow.Record {
 	}
 	back := func(r flow.Record, dport uint16) flow.Record {
 		r.Direction ^= 1
-		r.Src, r.Dst = r.Dst, r.Src
+		r.Src, r.Dst, r.Initiator = r.Dst, r.Src, r.Initiator.Opposite()
 		if !r.ICMP() {
 			r.SrcPort = r.DstPort
 		}

@@ -30,6 +30,7 @@ func variant(r *flow.Record) (v uint16) {
 // appendFlow adds a flow of the given variant without variantBiflow.
 func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 	b = appendKeys(b, v, i, r)
+	b = append(b, byte(r.Initiator), byte(r.InitiatorBy))
 	b = appendHalf(b, v, r)
 	if v&variantPDM != 0 {
 		b = appendPDM(b, r.PDM)
@@ -42,6 +43,7 @@ func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 func appendBiflow(b []byte, v uint16, i *iface, one, other *flow.Record) []byte {
 	forth, back, known := initiator(one, other)
 	b = appendKeys(b, v, i, forth)
+	b = append(b, byte(forth.Initiator), byte(forth.InitiatorBy))
 	if known {
 		b = append(b, biflowInitiator)
 	} else {

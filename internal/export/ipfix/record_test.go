@@ -96,6 +96,9 @@ func drawRecord(t *rapid.T) flow.Record {
 	}
 	r.Src, r.Dst = addr(), addr()
 	r.SrcPort, r.DstPort = rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")
+	if r.Initiator = flow.Initiator(rapid.IntRange(0, 2).Draw(t, "initiator")); r.Initiator != flow.InitiatorUnknown {
+		r.InitiatorBy = flow.Evidence(rapid.IntRange(1, 4).Draw(t, "evidence"))
+	}
 	if r.Family == 6 {
 		r.FlowLabel = rapid.Uint32Range(0, 1<<20-1).Draw(t, "label")
 		if rapid.IntRange(0, 3).Draw(t, "marked") == 0 {
@@ -123,6 +126,7 @@ func drawBack(t *rapid.T, r flow.Record) flow.Record {
 	b.Iface, b.Netns, b.IfIndex, b.Direction, b.Family = r.Iface, r.Netns, r.IfIndex, r.Direction^1, r.Family
 	b.Src, b.Dst, b.Proto, b.SrcPort, b.DstPort = r.Dst, r.Src, r.Proto, r.DstPort, r.SrcPort
 	b.VLAN, b.InnerVLAN, b.Tunnel, b.VNI, b.Unattributed = r.VLAN, r.InnerVLAN, r.Tunnel, r.VNI, r.Unattributed
+	b.Initiator, b.InitiatorBy = r.Initiator.Opposite(), r.InitiatorBy
 	if b.Family == 4 {
 		b.FlowLabel, b.PDM = 0, nil
 	} else if b.FlowLabel == 0 {

@@ -54,9 +54,11 @@ var (
 	blockIPv6   = keys("sourceIPv6Address", "destinationIPv6Address", "sourceTransportPort", "destinationTransportPort")
 	blockCommon = keys("protocolIdentifier", "ipVersion", "vlanId", "ingressInterface", "egressInterface", "flowDirection")
 
-	blockICMP   = keys("waymarkICMPIdentifier")
-	blockExtra  = keys("ingressVRFID", "egressVRFID", "dot1qVlanId", "dot1qCustomerVlanId", "layer2SegmentId", "waymarkTunnelType", "waymarkTunnelKey")
-	blockBiflow = values("biflowDirection")
+	blockICMP  = keys("waymarkICMPIdentifier")
+	blockExtra = keys("ingressVRFID", "egressVRFID", "dot1qVlanId", "dot1qCustomerVlanId", "layer2SegmentId", "waymarkTunnelType", "waymarkTunnelKey")
+
+	blockInitiator = values("waymarkInitiator", "waymarkInitiatorEvidence")
+	blockBiflow    = values("biflowDirection")
 
 	// A half is made of these; a conversation has two.
 	blockHalf = values("octetDeltaCount", "packetDeltaCount", "layer2OctetDeltaCount", "transportOctetDeltaCount",
@@ -103,7 +105,7 @@ var templates = func() map[uint16]*template {
 		if v&variantPDM != 0 {
 			half = join(half, blockPDM)
 		}
-		add(idFlow+v, 0, key, half)
+		add(idFlow+v, 0, key, blockInitiator, half)
 	}
 	add(idUnattributed, 0, blockCommon, blockExtra, blockHalf, blockHalfExtra, blockUnattributed)
 
