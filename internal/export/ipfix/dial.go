@@ -6,9 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,18 +21,95 @@ import (
 // kernel's own limit is several megabytes. The kernel takes twice as much.
 const sendBuffer = 256 << 10
 
-func (e *Exporter) dial(ctx context.Context) (session, error) {
+// connect begins a session with the collector and announces templates.
+func (e *Exporter) connect(ctx context.Context) error {
+	if e.network == "udp" {
+		return e.connectUDP(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
 	defer cancel()
-	if e.network == "udp" {
-		s, err := dialUDP(ctx, e.address, e.cfg.RefusalTimeout)
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
+	s, err := e.dialStream(ctx)
+	if err != nil {
+		return err
 	}
+	e.begin(s)
+	return nil
+}
+
+// begin takes a new session, whose collector knows nothing yet.
+func (e *Exporter) begin(s session) {
+	e.session, e.sequence, e.announced = s, 0, time.Time{}
+}
+
+// connectUDP tries the addresses of the collector's name one after the other, in
+// the order of the resolver, until one does not refuse the templates. It starts
+// behind the one that failed last: some fail only after they took messages.
+func (e *Exporter) connectUDP(ctx context.Context) error {
+	addresses, err := e.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	after := slices.Index(addresses, e.current) + 1
+	var failed error
+	for _, to := range slices.Concat(addresses[after:], addresses[:after]) {
+		err := e.try(ctx, to)
+		if err == nil {
+			return nil
+		}
+		if len(addresses) > 1 {
+			err = fmt.Errorf("%s: %w", to, err)
+		}
+		if failed != nil {
+			err = fmt.Errorf("%w; %w", failed, err)
+		}
+		if failed = err; ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}
+
+// try announces templates to an address.
+func (e *Exporter) try(ctx context.Context, to netip.AddrPort) error {
+	e.current = to
+	s, err := dialUDP(to, e.cfg.RefusalTimeout)
+	if err != nil {
+		return err
+	}
+	e.begin(s)
+	stop := context.AfterFunc(ctx, s.interrupt)
+	defer stop()
+	if err := e.announce(ctx); err != nil {
+		e.msg.reset()
+		s.close()
+		e.session = nil
+		return err
+	}
+	return nil
+}
+
+// resolve finds the addresses of the collector.
+func (e *Exporter) resolve(ctx context.Context) ([]netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
+	defer cancel()
+	port, err := net.DefaultResolver.LookupPort(ctx, "udp", e.port)
+	if err != nil {
+		return nil, err
+	}
+	found, err := e.lookup(ctx, "ip", e.host)
+	if err != nil {
+		return nil, err
+	}
+	addresses := make([]netip.AddrPort, len(found))
+	for i, a := range found {
+		addresses[i] = netip.AddrPortFrom(a.Unmap(), uint16(port))
+	}
+	return addresses, nil
+}
+
+func (e *Exporter) dialStream(ctx context.Context) (session, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", e.address)
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(e.host, e.port))
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +120,32 @@ func (e *Exporter) dial(ctx context.Context) (session, error) {
 		secured := tls.Client(counted, e.tls)
 		if err := secured.HandshakeContext(ctx); err != nil {
 			conn.Close()
-			return nil, err
+			return nil, handshakeError(err, counted.received.Load())
 		}
 		s.conn = secured
 	}
 	s.watch()
 	return s, nil
+}
+
+var errNotTLS = errors.New("the collector does not speak TLS on this port")
+
+// handshakeError tells a collector that does not speak TLS from one that refuses
+// the agent: its answer is not TLS, or there is none.
+func handshakeError(err error, received uint64) error {
+	const recordHeader = 5 // bytes
+	var header tls.RecordHeaderError
+	switch {
+	case errors.As(err, &header):
+		return fmt.Errorf("%w: its answer begins with %q", errNotTLS, header.RecordHeader[:])
+	case received >= recordHeader:
+		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: it took the connection and did not answer the handshake: %w", errNotTLS, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("%w: it ended the connection during the handshake: %w", errNotTLS, err)
+	}
+	return err
 }
 
 // tlsConfig reads the authority once; the client certificate is read for every
@@ -89,6 +190,8 @@ func remedy(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	switch {
+	case errors.Is(err, errNotTLS):
+		return ": set export.ipfix.collector to tcp://, or to the port on which the collector serves TLS"
 	case errors.Is(err, unix.ECONNREFUSED):
 		return ": start a collector there, or set export.ipfix.collector to another"
 	case errors.Is(err, unix.EMSGSIZE):

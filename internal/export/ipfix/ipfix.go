@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -49,7 +50,9 @@ type Exporter struct {
 	cfg     Config
 	network string // udp, tcp or tls
 	host    string
-	address string
+	port    string
+	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	current netip.AddrPort // UDP: the address of the session, or of the last one
 	tls     *tls.Config
 	origin  flow.Origin
 	now     flow.Clock
@@ -91,10 +94,10 @@ func New(cfg Config, origin flow.Origin, now flow.Clock) (*Exporter, error) {
 		return nil, fmt.Errorf("ipfix collector %q: want udp://, tcp:// or tls:// with host:port", cfg.Collector)
 	}
 	e := &Exporter{
-		cfg: cfg, network: u.Scheme, host: u.Hostname(), origin: origin, now: now,
-		msg: message{limit: streamLimit}, ifaces: newInterfaces(),
+		cfg: cfg, network: u.Scheme, host: u.Hostname(), port: u.Port(), origin: origin, now: now,
+		lookup: net.DefaultResolver.LookupNetIP,
+		msg:    message{limit: streamLimit}, ifaces: newInterfaces(),
 	}
-	port := u.Port()
 	switch {
 	case e.network == "udp":
 		if e.msg.limit = cfg.MTU; cfg.MTU < minMTU || cfg.MTU > 65507 {
@@ -107,10 +110,9 @@ func New(cfg Config, origin flow.Origin, now flow.Clock) (*Exporter, error) {
 	case e.network != "tcp":
 		return nil, fmt.Errorf("ipfix collector %q: scheme %q: want udp, tcp or tls", cfg.Collector, e.network)
 	}
-	if port == "" {
-		port = map[string]string{"udp": "4739", "tcp": "4739", "tls": "4740"}[e.network] // IANA
+	if e.port == "" {
+		e.port = map[string]string{"udp": "4739", "tcp": "4739", "tls": "4740"}[e.network] // IANA
 	}
-	e.address = net.JoinHostPort(e.host, port)
 	e.msg.reset()
 	return e, nil
 }
@@ -137,10 +139,9 @@ func (e *Exporter) Export(ctx context.Context, records []flow.Record) (int, erro
 
 func (e *Exporter) export(ctx context.Context, records []flow.Record) (taken int, err error) {
 	if e.session == nil {
-		if e.session, err = e.dial(ctx); err != nil {
+		if err := e.connect(ctx); err != nil {
 			return 0, err
 		}
-		e.sequence, e.announced = 0, time.Time{}
 	}
 	stop := context.AfterFunc(ctx, e.session.interrupt)
 	defer stop()
@@ -179,12 +180,12 @@ func (e *Exporter) addFlow(ctx context.Context, records []flow.Record) (int, err
 	if joined {
 		id |= variantBiflow | variant(&records[1])
 	}
-	if !e.msg.fits(id, flowLengths[id-idFlow]) {
+	if !e.msg.fits(kindData, id, flowLengths[id-idFlow]) {
 		if err := e.flush(ctx); err != nil {
 			return 0, err
 		}
 	}
-	e.msg.open(id)
+	e.msg.open(kindData, id)
 	e.msg.dataRecords++
 	e.msg.flowRecords++
 

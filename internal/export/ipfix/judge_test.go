@@ -116,6 +116,7 @@ func reference(t *testing.T, o flow.Origin, r flow.Record) said {
 		f := &flow.Fields[i]
 		ref[f.Name] = map[flow.Kind]string{flow.Number: "0", flow.Signed: "0", flow.Name: "none", flow.Flag: "false"}[f.Kind]
 	}
+	ref["sampling"] = "1" // collectors get the rate also where it is 1
 	var flatten func(prefix string, v map[string]any)
 	flatten = func(prefix string, v map[string]any) {
 		for key, value := range v {

@@ -12,6 +12,7 @@ const (
 type message struct {
 	buf   []byte
 	limit int    // octets
+	kind  kind   // of what is in it
 	set   int    // where the open set starts, 0: none
 	setID uint16 // of the open set
 
@@ -20,14 +21,29 @@ type message struct {
 	flows       int    // flow.Records in them: two in one of a conversation
 }
 
+// kind is what a message holds. Templates are in messages of their own, and so is
+// the type information (RFC 5610) with its template: there are decoders that drop
+// the whole message with a record they do not understand, or that read the
+// records of a message before its templates.
+type kind uint8
+
+const (
+	kindData kind = iota
+	kindTemplates
+	kindTypes
+)
+
 func (m *message) reset() {
 	*m = message{buf: append(m.buf[:0], make([]byte, headerLen)...), limit: m.limit}
 }
 
 func (m *message) empty() bool { return len(m.buf) <= headerLen }
 
-// fits says whether a record of n octets can be added to a set.
-func (m *message) fits(id uint16, n int) bool {
+// fits reports whether a record of n bytes can be added to a set.
+func (m *message) fits(k kind, id uint16, n int) bool {
+	if m.kind != k && !m.empty() {
+		return false
+	}
 	if m.set == 0 || m.setID != id {
 		n += setHeaderLen
 	}
@@ -35,7 +51,8 @@ func (m *message) fits(id uint16, n int) bool {
 }
 
 // open starts a set unless the open one has the same id.
-func (m *message) open(id uint16) {
+func (m *message) open(k kind, id uint16) {
+	m.kind = k
 	if m.set != 0 && m.setID == id {
 		return
 	}

@@ -64,8 +64,6 @@ func (e *Exporter) used(id uint16) bool {
 		v := id - idFlow
 		biflow, marked := v&variantBiflow != 0, v&variantPDM != 0
 		return (e.cfg.Biflow || !biflow) && (!marked || v&variantIPv6 != 0 && !biflow)
-	case id == idSampling || id == idSamplingInterval:
-		return e.origin.Sampling > 1
 	}
 	return true
 }
@@ -95,12 +93,15 @@ func (e *Exporter) addTemplates(ctx context.Context, first bool) error {
 }
 
 func (e *Exporter) addTemplate(ctx context.Context, id uint16) error {
-	t := templates[id]
+	t, k := templates[id], kindTemplates
+	if id == idType {
+		k = kindTypes
+	}
 	e.scratch = t.appendTo(e.scratch[:0], e.cfg.Enterprise)
 	if t.scope == 0 {
-		return e.add(ctx, setTemplate, e.scratch)
+		return e.addTo(ctx, k, setTemplate, e.scratch)
 	}
-	err := e.add(ctx, setOptionsTemplate, e.scratch)
+	err := e.addTo(ctx, k, setOptionsTemplate, e.scratch)
 	e.msg.close() // nfdump reads one options template of a set
 	return err
 }
@@ -112,20 +113,8 @@ func (e *Exporter) addOptions(ctx context.Context) error {
 	if err := e.add(ctx, idDomain, b); err != nil {
 		return err
 	}
-	if n := e.origin.Sampling; n > 1 {
-		const selector, uniformProbabilistic, random = 1, 4, 2
-		b = be.AppendUint64(b[:0], selector)
-		b = be.AppendUint16(b, uniformProbabilistic)
-		b = be.AppendUint64(b, math.Float64bits(1/float64(n)))
-		if err := e.add(ctx, idSampling, b); err != nil {
-			return err
-		}
-		b = be.AppendUint32(b[:0], e.cfg.ObservationDomain)
-		b = be.AppendUint32(b, n)
-		b = append(b, random)
-		if err := e.add(ctx, idSamplingInterval, b); err != nil {
-			return err
-		}
+	if err := e.addSampling(ctx); err != nil {
+		return err
 	}
 	for id := uint16(idFlow); id <= idUnattributed; id++ {
 		if !e.used(id) {
@@ -139,6 +128,26 @@ func (e *Exporter) addOptions(ctx context.Context) error {
 	}
 	e.scratch = b
 	return e.ifaces.retain(func(i *iface) error { return e.addInterface(ctx, i) })
+}
+
+// addSampling adds the sampling rate, 1 where every packet is counted too: there
+// are collectors, such as Akvorado, that discard flows of an unknown rate.
+func (e *Exporter) addSampling(ctx context.Context) error {
+	const selector, uniformProbabilistic, deterministic, random = 1, 4, 1, 2
+	n, algorithm := max(e.origin.Sampling, 1), byte(random)
+	if n == 1 {
+		algorithm = deterministic
+	}
+	b := be.AppendUint64(e.scratch[:0], selector)
+	b = be.AppendUint16(b, uniformProbabilistic)
+	b = be.AppendUint64(b, math.Float64bits(1/float64(n)))
+	if err := e.add(ctx, idSampling, b); err != nil {
+		return err
+	}
+	b = be.AppendUint32(b[:0], e.cfg.ObservationDomain)
+	b = be.AppendUint32(b, n)
+	e.scratch = append(b, algorithm)
+	return e.add(ctx, idSamplingInterval, e.scratch)
 }
 
 // addTypes describes Waymark's own elements to collectors that do not know them
@@ -164,7 +173,7 @@ func (e *Exporter) addTypes(ctx context.Context) error {
 			b = be.AppendUint64(b, 0)
 			b = appendString(b, name)
 			e.scratch = appendString(b, f.Doc)
-			if err := e.add(ctx, idType, e.scratch); err != nil {
+			if err := e.addTo(ctx, kindTypes, idType, e.scratch); err != nil {
 				return err
 			}
 		}
@@ -216,14 +225,19 @@ func (e *Exporter) addInterface(ctx context.Context, i *iface) error {
 	return e.add(ctx, idInterface, b)
 }
 
-// add puts a template or options data record into a message, a new one if need be.
+// add puts an options data record into a message, a new one if need be.
 func (e *Exporter) add(ctx context.Context, set uint16, record []byte) error {
-	if !e.msg.fits(set, len(record)) {
+	return e.addTo(ctx, kindData, set, record)
+}
+
+// addTo puts a template or options data record into a message of a kind.
+func (e *Exporter) addTo(ctx context.Context, k kind, set uint16, record []byte) error {
+	if !e.msg.fits(k, set, len(record)) {
 		if err := e.flush(ctx); err != nil {
 			return err
 		}
 	}
-	e.msg.open(set)
+	e.msg.open(k, set)
 	e.msg.buf = append(e.msg.buf, record...)
 	if set >= idFlow {
 		e.msg.dataRecords++

@@ -82,12 +82,54 @@ func TestSamplingOptions(t *testing.T) {
 		t.Errorf("interval %d, algorithm %d", number(older["samplingInterval"]), number(older["samplingAlgorithm"]))
 	}
 
-	e = newExporter(t, nil) // without sampling there is nothing to tell
+	// Where every packet is counted, the rate is reported, too.
+	e = newExporter(t, nil)
 	m = &memory{}
 	e.session = m
 	mustExport(t, e, numbered(0, 1))
-	if o := exported(t, m).options; o[idSampling] != nil || o[idSamplingInterval] != nil {
-		t.Error("sampling options of a probe that counts every packet")
+	got = exported(t, m)
+	standard, older = got.options[idSampling][0], got.options[idSamplingInterval][0]
+	if p := math.Float64frombits(number(standard["samplingProbability"])); p != 1 {
+		t.Errorf("probability %v without sampling, want 1", p)
+	}
+	if number(older["samplingInterval"]) != 1 || number(older["samplingAlgorithm"]) != 1 {
+		t.Errorf("interval %d, algorithm %d without sampling, want 1 and 1", number(older["samplingInterval"]), number(older["samplingAlgorithm"]))
+	}
+}
+
+// TestMessagesOfTheirOwn: no message mixes templates, type information and other
+// records, at the start and when they are sent again.
+func TestMessagesOfTheirOwn(t *testing.T) {
+	now := start
+	e := newExporter(t, func(c *Config) { c.Biflow = true })
+	e.now = func() time.Time { return now }
+	m := &memory{}
+	e.session = m
+	for range 3 {
+		mustExport(t, e, judged())
+		now = now.Add(e.cfg.TemplateInterval)
+	}
+	templatesSent := 0
+	for b := m.Bytes(); len(b) > 0; b = b[be.Uint16(b[2:]):] {
+		kinds := map[kind]bool{}
+		for at := headerLen; at < int(be.Uint16(b[2:])); at += int(be.Uint16(b[at+2:])) {
+			set, template := be.Uint16(b[at:]), be.Uint16(b[at+setHeaderLen:])
+			switch {
+			case set == idType, set == setOptionsTemplate && template == idType:
+				kinds[kindTypes] = true
+			case set < idFlow:
+				kinds[kindTemplates] = true
+				templatesSent++
+			default:
+				kinds[kindData] = true
+			}
+		}
+		if len(kinds) != 1 {
+			t.Errorf("a message with kinds %v", kinds)
+		}
+	}
+	if templatesSent == 0 {
+		t.Error("no templates")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,10 +32,17 @@ type inTransit struct {
 	flows int
 }
 
-// countedConn counts octets written.
+// countedConn counts bytes.
 type countedConn struct {
 	*net.TCPConn
-	written uint64
+	written  uint64
+	received atomic.Uint64
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	c.received.Add(uint64(n))
+	return n, err
 }
 
 func (c *countedConn) Write(b []byte) (int, error) {

@@ -527,7 +527,7 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		cfg.Collector = collector
 		e, err := New(cfg, origin, time.Now)
-		if err != nil || e.address != want || e.Target() != collector || e.Name() != "ipfix" {
+		if err != nil || net.JoinHostPort(e.host, e.port) != want || e.Target() != collector || e.Name() != "ipfix" {
 			t.Errorf("%s: %+v %v", collector, e, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
@@ -12,17 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// udpSession sends datagrams from a connected socket, so that the kernel tells
-// of ICMP port unreachable: the next call on the socket fails with ECONNREFUSED
-// and sends nothing. Go's poller doesn't know of the socket: it would wake up for
-// each datagram that is out.
+// udpSession sends datagrams from a connected socket, so that the kernel reports
+// ICMP errors: the next call on the socket fails, with ECONNREFUSED where nobody
+// listens, and sends nothing. Go's poller doesn't know of the socket: it would
+// wake up for each datagram that is out.
 type udpSession struct {
 	fd          int
 	timeout     time.Duration // for a refusal to come back
 	interrupted atomic.Bool
 
-	latest  int // flows in the latest message: what a refusal is about
-	refused int // flows known to have been refused
+	sent   [maxSent]sentMessage // the latest messages
+	next   int                  // place of the next one
+	reason string               // of the error, for what is lost
 
 	burst int // messages since
 	began time.Time
@@ -31,30 +33,45 @@ type udpSession struct {
 // waitStep is how long to wait before the socket is asked again.
 const waitStep = 2 * time.Millisecond
 
-// dialUDP finds the collector's address, and connects.
-func dialUDP(ctx context.Context, address string, timeout time.Duration) (*udpSession, error) {
-	var d net.Dialer
-	found, err := d.DialContext(ctx, "udp", address)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	to := found.RemoteAddr().(*net.UDPAddr).AddrPort()
+// sentMessage is a message by its header.
+type sentMessage struct {
+	id    uint64 // 0: none
+	flows int
+}
+
+// maxSent is for how many messages errors may be under way.
+const maxSent = 256
+
+// messageID tells messages of a session apart: by sequence number and length,
+// since messages without data records don't advance the sequence.
+func messageID(message []byte) uint64 {
+	return uint64(be.Uint16(message[2:]))<<32 | uint64(be.Uint32(message[8:]))
+}
+
+// dialUDP connects a socket to an address.
+func dialUDP(to netip.AddrPort, timeout time.Duration) (*udpSession, error) {
 	zone, err := zoneOf(to.Addr().Zone())
 	if err != nil {
 		return nil, err
 	}
-	family, peer := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16(), ZoneId: zone})
+	// Errors such as "host unreachable" are reported only on request.
+	family, level, option := unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_RECVERR
+	peer := unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16(), ZoneId: zone})
 	if addr := to.Addr().Unmap(); addr.Is4() {
-		family, peer = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: addr.As4()}
+		family, level, option = unix.AF_INET, unix.IPPROTO_IP, unix.IP_RECVERR
+		peer = &unix.SockaddrInet4{Port: int(to.Port()), Addr: addr.As4()}
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	if err := unix.Connect(fd, peer); err != nil {
+	err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, level, option, 1))
+	if err == nil {
+		err = os.NewSyscallError("connect", unix.Connect(fd, peer))
+	}
+	if err != nil {
 		_ = unix.Close(fd)
-		return nil, os.NewSyscallError("connect", err)
+		return nil, err
 	}
 	return &udpSession{fd: fd, timeout: timeout}, nil
 }
@@ -90,12 +107,12 @@ func (s *udpSession) send(_ context.Context, message []byte, flows int) error {
 			break
 		}
 		if !errors.Is(err, unix.EAGAIN) {
-			s.refuse(err)
-			return os.NewSyscallError("write", err)
+			return s.refuse(err)
 		}
 		time.Sleep(waitStep) // the socket holds what the device has not taken yet
 	}
-	s.latest = flows
+	s.sent[s.next] = sentMessage{messageID(message), flows}
+	s.next = (s.next + 1) % maxSent
 	s.pace()
 	return nil
 }
@@ -115,8 +132,7 @@ func (s *udpSession) confirm() error {
 			err = unix.Errno(told)
 		}
 		if err != nil {
-			s.refuse(err)
-			return os.NewSyscallError("write", err)
+			return s.refuse(err)
 		}
 		if s.interrupted.Load() || time.Now().After(deadline) {
 			return nil
@@ -124,19 +140,34 @@ func (s *udpSession) confirm() error {
 	}
 }
 
-func (s *udpSession) refuse(err error) {
+func (s *udpSession) refuse(err error) error {
+	s.reason = "unreachable"
 	if errors.Is(err, unix.ECONNREFUSED) {
-		s.refused += s.latest
-		s.latest = 0
+		s.reason = "refused"
 	}
+	return os.NewSyscallError("write", err)
 }
 
 func (s *udpSession) interrupt() { s.interrupted.Store(true) }
 
-func (s *udpSession) lost() (int, string) {
-	n := s.refused
-	s.refused = 0
-	return n, "refused"
+// lost counts the flows of messages that came back in ICMP errors.
+func (s *udpSession) lost() (flows int, reason string) {
+	const header = 16
+	for b := make([]byte, header); ; {
+		n, _, _, _, err := unix.Recvmsg(s.fd, b, nil, unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+		if err != nil {
+			return flows, s.reason
+		}
+		if n < header {
+			continue // the error holds too little of the message
+		}
+		for i := range s.sent {
+			if m := &s.sent[i]; m.id != 0 && m.id == messageID(b) {
+				flows += m.flows
+				*m = sentMessage{}
+			}
+		}
+	}
 }
 
 func (s *udpSession) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }
