@@ -51,16 +51,32 @@ struct pdm_state {
 	__u64 acknowledged; /* tx when its round trip was measured */
 	__u64 seen; /* bit i: the peer's number highest - i came */
 	__u16 highest; /* newest number of the peer */
-	__u16 wild_next; /* what would follow the wild number, when suspect */
-	__u8 span; /* bits of `seen` that count; 0: no packet yet */
-	__u8 suspect; /* the packet before was wild */
 	__be16 in_dport;
+	__u8 span; /* bits of `seen` that count; 0: no packet yet */
+	__u8 rounds; /* proofs that the peer is who sends these; see pdm_sequence.h */
+	__u8 contested; /* another sequence had a proof, too */
+	__u8 burst; /* numbers until the peer is no longer known to mark bursts */
+	__u32 echoed; /* packets sent up to the newest that the peer named */
+	__u32 proof_sent; /* packets sent when the last proof came */
 	__u32 first_word; /* of the packet that had `highest` first */
 	__u32 in_iface; /* where this flow's packets are read; 0: nowhere yet */
 	__u32 in_meta;
+	/* A sequence that may replace this one, while wild_count is not 0. */
+	__u64 wild_since; /* ns, when its first packet came */
+	__u64 wild_seen; /* bit i: number wild_next - 1 - i came */
+	__u32 wild_count; /* its packets */
+	__u32 wild_lost; /* numbers missing between them */
+	__u32 wild_sent; /* packets sent when its last proof came */
+	__u16 wild_first; /* its first number */
+	__u16 wild_next; /* the number that would follow */
+	__u8 wild_rounds; /* its proofs */
+	__u8 zero[3];
+	/* Packets that came while another processor held the lock; see pdm_missed.h. */
+	__u32 missed_far; /* not in `missed`: too far ahead */
+	__u64 missed; /* bit -number % 64 */
 	/* Running counts, which user space takes differences of. */
-	__u32 received;
-	__u32 lost; /* may fall: a packet that comes late was not lost */
+	__u64 lost; /* may fall: a packet that comes late was not lost */
+	__u32 received; /* those that were believed */
 	__u32 reordered;
 	__u32 duplicates;
 	__u32 copies; /* further segments of one GSO burst */
@@ -69,6 +85,7 @@ struct pdm_state {
 	__u32 restarts;
 	__u32 discarded; /* in order, but no answer to the packet last sent */
 	__u32 suspicious;
+	__u32 reserved;
 };
 
 enum state_id { STATE_CPU_SHIFT = 48 };
@@ -82,6 +99,7 @@ enum pdm_arrival {
 	ARRIVAL_REORDERED,
 	ARRIVAL_DUPLICATE,
 	ARRIVAL_COPY,
+	/* Not believed: these change nothing of what is established. */
 	ARRIVAL_LATE,
 	ARRIVAL_WILD,
 };
@@ -191,7 +209,8 @@ enum pdm_reason {
 	/* Ingress, of packets that carry PDM. */
 	PDM_NO_STATE, /* of a flow that is not marked here */
 	PDM_MALFORMED, /* an option of impossible length, or two of them */
-	PDM_ELSEWHERE, /* the flow is read on another interface */
+	PDM_CHECKSUM, /* UDP without a checksum, which IPv6 does not allow */
+	PDM_ELSEWHERE, /* read on another interface before */
 	PDM_CONTENDED, /* other processors held the state for too long */
 	PDM_NOT_STRIPPED, /* stays in the packet: other options are around it */
 	PDM_REASON_MAX,

@@ -20,6 +20,7 @@
 #include "policy.h"
 #include "pdm_mark.h"
 #include "pdm_sequence.h"
+#include "pdm_missed.h"
 #include "pdm_delay.h"
 #include "pdm_read.h"
 #include "pdm_strip.h"

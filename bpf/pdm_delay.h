@@ -73,24 +73,44 @@ static __noinline int add_delays(struct pdm_work *work, const struct pdm_state *
 	return 0;
 }
 
+/* What is behind more missing packets than this tells no round trip. */
+#define SAMPLE_AHEAD 8
+
+/*
+ * Whether a packet that was believed may tell delays: where a forged one needs
+ * both numbers.
+ */
+static __always_inline bool may_tell(const struct pdm_state *s, __u8 arrival, __u16 d)
+{
+	return !s->contested && arrival <= ARRIVAL_RESTART &&
+	       !(arrival == ARRIVAL_GAP && d > SAMPLE_AHEAD);
+}
+
 /* Fills in the second half of the sample; the first came with the packet. */
 static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sample *sample,
 					   __u64 now)
 {
 	const struct pdm_option *o = &sample->option;
-	bool fresh = !o->dtls.delta && !o->dtls.scale;
-	__u64 tx = WHOLE(s->tx), elapsed, server;
-	__u16 last = tx;
-	bool answer;
+	__u64 tx = WHOLE(s->tx), rx = WHOLE(s->rx), elapsed, server;
+	__u16 last = tx, d;
+	bool answer, first;
 
-	sample->arrival = sequence_observe(s, o->psntp, sample->word, fresh);
+	if (rx && since(now, rx) > cfg_pdm_lifetime)
+		sequence_forget(s);
+	sample->named = packet_named(s, o);
+	d = o->psntp - s->highest;
+	sample->arrival = sequence_observe(s, sample, now);
+	if (sample->arrival < ARRIVAL_LATE || !s->rounds)
+		WHOLE(s->rx) = stamp(now, o->psntp);
 	if (sample->arrival == ARRIVAL_WILD) {
 		sample->suspicion = SUSPICION_PSN;
 		return;
 	}
-	if (sample->arrival > ARRIVAL_RESTART || !tx)
+	if (sample->arrival > ARRIVAL_RESTART)
 		return;
-	if (!o->psnlr && !o->dtlr.delta && !o->dtlr.scale) /* it had received nothing */
+	if (s->missed | s->missed_far)
+		take_missed(s, d);
+	if (!tx || !has_received(o))
 		return;
 	if (o->psnlr != last) {
 		/* Another processor may have sent since, or be about to note it. */
@@ -100,10 +120,14 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 			s->discarded++;
 		return;
 	}
+	if (!may_tell(s, sample->arrival, d))
+		return;
 	answer = !sample->bare && WHOLE(s->asked) == tx && s->answered != tx;
 	if (s->acknowledged == tx && !answer) /* it told all there is to tell */
 		return;
 	elapsed = since(now, tx);
+	if (elapsed >= AGE_MAX) /* it is older than that */
+		return;
 	server = pdm_nanoseconds(o->dtlr.delta, o->dtlr.scale);
 	if (server > elapsed && server - elapsed > elapsed >> DRIFT_SHIFT) {
 		sample->suspicion = SUSPICION_TIME;
@@ -121,7 +145,8 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 	 * Behind a missing packet this may not be the first of an answer, and its
 	 * DTLR would count the time since that one, too.
 	 */
-	if (sample->arrival == ARRIVAL_IN_ORDER || fresh) {
+	first = sample->arrival == ARRIVAL_FIRST || sample->arrival == ARRIVAL_RESTART;
+	if (sample->arrival == ARRIVAL_IN_ORDER || (first && !o->dtls.delta && !o->dtls.scale)) {
 		sample->server = server;
 		sample->has |= HAS_SERVER;
 	}

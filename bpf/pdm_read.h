@@ -138,18 +138,34 @@ static __noinline int tell_read(const struct packet *p, const struct pdm_key *ke
 }
 
 /*
- * A packet may pass several interfaces on its way in, a port and then its
- * bridge: the first to bring one is where the flow is read, until it has been
- * silent for a second.
+ * A packet may pass several interfaces on its way in, a port and then its bridge:
+ * it is read on the first, where its number is new. So a flow moves to another
+ * interface with its first packet there that is believed.
  */
-#define ELSEWHERE_NS 1000000000ULL
-
 static __always_inline bool is_elsewhere(const struct pdm_state *s, const struct packet *p,
-					 __u64 now)
+					 __u16 psn)
 {
-	__u64 rx = WHOLE(s->rx);
+	__s16 behind = s->highest - psn;
 
-	return s->in_iface != p->id.iface && s->in_iface && since(now, rx) < ELSEWHERE_NS;
+	return s->in_iface != p->id.iface && s->in_iface && s->span && behind >= 0 &&
+	       behind < SEQUENCE_WINDOW && s->seen >> (behind & 63) & 1;
+}
+
+/*
+ * UDP over IPv6 without a checksum: the stack drops it (RFC 8200 section 8.1). Other
+ * checksums are not verified: whoever forges a packet can compute them.
+ */
+static __always_inline bool lacks_checksum(const struct packet *p, __u32 word)
+{
+	return p->id.proto == IPPROTO_UDP && !(word & 0xffff) && !p->fragment;
+}
+
+/* Where packets of the flow are read. */
+static __always_inline void note_received(struct pdm_state *s, const struct packet *p)
+{
+	s->in_iface = p->id.iface;
+	s->in_meta = p->id.meta;
+	s->in_dport = p->id.dport;
 }
 
 /* Puts a received option into the flow's state. */
@@ -167,20 +183,25 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	now = pdm_now();
 	if (is_stale(s, now))
 		return PDM_NO_STATE;
-	if (is_elsewhere(s, p, now))
-		return PDM_ELSEWHERE;
 	sample->word = word_of(skb, p);
 	sample->bare = is_bare(p);
-	if (!lock_state(s))
+	if (lacks_checksum(p, sample->word))
+		return PDM_CHECKSUM;
+	if (!lock_state(s)) {
+		note_missed(s, &sample->option);
 		return PDM_CONTENDED;
-	s->in_iface = p->id.iface;
-	s->in_meta = p->id.meta;
-	s->in_dport = p->id.dport;
+	}
+	if (is_elsewhere(s, p, sample->option.psntp)) {
+		unlock_state(s);
+		return PDM_ELSEWHERE;
+	}
 	measure_delays(s, sample, now);
 	s->suspicious += sample->suspicion != SUSPICION_NONE;
+	if (sample->arrival <= ARRIVAL_RESTART)
+		note_received(s, p);
 	if (sample->has)
 		add_delays(work, s);
-	WHOLE(s->rx) = stamp(now, sample->option.psntp);
+	age_limit(&s->tx, WHOLE(s->tx), now);
 	unlock_state(s);
 	if (cfg_pdm_raw)
 		tell_read(p, &work->key, now, sample);

@@ -58,12 +58,36 @@ static __always_inline __u64 stamp(__u64 now, __u16 psn)
 	return s ?: 1 << PSN_BITS; /* 0 is "never" */
 }
 
-/* ns from a stamp to now; 0 where another processor's clock was ahead. */
+/* The clocks of two processors differ by far less than this: 18 minutes. */
+#define CLOCK_AHEAD (1ULL << 40)
+
+/*
+ * ns from a stamp to now; 0 where another processor's clock was ahead. Stamps wrap
+ * after 78 hours, so nothing may be older than 77: see age_limit().
+ */
 static __always_inline __u64 since(__u64 now, __u64 stamp)
 {
-	__u64 d = (now << PSN_BITS) - (stamp >> PSN_BITS << PSN_BITS);
+	__u64 d = ((now << PSN_BITS) - (stamp >> PSN_BITS << PSN_BITS)) >> PSN_BITS;
 
-	return (__s64)d < 0 ? 0 : d >> PSN_BITS;
+	return d >= (1ULL << STAMP_TIME_BITS) - CLOCK_AHEAD ? 0 : d;
+}
+
+/* What is older counts as this old: 36 h, which leaves room for the longest lifetime. */
+#define AGE_MAX (36 * 3600 * 1000000000ULL)
+
+/*
+ * Keeps a stamp from growing so old that it would seem new: a flow may go on for
+ * days in one direction. Called at least once in the lifetime of a state. Returns
+ * the stamp that is there now.
+ */
+static __always_inline __u64 age_limit(__u64 *at, __u64 was, __u64 now)
+{
+	__u64 limited;
+
+	if (!was || since(now, was) <= AGE_MAX)
+		return was;
+	limited = stamp(now - AGE_MAX, was);
+	return __sync_val_compare_and_swap(at, was, limited) == was ? limited : was;
 }
 
 /* A state whose last packet, in either direction, is older than the lifetime. */
@@ -166,7 +190,7 @@ static __always_inline void pdm_send(struct pdm_state *s, __u64 now, bool asks,
 	}
 	if (tx)
 		o->dtls = pdm_scale(since(rx != WHOLE(s->rx_told) ? rx >> PSN_BITS : now, tx));
-	WHOLE(s->rx_told) = rx;
+	WHOLE(s->rx_told) = age_limit(&s->rx, rx, now);
 }
 
 #endif

@@ -87,6 +87,7 @@ __noinline int step(struct test_event *e)
 	case STEP_BEGIN:
 		__builtin_memset(s, 0, sizeof(*s));
 		s->psn = e->option.psntp;
+		s->psn_first = s->psn;
 		break;
 	case STEP_SEND:
 		pdm_send(s, e->now, !e->bare, &sample.option);
@@ -98,7 +99,6 @@ __noinline int step(struct test_event *e)
 		sample.bare = e->bare;
 		measure_delays(s, &sample, e->now);
 		s->suspicious += sample.suspicion != SUSPICION_NONE;
-		WHOLE(s->rx) = stamp(e->now, sample.option.psntp);
 		e->server = sample.server;
 		e->network = sample.network;
 		e->arrival = sample.arrival;

@@ -29,6 +29,7 @@ struct pdm_sample {
 	__u8 suspicion;
 	__u8 has; /* as pdm_event.has */
 	__u8 bare; /* see is_bare() */
+	__u32 named; /* see packet_named() */
 	__u64 server;
 	__u64 network;
 };

@@ -34,7 +34,8 @@ type toldState struct {
 
 // stateCounts are the running counts of a state, which wrap.
 type stateCounts struct {
-	sent, received, lost, reordered, duplicates, discarded, suspicious uint32
+	lost                                                         uint64
+	sent, received, reordered, duplicates, discarded, suspicious uint32
 }
 
 func newPDMReader(cfg PDM, maps map[string]*ebpf.Map) *pdmReader {
@@ -197,16 +198,19 @@ func (r *pdmReader) tell(at moment, k *ingressPdmKey, s *ingressPdmState, delays
 		duplicates: s.Duplicates, discarded: s.Discarded, suspicious: s.Suspicious,
 	}
 	was := r.told[s.Id].counts
+	// A packet that comes late takes its loss back. Where that was reported, it is
+	// made up for by the next loss: no count is negative.
+	now.lost = max(now.lost, was.lost)
 	r.told[s.Id] = toldState{counts: now, round: round}
 	if sent := now.sent - was.sent; sent > 0 {
 		r.emitEgress(at, k, s, sent, emit)
 	}
-	if now.received == was.received && delays == nil {
+	if now.received == was.received && now.suspicious == was.suspicious && delays == nil {
 		return
 	}
 	p := flow.PDM{
 		Received:   uint64(now.received - was.received),
-		Lost:       int64(int32(now.lost - was.lost)),
+		Lost:       int64(now.lost - was.lost),
 		Reordered:  uint64(now.reordered - was.reordered),
 		Duplicates: uint64(now.duplicates - was.duplicates),
 		Discarded:  uint64(now.discarded - was.discarded),
@@ -246,6 +250,9 @@ func (r *pdmReader) emitIngress(at moment, k *ingressPdmKey, place ingressPlace,
 // stampBits are the bits of a time in a stamp, enum stamp in bpf/abi_pdm.h.
 const stampBits = 48
 
+// clockAhead is CLOCK_AHEAD in bpf/pdm_state.h.
+const clockAhead = 1 << 40
+
 // moment is when a drain happens.
 type moment struct {
 	mono int64 // CLOCK_MONOTONIC, ns
@@ -260,8 +267,12 @@ func thisMoment() (moment, error) {
 // age is the time since a stamp was taken.
 func (at moment) age(stamp uint64) time.Duration {
 	const unused = 64 - stampBits
-	// Shifted up, differences wrap as the stamp does and keep their sign.
-	return time.Duration(int64(uint64(at.mono)<<unused-stamp>>unused<<unused) >> unused)
+	// Shifted up, differences wrap as the stamp does.
+	ns := (uint64(at.mono)<<unused - stamp>>unused<<unused) >> unused
+	if ns >= 1<<stampBits-clockAhead {
+		return 0
+	}
+	return time.Duration(ns)
 }
 
 // isStale: no packet in either direction for longer than the lifetime.

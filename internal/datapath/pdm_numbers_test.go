@@ -165,7 +165,7 @@ type stepGenerator struct {
 func (g *stepGenerator) next() (in, out pdmtest.Event) {
 	if g.left == 0 {
 		g.left = 1 + g.r.IntN(200)
-		g.endpoint = &inband.Endpoint{State: pdm.State{PSN: uint16(g.r.Uint32())}}
+		g.endpoint = &inband.Endpoint{State: pdm.State{PSN: uint16(g.r.Uint32())}, Lifetime: uint64(marking().Lifetime)}
 		g.now = 1 + g.r.Uint64N(1<<62)
 		g.peer = uint16(g.r.Uint32())
 		in.Step = uint32(pdmtest.StepBegin)

@@ -16,7 +16,7 @@ func (s Side) Other() Side { return 1 - s }
 type Packet struct {
 	Time   time.Time // zero where the capture does not tell
 	Option pdm.Option
-	Word   uint32 // as in Sequence.Observe
+	Word   uint32 // as in Received
 	Bare   bool   // TCP without payload: it acknowledges, but neither asks nor answers
 }
 
@@ -90,7 +90,11 @@ func (c *Conversation) Add(from Side, p Packet) Observation {
 }
 
 func (s *SideStats) observe(peer *SideStats, p Packet) Observation {
-	o := Observation{Arrival: s.Observe(p.Option.PSNTP, p.Word, p.Option.IsFirst())}
+	r := Received{Option: p.Option, Word: p.Word, Sent: peer.sent()}
+	if !p.Time.IsZero() {
+		r.Now = uint64(p.Time.UnixNano())
+	}
+	o := Observation{Arrival: s.Observe(r)}
 	switch o.Arrival {
 	case Wild:
 		o.Suspicion = ImpossiblePSN

@@ -180,7 +180,7 @@ func TestConversationSuspicious(t *testing.T) {
 		{"round trip of more than 292 years", func(_, _, n *pdm.Option) { n.DeltaTLS, n.ScaleDTLS = 0xFFFF, 200 }, [3]inband.Suspicion{2: inband.ImpossibleTime}},
 		{"round trip below the server's delay", func(_, _, n *pdm.Option) { n.DeltaTLS, n.ScaleDTLS = pdm.Scale(30 * ms) }, [3]inband.Suspicion{2: inband.ImpossibleTime}},
 		{"answer to what was never sent", func(_, a, _ *pdm.Option) { a.PSNLR = 20000 }, [3]inband.Suspicion{1: inband.ImpossiblePSN}},
-		{"number out of all order", func(_, _, n *pdm.Option) { n.PSNTP = 30000 }, [3]inband.Suspicion{2: inband.ImpossiblePSN}},
+		{"numbers out of all order", func(_, _, n *pdm.Option) { n.PSNTP, n.PSNLR = 30000, 20000 }, [3]inband.Suspicion{2: inband.ImpossiblePSN}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNetwork([2]uint16{1, 1})
@@ -221,10 +221,14 @@ func TestConversationRestart(t *testing.T) {
 	n.carry(n.send(client, 0))
 	n.carry(n.send(server, 20*ms))
 	n.ends[server] = endpoint(50000)
-	if o := n.carry(n.send(server, 40*ms)); o.Arrival != inband.Restart {
-		t.Errorf("first packet of the new state: %+v", o)
+	if o := n.carry(n.send(server, 40*ms)); o.Arrival != inband.Wild || o.Suspicion != inband.ImpossiblePSN {
+		t.Errorf("first packet of the new state, which proves nothing: %+v", o)
 	}
-	late := pdm.Option{PSNTP: 2, PSNLR: 100, DeltaTLR: 1, ScaleDTLR: 40, DeltaTLS: 1, ScaleDTLS: 50}
+	n.carry(n.send(client, 50*ms))
+	if o := n.carry(n.send(server, 70*ms)); o.Arrival != inband.Restart {
+		t.Errorf("first packet of the new state that answers: %+v", o)
+	}
+	late := pdm.Option{PSNTP: 3, PSNLR: 100, DeltaTLR: 1, ScaleDTLR: 40, DeltaTLS: 1, ScaleDTLS: 50}
 	o := n.c.Add(client, inband.Packet{Time: epoch.Add(100 * time.Millisecond), Option: late, Word: 99})
 	if o.HasHost || o.HasPath || o.HasNetwork {
 		t.Errorf("answer to the state before: %+v", o)

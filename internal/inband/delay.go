@@ -46,5 +46,5 @@ func dtls(o pdm.Option) (uint64, bool) { return pdm.Nanoseconds(o.DeltaTLS, o.Sc
 // one. Behind a missing packet it may not be the first of an answer, and its
 // DTLR then counts the time since that one, too.
 func follows(a Arrival, o pdm.Option) bool {
-	return a == InOrder || a.Ordered() && o.IsFirst()
+	return a == InOrder || (a == First || a == Restart) && o.IsFirst()
 }

@@ -1,6 +1,10 @@
 package inband
 
-import "github.com/waymark-net/waymark/wire/pdm"
+import (
+	"time"
+
+	"github.com/waymark-net/waymark/wire/pdm"
+)
 
 // Sample is what one received packet told.
 type Sample struct {
@@ -17,31 +21,38 @@ type Sample struct {
 // packet that would tell a third party. A new Endpoint needs a random PSN.
 type Endpoint struct {
 	pdm.State
-	Peer Sequence // numbers of the peer's packets
+	Peer     Sequence // numbers of the peer's packets
+	Lifetime uint64   // ns after which a silent peer has forgotten the flow; 0: never
 
 	Server     Histogram // delays of the peer
 	Network    Histogram // round trips
 	Discarded  uint64    // packets in order that are no answer to the latest request
 	Suspicious uint64
 
-	awaiting     bool // the latest request has no answer yet
-	awaitingPath bool // nor has its round trip been measured
+	sent         uint32 // packets
+	awaiting     bool   // the latest request has no answer yet
+	awaitingPath bool   // nor has its round trip been measured
 }
 
 // Send returns the option for a packet sent now.
 func (e *Endpoint) Send(now uint64) pdm.Option {
 	e.awaiting, e.awaitingPath = true, true
-	return e.State.Send(now)
+	return e.send(now)
 }
 
 // SendAcknowledgment is Send for a TCP packet without payload: it asks nothing,
 // so that what comes back tells of the path, but is no answer.
 func (e *Endpoint) SendAcknowledgment(now uint64) pdm.Option {
 	e.awaiting, e.awaitingPath = false, true
+	return e.send(now)
+}
+
+func (e *Endpoint) send(now uint64) pdm.Option {
+	e.sent++
 	return e.State.Send(now)
 }
 
-// Receive takes a packet received now. word is as in [Sequence.Observe].
+// Receive takes a packet received now. word is as in [Received].
 func (e *Endpoint) Receive(o pdm.Option, word uint32, now uint64) Sample {
 	return e.receive(o, word, false, now)
 }
@@ -57,12 +68,20 @@ func (e *Endpoint) receive(o pdm.Option, word uint32, bare bool, now uint64) Sam
 	if s.Suspicion != NotSuspicious {
 		e.Suspicious++
 	}
-	e.State.Receive(o, now)
+	if s.Arrival.Believed() || e.Peer.rounds == 0 {
+		e.State.Receive(o, now)
+	}
 	return s
 }
 
 func (e *Endpoint) measure(o pdm.Option, word uint32, bare bool, now uint64) Sample {
-	s := Sample{Arrival: e.Peer.Observe(o.PSNTP, word, o.IsFirst())}
+	if e.Received && e.Lifetime > 0 && since(now, e.TLR) > e.Lifetime {
+		e.Peer.Forget()
+	}
+	highest := e.Peer.highest
+	s := Sample{Arrival: e.Peer.Observe(Received{
+		Option: o, Word: word, Sent: Sent{Last: e.LastSent(), Count: e.sent}, Now: now,
+	})}
 	switch {
 	case s.Arrival == Wild:
 		s.Suspicion = ImpossiblePSN
@@ -76,12 +95,14 @@ func (e *Endpoint) measure(o pdm.Option, word uint32, bare bool, now uint64) Sam
 			e.Discarded++
 		}
 		return s
+	case !e.mayTell(s.Arrival, o.PSNTP-highest):
+		return s
 	case !e.awaitingPath && (bare || !e.awaiting):
 		return s // a further packet of the same answer
 	}
-	elapsed := uint64(0)
-	if now > e.TLS {
-		elapsed = now - e.TLS
+	elapsed := since(now, e.TLS)
+	if elapsed >= maxAge {
+		return s
 	}
 	server, ok := dtlr(o)
 	network := uint64(0)
@@ -107,3 +128,17 @@ func (e *Endpoint) measure(o pdm.Option, word uint32, bare bool, now uint64) Sam
 	}
 	return s
 }
+
+// sampleAhead is how many numbers a packet that tells a round trip may be ahead.
+const sampleAhead = 8
+
+// mayTell tells whether a packet that was believed may tell delays: where a forged
+// one needs both numbers. It is d numbers ahead.
+func (e *Endpoint) mayTell(a Arrival, d uint16) bool {
+	return !e.Peer.contested && (a != Gap || d <= sampleAhead)
+}
+
+// maxAge is the age that the kernel's programs can tell.
+const maxAge = uint64(36 * time.Hour)
+
+func since(now, then uint64) uint64 { return now - min(now, then) }

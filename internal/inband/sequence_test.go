@@ -7,16 +7,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/wire/pdm"
 )
+
+// unproven is a packet of a sender that has received nothing.
+func unproven(psn uint16) inband.Received {
+	return inband.Received{Option: pdm.Option{PSNTP: psn, DeltaTLS: 1}, Word: uint32(psn), Now: 1}
+}
 
 func TestSequence(t *testing.T) {
 	type arrival struct {
-		psn   uint16
-		word  uint32
-		fresh bool
-		want  inband.Arrival
+		psn  uint16
+		word uint32
+		want inband.Arrival
 	}
-	in := func(psn uint16, want inband.Arrival) arrival { return arrival{psn, uint32(psn), false, want} }
+	in := func(psn uint16, want inband.Arrival) arrival { return arrival{psn, uint32(psn), want} }
 	for _, c := range []struct {
 		name     string
 		arrivals []arrival
@@ -54,54 +59,56 @@ func TestSequence(t *testing.T) {
 		},
 		{
 			"segments of a burst",
-			[]arrival{{5, 1000, false, inband.First}, {5, 2448, false, inband.Copy}, {5, 3896, false, inband.Copy}, {5, 1000, false, inband.Duplicate}, {6, 5344, false, inband.InOrder}},
+			[]arrival{{5, 1000, inband.First}, {5, 2448, inband.Copy}, {5, 3896, inband.Copy}, {5, 1000, inband.Duplicate}, {6, 5344, inband.InOrder}},
 			inband.SequenceCounts{Packets: 5, Copies: 2, Duplicates: 1},
 		},
 		{
-			"as much lost as is still loss",
-			[]arrival{in(0, inband.First), in(inband.MaxGap, inband.Gap)},
-			inband.SequenceCounts{Packets: 2, Lost: inband.MaxGap - 1},
+			"segments of a burst that were overtaken",
+			[]arrival{{5, 1000, inband.First}, {5, 2448, inband.Copy}, {6, 5344, inband.InOrder}, {5, 3896, inband.Copy}},
+			inband.SequenceCounts{Packets: 4, Copies: 2},
 		},
 		{
-			"a stray number, and on",
-			[]arrival{in(1, inband.First), in(30000, inband.Wild), in(2, inband.InOrder), in(30001, inband.Wild)},
-			inband.SequenceCounts{Packets: 4, Wild: 2},
+			"duplicates long after a burst",
+			[]arrival{{5, 1, inband.First}, {5, 2, inband.Copy}, in(40, inband.Gap), in(5, inband.Copy), in(69, inband.Gap), in(40, inband.Duplicate)},
+			inband.SequenceCounts{Packets: 6, Copies: 2, Duplicates: 1, Lost: 34 + 28},
 		},
 		{
-			"two in a row are a restart",
-			[]arrival{in(1, inband.First), in(30000, inband.Wild), in(30001, inband.Restart), in(30002, inband.InOrder)},
-			inband.SequenceCounts{Packets: 4, Wild: 1, Restarts: 1},
+			"as much lost as one packet can report",
+			[]arrival{in(0, inband.First), in(inband.MaxAhead, inband.Gap)},
+			inband.SequenceCounts{Packets: 2, Lost: inband.MaxAhead - 1},
 		},
 		{
-			"a sender that says it is new",
-			[]arrival{in(1, inband.First), {500, 0, true, inband.Restart}, in(501, inband.InOrder)},
-			inband.SequenceCounts{Packets: 3, Restarts: 1},
+			"more takes four",
+			[]arrival{in(0, inband.First), in(1000, inband.Wild), in(1001, inband.Wild), in(1004, inband.Wild), in(1002, inband.Wild), in(1005, inband.Gap), in(1003, inband.Reordered)},
+			inband.SequenceCounts{Packets: 7, Lost: 999, Wild: 4, Reordered: 1},
 		},
 		{
-			"one that is new at an older number",
-			[]arrival{in(1000, inband.First), {500, 0, true, inband.Restart}, in(501, inband.InOrder)},
-			inband.SequenceCounts{Packets: 3, Restarts: 1},
+			"stray numbers, and on",
+			[]arrival{in(1, inband.First), in(30000, inband.Wild), in(30001, inband.Wild), in(30002, inband.Wild), in(2, inband.InOrder), in(30003, inband.Wild), in(3, inband.InOrder)},
+			inband.SequenceCounts{Packets: 3, Wild: 4},
 		},
 		{
-			"a new sender's first packet, twice, and overtaken",
-			[]arrival{in(8, inband.First), {7, 7, true, inband.Reordered}, {7, 7, true, inband.Duplicate}},
-			inband.SequenceCounts{Packets: 3, Reordered: 1, Duplicates: 1},
+			"four in a row are a restart",
+			[]arrival{in(1, inband.First), in(30000, inband.Wild), in(30001, inband.Wild), in(30003, inband.Wild), in(30004, inband.Restart), in(30002, inband.Reordered), in(30005, inband.InOrder)},
+			inband.SequenceCounts{Packets: 7, Wild: 3, Restarts: 1, Reordered: 1},
 		},
 		{
 			"too late to tell",
 			[]arrival{in(1000, inband.First), in(936, inband.Late), in(937, inband.Reordered)},
-			inband.SequenceCounts{Packets: 3, Late: 1, Reordered: 1, Lost: 62},
+			inband.SequenceCounts{Packets: 2, Late: 1, Reordered: 1, Lost: 62},
 		},
 		{
 			"the farthest number of all",
 			[]arrival{in(0, inband.First), in(32768, inband.Wild)},
-			inband.SequenceCounts{Packets: 2, Wild: 1},
+			inband.SequenceCounts{Packets: 1, Wild: 1},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s inband.Sequence
 			for i, a := range c.arrivals {
-				if got := s.Observe(a.psn, a.word, a.fresh); got != a.want {
+				r := unproven(a.psn)
+				r.Word = a.word
+				if got := s.Observe(r); got != a.want {
 					t.Errorf("arrival %d, number %d: %v, want %v", i, a.psn, got, a.want)
 				}
 			}
@@ -126,7 +133,9 @@ func TestSequenceAgainstList(t *testing.T) {
 			if len(seen) == 0 {
 				n = 0
 			}
-			s.Observe(start+uint16(n), uint32(n), false)
+			r := unproven(start + uint16(n))
+			r.Word = uint32(n)
+			s.Observe(r)
 			want.Packets++
 			switch {
 			case seen[n]:
@@ -149,6 +158,6 @@ func BenchmarkSequence(b *testing.B) {
 	psn := uint16(0)
 	for b.Loop() {
 		psn++
-		s.Observe(psn, 0, false)
+		s.Observe(unproven(psn))
 	}
 }

@@ -30,7 +30,7 @@ type Packet struct {
 	Frame  int
 	Time   time.Time
 	Option pdm.Option
-	Word   uint32 // as in inband.Sequence.Observe
+	Word   uint32 // as in inband.Received
 	Err    error  // why Option means nothing: an error of pdm.Find
 	bare   bool   // TCP: no payload
 	syn    bool   // TCP: opens the connection
