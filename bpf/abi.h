@@ -218,7 +218,8 @@ struct unattributed_sum {
 /*
  * A TCP handshake in progress on one interface. Matched by a 64-bit hash of
  * both ends and by the sequence numbers, so a slot that another handshake took
- * over is never mistaken.
+ * over is never mistaken. A SYN of a handshake that lost its slot is a
+ * retransmission, although it looks new.
  */
 struct handshake {
 	__u64 hash;
@@ -227,7 +228,9 @@ struct handshake {
 	__u32 syn_seq;
 	__u32 syn_ack_seq;
 	__u32 initiator; /* high half of the hash of its flow */
-	__u32 zero;
+	__u32 period; /* that `lost` is of */
+	__u64 lost; /* Bloom filter of the unfinished handshakes that lost this slot */
+	__u64 lost_before; /* likewise in the period before */
 };
 
 /* Bits of cfg_features: what few hooks need. */
@@ -261,7 +264,7 @@ enum reason {
 	/* The packet is in a flow. */
 	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
 	REASON_FRAGMENT_LOST, /* its ports could not be remembered */
-	REASON_HANDSHAKE_LOST, /* a handshake took the place of another */
+	REASON_HANDSHAKE_LOST, /* no round trip: a handshake took the place of another */
 	REASON_MAX,
 };
 

@@ -25,7 +25,9 @@
 /*
  * Direct mapped by the hash of both ends; shared by all processors, since the
  * two directions arrive on different ones. Written and read by the programs.
- * When two handshakes meet, the later has the slot.
+ * When two handshakes meet, the later has the slot, and of the earlier a
+ * fingerprint is kept. A flood fills the slots with these, and then handshakes
+ * have no round trip, rather than a wrong one.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -92,6 +94,31 @@ static __always_inline __u32 elapsed(__u64 from, __u64 to)
 	return to - from < 0xffffffff ? to - from : 0xffffffff;
 }
 
+/* A fingerprint is kept for 69 to 137 s: Linux retransmits a SYN for 63 s. */
+#define LOST_PERIOD_SHIFT 36
+
+/* Three bits for a handshake. */
+static __always_inline __u64 fingerprint(__u64 hash, __u32 seq)
+{
+	__u64 h = mix(hash + seq);
+
+	return 1ULL << (h >> 58) | 1ULL << (h >> 52 & 63) | 1ULL << (h >> 46 & 63);
+}
+
+/* True where the SYN may be a retransmission of one that lost this slot. */
+static __always_inline bool was_lost(struct handshake *h, __u64 hash, __u32 seq, __u64 now)
+{
+	__u32 period = now >> LOST_PERIOD_SHIFT;
+	__u64 bits = fingerprint(hash, seq);
+
+	if (h->period != period) {
+		h->lost_before = h->period + 1 == period ? h->lost : 0;
+		h->lost = 0;
+		h->period = period;
+	}
+	return (h->lost & bits) == bits || (h->lost_before & bits) == bits;
+}
+
 /* Neither from an ACK, nor from flags that no handshake has. */
 static __always_inline __u8 opening_of(__u8 tcp_flags)
 {
@@ -133,8 +160,14 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 			h->syn = 0;
 			return 0;
 		}
+		if (was_lost(h, hash, seq, now)) {
+			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
+			return 0;
+		}
 		if (h->hash && h->hash != hash && h->syn && now - h->syn < HANDSHAKE_LIFETIME)
 			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
+		if (h->hash)
+			h->lost |= fingerprint(h->hash, h->syn_seq);
 		h->hash = hash;
 		h->initiator = p->hash_high;
 		h->syn = now;

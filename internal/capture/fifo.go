@@ -18,21 +18,21 @@ func (f *fifo[K, V]) get(k K) (V, bool) {
 	return v, ok
 }
 
-// put sets the value of a key and returns the one that had to leave for it.
-func (f *fifo[K, V]) put(k K, v V) (left V, evicted bool) {
+// put sets the value of a key and returns what had to leave for it.
+func (f *fifo[K, V]) put(k K, v V) (oldest K, left V, evicted bool) {
 	if _, ok := f.values[k]; ok {
 		f.values[k] = v
-		return left, false
+		return oldest, left, false
 	}
 	f.values[k] = v
 	if len(f.order) < f.max {
 		f.order = append(f.order, k)
-		return left, false
+		return oldest, left, false
 	}
-	oldest := f.order[f.next]
+	oldest = f.order[f.next]
 	left, evicted = f.values[oldest]
 	delete(f.values, oldest)
 	f.order[f.next] = k
 	f.next = (f.next + 1) % f.max
-	return left, evicted
+	return oldest, left, evicted
 }

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bytes"
+	"hash/maphash"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -45,10 +46,63 @@ type handshake struct {
 // way to the responder and back, SYN-ACK to ACK the way to the initiator.
 type handshakes struct {
 	open fifo[handshakeKey, handshake]
+	lost lostHandshakes
 }
 
 func newHandshakes() handshakes {
-	return handshakes{newFIFO[handshakeKey, handshake](handshakesMax)}
+	return handshakes{newFIFO[handshakeKey, handshake](handshakesMax), lostHandshakes{seed: maphash.MakeSeed()}}
+}
+
+// lostHandshakes are Bloom filters of unfinished handshakes that had to leave. A
+// SYN of one of them is a retransmission, although it looks new.
+type lostHandshakes struct {
+	seed        maphash.Seed
+	period      int64
+	now, before []uint64 // of handshakesMax words, made when one has to leave
+}
+
+// lostPeriod is how long one is remembered at least: Linux retransmits a SYN for 63 s.
+const lostPeriod = 1 << 36 // ns
+
+// place is a word, and three bits in it.
+func (l *lostHandshakes) place(k *handshakeKey, seq uint32) (word int, fingerprint uint64) {
+	h := maphash.Comparable(l.seed, struct {
+		handshakeKey
+		seq uint32
+	}{*k, seq})
+	return int(h % handshakesMax), 1<<(h>>58) | 1<<(h>>52&63) | 1<<(h>>46&63)
+}
+
+func (l *lostHandshakes) turn(now int64) {
+	period := now / lostPeriod
+	if l.now == nil || period == l.period {
+		return
+	}
+	l.now, l.before = l.before, l.now
+	clear(l.now)
+	if period != l.period+1 {
+		clear(l.before)
+	}
+	l.period = period
+}
+
+func (l *lostHandshakes) add(k *handshakeKey, seq uint32, now int64) {
+	l.turn(now)
+	if l.now == nil {
+		l.now, l.before, l.period = make([]uint64, handshakesMax), make([]uint64, handshakesMax), now/lostPeriod
+	}
+	word, fingerprint := l.place(k, seq)
+	l.now[word] |= fingerprint
+}
+
+// has is true of every handshake that was added, and of a few others.
+func (l *lostHandshakes) has(k *handshakeKey, seq uint32, now int64) bool {
+	if l.now == nil {
+		return false
+	}
+	l.turn(now)
+	word, fingerprint := l.place(k, seq)
+	return l.now[word]&fingerprint == fingerprint || l.before[word]&fingerprint == fingerprint
 }
 
 // step takes a packet with SYN, or the first ACK of a flow, at the time now in
@@ -59,9 +113,15 @@ func (h *handshakes) step(p *parsed, now int64) (rtt flow.RTT, lost bool) {
 	s, known := h.open.get(key)
 	switch p.tcpFlags & (tcpSYN | tcpACK) {
 	case tcpSYN:
-		if known && !s.done && s.synSeq == p.seq {
+		switch {
+		case known && !s.done && s.synSeq == p.seq:
 			s.syn = 0
-		} else {
+		case h.lost.has(&key, p.seq, now):
+			return flow.RTT{}, true
+		default:
+			if known && !s.done {
+				h.lost.add(&key, s.synSeq, now)
+			}
 			s = handshake{syn: now, synSeq: p.seq}
 		}
 	case tcpSYN | tcpACK:
@@ -82,8 +142,12 @@ func (h *handshakes) step(p *parsed, now int64) (rtt flow.RTT, lost bool) {
 		rtt.Responder = between(s.syn, s.synAck)
 		s.done = true
 	}
-	old, evicted := h.open.put(key, s)
-	return rtt, evicted && !old.done && now-old.syn < int64(handshakeLifetime)
+	oldKey, old, evicted := h.open.put(key, s)
+	if !evicted || old.done {
+		return rtt, false
+	}
+	h.lost.add(&oldKey, old.synSeq, now)
+	return rtt, now-old.syn < int64(handshakeLifetime)
 }
 
 // between is the time from start to end, or 0 if either is not known or the

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -154,6 +155,33 @@ func TestHandshakeFlood(t *testing.T) {
 	}
 	if lost := m.amounts()["handshake_lost"].Packets; lost != more {
 		t.Errorf("%d handshakes told as lost, want %d", lost, more)
+	}
+	// Those that had to leave go on with a SYN that looks new: no round trip is
+	// better than a wrong one.
+	m.table.drain(func(*flow.Delta) {})
+	const retransmitted = 100
+	timed := map[bool]int{}
+	for i := range uint32(2 * retransmitted) {
+		isNew := i >= retransmitted
+		if i = i % retransmitted; isNew {
+			i += 1 << 20
+		}
+		client := fmt.Sprintf("10.%d.%d.%d", byte(i>>16), byte(i>>8), byte(i))
+		for n, b := range []packet.Builder{
+			packet.Eth().IPv4(client, "192.0.2.2").TCP(1, 80).Flags(packet.SYN),
+			packet.Eth().IPv4("192.0.2.2", client).TCP(80, 1).Flags(packet.SYN | packet.ACK).Seq(5).Ack(1),
+		} {
+			data := b.Bytes()
+			m.add(&frame{data: data, length: len(data)}, place{}, int64(time.Hour)+int64(time.Minute)+int64(n))
+		}
+		for _, d := range m.flows() {
+			if d.RTT != (flow.RTT{}) {
+				timed[isNew]++
+			}
+		}
+	}
+	if timed[false] > 0 || timed[true] < retransmitted-2 {
+		t.Errorf("round trips of %d retransmitted handshakes, want none, and of %d new ones, want %d", timed[false], timed[true], retransmitted)
 	}
 }
 
