@@ -1,34 +1,40 @@
 package headroom
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
-
-	"github.com/waymark-net/waymark/wire/pdm"
 )
 
 // What can be changed.
 const (
-	kindMTU      = "IPv6 MTU"
-	kindSegments = "gso_max_segs"
-	kindRoute    = "route MTU"
+	SettingMTU      = "IPv6 MTU"
+	SettingSegments = "gso_max_segs"
+	SettingRoute    = "route MTU"
 )
 
-// change is one value that was something else before.
+// change is one setting that was something else before. An interface is found
+// by its index, since names change.
 type change struct {
-	Link
-	Kind string `json:"kind"`
-	From int    `json:"from"` // of a route, 0: it had none of its own
-	To   int    `json:"to"`
+	Netns   netns    `json:"netns"`
+	Index   int      `json:"index"`
+	Name    string   `json:"name"`
+	MAC     string   `json:"mac,omitempty"`
+	Setting string   `json:"setting"`
+	Route   *routeID `json:"route,omitempty"` // finds it again
+	From    int      `json:"from"`            // of a route, 0: it had none of its own
+	To      int      `json:"to"`
+	Owners  []owner  `json:"owners"` // agents that need it
 
-	// Of a route: what finds it again.
-	Route *routeID `json:"route,omitempty"`
+	now     int // while it is planned: the value in effect
+	linkMTU int
 }
 
 // routeID names a route of an interface.
@@ -39,54 +45,130 @@ type routeID struct {
 	Via      netip.Addr   `json:"via"` // zero: on the link
 }
 
-// is tells whether both are about the same value.
+// is tells whether both are about the same setting.
 func (c change) is(d change) bool {
-	return c.Link == d.Link && c.Kind == d.Kind &&
+	return c.Netns.is(d.Netns) && c.Index == d.Index && (c.MAC == d.MAC || c.Name == d.Name) && c.Setting == d.Setting &&
 		(c.Route == nil) == (d.Route == nil) && (c.Route == nil || *c.Route == *d.Route)
+}
+
+func (c *change) add(o owner) {
+	if !slices.Contains(c.Owners, o) {
+		c.Owners = append(slices.Clone(c.Owners), o)
+	}
+}
+
+func (c *change) remove(o owner) {
+	c.Owners = slices.DeleteFunc(slices.Clone(c.Owners), func(p owner) bool { return p == o })
+}
+
+func (c change) link() Link { return Link{Netns: c.Netns.Name, Name: c.Name, Index: c.Index} }
+
+func (c change) reduction() Reduction {
+	r := Reduction{Link: c.link(), Setting: c.Setting, From: c.From, To: c.To}
+	if c.Route != nil {
+		r.Route = c.Route.To.String()
+	}
+	return r
+}
+
+// attrs are the change for the log.
+func (c change) attrs() []any {
+	a := []any{"iface", c.link().String(), "setting", c.Setting, "from", c.From, "to", c.To}
+	if c.Route != nil {
+		a = append(a, "route", c.Route.To)
+	}
+	return a
+}
+
+// satisfied tells whether the setting is as low as it would be made. An IPv6 MTU
+// that leaves headroom below that of the link, and is not in the journal, was
+// reduced by an agent whose journal is lost: reducing it again would never end.
+func (c change) satisfied() bool {
+	return c.now == c.To || c.Setting == SettingMTU && c.now == shortened(c.linkMTU)
+}
+
+// inherit takes over from an older change of the same setting.
+func (c *change) inherit(older *change) {
+	c.Owners = older.Owners
+	if c.Setting == SettingRoute && c.From == older.To { // not the route was changed, but the interface
+		c.From = older.From
+	}
 }
 
 // check refuses an MTU that IPv6 does not allow.
 func (c change) check() error {
-	if c.Kind == kindSegments || c.To >= minMTU {
+	if c.Setting == SettingSegments || c.To >= minMTU || c.satisfied() {
 		return nil
 	}
-	return fmt.Errorf("%w: the %s of %s would be %d, and IPv6 needs %d: raise the MTU to at least %d, or set pdm.reserve: none, which leaves large packets unmarked",
-		ErrTooSmall, c.Kind, c.Link, c.To, minMTU, minMTU+pdm.HeaderSize)
+	return fmt.Errorf("%w: the %s of %s is %d, and headroom for marks takes %d: raise the MTU, or set pdm.reserve: none",
+		ErrTooSmall, c.Setting, c.link(), c.now, minMTU+c.now-c.To)
 }
 
-// get reads the value as it is now, in the namespace of the interface.
-func (c change) get() (int, error) {
-	l, err := c.link()
-	if err != nil {
-		return 0, err
+// planMTU is the IPv6 MTU of the interface; nothing where it has no IPv6.
+func (p place) planMTU() ([]change, error) {
+	mtu, err := readMTU(p.Name)
+	if os.IsNotExist(err) {
+		return nil, nil
 	}
-	switch c.Kind {
-	case kindMTU:
-		return readMTU(c.Name)
-	case kindSegments:
-		return int(l.Attrs().GSOMaxSegs), nil
+	if err != nil {
+		return nil, err
+	}
+	return []change{p.change(SettingMTU, mtu, shortened(mtu))}, nil
+}
+
+// planSegments is the number of segments that a burst may have.
+func (p place) planSegments() change {
+	return p.change(SettingSegments, int(p.attrs.GSOMaxSegs), 1)
+}
+
+func (p place) change(setting string, now, to int) change {
+	return change{
+		Netns: p.netns, Index: p.Index, Name: p.Name, MAC: p.attrs.HardwareAddr.String(),
+		Setting: setting, From: now, To: to, now: now, linkMTU: p.attrs.MTU,
+	}
+}
+
+// attrsNow is the interface, if it is still the same one.
+func (c change) attrsNow() (*netlink.LinkAttrs, error) {
+	attrs, err := attrsOf(c.Index)
+	if err != nil {
+		return nil, err
+	}
+	if attrs.HardwareAddr.String() != c.MAC && attrs.Name != c.Name {
+		return nil, fmt.Errorf("interface %s %w: %s has its index", c.Name, errGone, attrs.Name)
+	}
+	return attrs, nil
+}
+
+// get reads the value in effect, in the namespace of the interface.
+func (c change) get(attrs *netlink.LinkAttrs) (int, error) {
+	switch c.Setting {
+	case SettingMTU:
+		return readMTU(attrs.Name)
+	case SettingSegments:
+		return int(attrs.GSOMaxSegs), nil
 	}
 	r, err := c.route()
 	if err != nil {
 		return 0, err
 	}
 	if r.MTU == 0 {
-		return readMTU(c.Name)
+		return readMTU(attrs.Name)
 	}
 	return r.MTU, nil
 }
 
 // set writes it.
 func (c change) set(value int) error {
-	switch c.Kind {
-	case kindMTU:
-		return writeMTU(c.Name, value)
-	case kindSegments:
-		l, err := c.link()
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetGSOMaxSegs(l, value)
+	attrs, err := c.attrsNow()
+	if err != nil {
+		return err
+	}
+	switch c.Setting {
+	case SettingMTU:
+		return writeMTU(attrs.Name, value)
+	case SettingSegments:
+		return netlink.LinkSetGSOMaxSegs(&netlink.GenericLink{LinkAttrs: *attrs}, value)
 	}
 	r, err := c.route()
 	if err != nil {
@@ -96,60 +178,29 @@ func (c change) set(value int) error {
 	return netlink.RouteReplace(r)
 }
 
-// undo puts back what was there, unless someone else has changed it since.
-func (c change) undo() error {
-	now, err := c.get()
+// undo restores what was there, unless something else has changed it since.
+func (c change) undo() (done bool, err error) {
+	attrs, err := c.attrsNow()
+	if err != nil {
+		return false, err
+	}
+	now, err := c.get(attrs)
 	if err != nil || now != c.To {
-		return err
+		return false, err
 	}
 	from := c.From
-	if c.Kind == kindMTU {
-		l, err := c.link()
-		if err != nil {
-			return err
-		}
-		from = min(from, l.Attrs().MTU) // no more than the link has by now
+	if c.Setting == SettingMTU {
+		from = min(from, attrs.MTU) // no more than the link has by now
 	}
-	return c.set(from)
+	return true, c.set(from)
 }
 
-// link is the interface, if it is still the same.
-func (c change) link() (netlink.Link, error) {
-	l, err := netlink.LinkByName(c.Name)
-	if _, missing := err.(netlink.LinkNotFoundError); missing {
-		return nil, fmt.Errorf("interface %s %w", c.Name, errGone)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up interface %s: %w", c.Name, err)
-	}
-	if l.Attrs().Index != c.Index {
-		return nil, fmt.Errorf("interface %s %w: another has its name", c.Name, errGone)
-	}
-	return l, nil
+func compareLinks(a, b Link) int {
+	return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Index, b.Index))
 }
 
-// planInterface is the change of an interface's IPv6 MTU; none where it has no IPv6.
-func planInterface(l Link) ([]change, error) {
-	mtu, err := readMTU(l.Name)
-	if os.IsNotExist(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []change{{Link: l, Kind: kindMTU, From: mtu, To: shortened(mtu)}}, nil
-}
-
-// planSegments is the change of the segments that a burst may have.
-func planSegments(l Link) ([]change, error) {
-	link, err := change{Link: l}.link()
-	if err != nil {
-		return nil, err
-	}
-	if link.Attrs().GSOMaxSegs == 1 {
-		return nil, nil
-	}
-	return []change{{Link: l, Kind: kindSegments, From: int(link.Attrs().GSOMaxSegs), To: 1}}, nil
+func compareReductions(a, b Reduction) int {
+	return cmp.Or(compareLinks(a.Link, b.Link), cmp.Compare(a.Setting, b.Setting), cmp.Compare(a.Route, b.Route))
 }
 
 // mtuFile is the IPv6 MTU of an interface: what the host sends is no larger,

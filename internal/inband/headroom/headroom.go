@@ -1,9 +1,11 @@
-// Package headroom makes room for marks in packets, and puts back what it changed.
-// In come interfaces that mark; out go an MTU that is 16 octets smaller for what
-// the host sends over IPv6, and, where every packet needs a number of its own,
-// bursts of one segment. What was there before is written to a file first, so
-// that an agent that was killed leaves nothing behind that the next one does not
-// put back. The agent calls it before it marks, at every scan, and at its end.
+// Package headroom reserves MTU headroom for marks, and restores what it changed.
+// Input: interfaces that mark. Output: an IPv6 MTU that is 16 bytes smaller for
+// what the host sends and, where every packet needs a sequence number of its own,
+// bursts of one segment. The agent calls it before it marks, at every scan and at
+// its end.
+//
+// Each change is written to a journal first, one per host, which all agents
+// share: whichever agent starts after one that was killed restores the settings.
 package headroom
 
 import (
@@ -11,23 +13,20 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// Mode is where the octets of a mark are reserved.
+// Mode is where the bytes of a mark are reserved.
 type Mode string
 
 // The modes.
 const (
 	Interface Mode = "interface" // the interface's IPv6 MTU
 	Route     Mode = "route"     // the MTU of the routes that policies name
-	None      Mode = "none"      // nowhere: packets that would not fit go unmarked
+	None      Mode = "none"      // nowhere: packets that would not fit pass unmarked
 )
 
 // minMTU is what every IPv6 link must carry (RFC 8200 section 5).
@@ -38,29 +37,24 @@ type Config struct {
 	Mode     Mode
 	Packets  bool           // bursts have one segment: each packet on the wire gets a mark of its own
 	Prefixes []netip.Prefix // of policies; Route changes the routes to these
-	File     string         // where changes are written down
+	File     string         // the journal
 }
 
 // DefaultFile is in memory that a restart of the host clears, as it clears what
 // was changed.
-const DefaultFile = "/run/waymark/pdm-room.json"
+const DefaultFile = "/run/waymark/headroom.json"
 
 // Default reserves at interfaces.
 func Default() Config { return Config{Mode: Interface, File: DefaultFile} }
 
-// Errors that callers tell apart.
-var (
-	// ErrTooSmall marks interfaces and routes whose MTU has no octet to spare.
-	ErrTooSmall = errors.New("MTU too small")
-	// ErrBusy says that another agent that runs has reserved room.
-	ErrBusy = errors.New("room is reserved by another agent")
-)
+// ErrTooSmall marks interfaces and routes whose MTU has no byte to spare.
+var ErrTooSmall = errors.New("MTU too small")
 
 // Link is an interface that marks.
 type Link struct {
-	Netns string `json:"netns,omitempty"` // name of its network namespace; empty: the agent's own
-	Name  string `json:"name"`
-	Index int    `json:"index"`
+	Netns string // name of its network namespace; empty: the agent's own
+	Name  string
+	Index int
 }
 
 func (l Link) String() string {
@@ -70,6 +64,27 @@ func (l Link) String() string {
 	return l.Netns + "/" + l.Name
 }
 
+// key identifies an interface, which may be renamed.
+type key struct {
+	netns string
+	index int
+}
+
+// Reduction is one setting that is lower while packets are marked.
+type Reduction struct {
+	Link
+	Setting string // SettingMTU, SettingSegments or SettingRoute
+	Route   string // its prefix
+	From    int    // of a route, 0: it had none of its own
+	To      int
+}
+
+// Problem is why there is no headroom on an interface.
+type Problem struct {
+	Link
+	Err error
+}
+
 // Deps are what a Keeper works with.
 type Deps struct {
 	// In runs a function in a network namespace, by name.
@@ -77,227 +92,316 @@ type Deps struct {
 	Log *slog.Logger
 }
 
-// Keeper makes room, keeps it, and puts back what was there before. Its methods
-// may be called from any goroutine.
+// Keeper reserves headroom, keeps it, and restores what was there before. Its
+// methods may be called from any goroutine.
 type Keeper struct {
 	cfg  Config
 	deps Deps
 
 	mu      sync.Mutex
-	journal *journal
+	journal *journal // nil: nothing had to be changed yet
+	links   map[key]*reserved
+}
+
+// reserved is an interface with what was changed on it.
+type reserved struct {
+	Link
+	changes []change
+	err     error // what could not be changed
 }
 
 // New returns a Keeper that has changed nothing.
-func New(cfg Config, deps Deps) *Keeper { return &Keeper{cfg: cfg, deps: deps} }
-
-// Recover puts back what an agent changed that is gone without having done so.
-// It fails with ErrBusy when that agent still runs.
-func (k *Keeper) Recover() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	err := k.open()
-	if errors.Is(err, ErrBusy) && k.cfg.Mode == None && !k.cfg.Packets {
-		return nil // this one will change nothing
-	}
-	return err
+func New(cfg Config, deps Deps) *Keeper {
+	return &Keeper{cfg: cfg, deps: deps, links: map[key]*reserved{}}
 }
 
-// open reads the file, takes it over, and restores what is in it.
-func (k *Keeper) open() error {
-	if k.journal != nil {
+// Recover restores what agents changed that ended without doing so.
+func (k *Keeper) Recover() ([]Reduction, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.journal == nil && !exists(k.cfg.File) {
+		return nil, nil
+	}
+	if err := k.open(); err != nil {
+		return nil, err
+	}
+	var restored []Reduction
+	var errs []error
+	err := k.journal.update(func(t *table) error {
+		for _, c := range slices.Backward(slices.Clone(t.Changes)) {
+			if c.Owners = k.journal.running(c.Owners); len(c.Owners) > 0 {
+				continue
+			}
+			done, err := k.undo(t, c)
+			if errors.Is(err, errNetnsNotFound) {
+				continue // where it is visible, another agent finds it
+			}
+			if errs = append(errs, err); done {
+				restored = append(restored, c.reduction())
+				k.deps.Log.Warn("restored a setting that an agent had reduced and not restored", c.attrs()...)
+			}
+		}
 		return nil
-	}
-	j, err := openJournal(k.cfg.File)
-	if err != nil {
-		return err
-	}
-	left := len(j.Changes)
-	if err := k.restore(j, nil); err != nil {
-		return err
-	}
-	if left > 0 {
-		k.deps.Log.Warn("put back what a killed agent had changed to make room for marks", "changes", left)
-	}
-	k.journal = j
-	return nil
+	})
+	return restored, errors.Join(append(errs, err)...)
 }
 
-// Check says why room cannot be made on an interface, before anything is
-// changed. An error of too small an MTU wraps ErrTooSmall.
-func (k *Keeper) Check(l Link) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	_, err := k.lacking(l)
+// open takes part in the journal.
+func (k *Keeper) open() (err error) {
+	if k.journal == nil {
+		k.journal, err = openJournal(k.cfg.File)
+	}
 	return err
 }
 
-// Reserve makes room on an interface, all of it or none.
+// Reserve makes headroom on an interface as far as possible; its error says what
+// could not be had. Keep tries again.
 func (k *Keeper) Reserve(l Link) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	changes, err := k.lacking(l)
-	if err != nil || len(changes) == 0 {
+	at := key{l.Netns, l.Index}
+	r := k.links[at]
+	if r == nil {
+		r = &reserved{}
+		k.links[at] = r
+	}
+	r.Link = l
+	r.err = k.reconcile(r)
+	return r.err
+}
+
+// Keep reserves again where something else took the headroom: a new MTU of the
+// link, a router's advertisement.
+func (k *Keeper) Keep() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.links {
+		before := r.err
+		if r.err = k.reconcile(r); r.err != nil && (before == nil || before.Error() != r.err.Error()) {
+			k.deps.Log.Warn("no MTU headroom for marks: packets that would not fit pass unmarked", "iface", r.String(), "reason", r.err)
+		}
+	}
+}
+
+// reconcile changes what an interface needs and does not have, and forgets what
+// is gone.
+func (k *Keeper) reconcile(r *reserved) error {
+	var errs []error
+	err := k.deps.In(r.Netns, func() error {
+		wanted, planErr := k.plan(r.Link)
+		if isGone(planErr) {
+			wanted, planErr = nil, nil
+		}
+		errs = append(errs, planErr)
+		for _, c := range slices.Clone(r.changes) {
+			if !slices.ContainsFunc(wanted, c.is) {
+				errs = append(errs, k.forget(r, c))
+			}
+		}
+		for _, c := range wanted {
+			if i := slices.IndexFunc(r.changes, c.is); i >= 0 && r.changes[i].To == c.now {
+				continue
+			}
+			errs = append(errs, k.reduce(r, c))
+		}
+		return nil
+	})
+	if err != nil && !isGone(err) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// plan lists the settings that matter on an interface, with their present values.
+func (k *Keeper) plan(l Link) (wanted []change, err error) {
+	at, err := placeOf(l)
+	if err != nil {
+		return nil, err
+	}
+	switch k.cfg.Mode {
+	case Interface:
+		wanted, err = at.planMTU()
+	case Route:
+		wanted, err = at.planRoutes(k.cfg.Prefixes)
+	}
+	if k.cfg.Packets && !isGone(err) {
+		wanted = append(wanted, at.planSegments())
+	}
+	return wanted, err
+}
+
+// reduce writes one change down and makes it. It runs in the namespace of the
+// interface.
+func (k *Keeper) reduce(r *reserved, c change) error {
+	r.changes = slices.DeleteFunc(r.changes, c.is)
+	if err := c.check(); err != nil && !exists(k.cfg.File) {
 		return err
 	}
 	if err := k.open(); err != nil {
 		return err
 	}
-	for _, c := range changes {
-		if err := k.make(c); err != nil {
-			return errors.Join(err, k.restore(k.journal, func(c change) bool { return c.Link == l }))
+	return k.journal.update(func(t *table) error {
+		found := t.find(c)
+		switch {
+		case found != nil && found.To == c.now: // another agent reduced it
+			found.add(k.journal.self)
+			r.changes = append(r.changes, *found)
+			return nil
+		case found == nil && c.satisfied():
+			c.To = c.now
+			r.changes = append(r.changes, c)
+			return nil
+		case found != nil: // something else changed it since
+			c.inherit(found)
+			t.drop(*found)
 		}
-	}
-	return nil
-}
-
-// lacking lists the changes that an interface needs and does not have yet, or
-// says why one cannot be.
-func (k *Keeper) lacking(l Link) ([]change, error) {
-	changes, err := k.plan(l)
-	if err != nil {
-		return nil, err
-	}
-	if k.journal != nil {
-		changes = slices.DeleteFunc(changes, k.journal.has)
-	}
-	for _, c := range changes {
 		if err := c.check(); err != nil {
-			return nil, err
+			return err
 		}
-	}
-	return changes, nil
-}
-
-// make writes a change down and then makes it.
-func (k *Keeper) make(c change) error {
-	k.journal.Changes = append(k.journal.Changes, c)
-	if err := k.journal.save(); err != nil {
-		k.journal.drop(c)
-		return err
-	}
-	if err := k.deps.In(c.Netns, func() error { return c.set(c.To) }); err != nil {
-		k.journal.drop(c)
-		return errors.Join(fmt.Errorf("make room on %s: %w", c.Link, err), k.journal.save())
-	}
-	return nil
-}
-
-// plan lists the changes that an interface needs, as it is now.
-func (k *Keeper) plan(l Link) (changes []change, err error) {
-	err = k.deps.In(l.Netns, func() error {
-		switch k.cfg.Mode {
-		case Interface:
-			c, err := planInterface(l)
-			if err != nil {
-				return err
-			}
-			changes = append(changes, c...)
-		case Route:
-			c, err := planRoutes(l, k.cfg.Prefixes)
-			if err != nil {
-				return err
-			}
-			changes = append(changes, c...)
+		c.add(k.journal.self)
+		t.Changes = append(t.Changes, c)
+		if err := k.journal.save(t); err != nil {
+			t.drop(c)
+			return err
 		}
-		if k.cfg.Packets {
-			c, err := planSegments(l)
-			if err != nil {
-				return err
-			}
-			changes = append(changes, c...)
+		if err := c.set(c.To); err != nil {
+			t.drop(c)
+			return fmt.Errorf("reduce the %s of %s: %w", c.Setting, r.Link, err)
 		}
+		r.changes = append(r.changes, c)
+		k.deps.Log.Info("reduced a setting to make headroom for marks", c.attrs()...)
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("make room on %s: %w", l, err)
-	}
-	return changes, nil
 }
 
-// Keep makes room again where something else took it: a new MTU of the link, a
-// router's advertisement.
-func (k *Keeper) Keep() error {
+// forget gives up a change of something that is gone, or elsewhere.
+func (k *Keeper) forget(r *reserved, c change) error {
+	r.changes = slices.DeleteFunc(r.changes, c.is)
+	return k.journal.update(func(t *table) error { return k.leave(t, c) })
+}
+
+// Release restores what was changed on an interface.
+func (k *Keeper) Release(l Link) error {
+	return k.release(func(r *reserved) bool { return r.Netns == l.Netns && r.Index == l.Index })
+}
+
+// Restore restores everything that this agent changed, and leaves the journal.
+func (k *Keeper) Restore() error {
+	err := k.release(func(*reserved) bool { return true })
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.journal == nil {
-		return nil
+	if k.journal != nil {
+		k.journal.close()
+		k.journal = nil
 	}
+	return err
+}
+
+func (k *Keeper) release(which func(*reserved) bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	var errs []error
-	for _, c := range slices.Clone(k.journal.Changes) {
-		errs = append(errs, k.keep(c))
+	for at, r := range k.links {
+		if !which(r) {
+			continue
+		}
+		delete(k.links, at)
+		if len(r.changes) == 0 {
+			continue
+		}
+		errs = append(errs, k.journal.update(func(t *table) error {
+			for _, c := range slices.Backward(r.changes) {
+				errs = append(errs, k.leave(t, c))
+			}
+			return nil
+		}))
 	}
 	return errors.Join(errs...)
 }
 
-func (k *Keeper) keep(c change) error {
-	var now int
-	err := k.deps.In(c.Netns, func() (err error) {
-		now, err = c.get()
+// leave undoes a change unless another agent that runs needs it.
+func (k *Keeper) leave(t *table, c change) error {
+	found := t.find(c)
+	if found == nil {
+		return nil
+	}
+	found.remove(k.journal.self)
+	if found.Owners = k.journal.running(found.Owners); len(found.Owners) > 0 {
+		return nil
+	}
+	done, err := k.undo(t, *found)
+	if errors.Is(err, errNetnsNotFound) {
+		t.drop(c)
+		return nil
+	}
+	if done {
+		k.deps.Log.Info("restored a setting that was reduced to make headroom for marks", c.attrs()...)
+	}
+	return err
+}
+
+// undo restores what was there, unless something else has changed it since, and
+// drops the change when there is nothing left to do.
+func (k *Keeper) undo(t *table, c change) (done bool, err error) {
+	err = c.Netns.in(k.deps.In, func() (err error) {
+		done, err = c.undo()
 		return err
 	})
 	switch {
-	case isGone(err):
-		k.journal.drop(c)
-		return k.journal.save()
-	case err != nil:
-		return fmt.Errorf("look after the room on %s: %w", c.Link, err)
-	case now == c.To:
-		return nil
+	case errors.Is(err, errNetnsNotFound):
+		return false, err
+	case err != nil && !isGone(err):
+		return false, fmt.Errorf("restore the %s of %s to %d: %w", c.Setting, c.link(), c.From, err)
 	}
-	k.journal.drop(c)
-	changes, err := k.lacking(c.Link)
-	if err != nil {
-		k.deps.Log.Warn("no room for marks any more: large packets go unmarked", "iface", c.Link.String(), "error", err)
-		return k.journal.save()
-	}
-	if i := slices.IndexFunc(changes, c.is); i >= 0 {
-		k.deps.Log.Info("made room for marks again", "iface", c.Link.String(), "what", c.Kind, "was", now, "is", changes[i].To)
-		return k.make(changes[i])
-	}
-	return k.journal.save()
+	t.drop(c)
+	return done, nil
 }
 
-// Release puts back what was changed on an interface.
-func (k *Keeper) Release(l Link) error {
-	return k.release(func(c change) bool { return c.Link == l })
-}
-
-// Restore puts back everything.
-func (k *Keeper) Restore() error {
-	return k.release(nil)
-}
-
-func (k *Keeper) release(which func(change) bool) error {
+// Status lists what is reduced, and where headroom could not be had.
+func (k *Keeper) Status() (reduced []Reduction, problems []Problem) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.journal == nil {
-		return nil
-	}
-	return k.restore(k.journal, which)
-}
-
-// restore undoes changes, the latest first, and forgets those that are undone.
-func (k *Keeper) restore(j *journal, which func(change) bool) error {
-	var errs []error
-	for _, c := range slices.Backward(slices.Clone(j.Changes)) {
-		if which != nil && !which(c) {
-			continue
+	for _, r := range k.links {
+		for _, c := range r.changes {
+			if len(c.Owners) == 0 {
+				continue // it was low enough
+			}
+			one := c.reduction()
+			one.Link = r.Link // its name of today
+			reduced = append(reduced, one)
 		}
-		if err := k.deps.In(c.Netns, c.undo); err != nil && !isGone(err) {
-			errs = append(errs, fmt.Errorf("put back the %s of %s (%d): %w", c.Kind, c.Link, c.From, err))
-			continue
+		if r.err != nil {
+			problems = append(problems, Problem{Link: r.Link, Err: r.err})
 		}
-		j.drop(c)
 	}
-	return errors.Join(append(errs, j.save())...)
+	slices.SortFunc(reduced, compareReductions)
+	slices.SortFunc(problems, func(a, b Problem) int { return compareLinks(a.Link, b.Link) })
+	return reduced, problems
 }
 
-// isGone tells whether an interface, a route or a namespace is not there any more.
-func isGone(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, errGone)
+// Leftovers are reductions in the journal whose agents no longer run.
+func Leftovers(file string) ([]Reduction, error) {
+	if !exists(file) {
+		return nil, nil
+	}
+	j, err := readJournal(file, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer j.close()
+	t, err := j.load()
+	if err != nil {
+		return nil, err
+	}
+	var left []Reduction
+	for _, c := range t.Changes {
+		if len(j.running(c.Owners)) == 0 {
+			left = append(left, c.reduction())
+		}
+	}
+	slices.SortFunc(left, compareReductions)
+	return left, nil
 }
 
-var errGone = errors.New("is gone")
-
-// shortened is an MTU that leaves room for a mark.
+// shortened is an MTU that leaves headroom for a mark.
 func shortened(mtu int) int { return mtu - pdm.HeaderSize }

@@ -23,7 +23,7 @@ import (
 
 // A process of its own, to be killed: it reserves and waits.
 func TestMain(m *testing.M) {
-	if spec := os.Getenv("ROOM_TEST_HOLD"); spec != "" {
+	if spec := os.Getenv("HEADROOM_TEST_HOLD"); spec != "" {
 		if err := hold(spec); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -53,21 +53,22 @@ func hold(spec string) error {
 // host is a namespace with one interface that has IPv6.
 type host struct {
 	link Link
+	name string // of the interface, by now
 	file string
 }
 
 func newHost(t *testing.T, mtu int) *host {
 	t.Helper()
-	netns := fmt.Sprintf("wmroom%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)
+	netns := fmt.Sprintf("wmhead%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)
 	if err := lab.AddNetns(netns); err != nil {
 		t.Fatal(err)
 	}
+	h := &host{link: Link{Netns: netns, Name: "eth9"}, name: "eth9", file: filepath.Join(t.TempDir(), "run", "headroom.json")}
 	t.Cleanup(func() {
-		if err := lab.DeleteNetns(netns); err != nil {
+		if err := lab.DeleteNetns(h.link.Netns); err != nil {
 			t.Error(err)
 		}
 	})
-	h := &host{link: Link{Netns: netns, Name: "eth9"}, file: filepath.Join(t.TempDir(), "room", "room.json")}
 	h.do(t, func() error {
 		pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth9", MTU: mtu}, PeerName: "peer"}
 		if err := netlink.LinkAdd(pair); err != nil {
@@ -113,11 +114,11 @@ func (h *host) keeper(cfg Config) *Keeper {
 func (h *host) expect(t *testing.T, mtu, segments int) {
 	t.Helper()
 	h.do(t, func() error {
-		gotMTU, err := readMTU("eth9")
+		gotMTU, err := readMTU(h.name)
 		if err != nil {
 			return err
 		}
-		l, err := netlink.LinkByName("eth9")
+		l, err := netlink.LinkByName(h.name)
 		if err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func (h *host) expect(t *testing.T, mtu, segments int) {
 func (h *host) hasFile(t *testing.T, want bool) {
 	t.Helper()
 	if _, err := os.Stat(h.file); (err == nil) != want {
-		t.Errorf("file of changes: %v, want it: %t", err, want)
+		t.Errorf("journal: %v, want it: %t", err, want)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestReserveAndRestore(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, packets %t", c.cfg.Mode, c.cfg.Packets), func(t *testing.T) {
 			h := newHost(t, 1500)
 			k := h.keeper(c.cfg)
-			if err := k.Recover(); err != nil {
+			if _, err := k.Recover(); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 { // the second time there is nothing left to do
@@ -169,52 +170,73 @@ func TestReserveAndRestore(t *testing.T) {
 	}
 }
 
-func TestRefusesBelow1280(t *testing.T) {
-	for _, mtu := range []int{1280, 1295} {
-		h := newHost(t, mtu)
-		k := h.keeper(Config{Mode: Interface, Packets: true})
-		for _, err := range []error{k.Check(h.link), k.Reserve(h.link)} {
-			if !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), "1296") {
-				t.Errorf("MTU %d: %v", mtu, err)
-			}
-		}
-		h.expect(t, mtu, allSegments)
-		h.hasFile(t, false)
-	}
-	h := newHost(t, 1296)
-	k := h.keeper(Config{Mode: Interface})
-	if err := k.Reserve(h.link); err != nil {
-		t.Error(err)
-	}
-	h.expect(t, 1280, allSegments)
-	if err := k.Keep(); err != nil { // which is no reason to take more
-		t.Error(err)
-	}
-	h.expect(t, 1280, allSegments)
+// set changes the MTU of the link; the kernel makes it the IPv6 MTU too.
+func (h *host) set(t *testing.T, mtu int) {
+	t.Helper()
+	h.change(t, func(l netlink.Link) error { return netlink.LinkSetMTU(l, mtu) })
 }
 
-// What someone else sets meanwhile stays, with room taken from it while marking
-// goes on.
+func (h *host) change(t *testing.T, f func(netlink.Link) error) {
+	t.Helper()
+	h.do(t, func() error {
+		l, err := netlink.LinkByIndex(h.link.Index)
+		if err != nil {
+			return err
+		}
+		return f(l)
+	})
+}
+
+// An interface that is too small gets what can be had, and the rest when its MTU
+// is raised. Whatever its MTU was meanwhile, everything is restored.
+func TestTooSmall(t *testing.T) {
+	h := newHost(t, 1295)
+	k := h.keeper(Config{Mode: Interface, Packets: true})
+	for range 2 {
+		if err := k.Reserve(h.link); !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), "1296") {
+			t.Errorf("MTU 1295: %v", err)
+		}
+		h.expect(t, 1295, 1)
+	}
+	_, problems := k.Status()
+	if len(problems) != 1 || !errors.Is(problems[0].Err, ErrTooSmall) {
+		t.Errorf("problems %v", problems)
+	}
+	h.set(t, 1296)
+	for range 2 { // the second time is no reason to take more
+		k.Keep()
+		h.expect(t, 1280, 1)
+	}
+	if _, problems := k.Status(); len(problems) != 0 {
+		t.Errorf("problems %v", problems)
+	}
+	h.set(t, 1200) // which ends IPv6 on the interface
+	k.Keep()
+	h.set(t, 1500)
+	k.Keep()
+	h.expect(t, 1484, 1)
+	h.set(t, 1290)
+	k.Keep()
+	h.expect(t, 1290, 1)
+	h.set(t, 1400)
+	if err := k.Restore(); err != nil {
+		t.Error(err)
+	}
+	h.expect(t, 1400, allSegments)
+	h.hasFile(t, false)
+}
+
+// What something else sets meanwhile stays, with headroom taken from it while
+// marking goes on.
 func TestKeep(t *testing.T) {
 	h := newHost(t, 1500)
 	k := h.keeper(Config{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
-	set := func(mtu int) {
-		h.do(t, func() error {
-			l, err := netlink.LinkByName("eth9")
-			if err != nil {
-				return err
-			}
-			return netlink.LinkSetMTU(l, mtu)
-		})
-	}
-	set(2000) // the kernel makes this the IPv6 MTU, too
+	h.set(t, 2000)
 	h.expect(t, 2000, 1)
-	if err := k.Keep(); err != nil {
-		t.Fatal(err)
-	}
+	k.Keep()
 	h.expect(t, 1984, 1)
 	if err := k.Release(h.link); err != nil {
 		t.Fatal(err)
@@ -224,34 +246,44 @@ func TestKeep(t *testing.T) {
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
-	set(1290)
-	if err := k.Keep(); err != nil {
-		t.Fatal(err)
-	}
-	h.expect(t, 1290, 1) // no room to be had
 	h.do(t, func() error { return writeMTU("eth9", 1285) })
+	h.change(t, func(l netlink.Link) error { return netlink.LinkSetGSOMaxSegs(l, 100) })
 	if err := k.Restore(); err != nil {
 		t.Fatal(err)
 	}
-	h.expect(t, 1285, allSegments) // what another set is not ours to change
+	h.expect(t, 1285, 100) // not ours to change
+	h.hasFile(t, false)
 }
 
-// An interface or a namespace that is gone has nothing to put back.
+// An interface keeps its settings when it is renamed, and gets them back.
+func TestRename(t *testing.T) {
+	h := newHost(t, 1500)
+	k := h.keeper(Config{Mode: Interface, Packets: true})
+	if err := k.Reserve(h.link); err != nil {
+		t.Fatal(err)
+	}
+	h.change(t, func(l netlink.Link) error { return netlink.LinkSetName(l, "wan0") })
+	k.Keep()
+	h.name = "wan0"
+	h.expect(t, 1484, 1)
+	if err := k.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	h.expect(t, 1500, allSegments)
+	h.hasFile(t, false)
+}
+
+// An interface or a namespace that is gone has nothing to restore.
 func TestInterfaceVanishes(t *testing.T) {
 	h := newHost(t, 1500)
 	k := h.keeper(Config{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
-	h.do(t, func() error {
-		l, err := netlink.LinkByName("eth9")
-		if err != nil {
-			return err
-		}
-		return netlink.LinkDel(l)
-	})
-	if err := k.Keep(); err != nil {
-		t.Error(err)
+	h.change(t, netlink.LinkDel)
+	k.Keep()
+	if reduced, problems := k.Status(); len(reduced)+len(problems) != 0 {
+		t.Errorf("of an interface that is gone: %v %v", reduced, problems)
 	}
 	if err := k.Restore(); err != nil {
 		t.Error(err)
@@ -259,12 +291,39 @@ func TestInterfaceVanishes(t *testing.T) {
 	h.hasFile(t, false)
 }
 
-// After a kill the next agent puts back what there was; while the first runs, it
-// keeps its hands off.
-func TestKilledAgent(t *testing.T) {
+// Two agents share what is reduced: the last restores it, whichever it is.
+func TestTwoAgents(t *testing.T) {
 	h := newHost(t, 1500)
+	a, b := h.keeper(Config{Mode: Interface}), h.keeper(Config{Mode: Interface, Packets: true})
+	for _, k := range []*Keeper{a, b} {
+		if err := k.Reserve(h.link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.expect(t, 1484, 1)
+	h.set(t, 1800)
+	a.Keep()
+	b.Keep()
+	h.expect(t, 1784, 1)
+	if restored, err := b.Recover(); err != nil || len(restored) != 0 {
+		t.Errorf("restored %v of an agent that runs, %v", restored, err)
+	}
+	if err := a.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	h.expect(t, 1784, 1)
+	if err := b.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	h.expect(t, 1800, allSegments)
+	h.hasFile(t, false)
+}
+
+// killedAgent reserves in a process of its own, which is then killed.
+func killedAgent(t *testing.T, h *host, while func()) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("ROOM_TEST_HOLD=%s,%s,%s,%d", h.link.Netns, h.link.Name, h.file, h.link.Index))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("HEADROOM_TEST_HOLD=%s,%s,%s,%d", h.link.Netns, h.link.Name, h.file, h.link.Index))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -277,43 +336,137 @@ func TestKilledAgent(t *testing.T) {
 	}
 	line := make([]byte, 100)
 	n, err := out.Read(line)
-	if err != nil || !strings.HasPrefix(string(line[:n]), "reserved") {
-		_ = cmd.Process.Kill()
-		t.Fatalf("the other agent said %q, %v", line[:n], err)
+	if err == nil && while != nil {
+		while()
 	}
+	killErr := cmd.Process.Signal(unix.SIGKILL)
+	_ = cmd.Wait()
+	if err != nil || killErr != nil || !strings.HasPrefix(string(line[:n]), "reserved") {
+		t.Fatalf("the other agent printed %q, %v, %v", line[:n], err, killErr)
+	}
+}
+
+// After a kill any agent restores the settings, also one that marks nothing, and
+// though interface and namespace have other names by now.
+func TestKilledAgent(t *testing.T) {
+	h := newHost(t, 1500)
+	left := func(want int) {
+		t.Helper()
+		found, err := Leftovers(h.file)
+		if err != nil || len(found) != want {
+			t.Errorf("leftovers %v, %v; want %d", found, err, want)
+		}
+	}
+	left(0)
+	killedAgent(t, h, func() {
+		left(0)
+		if restored, err := h.keeper(Config{Mode: None}).Recover(); err != nil || len(restored) != 0 {
+			t.Errorf("while the other runs: %v, %v", restored, err)
+		}
+		h.expect(t, 1484, 1)
+	})
 	h.expect(t, 1484, 1)
-	k := h.keeper(Config{Mode: Interface})
-	if err := k.Recover(); !errors.Is(err, ErrBusy) {
-		t.Errorf("while the other runs: %v", err)
+	left(2)
+	h.change(t, func(l netlink.Link) error { return netlink.LinkSetName(l, "wan0") })
+	h.name = "wan0"
+	renameNetns(t, h)
+	k := h.keeper(Config{Mode: None})
+	restored, err := k.Recover()
+	if err != nil || len(restored) != 2 {
+		t.Errorf("restored %v, %v", restored, err)
 	}
-	if err := h.keeper(Config{Mode: None}).Recover(); err != nil {
-		t.Errorf("one that changes nothing: %v", err)
-	}
-	h.expect(t, 1484, 1)
-	if err := cmd.Process.Signal(unix.SIGKILL); err != nil {
+	h.expect(t, 1500, allSegments)
+	h.hasFile(t, false)
+	left(0)
+
+	// The next one that marks takes over what it needs itself.
+	killedAgent(t, h, nil)
+	k = h.keeper(Config{Mode: Interface})
+	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
 	h.expect(t, 1484, 1)
-	h.hasFile(t, true)
-	if err := k.Recover(); err != nil {
+	left(1)
+	if _, err := k.Recover(); err != nil {
+		t.Fatal(err)
+	}
+	h.expect(t, 1484, allSegments)
+	if err := k.Restore(); err != nil {
 		t.Fatal(err)
 	}
 	h.expect(t, 1500, allSegments)
 	h.hasFile(t, false)
 }
 
-func TestBrokenFile(t *testing.T) {
+// renameNetns gives the namespace of h another name.
+func renameNetns(t *testing.T, h *host) {
+	t.Helper()
+	from := filepath.Join(topology.NetnsDir, h.link.Netns)
+	to := from + "-renamed"
+	if err := os.WriteFile(to, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.DeleteNetns(h.link.Netns); err != nil {
+		t.Fatal(err)
+	}
+	h.link.Netns += "-renamed"
+}
+
+// An agent whose journal is lost, with its container, leaves an MTU that the
+// next one neither lowers further nor raises.
+func TestLostJournal(t *testing.T) {
 	h := newHost(t, 1500)
-	if err := os.MkdirAll(filepath.Dir(h.file), 0o755); err != nil {
+	killedAgent(t, h, nil)
+	if err := os.Remove(h.file); err != nil {
+		t.Fatal(err)
+	}
+	k := h.keeper(Config{Mode: Interface, Packets: true})
+	if err := k.Reserve(h.link); err != nil {
+		t.Fatal(err)
+	}
+	k.Keep()
+	if reduced, problems := k.Status(); len(reduced)+len(problems) != 0 {
+		t.Errorf("reduced %v, problems %v", reduced, problems)
+	}
+	if err := k.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	h.expect(t, 1484, 1)
+	h.hasFile(t, false)
+}
+
+// Without a journal that can be written, nothing is changed.
+func TestNoJournal(t *testing.T) {
+	h := newHost(t, 1500)
+	expect := func(want string) {
+		t.Helper()
+		k := h.keeper(Config{Mode: Interface, Packets: true})
+		if err := k.Reserve(h.link); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err := k.Restore(); err != nil {
+			t.Error(err)
+		}
+		h.expect(t, 1500, allSegments)
+	}
+	dir := filepath.Dir(h.file)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(h.file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.keeper(Config{Mode: Interface}).Recover(); err == nil || !strings.Contains(err.Error(), "delete the file") {
-		t.Errorf("%v", err)
+	expect("delete the file")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
 	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect("journal of MTU headroom")
 }
 
 // Of the routes only those to what policies name lose octets.
@@ -337,7 +490,7 @@ func TestRoutes(t *testing.T) {
 	mtus := func() map[string]int {
 		got := map[string]int{}
 		h.do(t, func() error {
-			routes, err := routesOf(h.link)
+			routes, err := routesOf(h.link.Index)
 			for _, r := range routes {
 				got[idOf(&r).To.String()] = r.MTU
 			}
@@ -359,9 +512,11 @@ func TestRoutes(t *testing.T) {
 	}
 	expect(map[string]int{"2001:db8:1::/64": 0, "2001:db8:a::/48": 1484, "2001:db8:b::/48": 1384, "2001:db8:c::/48": 0})
 	h.expect(t, 1500, allSegments)
-	if err := k.Keep(); err != nil {
-		t.Fatal(err)
-	}
+	k.Keep()
+	expect(map[string]int{"2001:db8:1::/64": 0, "2001:db8:a::/48": 1484, "2001:db8:b::/48": 1384, "2001:db8:c::/48": 0})
+	h.do(t, func() error { return writeMTU("eth9", 1450) })
+	k.Keep()
+	expect(map[string]int{"2001:db8:1::/64": 0, "2001:db8:a::/48": 1434, "2001:db8:b::/48": 1384, "2001:db8:c::/48": 0})
 	if err := k.Restore(); err != nil {
 		t.Fatal(err)
 	}
@@ -371,6 +526,6 @@ func TestRoutes(t *testing.T) {
 	route("2001:db8:d::/48", "2001:db8:1::2", 0, unix.RTPROT_RA)
 	k = h.keeper(Config{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:d::/48")}})
 	if err := k.Reserve(h.link); err == nil || !strings.Contains(err.Error(), "reserve: interface") {
-		t.Errorf("a route that a router told of: %v", err)
+		t.Errorf("an advertised route: %v", err)
 	}
 }

@@ -1,80 +1,140 @@
 package headroom
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// journal is the file of changes that have to be undone. It is written before
-// each change, so that it may tell of one that was not made, but never not tell
-// of one that was.
-type journal struct {
-	Owner   owner    `json:"owner"`
+// table is the content of the journal: changes that have to be undone. A change
+// is written before it is made, so the journal may list one that was not made,
+// but never misses one that was.
+type table struct {
+	Boot    string   `json:"boot"` // another boot: nothing of it is in effect
 	Changes []change `json:"changes"`
 
-	path string
+	text []byte // as it was read or written last
 }
 
-// owner is a process; ids are used again, but not with the same start.
-type owner struct {
-	PID   int    `json:"pid"`
-	Start string `json:"start"` // clock ticks after boot
+func (t *table) find(c change) *change {
+	if i := slices.IndexFunc(t.Changes, c.is); i >= 0 {
+		return &t.Changes[i]
+	}
+	return nil
 }
 
-// openJournal takes the file over, or begins one.
+func (t *table) drop(c change) { t.Changes = slices.DeleteFunc(t.Changes, c.is) }
+
+// journal is the file, which all agents of the host share.
+type journal struct {
+	path  string
+	boot  string
+	locks *locks
+	self  owner
+}
+
+// openJournal takes part as an owner of changes.
 func openJournal(path string) (*journal, error) {
-	self, err := findOwner(os.Getpid())
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err != nil {
+		return nil, fmt.Errorf("journal of MTU headroom: %w", err)
+	}
+	j, err := readJournal(path, os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{path: path}
-	text, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("read what was changed to make room: %w", err)
-	default:
-		if err := json.Unmarshal(text, j); err != nil {
-			return nil, fmt.Errorf("read what was changed to make room: %s: %w: look at IPv6 MTU and gso_max_segs of the interfaces, then delete the file", path, err)
-		}
+	if j.self, err = j.locks.join(); err != nil {
+		j.close()
+		return nil, fmt.Errorf("journal of MTU headroom: %w", err)
 	}
-	if j.Owner != self && j.Owner.runs() {
-		return nil, fmt.Errorf("%w, process %d: stop it, or set pdm.reserve: none and pdm.mode: burst for this one", ErrBusy, j.Owner.PID)
-	}
-	j.Owner = self
 	return j, nil
 }
 
+// readJournal is for those who change nothing; create is a flag for the file of
+// locks.
+func readJournal(path string, create int) (*journal, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, err
+	}
+	locks, err := openLocks(strings.TrimSuffix(path, ".json")+".lock", create)
+	if err != nil {
+		return nil, fmt.Errorf("journal of MTU headroom: %w", err)
+	}
+	return &journal{path: path, boot: strings.TrimSpace(string(boot)), locks: locks}, nil
+}
+
+func (j *journal) close() { j.locks.close() }
+
+// running are those of the owners that have not ended.
+func (j *journal) running(owners []owner) []owner {
+	return slices.DeleteFunc(slices.Clone(owners), func(o owner) bool { return o != j.self && !j.locks.held(o) })
+}
+
+// update lets f change the table, with no other agent doing so meanwhile.
+func (j *journal) update(f func(*table) error) error {
+	unlock, err := j.locks.exclude()
+	if err != nil {
+		return fmt.Errorf("journal of MTU headroom: %w", err)
+	}
+	defer unlock()
+	t, err := j.load()
+	if err != nil {
+		return err
+	}
+	err = f(t)
+	return errors.Join(err, j.save(t))
+}
+
+func (j *journal) load() (*table, error) {
+	t := &table{}
+	text, err := os.ReadFile(j.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("journal of MTU headroom: %w", err)
+	default:
+		if err := json.Unmarshal(text, t); err != nil {
+			return nil, fmt.Errorf("journal of MTU headroom: %s: %w: check the IPv6 MTU and gso_max_segs of the interfaces, then delete the file", j.path, err)
+		}
+	}
+	if t.Boot != j.boot {
+		*t = table{Boot: j.boot}
+	}
+	t.text = text
+	return t, nil
+}
+
 // save writes the file, or deletes it when there is nothing to undo.
-func (j *journal) save() error {
-	if len(j.Changes) == 0 {
+func (j *journal) save(t *table) error {
+	if len(t.Changes) == 0 {
 		if err := os.Remove(j.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("forget what was changed to make room: %w", err)
+			return fmt.Errorf("journal of MTU headroom: %w", err)
 		}
 		return nil
 	}
-	text, err := json.MarshalIndent(j, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(j.path), 0o755)
-	}
-	if err == nil {
-		err = replaceFile(j.path, append(text, '\n'))
-	}
+	text, err := json.MarshalIndent(t, "", "  ")
 	if err != nil {
-		return fmt.Errorf("note what is changed to make room: %w", err)
+		return fmt.Errorf("journal of MTU headroom: %w", err)
 	}
+	if text = append(text, '\n'); bytes.Equal(text, t.text) {
+		return nil
+	}
+	if err := replaceFile(j.path, text); err != nil {
+		return fmt.Errorf("journal of MTU headroom: %w", err)
+	}
+	t.text = text
 	return nil
 }
 
 // replaceFile leaves the old file or the new one, never half of it.
 func replaceFile(path string, text []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".room-*")
+	f, err := os.CreateTemp(filepath.Dir(path), ".headroom-*")
 	if err != nil {
 		return err
 	}
@@ -84,31 +144,13 @@ func replaceFile(path string, text []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)
 }
 
-func (j *journal) has(c change) bool { return slices.ContainsFunc(j.Changes, c.is) }
-
-func (j *journal) drop(c change) { j.Changes = slices.DeleteFunc(j.Changes, c.is) }
-
-// findOwner reads field 22 of /proc/PID/stat.
-func findOwner(pid int) (owner, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return owner{}, err
-	}
-	// The command, field 2, stands in parentheses and may hold anything.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return owner{}, fmt.Errorf("process %d has ended, or has an unexpected stat", pid)
-	}
-	return owner{PID: pid, Start: fields[19]}, nil
-}
-
-func (o owner) runs() bool {
-	now, err := findOwner(o.PID)
-	return err == nil && now == o
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, os.ErrNotExist)
 }

@@ -1,6 +1,7 @@
 package headroom
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,39 +10,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// planRoutes are the changes of an interface's routes to what policies name.
-// Routes that a router advertises are not changed: they would lose their end.
-func planRoutes(l Link, prefixes []netip.Prefix) ([]change, error) {
-	mtu, err := readMTU(l.Name)
+// planRoutes are the interface's routes to what policies name. Routes that a
+// router advertises are not changed: they would never expire.
+func (p place) planRoutes(prefixes []netip.Prefix) (wanted []change, err error) {
+	mtu, err := readMTU(p.Name)
 	if err != nil {
 		return nil, err
 	}
-	routes, err := routesOf(l)
+	routes, err := routesOf(p.Index)
 	if err != nil {
 		return nil, err
 	}
-	var changes []change
+	var errs []error
 	for _, r := range routes {
 		id := idOf(&r)
 		if !slices.ContainsFunc(prefixes, id.To.Overlaps) {
 			continue
 		}
 		if r.Protocol == unix.RTPROT_RA {
-			return nil, fmt.Errorf("the route to %s comes from a router, whose word on its lifetime a change would undo: set pdm.reserve: interface", id.To)
+			errs = append(errs, fmt.Errorf("the route to %s is advertised by a router, and a change would remove its lifetime: set pdm.reserve: interface", id.To))
+			continue
 		}
-		whole := mtu
+		now := mtu
 		if r.MTU != 0 {
-			whole = min(r.MTU, mtu)
+			now = min(r.MTU, mtu)
 		}
-		changes = append(changes, change{Link: l, Kind: kindRoute, From: r.MTU, To: shortened(whole), Route: &id})
+		c := p.change(SettingRoute, now, shortened(now))
+		c.Route, c.From = &id, r.MTU
+		wanted = append(wanted, c)
 	}
-	return changes, nil
+	return wanted, errors.Join(errs...)
 }
 
-// routesOf are the unicast routes of an interface, but for link-local ones.
-// Routes with several next hops are on none of them.
-func routesOf(l Link) ([]netlink.Route, error) {
-	filter := &netlink.Route{LinkIndex: l.Index, Table: unix.RT_TABLE_UNSPEC}
+// routesOf are the unicast routes of an interface except link-local ones. Routes
+// with several next hops are on none of them.
+func routesOf(index int) ([]netlink.Route, error) {
+	filter := &netlink.Route{LinkIndex: index, Table: unix.RT_TABLE_UNSPEC}
 	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
@@ -69,7 +73,7 @@ func idOf(r *netlink.Route) routeID {
 
 // route is the route that the change is about.
 func (c change) route() (*netlink.Route, error) {
-	routes, err := routesOf(c.Link)
+	routes, err := routesOf(c.Index)
 	if err != nil {
 		return nil, err
 	}
