@@ -227,8 +227,15 @@ var knownPDM = map[string]obs.PDM{
 		Mode: "burst", Policies: knownPolicies, MaxEntries: 65536,
 		Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "esp", Packets: 40}, {Iface: "eth1", Direction: "egress", Reason: "esp", Packets: 2}, {Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 41}},
 	},
-	"lonely": {Mode: "packet", Policies: knownPolicies, Marked: 1234, MaxEntries: 65536},
-	"over":   {Mode: "packet", Policies: []obs.Policy{{Text: "tcp to ::/0", Until: scriptStart}}, Marked: 5, Read: 5, MaxEntries: 65536},
+	"lonely": {
+		Mode: "packet", Policies: knownPolicies, Marked: 1234, MaxEntries: 65536,
+		Reduced: []obs.Reduction{
+			{Iface: "eth0", Setting: "IPv6 MTU", From: 1500, To: 1484},
+			{Iface: "eth0", Setting: "gso_max_segs", From: 65535, To: 1},
+			{Iface: "eth1", Netns: "blue", Setting: "route MTU", Route: "2001:db8::/32", To: 1484},
+		},
+	},
+	"over": {Mode: "packet", Policies: []obs.Policy{{Text: "tcp to ::/0", Until: scriptStart}}, Marked: 5, Read: 5, MaxEntries: 65536},
 }
 
 var knownPolicies = []obs.Policy{
@@ -241,7 +248,7 @@ func knownStatus() obs.Status {
 		Version: "1.2.3", Host: "alpha", PID: 4711, Started: scriptStart, Now: scriptStart.Add(2 * time.Hour), Probe: "ebpf",
 		Hooks: []obs.Hook{
 			{Iface: "eth0", IfIndex: 2, Direction: "ingress", Mode: "tcx", State: "attached"},
-			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached"},
+			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached", Warning: "behind end_chain (id 9)"},
 			{Iface: "eth1", Netns: "blue", Direction: "ingress", State: "failed", Error: "no such device"},
 		},
 		Table: obs.Table{MaxEntries: 524288, Entries: 52429, MemoryBytes: 67_108_864, Evicted: 1234, Unattributed: 5, Live: 60000},

@@ -94,7 +94,7 @@ func drainText(d *obs.Drain) string {
 func statusHooks(w io.Writer, s *obs.Status) error {
 	t := &term.Table{Columns: []term.Column{{Title: "HOOK"}, {Title: "DIR"}, {Title: "MODE"}, {Title: "STATE"}, {Title: ""}}}
 	for _, h := range s.Hooks {
-		t.Add(place(h.Netns, h.Iface), shortDirection(h.Direction), dash(h.Mode), h.State, h.Error)
+		t.Add(place(h.Netns, h.Iface), shortDirection(h.Direction), dash(h.Mode), h.State, h.Error+h.Warning)
 	}
 	return section(w, t)
 }

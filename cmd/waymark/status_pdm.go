@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/obs"
@@ -37,7 +38,23 @@ func statusPDM(w io.Writer, s *obs.Status) error {
 			return err
 		}
 	}
+	if err := statusReduced(w, p); err != nil {
+		return err
+	}
 	return statusPassed(w, p)
+}
+
+// statusReduced lists the settings that are lower while packets are marked.
+func statusReduced(w io.Writer, p *obs.PDM) error {
+	t := &term.Table{Columns: []term.Column{{Title: "REDUCED FOR MARKS"}, {Title: "SETTING"}, {Title: "FROM", Right: true}, {Title: "TO", Right: true}}}
+	for _, r := range p.Reduced {
+		from := fmt.Sprint(r.From)
+		if r.From == 0 { // a route without an MTU of its own
+			from = "-"
+		}
+		t.Add(place(r.Netns, r.Iface), strings.TrimSpace(r.Setting+" "+r.Route), from, fmt.Sprint(r.To))
+	}
+	return section(w, t)
 }
 
 func statusPassed(w io.Writer, p *obs.PDM) error {

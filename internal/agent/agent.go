@@ -14,6 +14,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
@@ -43,6 +44,7 @@ type Agent struct {
 	host    string
 	started time.Time
 
+	watch    topology.Config
 	registry *topology.Registry
 	watcher  *topology.Watcher
 	probe    probe
@@ -53,6 +55,7 @@ type Agent struct {
 	leaving  *leaving
 	totals   *totals
 	hooks    *hooks
+	headroom *headroom.Keeper
 	marking  *marking // nil: nothing is ever marked
 	pace     *pace
 	reopen   []func() // of exporters that write to files
@@ -75,15 +78,18 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
 		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), failed: make(chan error, 16),
 	}
-	watch := topology.Config{Interfaces: cfg.Patterns(), Exclude: cfg.Exclude, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
-	a.registry = topology.NewRegistry(watch.Linger, deps.Clock)
-	a.watcher, err = topology.New(watch, topology.Deps{Registry: a.registry, Emit: a.onEvent, Log: deps.Log})
+	a.watch = topology.Config{Interfaces: cfg.Patterns(), Exclude: cfg.Exclude, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
+	a.registry = topology.NewRegistry(a.watch.Linger, deps.Clock)
+	a.watcher, err = topology.New(a.watch, topology.Deps{Registry: a.registry, Emit: a.onEvent, Log: deps.Log})
 	if err != nil {
 		return nil, err
 	}
-	if a.marking, err = newMarking(cfg, a.registry, deps.Log); err != nil {
+	policies, err := cfg.PDM.Flows()
+	if err != nil {
 		return nil, err
 	}
+	a.headroom = newHeadroom(cfg.PDM, policies, a.registry, deps.Log)
+	a.marking = newMarking(cfg, a.headroom, policies, deps.Log)
 	if a.probe, err = newProbe(cfg, a.marking, deps.Log); err != nil {
 		return nil, err
 	}
@@ -156,25 +162,47 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stopScanning()
 	var scan sync.WaitGroup
 	start(scanning, &scan, a.scan)
+	start(scanning, &scan, a.tend)
 
 	var err error
 	select {
 	case err = <-a.failed:
 	case <-ctx.Done():
 	}
-	// Records leave first: the kernel takes an RCU grace period, some 15 ms, for
-	// each program that is detached, one after the other.
 	stopScanning()
 	scan.Wait()
-	a.hooks.freeze()
-	err = errors.Join(err, a.drainOnce(true))
+	err = errors.Join(err, a.end())
 	stopServices()
-	a.hooks.close()
-	err = errors.Join(err, a.marking.restore())
 	stopProbing()
 	running.Wait()
 	serving.Wait()
 	return err
+}
+
+// endPatience is how long flows wait for all hooks to be detached, which takes
+// some 15 ms each, one after the other (an RCU grace period of the kernel).
+const endPatience = 3 * time.Second
+
+// end detaches, then drains what was counted until then, and exports all flows.
+// With very many hooks they leave first, and what is counted meanwhile after them.
+func (a *Agent) end() error {
+	a.hooks.freeze()
+	detached := make(chan struct{})
+	go func() {
+		defer close(detached)
+		a.hooks.close()
+	}()
+	var err error
+	select {
+	case <-detached:
+	case <-time.After(endPatience):
+		err = a.drainOnce(true)
+		<-detached
+	}
+	err = errors.Join(err, a.headroom.Restore())
+	// Programs that were still running are counted in the next epoch.
+	err = errors.Join(err, a.probe.Drain(a.merge))
+	return errors.Join(err, a.drainOnce(true))
 }
 
 // load prepares the probe and, as large as it, the table behind it.
@@ -184,6 +212,10 @@ func (a *Agent) load() error {
 			return err
 		}
 	}
+	if err := a.checkFiles(); err != nil {
+		return err
+	}
+	a.recoverHeadroom()
 	if err := a.probe.Load(); err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ func (h *hooks) compare(all map[place]seen) []obs.Interface {
 			continue
 		}
 		for _, direction := range at.directions {
+			h.noteBypass(at, direction, all[place{i, direction}])
 			c := at.compare(direction, all[place{i, direction}])
 			c.Iface, c.Netns, c.Direction = at.link.Name, at.link.Netns, direction.String()
 			out = append(out, c)

@@ -42,6 +42,13 @@ func (a *Agent) onSynced() {
 		}
 		a.log.Warn("waiting for interfaces that don't exist yet", "names", missing)
 	}
+	if globs := a.watcher.Unmatched(); len(globs) > 0 {
+		if a.cfg.OnMissing == "fail" && a.hooks.none() {
+			a.fail(fmt.Errorf("no interface matches %s: create one, or set on_missing: wait", strings.Join(a.cfg.Patterns(), ", ")))
+			return
+		}
+		a.log.Warn("no interface matches yet; waiting for one", "patterns", globs)
+	}
 	if err := a.hooks.allFailed(); err != nil {
 		a.fail(err)
 		return

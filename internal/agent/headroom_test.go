@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,20 +29,17 @@ func (r refusing) Attach(topology.Link, []flow.Direction, func(func() error) err
 
 // An interface that the probe cannot be attached to keeps its MTU: nothing will be
 // marked there.
-func TestRoomIsGivenBackWhereNothingIsAttached(t *testing.T) {
+func TestMTUIsRestoredWhereNothingIsAttached(t *testing.T) {
 	alpha := newLab(t).Host("alpha")
 	cfg := config.Default()
 	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
-	cfg.API.Socket = filepath.Join(t.TempDir(), "agent.sock")
 	log := slog.New(slog.DiscardHandler)
 	registry := topology.NewRegistry(time.Minute, time.Now)
-	m, err := newMarking(cfg, registry, log)
+	policies, err := cfg.PDM.Flows()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.headroom.Recover(); err != nil {
-		t.Fatal(err)
-	}
+	m := newMarking(cfg, newHeadroom(cfg.PDM, policies, registry, log), policies, log)
 	link, err := linkOf(alpha)
 	if err != nil {
 		t.Fatal(err)

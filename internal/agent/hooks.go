@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -30,6 +29,8 @@ type hooks struct {
 	mu       sync.Mutex
 	frozen   bool
 	attached map[flow.Iface]*attachment
+	// filesReported is the limit of open files that was last reported as too low.
+	filesReported uint64
 }
 
 // attachment is an interface with its own counters before and after it was
@@ -39,47 +40,50 @@ type attachment struct {
 	directions []flow.Direction
 	mode       string
 	err        error
+	retry      retry // while err is set
 	attaching  moment
 	draining   moment
 	// What had been counted on an interface of the same number before.
 	base map[flow.Direction]seen
+	// ahead are the programs that run before ours and may end the chain.
+	ahead map[flow.Direction][]string
+	// bypass notices traffic that the hook does not see.
+	bypass map[flow.Direction]*bypass
 }
 
 func newHooks(r *topology.Registry, p probe, m *marking, directions func(string) []flow.Direction, log *slog.Logger) *hooks {
 	return &hooks{registry: r, probe: p, marking: m, directions: directions, log: log, attached: map[flow.Iface]*attachment{}}
 }
 
-// add attaches; all is what the probe has seen so far.
+// add attaches; all is what the probe has seen so far. What fails is tried again.
 func (h *hooks) add(l topology.Link, all map[place]seen) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.frozen {
 		return
 	}
-	at := &attachment{link: l, directions: h.directions(l.Name), base: map[flow.Direction]seen{
-		flow.Ingress: all[place{l.Iface, flow.Ingress}],
-		flow.Egress:  all[place{l.Iface, flow.Egress}],
-	}}
+	at := &attachment{
+		link: l, directions: h.directions(l.Name),
+		base: map[flow.Direction]seen{
+			flow.Ingress: all[place{l.Iface, flow.Ingress}],
+			flow.Egress:  all[place{l.Iface, flow.Egress}],
+		},
+		bypass: map[flow.Direction]*bypass{},
+	}
+	if before := h.attached[l.Iface]; before != nil {
+		at.retry = before.retry
+	}
 	h.attached[l.Iface] = at
 	before, _ := h.registry.Counters(l.Iface)
 	if at.sends() {
-		at.err = h.marking.prepare(l)
+		h.marking.prepare(l)
 	}
-	if at.err == nil {
-		at.mode, at.err = h.probe.Attach(l, at.directions, func(f func() error) error {
-			return h.registry.InNetns(l.Iface.Netns(), f)
-		})
-		if at.err != nil { // nothing will be marked there
-			h.marking.release(l)
-		}
-	}
-	if errors.Is(at.err, unix.ENODEV) {
-		delete(h.attached, l.Iface)
-		h.log.Debug("interface was gone before it could be counted", "iface", l.String())
-		return
-	}
-	if at.err != nil {
-		h.log.Error("interface is not counted", "iface", l.String(), "error", at.err)
+	at.mode, at.err = h.probe.Attach(l, at.directions, func(f func() error) error {
+		return h.registry.InNetns(l.Iface.Netns(), f)
+	})
+	if at.err != nil { // nothing will be marked there
+		h.marking.release(l)
+		h.failed(at)
 		return
 	}
 	after, err := h.registry.Counters(l.Iface)
@@ -89,6 +93,7 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 	at.attaching = moment{before, after}
 	at.draining = moment{after, after}
 	h.log.Info("counting", "iface", l.String(), "direction", directionText(at.directions), "mode", at.mode)
+	h.inspect(at)
 }
 
 // sends reports whether packets that leave are handled: where they are not, none
@@ -129,6 +134,16 @@ func (h *hooks) rename(l topology.Link) (stays bool) {
 		return false
 	}
 	at.link = l
+	if at.err == nil && at.sends() {
+		h.marking.rename(l)
+	}
+	if p, ok := h.probe.(interface {
+		Rename(flow.Iface, string) error
+	}); ok && at.err == nil {
+		if err := p.Rename(l.Iface, l.Name); err != nil {
+			h.log.Error("policies of pdm do not follow the new name", "iface", l.String(), "error", err)
+		}
+	}
 	return true
 }
 
@@ -154,9 +169,12 @@ func (h *hooks) freeze() {
 func (h *hooks) close() {
 	h.freeze()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := range h.attached {
+	ifaces := slices.Collect(maps.Keys(h.attached))
+	h.mu.Unlock()
+	for _, i := range ifaces {
+		h.mu.Lock() // anew for each: a drain may come between
 		h.detach(i)
+		h.mu.Unlock()
 	}
 }
 
@@ -187,6 +205,7 @@ func (h *hooks) status() []obs.Hook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []obs.Hook
+	problems := h.marking.problems()
 	for _, at := range h.attached {
 		for _, direction := range at.directions {
 			hook := obs.Hook{
@@ -195,6 +214,8 @@ func (h *hooks) status() []obs.Hook {
 			}
 			if at.err != nil {
 				hook.State, hook.Error = "failed", at.err.Error()
+			} else {
+				hook.Warning = at.warning(direction, problems)
 			}
 			out = append(out, hook)
 		}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
@@ -43,16 +42,6 @@ func listen(services []service) error {
 			}
 			return err
 		}
-	}
-	return nil
-}
-
-var errStarting = errors.New("starting: programs are being loaded and attached")
-
-// readiness is nil once every interface of the start is counted.
-func (a *Agent) readiness() error {
-	if !a.synced.Load() {
-		return errStarting
 	}
 	return nil
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -21,7 +19,7 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// marking is what PDM takes besides programs: policies, and room in packets.
+// marking is what PDM takes besides programs: policies, and MTU headroom.
 type marking struct {
 	cfg      config.PDM
 	policies []policy.Policy
@@ -30,38 +28,11 @@ type marking struct {
 }
 
 // newMarking is nil where nothing is ever marked.
-func newMarking(cfg config.Config, registry *topology.Registry, log *slog.Logger) (*marking, error) {
+func newMarking(cfg config.Config, keeper *headroom.Keeper, policies []policy.Policy, log *slog.Logger) *marking {
 	if !cfg.PDM.On() {
-		return nil, nil
+		return nil
 	}
-	policies, err := cfg.PDM.Flows()
-	if err != nil {
-		return nil, err
-	}
-	var prefixes []netip.Prefix
-	for _, p := range policies {
-		prefixes = append(prefixes, p.To)
-	}
-	return &marking{
-		cfg: cfg.PDM, policies: policies, log: log,
-		headroom: headroom.New(headroom.Config{
-			Mode: headroom.Mode(cfg.PDM.Reserve), Packets: cfg.PDM.Mode == "packet", Prefixes: prefixes,
-			File: strings.TrimSuffix(cfg.API.Socket, ".sock") + "-pdm-room.json",
-		}, headroom.Deps{Log: log, In: func(netns string, f func() error) error {
-			return inNetns(registry, netns, f)
-		}}),
-	}, nil
-}
-
-// inNetns enters a namespace that the registry holds open, or else by its name:
-// after a crash, nothing is open yet.
-func inNetns(registry *topology.Registry, netns string, f func() error) error {
-	for _, l := range registry.Links() {
-		if l.Netns == netns {
-			return registry.InNetns(l.Iface.Netns(), f)
-		}
-	}
-	return topology.InNetns(netns, f)
+	return &marking{cfg: cfg.PDM, policies: policies, headroom: keeper, log: log}
 }
 
 // datapathConfig is the part of marking that is in the kernel.
@@ -84,59 +55,10 @@ func (m *marking) marks(l topology.Link) bool {
 	return l.Kind != "loopback" && slices.ContainsFunc(m.policies, func(p policy.Policy) bool { return p.Applies(l.Name) })
 }
 
-func roomLink(l topology.Link) headroom.Link {
-	return headroom.Link{Netns: l.Netns, Name: l.Name, Index: int(l.IfIndex)}
-}
-
-// prepare makes room on an interface before anything is attached to it.
-func (m *marking) prepare(l topology.Link) error {
-	if m == nil || !m.marks(l) {
-		return nil
-	}
-	if err := m.headroom.Check(roomLink(l)); err != nil {
-		return fmt.Errorf("pdm on %s: %w", l, err)
-	}
-	if err := m.headroom.Reserve(roomLink(l)); err != nil {
-		return fmt.Errorf("pdm on %s: %w", l, err)
-	}
-	return nil
-}
-
-// release gives back the room on an interface, which may be gone.
-func (m *marking) release(l topology.Link) {
-	if m == nil || !m.marks(l) {
-		return
-	}
-	if err := m.headroom.Release(roomLink(l)); err != nil {
-		m.log.Error("giving back the room for marks", "iface", l.String(), "error", err)
-	}
-}
-
-// keep makes room again where something else took it.
-func (m *marking) keep() {
-	if m == nil {
-		return
-	}
-	if err := m.headroom.Keep(); err != nil {
-		m.log.Error("keeping room for marks", "error", err)
-	}
-}
-
-// restore puts everything back, when the agent ends.
-func (m *marking) restore() error {
-	if m == nil {
-		return nil
-	}
-	return m.headroom.Restore()
-}
-
-// start puts right what a killed agent left, and hands the policies over.
+// start hands the policies over.
 func (m *marking) start(p *ebpfProbe) error {
 	if m == nil {
 		return nil
-	}
-	if err := m.headroom.Recover(); err != nil {
-		return err
 	}
 	return p.SetPolicies(m.policies)
 }
@@ -169,6 +91,7 @@ func (a *Agent) pdmStatus() (*obs.PDM, error) {
 		Created: s.Created, Expired: s.Expired, Evicted: s.Evicted, Refused: s.Refused, Alerts: s.Alerts,
 		DelaysLost: s.DelaysLost, EventsLost: s.EventsLost,
 		Totals: a.totals.pdm(a.ifaceName), Drain: s.Drain,
+		Reduced: a.marking.reduced(),
 	}
 	for _, p := range policies {
 		out.Policies = append(out.Policies, obs.Policy{Text: policyText(p.Policy), Until: p.Until})

@@ -36,10 +36,13 @@ func (a *Agent) Status() obs.Status {
 	return s
 }
 
-// hookStatus adds what is configured by name and is not there.
+// hookStatus adds what is configured and is not there, or cannot be watched.
 func (a *Agent) hookStatus() []obs.Hook {
 	hooks := a.hooks.status()
 	ifaces, netns := a.watcher.Waiting()
+	if len(hooks) == 0 {
+		ifaces = append(ifaces, a.watcher.Unmatched()...)
+	}
 	for _, name := range ifaces {
 		for _, direction := range a.cfg.Directions(name) {
 			hooks = append(hooks, obs.Hook{Iface: name, Direction: direction.String(), State: "waiting"})
@@ -47,6 +50,19 @@ func (a *Agent) hookStatus() []obs.Hook {
 	}
 	for _, name := range netns {
 		hooks = append(hooks, obs.Hook{Netns: name, State: "waiting"})
+	}
+	for _, e := range a.watcher.Refused() {
+		hook := obs.Hook{
+			Iface: e.Link.Name, Netns: e.Link.Netns, IfIndex: e.Link.IfIndex, State: "failed", Error: e.Err.Error(),
+		}
+		if e.Link.Name == "" { // a namespace
+			hooks = append(hooks, hook)
+			continue
+		}
+		for _, direction := range a.cfg.Directions(e.Link.Name) {
+			hook.Direction = direction.String()
+			hooks = append(hooks, hook)
+		}
 	}
 	return hooks
 }

@@ -28,7 +28,7 @@ type Endpoint struct{ Path, Doc string }
 func Endpoints() []Endpoint {
 	return []Endpoint{
 		{"/livez", "`ok` while the agent runs"},
-		{"/readyz", "`ok` once every interface of the start is counted, else 503 with the reason"},
+		{"/readyz", "`ok` while everything that is configured is counted, else 503 with the reason: starting, an interface or namespace that is named is missing, no interface matches, a hook failed"},
 		{"/metrics", "[Metrics](metrics.md) in the text format of Prometheus, where an exporter `prometheus` is configured"},
 		{"/api/v1/status", "How the agent does, as `waymark status -o json` shows it"},
 		{"/api/v1/flows", "Flows of the recent past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`"},

@@ -151,7 +151,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("/metrics: %d %q", code, body)
 	}
 	a.ready = errors.New("eth0: not attached")
-	if code, body := a.get(t, "/readyz"); code != 503 || body != `{"what":"eth0: not attached","how":"waymark status tells more"}`+"\n" {
+	if code, body := a.get(t, "/readyz"); code != 503 || body != `{"what":"eth0: not attached","how":"waymark status shows more"}`+"\n" {
 		t.Errorf("/readyz: %d %q", code, body)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -196,7 +196,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) { s.write(w, []byt
 
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	if err := s.deps.Ready(); err != nil {
-		writeError(w, &Error{http.StatusServiceUnavailable, err.Error(), "waymark status tells more"})
+		writeError(w, &Error{http.StatusServiceUnavailable, err.Error(), "waymark status shows more"})
 		return
 	}
 	s.write(w, []byte("ok\n"))

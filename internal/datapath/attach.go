@@ -29,6 +29,7 @@ type Target struct {
 type hook struct {
 	direction flow.Direction
 	close     func() error
+	ahead     func() ([]string, error) // programs of others that run before
 }
 
 // Mode is the way a program hangs on an interface.
@@ -71,15 +72,11 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 			if len(t.Directions) > 0 && !slices.Contains(t.Directions, side.direction) {
 				continue
 			}
-			detach, err := attach(int(t.Iface.IfIndex()), side.direction, side.program)
+			h, err := attach(int(t.Iface.IfIndex()), side.direction, side.program)
 			if err != nil {
 				return fmt.Errorf("attaching to %s %s by %s: %w", t.Name, directionName(side.direction), mode, explain(err))
 			}
-			if mode == ModeClsact { // a filter is found by its interface; a link is not
-				inside := detach
-				detach = func() error { return do(inside) }
-			}
-			d.hooks[t.Iface] = append(d.hooks[t.Iface], &hook{direction: side.direction, close: detach})
+			d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(do, mode))
 		}
 		return nil
 	})
@@ -90,6 +87,33 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 		return "", errors.Join(err, d.detach(t.Iface))
 	}
 	return mode, nil
+}
+
+// inside makes a hook usable from any namespace. A filter is found by its
+// interface, a link is not, but the programs before it are.
+func (h *hook) inside(do func(func() error) error, mode Mode) *hook {
+	out := *h
+	if mode == ModeClsact {
+		out.close = func() error { return do(h.close) }
+	}
+	out.ahead = func() (names []string, err error) {
+		err = do(func() (err error) {
+			names, err = h.ahead()
+			return err
+		})
+		return names, err
+	}
+	return &out
+}
+
+// Rename makes the policies that choose interfaces by name follow a new one.
+func (d *Datapath) Rename(iface flow.Iface, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pdm == nil || len(d.hooks[iface]) == 0 {
+		return nil
+	}
+	return d.pdm.attach(iface, name)
 }
 
 // Detach takes the probe off an interface, which may be gone by now. What was
@@ -135,18 +159,34 @@ func directionName(d flow.Direction) string {
 }
 
 // attachTCX stands first at ingress and last at egress: what it counts is what
-// is on the wire. The link ends with this process, however it ends.
-func attachTCX(ifindex int, direction flow.Direction, program *ebpf.Program) (func() error, error) {
+// is on the wire. Where others are at egress already it stands first there too,
+// since a program that ends the chain would hide its packets. The link ends with
+// this process, however it ends.
+func attachTCX(ifindex int, direction flow.Direction, program *ebpf.Program) (*hook, error) {
 	opts := link.TCXOptions{
 		Interface: ifindex, Program: program,
 		Attach: ebpf.AttachTCXIngress, Anchor: link.Head(),
 	}
 	if direction == flow.Egress {
-		opts.Attach, opts.Anchor = ebpf.AttachTCXEgress, link.Tail()
+		opts.Attach = ebpf.AttachTCXEgress
+		others, err := foreignTCX(ifindex, direction, 0)
+		if err != nil {
+			return nil, err
+		}
+		if len(others) == 0 {
+			opts.Anchor = link.Tail()
+		}
 	}
 	l, err := link.AttachTCX(opts)
 	if err != nil {
 		return nil, err
 	}
-	return l.Close, nil
+	info, err := l.Info()
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &hook{
+		direction: direction, close: l.Close,
+		ahead: func() ([]string, error) { return foreignTCX(ifindex, direction, info.ID) },
+	}, nil
 }

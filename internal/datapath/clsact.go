@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
 )
 
 // Filters of clsact outlive their process, so their name says whose they are:
@@ -24,7 +25,7 @@ var filterNumber atomic.Uint32
 
 // attachClsact adds a direct-action filter, after taking away those of agents
 // that are gone. Its program answers "unspecified", so that filters behind it run.
-func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) (func() error, error) {
+func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) (*hook, error) {
 	qdisc := &netlink.GenericQdisc{
 		QdiscAttrs: netlink.QdiscAttrs{
 			LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
@@ -35,10 +36,7 @@ func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) 
 	if added != nil && !errors.Is(added, unix.EEXIST) {
 		return nil, fmt.Errorf("adding qdisc clsact (module sch_ingress): %w", added)
 	}
-	parent := uint32(netlink.HANDLE_MIN_INGRESS)
-	if direction == flow.Egress {
-		parent = netlink.HANDLE_MIN_EGRESS
-	}
+	parent := parentOf(direction)
 	if err := removeStale(ifindex, parent); err != nil {
 		return nil, err
 	}
@@ -60,7 +58,7 @@ func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) 
 	if filter.Handle, err = handleOf(ifindex, parent, filter.Name); err != nil {
 		return nil, err
 	}
-	return func() error {
+	remove := func() error {
 		err := netlink.FilterDel(filter)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 			return nil // gone with its interface or qdisc
@@ -69,7 +67,18 @@ func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) 
 			err = netlink.QdiscDel(qdisc)
 		}
 		return err
-	}, nil
+	}
+	return &hook{direction: direction, close: remove, ahead: func() ([]string, error) {
+		var links []string
+		if kernel.TCX.Has() { // they run before all filters
+			var err error
+			if links, err = foreignTCX(ifindex, direction, 0); err != nil {
+				return nil, err
+			}
+		}
+		filters, err := foreignFilters(ifindex, parent, filter.Name)
+		return append(links, filters...), err
+	}}, nil
 }
 
 // unused tells whether a clsact qdisc has no filter left in either direction.

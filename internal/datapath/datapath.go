@@ -266,6 +266,8 @@ func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%w: %w: run as root, or with CAP_BPF and CAP_NET_ADMIN", kernel.ErrMissing, err)
+	case errors.Is(err, unix.EMFILE): // without the verifier's log, which has nothing to do with it
+		return fmt.Errorf("%w: raise RLIMIT_NOFILE", unix.EMFILE)
 	case errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("%w: %w: lower flow.max_entries, or raise the memory limit of the service", kernel.ErrMissing, err)
 	}

@@ -31,6 +31,8 @@ type PDM struct {
 	Passed []Passed   `json:"passed"` // what was not marked, or not read, by reason
 	Totals []PDMTotal `json:"totals"`
 
+	Reduced []Reduction `json:"reduced"` // settings that are lower while packets are marked
+
 	Drain time.Duration `json:"drain_ns"` // the last one
 }
 
@@ -50,6 +52,17 @@ type Passed struct {
 	Direction string `json:"direction"`
 	Reason    string `json:"reason"` // name from enum pdm_reason in bpf/abi_pdm.h, lower case
 	Packets   uint64 `json:"packets"`
+}
+
+// Reduction is a setting that is lower while packets are marked. It is restored
+// when the agent ends, or by the next one.
+type Reduction struct {
+	Iface   string `json:"iface"`
+	Netns   string `json:"netns,omitempty"`
+	Setting string `json:"setting"`         // IPv6 MTU, gso_max_segs or route MTU
+	Route   string `json:"route,omitempty"` // its prefix
+	From    int    `json:"from"`            // of a route, 0: it had none of its own
+	To      int    `json:"to"`
 }
 
 // PDMTotal is the sum of what PDM told of one protocol on one interface.

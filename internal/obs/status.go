@@ -33,6 +33,15 @@ type Hook struct {
 	Mode      string `json:"mode"`      // tcx, clsact, afpacket
 	State     string `json:"state"`     // attached, waiting, failed
 	Error     string `json:"error,omitempty"`
+	Warning   string `json:"warning,omitempty"` // why some packets may be missing although it is attached
+}
+
+// Place is the interface with its namespace, if that is not the agent's own.
+func (h *Hook) Place() string {
+	if h.Netns == "" || h.Iface == "" {
+		return h.Netns + h.Iface
+	}
+	return h.Netns + "/" + h.Iface
 }
 
 // Table is the flow table in the kernel and the one behind it in the agent.

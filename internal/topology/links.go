@@ -3,7 +3,7 @@ package topology
 import "github.com/vishvananda/netlink"
 
 func (w *Watcher) removeLink(m *member, index int) {
-	delete(m.refused, index)
+	w.accept(func(s subject) bool { return s == subject{m.ns.ID(), index} })
 	l, ok := m.links[index]
 	if !ok {
 		return
@@ -20,9 +20,8 @@ func (w *Watcher) putLink(m *member, nl netlink.Link) {
 	index := nl.Attrs().Index
 	l := newLink(m.space, nl)
 	if _, err := ifaceOf(m.space, index); err != nil {
-		if !m.refused[index] && w.cfg.matchesIface(l.Name) {
-			m.refused[index] = true
-			w.deps.Emit(Event{Kind: Refused, Link: l, Err: err})
+		if w.cfg.matchesIface(l.Name) {
+			w.refuse(subject{m.ns.ID(), index}, Event{Kind: Refused, Link: l, Err: err})
 		}
 		return
 	}

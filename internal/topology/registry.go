@@ -74,12 +74,12 @@ func (r *Registry) Links() []Link {
 	return links
 }
 
-// exists reports whether any interface has that name now.
-func (r *Registry) exists(name string) bool {
+// any reports whether an interface exists whose name is wanted.
+func (r *Registry) any(wanted func(name string) bool) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, k := range r.links {
-		if k.gone.IsZero() && k.Name == name {
+		if k.gone.IsZero() && wanted(k.Name) {
 			return true
 		}
 	}

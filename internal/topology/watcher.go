@@ -33,10 +33,10 @@ type Watcher struct {
 	match   chan patterns
 	stop    chan struct{} // closed when Run ends
 	joined  map[string]*member
-	refused map[NetnsID]bool // told of already
 
-	mu      sync.Mutex         // guards what Waiting reads: cfg, too, which only Run changes
+	mu      sync.Mutex         // guards what others read: cfg, too, which only Run changes
 	present map[string]NetnsID // names of namespaces, at the last look
+	refused map[subject]Event
 }
 
 // patterns are those of Config.
@@ -45,10 +45,9 @@ type patterns struct{ interfaces, exclude []string }
 // member is a namespace that is being watched.
 type member struct {
 	*space
-	sub     subscription
-	links   map[int]Link // all that exist, by ifindex
-	refused map[int]bool // told of already
-	stale   bool         // changes were lost, and the links could not be listed anew yet
+	sub   subscription
+	links map[int]Link // all that exist, by ifindex
+	stale bool         // changes were lost, and the links could not be listed anew yet
 }
 
 // New makes a watcher that does nothing until Run.
@@ -59,7 +58,7 @@ func New(cfg Config, deps Deps) (*Watcher, error) {
 	return &Watcher{
 		cfg: cfg, deps: deps, dir: NetnsDir, rcvbuf: 1 << 20,
 		updates: make(chan update), match: make(chan patterns), stop: make(chan struct{}),
-		joined: map[string]*member{}, refused: map[NetnsID]bool{},
+		joined: map[string]*member{}, refused: map[subject]Event{},
 	}, nil
 }
 
@@ -69,7 +68,7 @@ func (w *Watcher) Waiting() (ifaces, netns []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.cfg.Interfaces {
-		if isLiteral(p) && !w.deps.Registry.exists(p) {
+		if isLiteral(p) && !w.deps.Registry.any(func(name string) bool { return name == p }) {
 			ifaces = append(ifaces, p)
 		}
 	}
@@ -159,6 +158,7 @@ func (w *Watcher) rematch(p patterns) {
 	old := w.cfg
 	w.mu.Lock()
 	w.cfg.Interfaces, w.cfg.Exclude = p.interfaces, p.exclude
+	maps.DeleteFunc(w.refused, func(s subject, e Event) bool { return s.index != 0 && !w.cfg.matchesIface(e.Link.Name) })
 	w.mu.Unlock()
 	for _, m := range w.joined {
 		for _, l := range m.links {
@@ -192,8 +192,7 @@ func (w *Watcher) scanNetns(own NetnsID) (pending bool) {
 	w.mu.Lock()
 	w.present = found
 	w.mu.Unlock()
-	refused := w.refused
-	w.refused = map[NetnsID]bool{}
+	failed := map[NetnsID]bool{}
 	for name, m := range w.joined {
 		if name != "" && found[name] != m.ns.ID() {
 			w.leave(m)
@@ -208,13 +207,12 @@ func (w *Watcher) scanNetns(own NetnsID) (pending bool) {
 		case errors.Is(err, errNameMoved):
 			pending = true
 		case err != nil:
-			if !refused[id] {
-				w.deps.Emit(Event{Kind: Refused, Link: Link{Netns: name}, Err: err})
-			}
-			w.refused[id] = true
+			w.refuse(subject{netns: id}, Event{Kind: Refused, Link: Link{Netns: name}, Err: err})
+			failed[id] = true
 			pending = true
 		}
 	}
+	w.accept(func(s subject) bool { return s.index == 0 && !failed[s.netns] })
 	return pending
 }
 
@@ -260,7 +258,7 @@ func (w *Watcher) join(name string, ns *Netns) error {
 		w.deps.Registry.leave(s)
 		return err
 	}
-	m := &member{space: s, sub: sub, links: map[int]Link{}, refused: map[int]bool{}}
+	m := &member{space: s, sub: sub, links: map[int]Link{}}
 	if err := w.resync(m); err != nil {
 		sub.close()
 		w.deps.Registry.leave(s)
@@ -275,6 +273,7 @@ func (w *Watcher) join(name string, ns *Netns) error {
 func (w *Watcher) leave(m *member) {
 	m.sub.close()
 	delete(w.joined, m.name)
+	w.accept(func(s subject) bool { return s.netns == m.ns.ID() })
 	for _, l := range m.links {
 		if w.cfg.matchesIface(l.Name) {
 			w.deps.Emit(Event{Kind: Removed, Link: l})

@@ -98,6 +98,21 @@ var agentMetrics = []Metric{
 			}
 		},
 	},
+	{
+		"waymark_hook_warning", Gauge, "", perInterface,
+		"1 when packets may be missing although the hook is attached, or marks have no MTU headroom; `waymark status` says why.",
+		func(s *obs.Status, sample func(float64, ...string)) {
+			for _, h := range s.Hooks {
+				if h.State == "attached" {
+					warning := 0.
+					if h.Warning != "" {
+						warning = 1
+					}
+					sample(warning, h.Iface, h.Netns, h.Direction)
+				}
+			}
+		},
+	},
 
 	{
 		"waymark_flow_table_entries", Gauge, "", nil,

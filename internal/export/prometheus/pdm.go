@@ -72,6 +72,21 @@ var pdmMetrics = []Metric{
 			}
 		}),
 	},
+	{
+		"waymark_pdm_reduced_settings", Gauge, "",
+		[]string{"interface", "netns", "setting"},
+		"Settings of an interface that are lower while packets are marked: its IPv6 MTU, gso_max_segs, MTUs of routes.",
+		perPDM(func(p *obs.PDM, _ *obs.Status, sample func(float64, ...string)) {
+			type setting struct{ iface, netns, name string }
+			count := map[setting]int{}
+			for _, r := range p.Reduced {
+				count[setting{r.Iface, r.Netns, r.Setting}]++
+			}
+			for s, n := range count {
+				sample(float64(n), s.iface, s.netns, s.name)
+			}
+		}),
+	},
 	onePDM("waymark_pdm_stripped_packets_total", Counter, "", "Packets whose mark was taken off before the stack got them.",
 		func(p *obs.PDM) float64 { return float64(p.Stripped) }),
 	onePDM("waymark_pdm_states", Gauge, "", "Marked flows in the kernel's table at the last drain.",

@@ -35,7 +35,7 @@ func status() obs.Status {
 		Started: time.Unix(1700000000, 250_000_000), Now: time.Unix(1700003600, 0),
 		Hooks: []obs.Hook{
 			{Iface: "eth0", IfIndex: 2, Direction: "ingress", Mode: "tcx", State: "attached"},
-			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached"},
+			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached", Warning: "behind end_chain (id 9)"},
 			{Iface: "veth1", Netns: "blue", IfIndex: 2, Direction: "ingress", Mode: "clsact", State: "failed", Error: "no memory"},
 			{Iface: "eth9", Direction: "ingress", State: "waiting"},
 		},
@@ -83,6 +83,9 @@ func status() obs.Status {
 			Marked: 500, Read: 400, Stripped: 390, MaxEntries: 65536, Entries: 77, MemoryBytes: 65536 * 200,
 			Created: 70, Expired: 60, Evicted: 5, Refused: 6, Alerts: 2, DelaysLost: 8, EventsLost: 9, Drain: 3 * time.Millisecond,
 			Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 11}},
+			Reduced: []obs.Reduction{
+				{Iface: "eth0", Setting: "IPv6 MTU", From: 1500, To: 1484}, {Iface: "eth0", Setting: "gso_max_segs", From: 65535, To: 1},
+			},
 			Totals: []obs.PDMTotal{
 				{
 					Iface: "eth0", Protocol: "tcp", Sent: 300, Received: 200, Lost: 4, Reordered: 3, Duplicates: 2, Suspicious: 1, Discarded: 5,
