@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"text/tabwriter"
 
@@ -92,14 +91,7 @@ func interfaceError(name string, err error) error {
 	if !errors.As(err, &missing) {
 		return fmt.Errorf("doctor: interface %s: %w", name, err)
 	}
-	links, err := net.Interfaces()
-	if err != nil {
-		return fmt.Errorf("doctor: listing interfaces: %w", err)
-	}
-	names := make([]string, len(links))
-	for i, l := range links {
-		names[i] = l.Name
-	}
+	names := present()
 	if near := suggest.Nearest(name, names); near != "" {
 		return usageErrorf("doctor: there is no interface %s: did you mean %s?", name, near)
 	}

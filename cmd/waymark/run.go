@@ -22,32 +22,40 @@ import (
 func newRunCommand() *cobra.Command {
 	var flags configFlags
 	keepPrivileges := false
+	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent: count every packet on the interfaces into flows",
 		Long: `Run loads the probe, attaches it to the interfaces, and exports flow records until
-SIGTERM or SIGINT. Then it drains the last interval, exports every flow and
-detaches. A second signal ends it at once. SIGHUP opens files anew, after log
+SIGTERM or SIGINT. With no interface named it counts on those that have a default route. Then it drains the last interval, exports every flow and
+detaches. A signal that comes more than a second later ends it at once. SIGHUP opens files anew, after log
 rotation moved them away, and lets the policies of pdm begin anew, which end by
 themselves.
 
 Configuration comes from the file, then from WAYMARK_… variables, then from flags;
 waymark config dump shows what holds and where it was set.`,
-		Example: `  waymark run -i eth0
+		Example: `  waymark run
+  waymark run -i eth0
   waymark run --config /etc/waymark.yaml
+  waymark run -i eth0 --for 60s --set 'export=[{jsonl: {path: flows.jsonl}}]'
   waymark run -i 'veth*' --netns all --set flow.scan_interval=1s --set 'export=[{jsonl: {path: "-"}}]'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.load(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			if len(cfg.Interfaces) == 0 {
-				return usageErrorf("run: no interface is named; name some with -i IFACE or under interfaces: in the configuration (ip -br link lists them)")
+			if cmd.Flags().Changed("for") && limit < time.Second {
+				return usageErrorf("run: --for %v: the shortest is 1s", limit)
 			}
-			return runAgent(cmd.Context(), cfg, !keepPrivileges, cmd.ErrOrStderr())
+			log := newLogger(cfg.Log, cmd.ErrOrStderr())
+			if err := defaultInterfaces(&cfg, log); err != nil {
+				return err
+			}
+			return runAgent(cmd.Context(), cfg, !keepPrivileges, newStopper(log, limit))
 		},
 	}
 	flags.register(cmd)
+	durationVar(cmd.Flags(), &limit, "for", 0, "stop after `TIME` as with SIGTERM, such as 60s")
 	cmd.Flags().BoolVar(&keepPrivileges, "keep-privileges", false, "keep the capabilities that are needed only to start")
 	return cmd
 }
@@ -56,9 +64,9 @@ waymark config dump shows what holds and where it was set.`,
 // otherwise: it serves the host, it does not compete with it.
 const maxProcs = 4
 
-// runAgent runs until a signal comes.
-func runAgent(ctx context.Context, cfg config.Config, drop bool, stderr io.Writer) error {
-	log := newLogger(cfg.Log, stderr)
+// runAgent runs until the stopper ends it.
+func runAgent(ctx context.Context, cfg config.Config, drop bool, stop *stopper) error {
+	log := stop.log
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcs {
 		runtime.GOMAXPROCS(maxProcs)
 	}
@@ -69,8 +77,8 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stderr io.Write
 	}
 	// A reader of stdout that leaves is an exporter's loss, not the agent's end.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := withSignals(ctx, log)
-	defer stop()
+	ctx, release := stop.context(ctx)
+	defer release()
 
 	a, err := agent.New(cfg, agent.Deps{
 		Log: log, Clock: time.Now, DropPrivileges: drop,

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -49,16 +50,64 @@ func TestNotifyWithoutSystemd(t *testing.T) {
 	}
 }
 
-func TestSignalsEndTheContext(t *testing.T) {
-	ctx, release := withSignals(t.Context(), slog.New(slog.DiscardHandler))
-	defer release()
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+// kill sends this process a signal.
+func kill(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(syscall.Getpid(), sig); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func waitFor(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
 	select {
-	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
-		t.Error("SIGTERM does not end the context")
+	case <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatal(what)
+	}
+}
+
+// timeout(1) signals a process and its group: both are one request to stop. One
+// that comes later ends the process at once.
+func TestSignalsEndTheContext(t *testing.T) {
+	var mu sync.Mutex
+	now := time.Unix(0, 0)
+	asked, forced := make(chan struct{}, 8), make(chan struct{})
+	s := &stopper{log: slog.New(slog.DiscardHandler), force: func() { close(forced) }, clock: func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		asked <- struct{}{}
+		return now
+	}}
+	ctx, release := s.context(t.Context())
+	defer release()
+	kill(t, syscall.SIGTERM)
+	waitFor(t, "SIGTERM does not end the context", ctx.Done())
+	waitFor(t, "the clock is not read", asked)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		kill(t, sig)
+		waitFor(t, "the repeated signal is not seen", asked)
+	}
+	select {
+	case <-forced:
+		t.Fatal("a repeated signal within a second forces the end")
+	default:
+	}
+	mu.Lock()
+	now = now.Add(sameStop)
+	mu.Unlock()
+	kill(t, syscall.SIGTERM)
+	waitFor(t, "a later signal does not force the end", forced)
+}
+
+func TestRunEndsAfterItsTime(t *testing.T) {
+	var log bytes.Buffer
+	s := newStopper(slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond)
+	ctx, release := s.context(t.Context())
+	waitFor(t, "the time does not end the context", ctx.Done())
+	release()
+	if !strings.Contains(log.String(), `reason="run --for"`) {
+		t.Errorf("logged %s", log.String())
 	}
 }
 

@@ -6,35 +6,70 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
-// withSignals ends the context at the first SIGTERM or SIGINT, and the process
-// at the second. release gives the signals back.
-func withSignals(parent context.Context, log *slog.Logger) (ctx context.Context, release func()) {
+// sameStop is how long further signals to stop count as the first one: timeout(1)
+// and terminals signal the process and its group.
+const sameStop = time.Second
+
+// stopper ends a run: politely first, at once when it is asked again.
+type stopper struct {
+	log   *slog.Logger
+	clock func() time.Time
+	force func()           // ends the process
+	after <-chan time.Time // the end of run --for; nil: there is none
+}
+
+// newStopper makes one for this process; limit 0: it runs until a signal comes.
+func newStopper(log *slog.Logger, limit time.Duration) *stopper {
+	s := &stopper{log: log, clock: time.Now, force: func() { os.Exit(exitFailure) }}
+	if limit > 0 {
+		s.after = time.After(limit)
+	}
+	return s
+}
+
+// context ends at the first SIGTERM or SIGINT, or when the time is over. A signal
+// later than sameStop after that forces the end. release gives the signals back.
+func (s *stopper) context(parent context.Context) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	released := make(chan struct{})
-	go func() {
-		select {
-		case s := <-signals:
-			log.Info("stopping: draining, exporting, detaching", "signal", s.String())
-			notify(log, "STOPPING=1")
-			cancel()
-		case <-released:
-			return
-		}
-		select {
-		case <-signals:
-			log.Error("second signal: flows of the last interval may be lost")
-			os.Exit(exitFailure)
-		case <-released:
-		}
-	}()
+	go s.wait(signals, released, cancel)
 	return ctx, func() {
 		signal.Stop(signals)
 		close(released)
 		cancel()
+	}
+}
+
+func (s *stopper) wait(signals <-chan os.Signal, released <-chan struct{}, cancel func()) {
+	reason := "run --for"
+	select {
+	case sig := <-signals:
+		reason = sig.String()
+	case <-s.after:
+	case <-released:
+		return
+	}
+	s.log.Info("stopping: draining, exporting, detaching", "reason", reason)
+	notify(s.log, "STOPPING=1")
+	stopped := s.clock()
+	cancel()
+	for {
+		select {
+		case sig := <-signals:
+			if s.clock().Sub(stopped) < sameStop {
+				continue
+			}
+			s.log.Error("asked to stop again: flows of the last interval may be lost", "reason", sig.String())
+			s.force()
+			return
+		case <-released:
+			return
+		}
 	}
 }
 
@@ -46,7 +81,7 @@ func onHangup(ctx context.Context, log *slog.Logger, reopen func()) {
 	for {
 		select {
 		case <-hangup:
-			log.Info("opening files anew")
+			log.Info("opening files again")
 			reopen()
 		case <-ctx.Done():
 			return

@@ -58,6 +58,7 @@ type Agent struct {
 	headroom *headroom.Keeper
 	marking  *marking // nil: nothing is ever marked
 	pace     *pace
+	early    *early
 	reopen   []func() // of exporters that write to files
 	synced   atomic.Bool
 
@@ -76,7 +77,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
-		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), failed: make(chan error, 16),
+		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), early: newEarly(), failed: make(chan error, 16),
 	}
 	a.watch = topology.Config{Interfaces: cfg.Patterns(), Exclude: cfg.Exclude, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
 	a.registry = topology.NewRegistry(a.watch.Linger, deps.Clock)

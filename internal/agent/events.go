@@ -60,6 +60,7 @@ func (a *Agent) onSynced() {
 		}
 	}
 	a.synced.Store(true)
+	close(a.early.synced)
 	if a.ready != nil {
 		a.ready()
 	}

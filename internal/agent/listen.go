@@ -20,7 +20,7 @@ func (a *Agent) services() []service {
 	out := []service{
 		api.New(api.Config{Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen}, api.Deps{
 			Origin: flow.Origin{Host: a.host, Sampling: a.cfg.Flow.Sampling},
-			Store:  a.store, Status: a.Status, Ready: a.readiness, Hasten: a.pace.hasten, Log: a.log,
+			Store:  a.store, Status: a.Status, Ready: a.readiness, Hasten: a.pace.hasten, Freshen: a.freshen, Log: a.log,
 			Metrics: prometheus.Handler(a.Status, a.log), Marks: a.streamMarks(),
 		}),
 	}

@@ -22,12 +22,29 @@ func (a *Agent) scan(ctx context.Context) error {
 			// From the last drain on: onlookers that come and go must not put it off.
 		case <-timer.C:
 			began = time.Now()
-			if err := a.drainOnce(false); err != nil {
-				a.log.Error("draining the flow table", "error", err)
+			a.scanOnce()
+		case done := <-a.early.asked:
+			if a.intervals() == 0 || time.Since(began) >= earlyEvery {
+				began = time.Now()
+				a.scanOnce()
 			}
+			close(done)
 		}
 		timer.Reset(time.Until(began.Add(a.pace.current())))
 	}
+}
+
+func (a *Agent) scanOnce() {
+	if err := a.drainOnce(false); err != nil {
+		a.log.Error("draining the flow table", "error", err)
+	}
+}
+
+// intervals is how many have ended.
+func (a *Agent) intervals() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.drain.Count
 }
 
 // merge is where every delta of the probe arrives.

@@ -57,7 +57,10 @@ type Deps struct {
 	// Hasten asks for drains at least this often until release is called. Nil:
 	// those who follow get the scan interval.
 	Hasten func(every time.Duration) (release func())
-	Log    *slog.Logger
+	// Freshen is called before a query is answered; it returns when the store
+	// holds what the first scan interval has brought so far. Nil: nothing to do.
+	Freshen func(ctx context.Context)
+	Log     *slog.Logger
 }
 
 // Error is what the API answers when it has to refuse.

@@ -238,6 +238,7 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { <-s.queries }()
+	s.freshen(r.Context())
 	answer, err := s.deps.Store.Query(q)
 	if err != nil {
 		return err
@@ -248,6 +249,15 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	s.deadline(w)
 	s.writeJSON(w, NewAnswer(answer, s.deps.Origin))
 	return nil
+}
+
+func (s *Server) freshen(ctx context.Context) {
+	if s.deps.Freshen == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	s.deps.Freshen(ctx)
 }
 
 // acquire takes a place, or tells to come again.
