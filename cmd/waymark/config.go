@@ -18,22 +18,29 @@ func newConfigCommand() *cobra.Command {
 }
 
 func newConfigCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	limit := ""
+	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file and name every problem in it",
 		Long: `Check reads a configuration file as waymark run does, without variables and flags.
 Problems are named with file, line and column, and with what is allowed instead;
-the exit code is 2 then.`,
-		Example: "  waymark config check /etc/waymark.yaml",
-		Args:    cobra.ExactArgs(1),
+the exit code is 2 then. --memory shows how the agent divides a memory limit.`,
+		Example: `  waymark config check /etc/waymark.yaml
+  waymark config check --memory 256M /etc/waymark.yaml`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, _, err := config.Load(config.Sources{File: args[0]}); err != nil {
+			cfg, _, err := config.Load(config.Sources{File: args[0]})
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", args[0])
-			return err
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", args[0]); err != nil || limit == "" {
+				return err
+			}
+			return printSizes(cmd.OutOrStdout(), cfg, limit)
 		},
 	}
+	cmd.Flags().StringVar(&limit, "memory", "", "show the sizes of all components under this memory limit, such as 256M")
+	return cmd
 }
 
 func newConfigDumpCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -70,11 +71,6 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stop *stopper) 
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcs {
 		runtime.GOMAXPROCS(maxProcs)
 	}
-	if limit, err := limitMemory(); err != nil {
-		log.Warn("memory limit of the control group not known", "error", err)
-	} else if limit > 0 {
-		log.Debug("memory limit of the control group", "go_limit", limit)
-	}
 	// A reader of stdout that leaves is an exporter's loss, not the agent's end.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, release := stop.context(ctx)
@@ -89,6 +85,10 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stop *stopper) 
 	})
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
+	}
+	// Collecting garbage more often is better than being killed.
+	if limit := a.HeapLimit(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit)
 	}
 	go onHangup(ctx, log, func() {
 		a.Reopen()

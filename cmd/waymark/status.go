@@ -46,7 +46,7 @@ func printStatus(w io.Writer, s *obs.Status, format string) error {
 		return enc.Encode(s)
 	}
 	for _, part := range []func(io.Writer, *obs.Status) error{
-		statusAgent, statusHooks, statusCoverage, statusTotals, statusPDM, statusExporters, statusLosses, statusPrograms,
+		statusAgent, statusHooks, statusCoverage, statusTotals, statusPDM, statusExporters, statusMemory, statusLosses, statusPrograms,
 	} {
 		if err := part(w, s); err != nil {
 			return err
@@ -133,6 +133,32 @@ func statusTotals(w io.Writer, s *obs.Status) error {
 		t.Add(place(n.Netns, n.Iface), shortDirection(n.Direction), n.Protocol, term.Count(n.Packets), term.Count(n.Bytes), term.Count(n.WireBytes))
 	}
 	return section(w, t)
+}
+
+// statusMemory shows the budget where there is a limit; the rest is in the JSON.
+func statusMemory(w io.Writer, s *obs.Status) error {
+	t := &term.Table{Columns: memoryColumns}
+	if s.Memory.Limit > 0 {
+		addShares(t, s.Memory)
+	}
+	return section(w, t)
+}
+
+var memoryColumns = []term.Column{
+	{Title: "MEMORY"}, {Title: "BYTES", Right: true}, {Title: "ELEMENTS", Right: true}, {Title: "WANTED", Right: true}, {Title: "BOUNDED BY"},
+}
+
+func addShares(t *term.Table, m obs.Memory) {
+	var sum uint64
+	for _, share := range m.Shares {
+		count, wanted := "-", "-"
+		if share.Bytes != share.Count {
+			count, wanted = term.Count(share.Count), term.Count(share.Wanted)
+		}
+		t.Add(share.Name, term.Count(share.Bytes), count, wanted, dash(share.Key))
+		sum += share.Bytes
+	}
+	t.Add("total", term.Count(sum), "-", "-", dash(m.File)+" "+term.Count(m.Limit))
 }
 
 func statusExporters(w io.Writer, s *obs.Status) error {

@@ -19,7 +19,7 @@ type afpacketProbe struct {
 func newAFPacketProbe(cfg config.Config, tunnels []flow.Tunnel, log *slog.Logger) *afpacketProbe {
 	return &afpacketProbe{
 		Capture: capture.New(capture.Config{
-			MaxEntries: cfg.Flow.MaxEntries, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
+			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
 		}, capture.Deps{Log: log}),
 		log: log,
 	}
@@ -32,8 +32,6 @@ func (p *afpacketProbe) Attach(link topology.Link, directions []flow.Direction, 
 		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
 	})
 }
-
-func (p *afpacketProbe) MaxFlows() (int, error) { return int(p.Stats().MaxEntries), nil }
 
 func (p *afpacketProbe) Status() (obs.Table, []obs.Program, error) {
 	s := p.Stats()

@@ -16,6 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
 	"github.com/waymark-net/waymark/internal/store"
@@ -37,6 +38,8 @@ type Deps struct {
 // Agent is one running probe with everything behind it.
 type Agent struct {
 	cfg     config.Config
+	limit   memory.Limit // of the control group; zero: none
+	budget  memory.Budget
 	log     *slog.Logger
 	clock   flow.Clock
 	ready   func()
@@ -79,6 +82,10 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
 		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), early: newEarly(), failed: make(chan error, 16),
 	}
+	if err := a.findBudget(); err != nil {
+		return nil, err
+	}
+	bounded := sized(cfg, &a.budget)
 	a.watch = topology.Config{Interfaces: cfg.Patterns(), Exclude: cfg.Exclude, Netns: cfg.Netns, Linger: linger(cfg.Flow)}
 	a.registry = topology.NewRegistry(a.watch.Linger, deps.Clock)
 	a.watcher, err = topology.New(a.watch, topology.Deps{Registry: a.registry, Emit: a.onEvent, Log: deps.Log})
@@ -90,13 +97,13 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		return nil, err
 	}
 	a.headroom = newHeadroom(cfg.PDM, policies, a.registry, deps.Log)
-	a.marking = newMarking(cfg, a.headroom, policies, deps.Log)
-	if a.probe, err = newProbe(cfg, a.marking, deps.Log); err != nil {
+	a.marking = newMarking(bounded, a.headroom, policies, deps.Log)
+	if a.probe, err = newProbe(bounded, a.marking, deps.Log); err != nil {
 		return nil, err
 	}
 	a.hooks = newHooks(a.registry, a.probe, a.marking, cfg.Directions, deps.Log)
-	a.store = store.New(store.Config{History: cfg.API.History})
-	outputs, err := a.outputs()
+	a.store = store.New(store.Config{History: bounded.API.History})
+	outputs, err := a.outputs(bounded.Export)
 	if err != nil {
 		return nil, err
 	}
@@ -220,17 +227,15 @@ func (a *Agent) load() error {
 	if err := a.probe.Load(); err != nil {
 		return err
 	}
-	maxFlows, err := a.probe.MaxFlows()
-	if p, ok := a.probe.(*ebpfProbe); ok && err == nil {
-		err = a.marking.start(p)
-	}
-	if err != nil {
-		a.probe.Close()
-		return err
+	if p, ok := a.probe.(*ebpfProbe); ok {
+		if err := a.marking.start(p); err != nil {
+			a.probe.Close()
+			return err
+		}
 	}
 	a.history = a.store.Begin(a.started)
 	a.table = flow.NewTable(flow.TableConfig{
-		MaxFlows: maxFlows, ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,
+		MaxFlows: int(a.budget.Count(shareTable)), ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,
 	}, a.ifaceName, flow.TableOutput{
 		Interval: func(r *flow.Record) { a.history.Add(r) },
 		Ended:    a.nextInterval,

@@ -14,10 +14,10 @@ import (
 )
 
 // outputs makes the exporters of the configuration that take records.
-func (a *Agent) outputs() ([]pipeline.Output, error) {
+func (a *Agent) outputs(exports []config.Export) ([]pipeline.Output, error) {
 	origin := flow.Origin{Host: a.host, Sampling: a.cfg.Flow.Sampling}
 	var out []pipeline.Output
-	for i, e := range a.cfg.Export {
+	for i, e := range exports {
 		chosen, err := filter.Parse(e.Filter())
 		if err != nil {
 			return nil, fmt.Errorf("export[%d]: %w", i, err)

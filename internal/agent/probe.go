@@ -19,7 +19,6 @@ type probe interface {
 	Load() error
 	Attach(link topology.Link, directions []flow.Direction, do func(func() error) error) (mode string, err error)
 	Detach(iface flow.Iface) error
-	MaxFlows() (int, error)
 	Status() (obs.Table, []obs.Program, error)
 	// Incomplete is about packets that are in a flow, but not all of it known.
 	Incomplete() ([]flow.Uncounted, error)
@@ -38,14 +37,9 @@ func newProbe(cfg config.Config, m *marking, log *slog.Logger) (probe, error) {
 		}
 		tunnels = append(tunnels, t)
 	}
-	kind := cfg.Probe
-	if kind == "auto" {
-		kind = "ebpf"
-		// What can't change packets must not stand in for what was asked to mark them.
-		if err := kernel.Require(); err != nil && m == nil {
-			log.Warn("the eBPF probe can't run here, packets are captured instead, at a higher cost", "reason", err)
-			kind = "afpacket"
-		}
+	kind := probeKind(cfg)
+	if kind == "afpacket" && cfg.Probe == "auto" {
+		log.Warn("the eBPF probe can't run here, packets are captured instead, at a higher cost", "reason", kernel.Require())
 	}
 	if kind == "ebpf" {
 		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
@@ -54,6 +48,19 @@ func newProbe(cfg config.Config, m *marking, log *slog.Logger) (probe, error) {
 		}, log)}, nil
 	}
 	return newAFPacketProbe(cfg, tunnels, log), nil
+}
+
+// probeKind is the probe that is configured, or the best this kernel can run. A
+// probe that cannot change packets must not replace one that was asked to mark
+// them.
+func probeKind(cfg config.Config) string {
+	if cfg.Probe != "auto" {
+		return cfg.Probe
+	}
+	if kernel.Require() != nil && !cfg.PDM.On() {
+		return "afpacket"
+	}
+	return "ebpf"
 }
 
 // ebpfProbe is the datapath as a probe.
@@ -66,11 +73,6 @@ func (p *ebpfProbe) Attach(link topology.Link, directions []flow.Direction, do f
 		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
 	})
 	return string(mode), err
-}
-
-func (p *ebpfProbe) MaxFlows() (int, error) {
-	s, err := p.Stats()
-	return int(s.MaxEntries), err
 }
 
 func (p *ebpfProbe) Status() (obs.Table, []obs.Program, error) {

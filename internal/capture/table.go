@@ -1,6 +1,10 @@
 package capture
 
-import "github.com/waymark-net/waymark/internal/flow"
+import (
+	"unsafe"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
 
 // table holds what was counted in one interval. Its elements have no pointers,
 // so that a million flows cost the garbage collector nothing, and never move.
@@ -13,6 +17,10 @@ type table struct {
 	// Packets of flows for which there was no room, by what is kept of the key.
 	rest map[flow.Key]*flow.Delta
 }
+
+// FlowBytes is what a flow takes of memory, in the table that is being filled and
+// in the one that is drained: its element, and its place in the index.
+const FlowBytes = uint64(2 * (unsafe.Sizeof(flow.Delta{}) + 2*(unsafe.Sizeof(flow.Key{})+16)))
 
 // chunkLen is how many flows are allocated at once.
 const chunkLen = 128

@@ -36,13 +36,13 @@ type Config struct {
 
 // Flow configures the flow table.
 type Flow struct {
-	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"flows the table holds; 0: 524288, or what 1 % of memory or a quarter of the control group's limit holds if that is less"`
+	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"flows the table holds; 0: 524288, or what 1 % of memory holds, or the share of a memory limit, if that is less"`
 	ScanInterval  time.Duration `yaml:"scan_interval" default:"10s" min:"10ms" max:"10m" reload:"yes" doc:"time between two drains of the kernel's table"`
 	ActiveTimeout time.Duration `yaml:"active_timeout" default:"60s" min:"10ms" max:"24h" reload:"yes" doc:"a flow that goes on is exported after this time"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"15s" min:"10ms" max:"24h" reload:"yes" doc:"a flow without packets is exported after this time"`
 	Sampling      uint32        `yaml:"sampling" default:"1" min:"1" doc:"count one packet in N, at random"`
 	Tunnels       []string      `yaml:"tunnels" oneof:"vxlan geneve gre ipip" doc:"tunnels whose inner flows are counted"`
-	RingSize      uint32        `yaml:"ring_size" default:"16MiB" min:"4KiB" max:"1GiB" kind:"size" doc:"ring that takes flows evicted from a full table; a power of two"`
+	RingSize      uint32        `yaml:"ring_size" default:"16MiB" min:"4KiB" max:"1GiB" kind:"size" doc:"ring that takes flows evicted from a full table, or, with probe afpacket, packets of one interface; a power of two; less under a memory limit"`
 }
 
 // Export is one exporter; exactly one of its fields is set.
@@ -67,7 +67,7 @@ func (e Export) Filter() string {
 type JSONL struct {
 	Path   string `yaml:"path" default:"-" kind:"file" doc:"file to append to; - is stdout"`
 	Filter string `yaml:"filter" kind:"filter" doc:"only records that the expression matches are exported, such as not port 22; empty: all. The rest is counted as filtered"`
-	Queue  int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted"`
+	Queue  int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted; fewer under a memory limit"`
 }
 
 // IPFIX sends RFC 7011 messages to a collector.
@@ -82,7 +82,7 @@ type IPFIX struct {
 	CA                string        `yaml:"ca" doc:"tls: PEM file with the collector's authority; empty: the system's"`
 	Cert              string        `yaml:"cert" doc:"tls: PEM file with the client certificate"`
 	Key               string        `yaml:"key" doc:"tls: PEM file with the client key"`
-	Queue             int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted"`
+	Queue             int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted; fewer under a memory limit"`
 }
 
 // Prometheus serves /metrics.
@@ -94,7 +94,7 @@ type Prometheus struct {
 type API struct {
 	Socket  string `yaml:"socket" default:"/run/waymark/agent.sock" kind:"socket" doc:"path of the unix socket"`
 	Listen  string `yaml:"listen" kind:"loopback" doc:"loopback host:port for HTTP; empty: none"`
-	History int    `yaml:"history" default:"131072" min:"1" max:"16777216" doc:"records of recent intervals kept in memory for waymark flows"`
+	History int    `yaml:"history" default:"131072" min:"1" max:"16777216" doc:"records of recent intervals kept in memory for waymark flows; fewer under a memory limit"`
 }
 
 // Log configures stderr.

@@ -9,6 +9,9 @@ import (
 // sizeUnits are the letters a size may end with, as powers of 1024.
 const sizeUnits = "KMGT"
 
+// ParseSize reads bytes as a configuration has them: 4096, 4K, 16M or 16MiB.
+func ParseSize(text string) (uint64, error) { return parseSize(text) }
+
 // parseSize reads octets: 4096, 4K, 16M or 16MiB.
 func parseSize(text string) (uint64, error) {
 	digits := strings.TrimSuffix(strings.TrimSuffix(text, "B"), "i")

@@ -154,9 +154,6 @@ func (d *Datapath) size() error {
 	cpus := uint32(online)
 	d.cpus = cpus
 	d.sets = max(1, (d.cfg.MaxEntries+cpus*uint32(ways)-1)/(cpus*uint32(ways)))
-	if err := d.fits(); err != nil {
-		return err
-	}
 	d.keys = randomHashKeys()
 	return nil
 }

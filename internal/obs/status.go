@@ -15,6 +15,7 @@ type Status struct {
 
 	Hooks      []Hook      `json:"hooks"`
 	Table      Table       `json:"table"`
+	Memory     Memory      `json:"memory"`
 	Drain      Drain       `json:"drain"`
 	Interfaces []Interface `json:"interfaces"`
 	Totals     []Total     `json:"totals"`
@@ -56,6 +57,23 @@ type Table struct {
 	Shed         uint64 `json:"shed"`         // flows exported early, because the agent's table was full
 
 	Grace time.Duration `json:"-"` // part of the last drain that waited for programs to end
+}
+
+// Memory is the memory that the agent plans with, and its components.
+type Memory struct {
+	Limit  uint64        `json:"limit"`          // bytes; 0: no control group limits them
+	File   string        `json:"file,omitempty"` // where the limit is set
+	Others uint64        `json:"others"`         // bytes of the limit that other processes held at the start
+	Shares []MemoryShare `json:"shares"`
+}
+
+// MemoryShare is what one component takes at most.
+type MemoryShare struct {
+	Name   string `json:"name"`
+	Key    string `json:"key,omitempty"` // of the configuration that bounds it
+	Bytes  uint64 `json:"bytes"`
+	Count  uint64 `json:"count"`  // elements it was given
+	Wanted uint64 `json:"wanted"` // elements it would take without a limit
 }
 
 // Drain is the emptying of the kernel's table.

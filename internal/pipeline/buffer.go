@@ -4,12 +4,17 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // BufferRecords is the capacity of the slices that Buffer returns.
 const BufferRecords = 1024
+
+// RecordBytes is what a record takes of memory in a queue, with its part of the
+// buffers that are kept for the next ones.
+const RecordBytes = uint64(unsafe.Sizeof(flow.Record{}) * 5 / 4)
 
 // buffers keeps the slices of exported batches for the next ones.
 type buffers struct {

@@ -1,6 +1,17 @@
 package store
 
-import "slices"
+import (
+	"slices"
+	"unsafe"
+)
+
+// RecordBytes is what a record of the history takes of memory: its row, and half
+// of one for intervals that a query still reads after they left.
+const RecordBytes = uint64(unsafe.Sizeof(row{}) * 3 / 2)
+
+// QueryBytes is what a query takes at most for each record of the history: a row of
+// the answer, twice where nothing limits the answer, and its place in an index.
+const QueryBytes = uint64(2*unsafe.Sizeof(Row{}) + 2*unsafe.Sizeof(identity{}) + 32)
 
 // rowsChunk is how many rows are allocated at once.
 const rowsChunk = 1 << 10

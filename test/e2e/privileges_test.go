@@ -233,7 +233,7 @@ func TestMemoryLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := in("--set", set)
 			code := a.wait(t, 20*time.Second)
-			wants(t, result{stderr: a.stderr.String(), code: code}, 3, "80 MiB", "lower flow.max_entries or flow.ring_size", "raise the limit")
+			wants(t, result{stderr: a.stderr.String(), code: code}, 3, "limit is 80 MiB", "flow."+map[string]string{"table": "max_entries", "ring": "ring_size"}[name], "raise the limit")
 		})
 	}
 	a := in()

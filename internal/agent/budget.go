@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/waymark-net/waymark/internal/capture"
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/memory"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/pipeline"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// Components of the budget.
+const (
+	shareKernelTable = "probe flow table"
+	shareRing        = "probe ring"
+	shareStates      = "states of marked flows"
+	shareTable       = "agent flow table"
+	shareHistory     = "history and a query"
+	shareQueries     = "further queries"
+	shareAnswers     = "answers to followers"
+	shareQueue       = "queue of export" // with its number
+)
+
+// Memory that does not grow with traffic; measured, see docs/explanation/sizing.md.
+const (
+	runtimeBytes   = 14 << 20  // heap and stacks of an idle agent
+	programsBytes  = 7 << 20   // programs, maps of fixed size, the verifier at work
+	processorBytes = 768 << 10 // maps with a value for each processor
+	netnsBytes     = 1 << 20   // a copy of the programs for each namespace
+)
+
+// garbage is what a heap that holds n bytes takes while it is collected.
+func garbage(n uint64) uint64 { return n * 5 / 4 }
+
+// Plan divides a memory limit (bytes; 0: none) between the components of an agent:
+// the only place where their sizes are decided. A value of the configuration is an
+// upper bound; one that exceeds the default must fit, or the error says which limit
+// is needed.
+func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
+	def := config.Default()
+	processors, err := kernel.CPUs("online")
+	if err != nil {
+		return memory.Budget{}, err
+	}
+	fixed := func(name string, heap bool, bytes uint64) memory.Share {
+		return memory.Share{Name: name, Unit: 1, Least: bytes, Want: bytes, Heap: heap}
+	}
+	// bounded is a share by configuration: want is its value, most the default.
+	bounded := func(s memory.Share, want, most uint64) memory.Share {
+		if s.Want = want; want > most {
+			s.Least = want
+		}
+		return s
+	}
+	flows := uint64(cfg.Flow.MaxEntries)
+	most := uint64(0) // a number of flows that is given must fit
+	if flows == 0 {
+		flows = uint64(datapath.DefaultMaxEntries())
+		most = flows
+	}
+	table := memory.Share{Name: shareKernelTable, Key: "flow.max_entries", Unit: datapath.FlowBytes, Least: 2048, Weight: 25}
+	ring := memory.Share{Name: shareRing, Key: "flow.ring_size", Unit: 1, Least: 256 << 10, Weight: 8, Power: true}
+	if probeKind(cfg) == "afpacket" { // its table is the agent's, and each interface has a ring
+		table.Unit, table.Heap = garbage(capture.FlowBytes), true
+		ring.Unit, ring.Least = uint64(max(1, len(cfg.Interfaces))), 1<<20
+	}
+	shares := []memory.Share{
+		fixed("agent", true, runtimeBytes),
+		fixed("programs", false, uint64(programsBytes+processorBytes*processors+netnsBytes*len(cfg.Netns))),
+		bounded(table, flows, most),
+		bounded(ring, uint64(cfg.Flow.RingSize), uint64(def.Flow.RingSize)),
+		{Name: shareTable, Key: "flow.max_entries", Unit: garbage(flow.FlowBytes), Least: 2048, Want: flows, Weight: 25, Heap: true},
+		bounded(memory.Share{Name: shareHistory, Key: "api.history", Unit: garbage(store.RecordBytes + store.QueryBytes), Least: 512, Weight: 15, Heap: true},
+			uint64(cfg.API.History), uint64(def.API.History)),
+		{Name: shareQueries, Key: "api.history", Unit: garbage(store.QueryBytes) * uint64(cfg.API.History), Want: 3, Weight: 5, Heap: true},
+		{Name: shareAnswers, Unit: 1, Least: garbage(512 << 10), Want: garbage(64 << 20), Weight: 5, Heap: true},
+	}
+	if cfg.PDM.On() {
+		shares = append(shares, bounded(
+			memory.Share{Name: shareStates, Key: "pdm.state.max_entries", Unit: datapath.StateBytes, Least: 1024, Weight: 15},
+			uint64(cfg.PDM.State.MaxEntries), uint64(def.PDM.State.MaxEntries)))
+	}
+	for i := range cfg.Export {
+		if q := queueOf(&cfg.Export[i]); q != nil {
+			shares = append(shares, bounded(
+				memory.Share{Name: fmt.Sprintf("%s[%d]", shareQueue, i), Key: fmt.Sprintf("export[%d].queue", i), Unit: garbage(pipeline.RecordBytes), Least: 2048, Weight: 12, Heap: true},
+				uint64(*q), defaultQueue))
+		}
+	}
+	b, err := memory.Plan(limit, shares)
+	if small := (*memory.TooSmallError)(nil); errors.As(err, &small) {
+		return b, fmt.Errorf("%w: memory: %w: raise the limit (MemoryMax= of the service), or lower what is named", kernel.ErrMissing, err)
+	}
+	return b, err
+}
+
+// defaultQueue is that of every exporter.
+const defaultQueue = 65536
+
+// queueOf is where the size of an exporter's queue stands; nil: it has none.
+func queueOf(e *config.Export) *int {
+	switch {
+	case e.JSONL != nil:
+		return &e.JSONL.Queue
+	case e.IPFIX != nil:
+		return &e.IPFIX.Queue
+	}
+	return nil
+}
+
+// sized is the configuration with the sizes of a budget.
+func sized(cfg config.Config, b *memory.Budget) config.Config {
+	cfg.Flow.MaxEntries = uint32(b.Count(shareKernelTable))
+	cfg.Flow.RingSize = uint32(b.Count(shareRing))
+	cfg.API.History = int(b.Count(shareHistory))
+	if cfg.PDM.On() {
+		cfg.PDM.State.MaxEntries = uint32(b.Count(shareStates))
+	}
+	exports := make([]config.Export, len(cfg.Export))
+	for i, e := range cfg.Export {
+		if e.JSONL != nil {
+			x := *e.JSONL
+			e.JSONL = &x
+		}
+		if e.IPFIX != nil {
+			x := *e.IPFIX
+			e.IPFIX = &x
+		}
+		if q := queueOf(&e); q != nil {
+			*q = int(b.Count(fmt.Sprintf("%s[%d]", shareQueue, i)))
+		}
+		exports[i] = e
+	}
+	cfg.Export = exports
+	return cfg
+}
+
+// machineShare is the part of a machine's memory that an agent plans with where no
+// control group limits it: one part in so many.
+const machineShare = 4
+
+func (a *Agent) memoryStatus() obs.Memory {
+	return obs.Memory{Limit: a.limit.Bytes, File: a.limit.File, Others: a.limit.Others, Shares: Shares(&a.budget)}
+}
+
+// Shares is a budget as the status shows it.
+func Shares(b *memory.Budget) []obs.MemoryShare {
+	shares := make([]obs.MemoryShare, len(b.Shares))
+	for i := range b.Shares {
+		s := &b.Shares[i]
+		shares[i] = obs.MemoryShare{Name: s.Name, Key: s.Key, Bytes: s.Bytes(), Count: s.Count, Wanted: s.Want}
+	}
+	return shares
+}
+
+// HeapLimit is what the heap may take, in bytes: what the control group allows and
+// nothing else of the budget takes. 0: no group limits it.
+func (a *Agent) HeapLimit() int64 {
+	if a.budget.Limit == 0 || a.limit.Bytes == 0 {
+		return 0
+	}
+	return int64(a.budget.Limit - a.budget.Limit/20 - (a.budget.Total() - a.budget.Heap()))
+}
+
+// findBudget plans with the limit that applies to this process.
+func (a *Agent) findBudget() error {
+	group, err := memory.Group()
+	if err != nil {
+		a.log.Warn("memory limit of the control group not known", "error", err)
+	}
+	machine, err := memory.Machine()
+	if err != nil {
+		return err
+	}
+	if group.Bytes > 0 && group.Bytes < machine {
+		a.limit = group
+		if a.budget, err = Plan(a.cfg, group.Available()); err != nil {
+			return fmt.Errorf("%w (%s)", err, group.File)
+		}
+		return nil
+	}
+	a.budget, err = Plan(a.cfg, machine/machineShare)
+	if small := (*memory.TooSmallError)(nil); errors.As(err, &small) {
+		err = nil // nothing kills the agent; it has the least of everything
+	}
+	return err
+}

@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/packet"
+)
+
+var memoryMatrix = flag.Bool("memory.matrix", false, "run the floods of TestFloodUnderMemoryLimit under every limit")
+
+// TestFloodUnderMemoryLimit: a flood of new flows does not get an agent with the
+// default configuration killed, however small the limit, and every packet is in a
+// record: those of the flood, and those of the flush on SIGTERM.
+func TestFloodUnderMemoryLimit(t *testing.T) {
+	type flood struct {
+		limit   int // of memory
+		flows   int
+		seconds int
+		more    string // configuration
+	}
+	floods := []flood{
+		{80e6, 300_000, 5, ""},
+		{200e6, 300_000, 5, "flow: {scan_interval: 1s}\n"},
+	}
+	if *memoryMatrix {
+		floods = nil
+		for _, limit := range []int{80e6, 100e6, 160e6, 200e6} {
+			floods = append(floods, flood{limit, 300_000, 5, ""})
+		}
+		for _, limit := range []int{256e6, 384e6} {
+			floods = append(floods, flood{limit, 600_000, 10, ""})
+		}
+		for _, limit := range []int{80e6, 384e6} { // beyond what was reported
+			floods = append(floods, flood{limit, 1_500_000, 15, ""}, flood{limit, 600_000, 10, "flow: {scan_interval: 1s, idle_timeout: 1s}\n"})
+		}
+	}
+	for _, f := range floods {
+		t.Run(fmt.Sprintf("%dMB/%d", f.limit/1e6, f.flows), func(t *testing.T) {
+			if !*memoryMatrix {
+				t.Parallel()
+			}
+			group := memoryGroup(t, f.limit)
+			h := oneLink(t)
+			a := start(t, setup{host: h, wrap: inGroup(group), config: f.more + "interfaces: [near]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
+			before := readCounters(t, h, "near")
+			newFlows(t, h, f.flows, time.Duration(f.seconds)*time.Second)
+			counted := minus(readCounters(t, h, "near").rx, before.rx)
+			s := a.status(t)
+			a.stop(t)
+			peak := groupNumber(t, group, "memory.max_usage_in_bytes", "memory.peak")
+			if n := oomKills(t, group); n != 0 {
+				t.Errorf("%d processes were killed for want of memory", n)
+			}
+			total := sumFile(t, a.path("flows.jsonl"))
+			if counted.Packets < uint64(f.flows) || total.packets != counted.Packets {
+				t.Errorf("%d packets in records, the interface counted %d, %d were sent", total.packets, counted.Packets, f.flows)
+			}
+			if s.Memory.Limit == 0 || s.Memory.Limit > uint64(f.limit) {
+				t.Errorf("the agent plans with a limit of %d", s.Memory.Limit)
+			}
+			t.Logf("%d records, %d packets unattributed; %d flows evicted and %d shed before the end; peak %d of %d MB",
+				total.records, total.unattributed, s.Table.Evicted, s.Table.Shed, peak/1e6, f.limit/1e6)
+			if total.unattributed > counted.Packets/10 {
+				t.Errorf("%d of %d packets are unattributed", total.unattributed, counted.Packets)
+			}
+		})
+	}
+}
+
+// TestLimitTooSmall: where not even the least fits, the agent refuses to start, says
+// which limit it needs, and starts with that.
+func TestLimitTooSmall(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	must(t, h, "ip", "link", "set", "lo", "up")
+	begin := func(limit int) (*agent, chan struct{}) {
+		return launch(t, setup{host: h, wrap: inGroup(memoryGroup(t, limit)), config: "interfaces: [lo]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
+	}
+	a, _ := begin(16 << 20)
+	code := a.wait(t, 20*time.Second)
+	wants(t, result{stderr: a.stderr.String(), code: code}, 3, "limit is 16 MiB", "raise the limit")
+	_, text, _ := strings.Cut(a.stderr.String(), "at least ")
+	var need int
+	if _, err := fmt.Sscanf(text, "%d MiB", &need); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	a, ready := begin((need + 1) << 20) // what the shell holds is not available
+	select {
+	case <-ready:
+	case <-a.ended:
+		t.Fatalf("with %d MiB, exit code %d: %s", need+1, a.ProcessState.ExitCode(), a.stderr)
+	case <-time.After(20 * time.Second):
+		t.Fatal("not ready within 20 s")
+	}
+	a.stop(t)
+}
+
+// newFlows has packets arrive on the link of oneLink, each of a flow of its own,
+// evenly over a time.
+func newFlows(t *testing.T, h *lab.Host, flows int, over time.Duration) {
+	t.Helper()
+	frame := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
+	const sourceEnd = 14 + 8 + 16
+	if err := h.Do(func() error {
+		link, err := net.InterfaceByName("nearp")
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		to := &unix.SockaddrLinklayer{Ifindex: link.Index}
+		began := time.Now()
+		for i := range flows {
+			if i%256 == 0 {
+				time.Sleep(time.Until(began.Add(over * time.Duration(i) / time.Duration(flows))))
+			}
+			binary.BigEndian.PutUint32(frame[sourceEnd-4:], uint32(i))
+			if err := unix.Sendto(fd, frame, 0, to); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fileSum is what the records of a file add up to.
+type fileSum struct{ records, packets, unattributed uint64 }
+
+// sumFile reads a file of any length.
+func sumFile(t *testing.T, path string) (sum fileSum) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var r struct {
+			Packets      uint64
+			Unattributed bool
+		}
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatalf("%v in %s", err, lines.Text())
+		}
+		sum.records++
+		sum.packets += r.Packets
+		if r.Unattributed {
+			sum.unattributed += r.Packets
+		}
+	}
+	return sum
+}
+
+// groupNumber reads a number of a control group, of whichever version.
+func groupNumber(t *testing.T, group, version1, version2 string) (n int) {
+	t.Helper()
+	for _, name := range []string{version1, version2} {
+		if b, err := os.ReadFile(filepath.Join(group, name)); err == nil {
+			if _, err := fmt.Sscan(string(b), &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("neither %s nor %s in %s", version1, version2, group)
+	return 0
+}
+
+// oomKills is how many processes of a group the kernel killed.
+func oomKills(t *testing.T, group string) (n int) {
+	t.Helper()
+	for _, name := range []string{"memory.oom_control", "memory.events"} {
+		b, err := os.ReadFile(filepath.Join(group, name))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(b)) {
+			if _, err := fmt.Sscanf(line, "oom_kill %d", &n); err == nil {
+				return n
+			}
+		}
+	}
+	t.Fatalf("no account of killed processes in %s", group)
+	return 0
+}
