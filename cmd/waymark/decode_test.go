@@ -276,7 +276,7 @@ func TestDecodeBadInput(t *testing.T) {
 		stderr string
 		stdout string // a part of it
 	}{
-		{"no file", nil, exitUsage, "decode: an argument is missing; write it like: waymark decode FILE", ""},
+		{"no file", nil, exitUsage, "decode: an argument is missing: waymark decode FILE", ""},
 		{"missing", []string{"/nonexistent/trace.pcap"}, exitFailure, "open /nonexistent/trace.pcap: no such file", ""},
 		{"empty", []string{write(nil)}, exitFailure, "neither pcap nor pcapng: it is empty", ""},
 		{"text", []string{write([]byte("hello, world"))}, exitFailure, "it begins with 68 65 6c 6c; capture with tcpdump -w", ""},

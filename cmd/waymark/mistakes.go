@@ -162,11 +162,12 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 			}
 			return fmt.Errorf("%s: unexpected argument %q: %s", verb, args[n], hint)
 		}
+		usage := strings.ReplaceAll(cmd.UseLine(), " [flags]", "")
 		if cmd.Example != "" {
 			example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
-			return fmt.Errorf("%s: an argument is missing; write it like: %s", verb, example)
+			usage += ", such as: " + example
 		}
-		return fmt.Errorf("%s: an argument is missing; write it like: %s", verb, cmd.UseLine())
+		return fmt.Errorf("%s: an argument is missing: %s", verb, usage)
 	}
 }
 
