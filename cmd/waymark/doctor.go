@@ -28,7 +28,7 @@ the probe would hang on it. It changes nothing.
 Exit code 3 says that the eBPF probe can't run here.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report := doctorReport{Kernel: kernelRelease(), Checks: kernel.Examine()}
+			report := doctorReport{Kernel: kernelRelease(), Checks: append(kernel.Examine(), examineHeadroom())}
 			if len(args) == 1 {
 				iface, err := examineInterface(args[0])
 				if err != nil {
@@ -81,6 +81,7 @@ func examineInterface(name string) (*interfaceReport, error) {
 	if !link.Up {
 		r.Notes = append(r.Notes, "it is down: bring it up with: ip link set "+name+" up")
 	}
+	r.Notes = append(r.Notes, chainNotes(link.IfIndex)...)
 	return r, nil
 }
 
