@@ -17,6 +17,11 @@ const filterNames = "Names of hosts are resolved when the command starts, by `/e
 	"stderr. The agent resolves nothing: `/api/v1/flows` accepts addresses only. Names of services are built in, the rest is looked up\n" +
 	"in `/etc/services` by the command line."
 
+const filterSums = "Tests of sums (the packets, bytes, round trips and delays in the list of fields) are of the rows that are shown: `bytes > 1MB`\n" +
+	"with `--by conversation` selects conversations of more than 1 MB, over all intervals asked for; in `top` and with `--follow`, of\n" +
+	"more than 1 MB in an interval. All other tests select the records that are added to rows. The two are joined with `and`; an\n" +
+	"`or` or `not` of both, such as `udp or bytes > 1MB`, is an error unless rows are flows. The filter of an exporter tests each record."
+
 // filterGuide shows the language by example.
 var filterGuide = []struct{ text, means string }{
 	{"tcp dst port 443", "a protocol or IP version may stand in front of a field"},
@@ -44,7 +49,7 @@ func writeQueries(w io.Writer) error {
 		examples = append(examples, []string{code(e.text), upper(e.means)})
 	}
 	p.table("Filter|Meaning", examples)
-	p.WriteString("\n" + filterNames + "\n")
+	p.WriteString("\n" + filterSums + "\n\n" + filterNames + "\n")
 	p.heading(2, "Tests without a value")
 	fmt.Fprintf(p, "\n`%s`.\n", strings.Join(filter.Shorthands(), "`, `"))
 	p.heading(2, "Fields of a filter")
@@ -54,9 +59,13 @@ func writeQueries(w io.Writer) error {
 		for i, a := range f.Aliases {
 			also[i] = code(a)
 		}
-		fields = append(fields, []string{code(f.Name), strings.Join(also, ", "), upper(f.Doc), f.Example})
+		of := "record"
+		if f.Sum {
+			of = "row"
+		}
+		fields = append(fields, []string{code(f.Name), strings.Join(also, ", "), upper(f.Doc), f.Example, of})
 	}
-	p.table("Field|Also|Meaning|Values", fields)
+	p.table("Field|Also|Meaning|Values|Tests the", fields)
 
 	var keys [][]string
 	for _, k := range store.KeyDocs() {
@@ -81,6 +90,7 @@ func writeFilterMan(w io.Writer) error {
 	for _, e := range filterGuide {
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(e.text), roff.Replace(upper(e.means)))
 	}
+	manText(&b, plain(filterSums))
 	manText(&b, plain(filterNames))
 	b.WriteString(".SH FIELDS\n")
 	for _, f := range filter.Fields() {

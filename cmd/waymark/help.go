@@ -68,7 +68,8 @@ func printFilterHelp(w io.Writer) error {
 	if err := fields.Write(&b, 0); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\nTests without a value: %s.\n\n%s\n", strings.Join(filter.Shorthands(), ", "), strings.ReplaceAll(filterNames, "`", ""))
+	fmt.Fprintf(&b, "\nTests without a value: %s.\n\n%s\n\n%s\n",
+		strings.Join(filter.Shorthands(), ", "), strings.ReplaceAll(filterSums, "`", ""), strings.ReplaceAll(filterNames, "`", ""))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -61,6 +61,7 @@ type field struct {
 
 	services bool // a number that has names: https
 	size     bool // a number of bytes: 1MB
+	sum      bool // of grouped records: it tests the row, not the record
 
 	// One of these, by kind. numbers tells how many of its two values there are.
 	numbers   func(*flow.Record) (a, b uint64, n int)
@@ -164,12 +165,12 @@ var fields = []field{
 	number("ttl_min", 255, "smallest TTL or hop limit", func(r *flow.Record) uint64 { return uint64(r.TTLMin) }),
 	number("ttl_max", 255, "largest TTL or hop limit", func(r *flow.Record) uint64 { return uint64(r.TTLMax) }),
 	number("flow_label", 1<<20-1, "IPv6 flow label", func(r *flow.Record) uint64 { return uint64(r.FlowLabel) }),
-	number("packets", 1<<64-1, "packets on the wire", func(r *flow.Record) uint64 { return r.Packets }),
+	counter("packets", "packets on the wire", func(r *flow.Record) uint64 { return r.Packets }),
 	size("bytes", "IP bytes", func(r *flow.Record) uint64 { return r.Bytes }),
 	size("wire_bytes", "bytes on the wire", func(r *flow.Record) uint64 { return r.WireBytes }),
 	size("payload_bytes", "bytes above the transport header", func(r *flow.Record) uint64 { return r.PayloadBytes }),
-	number("fragments", 1<<64-1, "packets that are IP fragments", func(r *flow.Record) uint64 { return r.Fragments }),
-	number("ce_packets", 1<<64-1, "packets marked congestion experienced", func(r *flow.Record) uint64 { return r.CEPackets }),
+	counter("fragments", "packets that are IP fragments", func(r *flow.Record) uint64 { return r.Fragments }),
+	counter("ce_packets", "packets marked congestion experienced", func(r *flow.Record) uint64 { return r.CEPackets }),
 	duration("rtt", "whole round trip of the TCP handshake", func(r *flow.Record) time.Duration { return r.RTT.Handshake() }),
 	duration("rtt.responder_ns", "SYN to SYN-ACK", func(r *flow.Record) time.Duration { return r.RTT.Responder }, "rtt_responder"),
 	duration("rtt.initiator_ns", "SYN-ACK to ACK", func(r *flow.Record) time.Duration { return r.RTT.Initiator }, "rtt_initiator"),
@@ -214,8 +215,14 @@ func number(name string, limit uint64, doc string, get func(*flow.Record) uint64
 	}
 }
 
-func size(name, doc string, get func(*flow.Record) uint64) field {
+func counter(name, doc string, get func(*flow.Record) uint64) field {
 	f := number(name, 1<<64-1, doc, get)
+	f.sum = true
+	return f
+}
+
+func size(name, doc string, get func(*flow.Record) uint64) field {
+	f := counter(name, doc, get)
 	f.size = true
 	return f
 }
@@ -223,7 +230,7 @@ func size(name, doc string, get func(*flow.Record) uint64) field {
 // marked is a number that only marked flows have.
 func marked(name, doc string, get func(*flow.PDM) uint64, aliases ...string) field {
 	return field{
-		name: "pdm." + name, aliases: aliases, kind: kindNumber, max: 1<<64 - 1, doc: doc,
+		name: "pdm." + name, aliases: aliases, kind: kindNumber, max: 1<<64 - 1, doc: doc, sum: true,
 		numbers: func(r *flow.Record) (a, b uint64, n int) {
 			if r.PDM == nil {
 				return 0, 0, 0
@@ -250,7 +257,7 @@ func networkDelay(p *flow.PDM) *flow.Delays { return &p.Network }
 // duration is a field that is absent when it is 0.
 func duration(name, doc string, get func(*flow.Record) time.Duration, aliases ...string) field {
 	return field{
-		name: name, aliases: aliases, kind: kindDuration, max: 1<<63 - 1, doc: doc,
+		name: name, aliases: aliases, kind: kindDuration, max: 1<<63 - 1, doc: doc, sum: true,
 		numbers: func(r *flow.Record) (a, b uint64, n int) {
 			d := get(r)
 			if d <= 0 {
@@ -343,6 +350,7 @@ func endReasons() map[uint64]string {
 type Field struct {
 	Name, Doc, Example string
 	Aliases            []string
+	Sum                bool // of grouped records it tests the row
 }
 
 // Fields describes every field there is.
@@ -350,7 +358,7 @@ func Fields() []Field {
 	list := make([]Field, len(fields))
 	for i := range fields {
 		f := &fields[i]
-		list[i] = Field{Name: f.name, Doc: f.doc, Aliases: f.aliases, Example: f.kind.example(f)}
+		list[i] = Field{Name: f.name, Doc: f.doc, Aliases: f.aliases, Example: f.kind.example(f), Sum: f.sum}
 		if f.kind == kindFlag {
 			list[i].Example = f.name
 		}

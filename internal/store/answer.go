@@ -37,14 +37,11 @@ type Row struct {
 }
 
 // Rate is the mean rate of the row in bits of IP a second, from its first packet
-// to its last; 0 when these are one moment.
-func (w *Row) Rate() float64 {
-	d := w.Last.Sub(w.First)
-	if d <= 0 {
-		return 0
-	}
-	return float64(w.Bytes) * 8 / d.Seconds()
-}
+// to its last, but over a second at least: a burst of a millisecond is no rate.
+func (w *Row) Rate() float64 { return float64(w.Bytes) * 8 / w.Lasted().Seconds() }
+
+// Lasted is the time that rates of the row are of.
+func (w *Row) Lasted() time.Duration { return max(w.Last.Sub(w.First), time.Second) }
 
 // mean of durations, 0 when there are none.
 type mean struct {

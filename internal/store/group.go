@@ -3,6 +3,7 @@ package store
 import (
 	"slices"
 
+	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
@@ -138,10 +139,19 @@ func (w *Row) mergeInitiator(r *flow.Record) {
 	}
 }
 
-// rows ends the merging: all rows in order, or the first of them.
-func (g *grouping) rows(rank func(*Row) int64, order func(a, b *Row) int, limit int) []Row {
+// end completes the sums and drops the rows that the filter does not mean.
+func (g *grouping) end(f filter.Filter) {
 	for _, w := range g.merged {
 		w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}
+	}
+	if !f.Empty() {
+		g.merged = slices.DeleteFunc(g.merged, func(w *Row) bool { return !f.Match(&w.Record) })
+	}
+}
+
+// rows are all rows in order, or the first of them.
+func (g *grouping) rows(rank func(*Row) int64, order func(a, b *Row) int, limit int) []Row {
+	for _, w := range g.merged {
 		if rank != nil {
 			w.rank = rank(w)
 		}

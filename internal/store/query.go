@@ -11,12 +11,14 @@ import (
 
 // Query says what is asked of the history. The zero Query asks for every flow.
 type Query struct {
-	Filter  filter.Filter
-	Since   time.Time // intervals that ended after it; zero: all
-	By      By        // no keys: ByFlow
-	Sort    string    // one of SortNames, or a key of By; empty: bytes
-	Reverse bool      // counters ascending, keys descending
-	Limit   int       // rows; 0: all
+	Filter  filter.Filter // tests of sums are of rows, all others of records
+	Since   time.Time     // intervals that ended after it; zero: all
+	By      By            // no keys: ByFlow
+	Sort    string        // one of SortNames, or a key of By; empty: bytes
+	Reverse bool          // counters ascending, keys descending
+	Limit   int           // rows; 0: all
+
+	records, rows filter.Filter // the two parts of Filter, of a checked query
 }
 
 // Query answers from what is kept.
@@ -83,7 +85,11 @@ func (q *Query) Check() error {
 	if q.Sort == "" {
 		q.Sort = "bytes"
 	}
-	_, err := q.order()
+	var err error
+	if q.records, q.rows, err = q.Filter.Split(q.By.Whole()); err != nil {
+		return err
+	}
+	_, err = q.order()
 	return err
 }
 
@@ -105,15 +111,17 @@ func (q *Query) run(intervals []*interval) Answer {
 		a.Summed += iv.summed
 		for i := range iv.rows.len() {
 			iv.rows.at(i).record(iv, &r, &pdm)
-			if !q.Filter.Match(&r) {
-				continue
+			if q.records.Match(&r) {
+				g.add(&r)
 			}
-			a.Total.add(&r)
-			a.Records++
-			g.add(&r)
 		}
 	}
+	g.end(q.rows)
 	a.Groups = len(g.merged)
+	for _, w := range g.merged {
+		a.Total.add(&w.Record)
+		a.Records += w.Records
+	}
 	rank, compare := q.compare()
 	a.Rows = g.rows(rank, compare, q.Limit)
 	return a

@@ -225,3 +225,52 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// Tests of sums are of rows: of the whole conversation, over all intervals, and
+// totals are those of the rows that are left.
+func TestFilterOfRows(t *testing.T) {
+	s := New(Default())
+	back := func(r flow.Record) flow.Record {
+		r.Src, r.Dst, r.SrcPort, r.DstPort, r.Direction = r.Dst, r.Src, r.DstPort, r.SrcPort, flow.Ingress
+		return r
+	}
+	fill(s, 0, 10, record(1, 1, 400), back(record(1, 1, 300)), record(2, 1, 900), record(3, 1, 5000))
+	fill(s, 10, 20, record(1, 1, 350))
+	for _, tt := range []struct {
+		by, filter string
+		rows       int
+		bytes      uint64
+		err        bool
+	}{
+		{"conversation", "bytes > 1000", 2, 6050, false},
+		{"conversation", "bytes > 1000 and src 10.0.0.1", 0, 0, false}, // 750 from it
+		{"conversation", "bytes > 1000 and host 10.0.0.1", 1, 1050, false},
+		{"conversation", "bytes < 1000", 1, 900, false},
+		{"flow", "bytes > 700", 3, 6650, false},
+		{"flow", "bytes > 700 and egress or bytes < 301", 4, 6950, false},
+		{"src", "packets 2", 1, 750, false},
+		{"conversation", "ingress or bytes > 1000", 0, 0, true},
+	} {
+		f, err := filter.Parse(tt.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := s.Query(Query{By: parseBy(t, tt.by), Filter: f})
+		if len(a.Rows) != tt.rows || a.Groups != tt.rows || a.Total.Bytes != tt.bytes || (err != nil) != tt.err {
+			t.Errorf("by %s, %s: %d rows of %d with %d bytes, %v; want %d with %d", tt.by, tt.filter, len(a.Rows), a.Groups, a.Total.Bytes, err, tt.rows, tt.bytes)
+		}
+	}
+}
+
+// A burst of a millisecond is no rate.
+func TestRateOfABurst(t *testing.T) {
+	for _, tt := range []struct {
+		lasted time.Duration
+		want   float64
+	}{{0, 8000}, {time.Millisecond, 8000}, {time.Second, 8000}, {4 * time.Second, 2000}} {
+		w := Row{Record: flow.Record{Bytes: 1000, First: at(0), Last: at(0).Add(tt.lasted)}}
+		if got := w.Rate(); got != tt.want {
+			t.Errorf("1000 bytes in %v: %v bit/s, want %v", tt.lasted, got, tt.want)
+		}
+	}
+}

@@ -155,7 +155,7 @@ var sumColumns = []Column{
 	sum("BYTES", func(w *api.Row) string { return term.Count(w.Bytes) }, nil),
 	sum("FORTH", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded),
 	sum("BACK", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded),
-	sum("BIT/S", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Last.Sub(w.First)) }, nil),
+	sum("BIT/S", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil),
 	sum("RTT", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
 		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }),
 	delaySum("SERVER", serverOf),
