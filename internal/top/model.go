@@ -13,6 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
 )
 
 // model is everything on the screen. Update changes it, View draws it.
@@ -29,12 +30,15 @@ type model struct {
 
 	answer *api.Answer // nil: none to this request yet
 	number int         // of the interval
+	until  time.Time   // when it ended
 	past   trends
 	err    error // of the agent
 	status *obs.Status
 
 	paused, help bool
+	cursor       int // selected row
 	offset       int // first row shown
+	detail       *detail
 
 	editing  bool
 	draft    string
@@ -75,7 +79,7 @@ func (m *model) sortOrder() order { return m.orders()[m.sort] }
 // again asks anew, after what is asked for changed.
 func (m *model) again() {
 	m.generation++
-	m.offset = 0
+	m.cursor, m.offset = 0, 0
 	m.ask(m.request())
 }
 
@@ -130,10 +134,26 @@ func (m *model) take(a api.Answer) {
 	if m.paused {
 		return
 	}
-	m.number += 1 + int(a.Missed)
+	m.number += 1 + m.skipped(&a)
+	m.until = a.To
 	m.past.add(m.number, taken(&a), a.Rows)
+	var selected rowKey
+	if m.cursor > 0 {
+		selected = keyOf(m.selected())
+	}
 	m.answer = &a
 	m.order()
+	m.follow(selected)
+}
+
+// skipped is how many intervals were not seen since the last answer: the picture
+// was stopped, the agent away, or this reader too slow.
+func (m *model) skipped(a *api.Answer) int {
+	between, one := a.From.Sub(m.until), taken(a)
+	if m.until.IsZero() || one <= 0 || between <= 0 {
+		return 0
+	}
+	return int(min((between+one/2)/one, maxTrend))
 }
 
 // taken is the time that an answer covers.
@@ -161,9 +181,14 @@ func (m *model) key(key string) tea.Cmd {
 			return nil
 		}
 	}
+	if m.detail != nil && m.detailKey(key) {
+		return nil
+	}
 	switch key {
 	case "q", "ctrl+c", "esc":
 		return tea.Quit
+	case "enter":
+		m.openDetail()
 	case "?", "h":
 		m.help = true
 	case "p", " ":
@@ -196,31 +221,8 @@ func (m *model) show(view int) {
 	if views[view].sorts != nil || views[m.view].sorts != nil {
 		m.sort = 0 // orders differ
 	}
-	m.view, m.answer, m.past, m.paused = view, nil, trends{}, false
+	m.view, m.answer, m.past, m.paused, m.detail = view, nil, trends{}, false, nil
 	m.again()
-}
-
-func (m *model) scroll(key string) {
-	page := max(m.bodyHeight()-1, 1)
-	switch key {
-	case "down", "j":
-		m.offset++
-	case "up", "k":
-		m.offset--
-	case "pgdown":
-		m.offset += page
-	case "pgup":
-		m.offset -= page
-	case "home", "g":
-		m.offset = 0
-	case "end", "G":
-		m.offset = maxRows
-	}
-	rows := 0
-	if m.answer != nil {
-		rows = len(m.answer.Rows)
-	}
-	m.offset = max(min(m.offset, rows-m.bodyHeight()), 0)
 }
 
 // editKey edits the filter.
@@ -242,10 +244,8 @@ func (m *model) editKey(msg tea.KeyMsg) {
 
 // acceptFilter asks with the new filter, or says what is wrong with it.
 func (m *model) acceptFilter() {
-	_, err := filter.Parse(m.draft)
-	var wrong *filter.Error
-	if errors.As(err, &wrong) {
-		m.draftErr = wrong.What
+	if err := m.checkFilter(m.draft); err != nil {
+		m.draftErr = err.Error()
 		return
 	}
 	m.editing = false
@@ -254,4 +254,22 @@ func (m *model) acceptFilter() {
 		m.filter, m.answer, m.paused = m.draft, nil, false
 		m.again()
 	}
+}
+
+// checkFilter refuses what the view cannot be filtered by.
+func (m *model) checkFilter(text string) error {
+	f, err := filter.Parse(text)
+	var wrong *filter.Error
+	if errors.As(err, &wrong) {
+		return errors.New(wrong.What)
+	}
+	if err != nil {
+		return err
+	}
+	by, err := store.ParseBy(views[m.view].by)
+	if err != nil {
+		return err
+	}
+	_, _, err = f.Split(by.Whole())
+	return err
 }

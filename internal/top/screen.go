@@ -12,10 +12,10 @@ import (
 )
 
 // styles are the only attributes used; a terminal without them shows plain text.
-type styles struct{ title, bold lipgloss.Style }
+type styles struct{ title, bold, selected lipgloss.Style }
 
 func newStyles(r *lipgloss.Renderer) styles {
-	return styles{title: r.NewStyle().Reverse(true), bold: r.NewStyle().Bold(true)}
+	return styles{title: r.NewStyle().Reverse(true), bold: r.NewStyle().Bold(true), selected: r.NewStyle().Reverse(true)}
 }
 
 // Lines around the rows: two above with what is seen, the titles, one of keys.
@@ -32,6 +32,8 @@ func (m *model) View() string {
 	if m.help {
 		lines = append(lines, m.styles.title.Render(m.pad("KEYS")))
 		lines = append(lines, helpLines(m.bodyHeight())...)
+	} else if m.detail != nil {
+		lines = append(lines, m.detailBody()...)
 	} else {
 		lines = append(lines, m.body()...)
 	}
@@ -122,7 +124,11 @@ func (m *model) body() []string {
 		if spark > 0 {
 			b.WriteString(l.past.spark(spark, m.cfg.ASCII))
 		}
-		lines = append(lines, m.fit(strings.TrimRight(b.String(), " ")))
+		text := m.fit(strings.TrimRight(b.String(), " "))
+		if i == m.cursor {
+			text = m.styles.selected.Render(m.pad(text))
+		}
+		lines = append(lines, text)
 	}
 	return lines
 }
@@ -223,11 +229,14 @@ func (m *model) footer() string {
 		}
 		return term.Printable(s)
 	}
+	if m.detail != nil {
+		return "enter close  arrows scroll  p pause  ? help  q quit"
+	}
 	order := m.sortOrder().title
 	if m.reverse {
 		order += " reversed"
 	}
-	return "1-6 view  s sort: " + order + "  r reverse  / filter  p pause  ? help  q quit"
+	return "1-6 view  enter open  s sort: " + order + "  r reverse  / filter  ? help  q quit"
 }
 
 // number is so many things; one lacks the s.
@@ -247,7 +256,8 @@ func helpLines(height int) []string {
 		"  r              the smallest first",
 		"  /              filter, such as: proto tcp and dport 443",
 		"  p, space       stop the picture, and go on",
-		"  arrows, pages  move through the rows; also j, k, g, G",
+		"  arrows, pages  select a row; also j, k, g, G",
+		"  enter          all that is known of the selected row; again: close",
 		"  q              quit",
 		"",
 		"  Rates are those of the last interval. RTT is the round trip of the TCP",

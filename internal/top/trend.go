@@ -13,9 +13,12 @@ import (
 // maxTrend is how many intervals of the past are kept of a row.
 const maxTrend = 40
 
+// gap stands for an interval without packets of the row, or that was not seen.
+const gap = -1
+
 // trend is the past of a row.
 type trend struct {
-	rates []float64 // bits a second; the newest last
+	rates []float64 // bits a second, or gap; the newest last
 	last  int       // number of the interval it was last seen in
 	rtt   time.Duration
 }
@@ -54,7 +57,7 @@ func (t trends) add(number int, taken time.Duration, rows []api.Row) {
 			t[keyOf(w)] = p
 		}
 		for ; p.last < number-1; p.last++ {
-			p.push(0)
+			p.push(gap)
 		}
 		p.last = number
 		p.push(float64(w.Bytes) * 8 / max(taken.Seconds(), 0.001))
@@ -82,7 +85,7 @@ const (
 	asciiLevels   = "_.:-=+*#"
 )
 
-// spark draws the last rates, the newest at the right.
+// spark draws the last rates, the newest at the right; a gap is a blank.
 func (p *trend) spark(width int, ascii bool) string {
 	levels := []rune(unicodeLevels)
 	if ascii {
@@ -99,6 +102,10 @@ func (p *trend) spark(width int, ascii bool) string {
 	var b strings.Builder
 	b.WriteString(strings.Repeat(" ", width-len(rates)))
 	for _, r := range rates {
+		if r == gap {
+			b.WriteByte(' ')
+			continue
+		}
 		level := 0
 		if highest > 0 {
 			level = int(math.Round(r / highest * float64(len(levels)-1)))
