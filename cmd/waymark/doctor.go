@@ -21,11 +21,14 @@ func newDoctorCommand() *cobra.Command {
 	var out outputFlag
 	cmd := &cobra.Command{
 		Use:   "doctor [IFACE]",
-		Short: "Tell what this kernel and interface can do, and what is done instead",
-		Long: `doctor checks privileges, kernel features and, when an interface is named, how
-the probe would hang on it. It changes nothing.
+		Short: "Report what works on this host, and what to do about the rest",
+		Long: `Doctor checks privileges, kernel features and, when an interface is named, how the
+probe would attach to it. The last line is the verdict. Doctor changes nothing.
 
-Exit code 3 says that the eBPF probe can't run here.`,
+Only root can ask the kernel for all features; what needs root is reported as unknown.
+Exit code 3 means that the eBPF probe cannot run here, or that this is unknown.`,
+		Example: `  sudo waymark doctor
+  sudo waymark doctor eth0`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := doctorReport{Kernel: kernelRelease(), Checks: append(kernel.Examine(), examineHeadroom())}
@@ -37,10 +40,14 @@ Exit code 3 says that the eBPF probe can't run here.`,
 				report.Interface = iface
 			}
 			report.MaxEntries = datapath.DefaultMaxEntries()
+			report.Verdict = kernel.Judge(report.Checks, startLine(args))
 			if err := report.print(cmd.OutOrStdout(), out.format); err != nil {
 				return err
 			}
-			return report.verdict()
+			if s := report.Verdict.State; s == kernel.StateMissing || s == kernel.StateUnknown {
+				return fmt.Errorf("%w: %w", errReported, kernel.ErrMissing)
+			}
+			return nil
 		},
 	}
 	out.register(cmd, outputTable, outputJSON)
@@ -52,12 +59,24 @@ type doctorReport struct {
 	MaxEntries uint32           `json:"default_max_entries"`
 	Checks     []kernel.Check   `json:"checks"`
 	Interface  *interfaceReport `json:"interface,omitempty"`
+	Verdict    kernel.Verdict   `json:"verdict"`
+}
+
+// startLine is how the agent is started here.
+func startLine(ifaces []string) string {
+	if len(ifaces) > 0 {
+		return "waymark run -i " + ifaces[0]
+	}
+	if names, err := topology.DefaultRouteInterfaces(); err == nil && len(names) > 0 {
+		return "waymark run" // counts on those
+	}
+	return "waymark run -i IFACE"
 }
 
 type interfaceReport struct {
 	topology.Link
 	Driver string   `json:"driver,omitempty"`
-	Mode   string   `json:"mode"` // how the probe hangs on it
+	Mode   string   `json:"mode"` // how the probe attaches to it
 	Notes  []string `json:"notes,omitempty"`
 }
 
@@ -99,16 +118,6 @@ func interfaceError(name string, err error) error {
 	return usageErrorf("doctor: there is no interface %s here: there are %s", name, strings.Join(names, ", "))
 }
 
-// verdict is an error with exit code 3 when the eBPF probe can't run.
-func (r *doctorReport) verdict() error {
-	for _, c := range r.Checks {
-		if c.State == kernel.StateMissing {
-			return fmt.Errorf("%w: %s: %s", kernel.ErrMissing, c.Name, c.Remedy)
-		}
-	}
-	return nil
-}
-
 func (r *doctorReport) print(w io.Writer, format string) error {
 	if format == outputJSON {
 		enc := json.NewEncoder(w)
@@ -119,6 +128,10 @@ func (r *doctorReport) print(w io.Writer, format string) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "CHECK\tSTATE\tSINCE\tFOR")
 	for _, c := range r.Checks {
+		if c.State == kernel.StateUnknown {
+			fmt.Fprintf(t, "%s\t%s: %s\t%s\t%s\n", c.Name, c.State, c.Found, orDash(c.Since), c.Purpose)
+			continue
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Name, c.State, orDash(c.Since), c.Purpose)
 		for _, detail := range []struct{ what, text string }{
 			{"found", c.Found}, {"instead", c.Instead}, {"remedy", c.Remedy},
@@ -134,7 +147,11 @@ func (r *doctorReport) print(w io.Writer, format string) error {
 			fmt.Fprintf(t, "\t%s\n", note)
 		}
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nVERDICT  %s\n", r.Verdict.Text)
+	return err
 }
 
 func orDash(s string) string {

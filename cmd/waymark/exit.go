@@ -32,6 +32,9 @@ var exitCodes = []struct {
 	{exitMissing, "A privilege or a kernel feature is missing."},
 }
 
+// errReported marks an error whose text the verb has already printed.
+var errReported = errors.New("reported")
+
 // usageError is an error of who typed the command or wrote the configuration.
 type usageError struct{ err error }
 

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,7 +34,9 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		// The verb never ran: cobra refused a flag or an argument.
 		err = usageErrorf("%w; see %s --help", clarify(cmd, args, err), cmd.CommandPath())
 	}
-	fmt.Fprintf(stderr, "waymark: %v\n", err)
+	if !errors.Is(err, errReported) {
+		fmt.Fprintf(stderr, "waymark: %v\n", err)
+	}
 	return exitCode(err)
 }
 

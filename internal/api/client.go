@@ -20,7 +20,7 @@ import (
 const maxAnswer = 512 << 20
 
 // ErrNoAgent says that no one answers on the socket.
-var ErrNoAgent = errors.New("is the agent running? start it with: waymark run -i IFACE")
+var ErrNoAgent = errors.New("is the agent running? start it with: sudo waymark run")
 
 // Client asks the agent behind a unix socket.
 type Client struct {

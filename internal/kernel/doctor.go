@@ -19,7 +19,8 @@ type State string
 const (
 	StateOK       State = "ok"
 	StateDegraded State = "degraded" // something else is done instead
-	StateMissing  State = "missing"  // the eBPF probe can't run
+	StateUnknown  State = "unknown"  // only root can ask
+	StateMissing  State = "missing"  // the eBPF probe cannot run
 )
 
 // Check is one line of waymark doctor.
@@ -36,10 +37,27 @@ type Check struct {
 // Examine checks privileges, the feature table and settings of this host.
 func Examine() []Check {
 	checks := privileges()
+	if os.Geteuid() != 0 {
+		checks = asUser(checks)
+	}
 	for _, f := range Features() {
 		checks = append(checks, f.examine())
 	}
 	return append(checks, jit(), processors(), realtime())
+}
+
+// needsRoot is found where only root can ask.
+const needsRoot = "needs root"
+
+// asUser reports the privileges that a user lacks as unknown: the agent need not
+// run as that user.
+func asUser(checks []Check) []Check {
+	for i := range checks {
+		if c := &checks[i]; c.State != StateOK {
+			c.State, c.Found, c.Instead, c.Remedy = StateUnknown, needsRoot, "", ""
+		}
+	}
+	return checks
 }
 
 func (f *Feature) examine() Check {
@@ -48,12 +66,15 @@ func (f *Feature) examine() Check {
 	switch {
 	case err == nil:
 		return c
+	case errors.Is(err, unix.EPERM) && os.Geteuid() != 0:
+		c.State, c.Found = StateUnknown, needsRoot
+		return c
 	case errors.Is(err, unix.EPERM):
 		c.State, c.Found = StateMissing, "not permitted to ask the kernel"
 		c.Remedy = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
 		return c
 	case f.Required():
-		c.State, c.Remedy = StateMissing, "update the kernel; until then: probe: afpacket"
+		c.State, c.Remedy = StateMissing, "update the kernel"
 	default:
 		c.State, c.Instead = StateDegraded, f.Without
 	}
