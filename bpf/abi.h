@@ -265,6 +265,7 @@ enum reason {
 	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
 	REASON_FRAGMENT_LOST, /* its ports could not be remembered */
 	REASON_HANDSHAKE_LOST, /* no round trip: a handshake took the place of another */
+	REASON_GSO_INEXACT, /* what its segments repeat is not known: too few bytes */
 	REASON_MAX,
 };
 

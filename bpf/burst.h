@@ -21,7 +21,7 @@
 struct nested {
 	__u32 offset; /* of a header of protocol `next` */
 	__u32 end; /* of the outermost IP packet: all inner ones end there, too */
-	__u32 header; /* bytes before the payload of the innermost transport header so far */
+	__u32 header; /* bytes before the payload of the innermost transport header so far; 0: none */
 	__u8 next;
 };
 
@@ -216,14 +216,46 @@ static __always_inline __u32 link_len_of(const struct packet *p)
 }
 
 /*
+ * What a GSO frame that is not plain TCP begins with and its segments repeat; 0
+ * where nothing says so. With ESP there is a trailer, too, which is not there yet.
+ */
+static __always_inline __u32 repeated_of(struct __sk_buff *skb, const struct packet *p,
+					 struct gso *g)
+{
+	struct nested n = {
+		.offset = p->l4_offset,
+		.end = p->l3_offset + p->id.bytes,
+		.next = p->id.proto,
+	};
+
+	gso_of(skb, g);
+	if (g->header >= p->l4_offset)
+		return g->header;
+	if (p->id.proto == IPPROTO_UDP || p->id.proto == IPPROTO_SCTP)
+		n.header = p->l4_offset + p->l4_len;
+	walk_tunnels(skb, &n);
+	return n.header;
+}
+
+/* Not where segments differ in size (SCTP). */
+static __always_inline bool explains_segments(struct __sk_buff *skb, __u32 header)
+{
+	__u32 size = skb->gso_size;
+
+	if (!skb->gso_segs || size == 0xffff)
+		return true;
+	return header < skb->len && (skb->len - header + size - 1) / size == skb->gso_segs;
+}
+
+/*
  * A GSO frame is counted as its segments: p->repeated is what they all begin
  * with, which `header` is for a frame without a tunnel.
  */
 __noinline int measure_burst(struct __sk_buff *skb, struct packet *p)
 {
-	struct nested n = {};
+	__u32 header, repeated, more, removed = 0, inserted = 0;
 	struct gso g = {};
-	__u32 header, repeated, more, removed = 0, inserted = 0, link_len;
+	bool exact = true;
 
 	if (!p)
 		return 0;
@@ -232,27 +264,19 @@ __noinline int measure_burst(struct __sk_buff *skb, struct packet *p)
 	if (p->id.proto == IPPROTO_TCP) {
 		removed = jumbo_option(skb, p);
 	} else if (!p->fragment) {
-		gso_of(skb, &g);
-		if (g.header >= p->l4_offset) {
-			repeated = g.header;
-		} else {
-			n.offset = p->l4_offset;
-			n.end = p->l3_offset + p->id.bytes;
-			n.header = header;
-			n.next = p->id.proto;
-			walk_tunnels(skb, &n);
-			repeated = n.header;
-		}
+		repeated = repeated_of(skb, p, &g);
+		exact = repeated && p->id.proto != IPPROTO_ESP && explains_segments(skb, repeated);
+		if (!repeated || repeated > HEADERS_MAX)
+			repeated = header;
 	}
-	if (repeated > HEADERS_MAX)
-		repeated = header;
 	more = segments_behind(skb, repeated) - 1;
 	if (g.type & GSO_UFO && more) {
 		p->fragment = FRAGMENT_FIRST;
 		if (p->id.meta >> META_IPV6_SHIFT & 1)
 			inserted = FRAGMENT_HEADER;
 	}
-	link_len = link_len_of(p);
+	if (!exact && more)
+		count(skb, p->id.meta & 1, REASON_GSO_INEXACT);
 	p->id.packets += more;
 	if (repeated > header)
 		p->id.payload += more * (repeated - header);
@@ -260,7 +284,7 @@ __noinline int measure_burst(struct __sk_buff *skb, struct packet *p)
 	p->repeated = repeated;
 	p->gso_packets = more;
 	p->gso_bytes = more * repeated + inserted - removed;
-	p->overhead += more * (p->l3_offset - link_len);
+	p->overhead += more * (p->l3_offset - link_len_of(p));
 	p->id.bytes += more * (repeated - p->l3_offset) + inserted - removed;
 	return 0;
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -13,6 +12,7 @@ import (
 // seen is what the probe saw in one direction of an interface.
 type seen struct {
 	flows     flow.Counts
+	tags      uint64 // bytes, most, of VLAN tags outside the frames
 	uncounted map[string]obs.Reason
 }
 
@@ -20,7 +20,7 @@ type seen struct {
 func (a *Agent) seenBy() (map[place]seen, error) {
 	out := map[place]seen{}
 	for p, c := range a.totals.byPlace() {
-		out[p] = seen{flows: c, uncounted: map[string]obs.Reason{}}
+		out[p] = seen{flows: c.Counts, tags: c.tags, uncounted: map[string]obs.Reason{}}
 	}
 	uncounted, err := a.probe.Uncounted()
 	for _, u := range uncounted {
@@ -79,19 +79,12 @@ func (h *hooks) compare(all map[place]seen) []obs.Interface {
 	return out
 }
 
-// span is a number that is only known to lie in a range.
-type span struct{ low, high uint64 }
-
-// ratio is a over b: 1 when they may be equal.
-func (a span) ratio(b span) float64 {
-	switch {
-	case a.low > b.high && b.high > 0:
-		return float64(a.low) / float64(b.high)
-	case a.high < b.low:
-		return float64(a.high) / float64(b.low)
-	}
-	return 1
-}
+const (
+	etherHeader = 14
+	vlanTag     = 4
+	// Of a burst in no flow nobody knows what each segment repeats: at most this.
+	headersUnread = 256
+)
 
 // compare sets what was seen in one direction against the counters of the interface.
 func (at *attachment) compare(direction flow.Direction, s seen) obs.Interface {
@@ -106,7 +99,10 @@ func (at *attachment) compare(direction flow.Direction, s seen) obs.Interface {
 		IfacePacketsMin: packets.low, IfacePackets: packets.high,
 		IfaceBytesMin: bytes.low, IfaceBytes: bytes.high,
 	}
-	ourPackets, ourBytes := span{c.Frames, c.Packets}, span{c.FrameBytes, c.WireBytes}
+	ours := amounts{c.Frames, c.Packets, c.FrameBytes, c.WireBytes, s.tags - base.tags, 0}
+	if at.link.Ethernet() {
+		ours.link = etherHeader
+	}
 	for _, r := range s.uncounted {
 		b := base.uncounted[r.Reason]
 		r.Packets -= b.Packets
@@ -116,16 +112,14 @@ func (at *attachment) compare(direction flow.Direction, s seen) obs.Interface {
 			continue
 		}
 		c.Uncounted = append(c.Uncounted, r)
-		ourPackets.low += r.Frames
-		ourPackets.high += r.Packets
-		ourBytes.low += r.Bytes
-		ourBytes.high += r.Bytes
+		ours.frames += r.Frames
+		ours.packets += r.Packets
+		ours.frameBytes += r.Bytes
+		ours.wireBytes += r.Bytes
+		ours.slack += (r.Packets - r.Frames) * headersUnread
 	}
 	slices.SortFunc(c.Uncounted, func(a, b obs.Reason) int { return cmp.Compare(a.Reason, b.Reason) })
-	c.Coverage = ourPackets.ratio(packets)
-	if byBytes := ourBytes.ratio(bytes); math.Abs(byBytes-1) > math.Abs(c.Coverage-1) {
-		c.Coverage = byBytes
-	}
+	c.Coverage = ours.coverage(packets, bytes)
 	return c
 }
 
@@ -138,12 +132,4 @@ func (at *attachment) counted(direction flow.Direction) (packets, bytes span) {
 	}
 	return span{since(drain.low.RxPackets, attach.high.RxPackets), since(drain.high.RxPackets, attach.low.RxPackets)},
 		span{since(drain.low.RxBytes, attach.high.RxBytes), since(drain.high.RxBytes, attach.low.RxBytes)}
-}
-
-// since is a − b, and 0 where a driver has set its counters back.
-func since(a, b uint64) uint64 {
-	if a < b {
-		return 0
-	}
-	return a - b
 }

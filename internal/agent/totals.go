@@ -14,9 +14,15 @@ import (
 // protocol, since the agent started.
 type totals struct {
 	mu   sync.Mutex
-	sum  map[totalKey]*flow.Counts
-	last totalKey     // of the delta before, and mostly of the next
-	into *flow.Counts // its sum; nil: none yet
+	sum  map[totalKey]*sums
+	last totalKey // of the delta before, and mostly of the next
+	into *sums    // its sum; nil: none yet
+}
+
+// sums are counts, and how many bytes of tags may be among WireBytes.
+type sums struct {
+	flow.Counts
+	tags uint64
 }
 
 type totalKey struct {
@@ -30,7 +36,7 @@ type place struct {
 	direction flow.Direction
 }
 
-func newTotals() *totals { return &totals{sum: map[totalKey]*flow.Counts{}} }
+func newTotals() *totals { return &totals{sum: map[totalKey]*sums{}} }
 
 // protocolClass bounds the number of totals.
 func protocolClass(proto uint8) string {
@@ -56,7 +62,7 @@ func (t *totals) add(d *flow.Delta) {
 	s := t.into
 	if s == nil || k != t.last {
 		if s = t.sum[k]; s == nil {
-			s = &flow.Counts{}
+			s = &sums{}
 			t.sum[k] = s
 		}
 		t.last, t.into = k, s
@@ -66,6 +72,12 @@ func (t *totals) add(d *flow.Delta) {
 	s.WireBytes += d.WireBytes
 	s.Frames += d.Frames
 	s.FrameBytes += d.FrameBytes
+	switch {
+	case d.Packets == d.Frames: // no bursts: nothing else is outside the frames
+		s.tags += d.WireBytes - d.FrameBytes
+	case d.VLAN != 0:
+		s.tags += d.Packets * vlanTag
+	}
 	switch {
 	case d.PDM == nil:
 	case s.PDM == nil:
@@ -79,21 +91,22 @@ func (t *totals) add(d *flow.Delta) {
 func (t *totals) forget(i flow.Iface) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.sum, func(k totalKey, _ *flow.Counts) bool { return k.iface == i })
+	maps.DeleteFunc(t.sum, func(k totalKey, _ *sums) bool { return k.iface == i })
 	t.into = nil
 }
 
 // byPlace sums over protocols.
-func (t *totals) byPlace() map[place]flow.Counts {
+func (t *totals) byPlace() map[place]sums {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := map[place]flow.Counts{}
+	out := map[place]sums{}
 	for k, s := range t.sum {
 		c := out[k.place]
 		c.Packets += s.Packets
 		c.WireBytes += s.WireBytes
 		c.Frames += s.Frames
 		c.FrameBytes += s.FrameBytes
+		c.tags += s.tags
 		out[k.place] = c
 	}
 	return out

@@ -3,7 +3,10 @@ package capture
 import "encoding/binary"
 
 // burst is what a frame is on the wire.
-type burst struct{ packets, bytes, payload, wire uint64 }
+type burst struct {
+	packets, bytes, payload, wire uint64
+	inexact                       bool // what each segment repeats is not known
+}
 
 const (
 	nestedMax = 4 // tunnels inside tunnels that are looked into
@@ -25,7 +28,7 @@ const (
 // innermost transport header, however many tunnels are around it, and whichever
 // of them is recorded.
 func burstOf(f *frame, p *parsed) burst {
-	b := burst{1, uint64(p.bytes), uint64(p.payload), uint64(f.length + f.outside)}
+	b := burst{1, uint64(p.bytes), uint64(p.payload), uint64(f.length + f.outside), false}
 	if f.gso.size == 0 {
 		return b
 	}
@@ -35,11 +38,13 @@ func burstOf(f *frame, p *parsed) burst {
 		removed = f.jumboOption(p)
 	case p.fragment == fragmentNone:
 		header = f.header(p)
-	}
-	if header > headersMax {
-		header = p.payloadAt
+		b.inexact = header == 0 || p.Proto == protoESP
+		if header == 0 || header > headersMax {
+			header = p.payloadAt
+		}
 	}
 	more := f.segmentsBehind(header) - 1
+	b.inexact = b.inexact && more > 0
 	b.packets += more
 	b.payload += more * uint64(header-p.payloadAt)
 	header -= removed
@@ -49,13 +54,17 @@ func burstOf(f *frame, p *parsed) burst {
 }
 
 // header is how many bytes come before what is cut into segments, of a frame
-// that is not plain TCP.
+// that is not plain TCP; 0 where nothing says so. With ESP there is a trailer,
+// too, which is not there yet.
 func (f *frame) header(p *parsed) int {
 	if h := f.gso.header(f); h >= p.payloadAt {
 		return h
 	}
 	d := dissector{data: f.data, end: p.ipAt + p.bytes, pos: p.transportAt, gso: true}
-	header := p.payloadAt
+	header := 0
+	if isSegmented(p.Proto) {
+		header = p.payloadAt
+	}
 	for at, depth := *p, 0; depth < nestedMax; depth++ {
 		var inner parsed
 		if !d.inside(&at, &inner) {

@@ -64,6 +64,9 @@ func (m *meter) add(f *frame, at place, now int64) {
 		return
 	}
 	b := burstOf(f, p)
+	if b.inexact {
+		m.count(at, reasonGSOInexact, amount{b.packets, 1, uint64(f.length)})
+	}
 	if p.fragment != fragmentNone && !m.fragments.match(p, now) {
 		m.count(at, reasonFragmentUnmatched, amount{b.packets, 1, uint64(f.length)})
 	}

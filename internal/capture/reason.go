@@ -20,6 +20,7 @@ const (
 	// The packet is in a flow.
 	reasonFragmentUnmatched // its first fragment was not seen: ports 0
 	reasonHandshakeLost     // a handshake took the place of another
+	reasonGSOInexact        // what its segments repeat is not known: too few bytes
 
 	reasons // their number
 )
@@ -39,6 +40,7 @@ var reasonNames = [reasons]string{
 	reasonRingFull:          "ring_full",
 	reasonFragmentUnmatched: "fragment_unmatched",
 	reasonHandshakeLost:     "handshake_lost",
+	reasonGSOInexact:        "gso_inexact",
 }
 
 func (r reason) String() string { return reasonNames[r] }

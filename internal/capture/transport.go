@@ -14,6 +14,7 @@ const (
 	protoRouting  = 43
 	protoFragment = 44
 	protoGRE      = 47
+	protoESP      = 50
 	protoAH       = 51
 	protoICMPv6   = 58
 	protoDestOpts = 60

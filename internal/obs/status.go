@@ -112,8 +112,9 @@ type Interface struct {
 	Uncounted []Reason `json:"uncounted"` // in no flow, by reason
 
 	// Coverage is what the probe saw, in flows or by reason, over what the
-	// interface counted: 1 when the two ranges of packets, and the two of bytes,
-	// overlap; else the ratio that is further from it.
+	// interface counted: 1 when packets and bytes can be equal, else the ratio
+	// that is further from it. The bytes are compared with those of frames or of
+	// segments, whichever the interface's packets are.
 	Coverage float64 `json:"coverage"`
 }
 

@@ -17,8 +17,8 @@ type Case struct {
 
 	// Flows has interface 0, direction ingress, no times and no round trips.
 	Flows []flow.Delta
-	// Uncounted has what belongs to no flow, by reason. The one exception is
-	// fragment_unmatched, which is counted in addition to the flow.
+	// Uncounted has what belongs to no flow, by reason. The exceptions are
+	// fragment_unmatched and gso_inexact, which are counted beside the flow.
 	Uncounted map[string]Amount
 }
 
@@ -58,6 +58,7 @@ const (
 	ReasonMalformed         = "malformed"
 	ReasonExtChain          = "ext_chain"
 	ReasonFragmentUnmatched = "fragment_unmatched"
+	ReasonGSOInexact        = "gso_inexact"
 )
 
 // want is one expected flow, to which methods add what is not the default.

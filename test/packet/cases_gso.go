@@ -73,7 +73,10 @@ func gsoCases() []Case {
 		vxlan.octets(20+8+8+14+20+2000, 8+14+20+2000).with(segments(3, 28, 42)).of("gso/vxlan with an unknown protocol",
 			burst(vx.IPv4(c4, d4).NextHeader(ProtoTest).Payload(2000), 3, 1000)),
 		want4(ProtoESP, 0, 0).octets(20+8+2000, 8+2000).with(segments(3, 20, 34)).of("gso/esp",
-			burst(eth4.ESP(1, 1).Payload(2000), 3, 1000)),
+			burst(eth4.ESP(1, 1).Payload(2000), 3, 1000)).also(ReasonGSOInexact, burst(eth4.ESP(1, 1).Payload(2000), 3, 1000)),
+		want4(ProtoGRE, 0, 0).octets(20+4+2000, 4+2000).with(segments(3, 20, 34)).of("gso/gre with unknown content",
+			burst(eth4.GRE(0, 0, 0).EtherType(0x8847).Payload(2000), 3, 1000)).
+			also(ReasonGSOInexact, burst(eth4.GRE(0, 0, 0).EtherType(0x8847).Payload(2000), 3, 1000)),
 		// All segments are as malformed as the frame.
 		uncounted("gso/false length", ReasonMalformed, burst(eth4.TotalLength(9000).TCP(1000, 2000).Payload(2500), 3, 1000)),
 		uncounted("gso/false length ipv6", ReasonMalformed, burst(eth6.PayloadLength(9000).UDP(1000, 2000).Payload(2500), 3, 1000)),
