@@ -203,7 +203,7 @@ enum pdm_reason {
 	PDM_PATH_MTU, /* would exceed what the path takes */
 	PDM_BURST, /* GSO, where every packet on the wire needs its own number */
 	PDM_NO_ROOM, /* the kernel could not make room in the packet */
-	PDM_NEW_REFUSED, /* too many new flows in this second */
+	PDM_NEW_REFUSED, /* too many new flows in this second, or no free entry */
 	PDM_NEW_FAILED, /* the state could not be kept */
 	PDM_BROKEN, /* dropped: it could not be finished once it was changed */
 	/* Ingress, of packets that carry PDM. */

@@ -40,7 +40,7 @@ const volatile bool cfg_pdm_strip = false;
 /* Marked packets told one by one, each second and processor; 0: none. */
 const volatile __u32 cfg_pdm_raw = 0;
 
-/* New states each second, all processors together. */
+/* New states each second, all processors together; 0: a part of the vacant ones. */
 const volatile __u32 cfg_pdm_new_per_second = 0;
 
 /* A state without packets for so many ns is forgotten. */

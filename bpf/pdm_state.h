@@ -12,9 +12,9 @@
 
 /*
  * Written and read by the programs; the agent reads it at each drain and deletes
- * what is older than the lifetime. Sized by pdm.state.max_entries. When full,
- * the least recently used state leaves; the agent counts those, and the budget
- * of new states per second keeps a flood from pushing out flows that live.
+ * what is older than the lifetime. Sized by pdm.state.max_entries, and somewhat
+ * larger. No state is made that would push out another: pdm_vacant. Should one be
+ * pushed out all the same, it is the least recently used; the agent counts those.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -37,6 +37,12 @@ struct {
  * don't fight for its cache line.
  */
 volatile __u64 pdm_budget SEC(".data.pdm");
+
+/*
+ * States that may be made until the next drain, which writes it: those that live
+ * keep their place, whatever new flows there are.
+ */
+volatile __s64 pdm_vacant SEC(".data.vacant");
 
 #define PDM_STAT_ADD(field, n)                                                    \
 	do {                                                                      \
@@ -125,23 +131,42 @@ static __always_inline bool is_bare(const struct packet *p)
 	return p->id.proto == IPPROTO_TCP && !p->id.payload;
 }
 
+/*
+ * New states that a second may bring: as configured, or a part of the vacant ones,
+ * so that a flood leaves places for other new flows, however long states live.
+ */
+static __always_inline __u32 new_per_second(void)
+{
+	__s64 vacant = pdm_vacant;
+
+	return cfg_pdm_new_per_second ?: vacant > 0 ? vacant / 16 + 1 : 0;
+}
+
 /* Takes one of the new states that this second allows. */
-static __always_inline bool take_budget(__u64 now)
+static __always_inline bool take_second(__u64 now)
 {
 	__u64 second = now / 1000000000, was = pdm_budget, fresh = second << 32 | 1;
+	__u32 limit = new_per_second();
 
 	if (was >> 32 != (__u32)second &&
 	    __sync_val_compare_and_swap(&pdm_budget, was, fresh) == was)
-		return cfg_pdm_new_per_second > 0;
-	if ((__u32)pdm_budget >= cfg_pdm_new_per_second)
+		return true;
+	if ((__u32)pdm_budget >= limit)
 		return false;
 	was = __sync_fetch_and_add(&pdm_budget, 1);
-	return (__u32)was < cfg_pdm_new_per_second;
+	return (__u32)was < limit;
+}
+
+static __always_inline bool take_budget(__u64 now)
+{
+	if (pdm_vacant <= 0 || !take_second(now))
+		return false;
+	return __sync_fetch_and_add(&pdm_vacant, -1) > 0;
 }
 
 /*
  * Makes a state, or finds the one that another processor just made. NULL: the
- * second's budget is used up or the map takes no more, and *why says which.
+ * budget is used up or the map takes no more, and *why says which.
  */
 static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now, int *why)
 {

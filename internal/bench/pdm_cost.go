@@ -67,7 +67,7 @@ func pdmScenarios() []scenario {
 	cfg.MaxEntries, cfg.NewPerSecond = 1<<17, 1<<31
 	refusing, bounded := cfg, cfg
 	refusing.NewPerSecond = 1
-	bounded.MaxEntries = datapath.DefaultPDM().MaxEntries
+	bounded.MaxEntries, bounded.Evict = datapath.DefaultPDM().MaxEntries, true
 	mark := scenario{
 		what: costMark, egress: true, payload: payload, cfg: cfg, known: true, marked: true,
 		stage: "bench_mark", base: "bench_empty", whole: "bench_egress",

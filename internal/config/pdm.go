@@ -20,9 +20,9 @@ type PDM struct {
 
 // PDMState bounds what is kept of marked flows.
 type PDMState struct {
-	MaxEntries   uint32        `yaml:"max_entries" default:"65536" min:"1" max:"16777216" doc:"flows whose state is kept"`
+	MaxEntries   uint32        `yaml:"max_entries" default:"65536" min:"1" max:"16777216" doc:"flows whose state is kept; when all entries are in use, further flows go unmarked"`
 	Lifetime     time.Duration `yaml:"lifetime" default:"60s" min:"1s" max:"24h" doc:"a state without packets is forgotten after this time"`
-	NewPerSecond uint32        `yaml:"new_per_second" default:"5000" min:"1" doc:"flows that may begin to be marked in one second"`
+	NewPerSecond uint32        `yaml:"new_per_second" default:"0" doc:"flows that may begin to be marked in one second; 0: a sixteenth of the entries that are free"`
 }
 
 // PDMPolicy names flows.

@@ -128,6 +128,9 @@ func (d *Datapath) Load() (err error) {
 	d.sums = newUnattributedReader(d.maps["unattributed"])
 	if d.cfg.PDM != nil {
 		d.pdm = newMarker(*d.cfg.PDM, d.maps)
+		if err := setVacant(d.maps, *d.cfg.PDM, 0); err != nil {
+			return err
+		}
 	}
 	// Both link types at once: later the agent may lack the privilege to load.
 	for _, v := range []variant{{}, {noLink: true}} {

@@ -15,13 +15,15 @@ import (
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/internal/kernel"
 )
 
 // PDM configures marking and reading of PDM (RFC 8250).
 type PDM struct {
 	MaxEntries   uint32        // flows whose state is kept
 	Lifetime     time.Duration // a state without packets is forgotten after this
-	NewPerSecond uint32        // states that may begin in one second
+	NewPerSecond uint32        // states that may begin in one second; 0: 1/16 of the free entries
+	Evict        bool          // new states push out old ones where no entry is free, as benchmarks need it
 	Packets      bool          // no GSO burst is marked: each packet on the wire has a number of its own
 	Strip        bool          // received packets lose the option before the stack gets them
 	Raw          uint32        // events told in one second by one processor; 0: none
@@ -29,7 +31,7 @@ type PDM struct {
 
 // DefaultPDM is what marks with little cost.
 func DefaultPDM() PDM {
-	return PDM{MaxEntries: 65536, Lifetime: time.Minute, NewPerSecond: 5000}
+	return PDM{MaxEntries: 65536, Lifetime: time.Minute}
 }
 
 // maxDelayFlows bounds the flows that tell delays in one interval: each takes
@@ -53,7 +55,11 @@ func (d *Datapath) setPDM(spec *ebpf.CollectionSpec) error {
 	}
 	if d.cfg.PDM != nil {
 		p = *d.cfg.PDM
-		sizes["pdm_states"] = p.MaxEntries
+		slack, err := stateSlack(p.MaxEntries)
+		if err != nil {
+			return err
+		}
+		sizes["pdm_states"] = p.MaxEntries + slack
 		sizes["pdm_delays"] = min(p.MaxEntries, maxDelayFlows)
 		sizes["pdm_counts"] = pdmCounts
 		sizes["policy_ifaces"] = pdmIfaces
@@ -76,6 +82,14 @@ func (d *Datapath) setPDM(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
+// stateSlack is how much larger the map is than the number of states in it. An LRU
+// map keeps 128 free elements on each processor, and begins to evict when fewer
+// are left for all; and new states are made while a drain counts the old ones.
+func stateSlack(entries uint32) (uint32, error) {
+	cpus, err := kernel.CPUs("possible")
+	return entries/32 + min(entries, 128*(uint32(cpus)+1)), err
+}
+
 // maxLifetime keeps times well within what a stamp of 48 bits can tell.
 const maxLifetime = 24 * time.Hour
 
@@ -86,8 +100,6 @@ func (p PDM) check() error {
 		return errors.New("pdm: no room for a single state")
 	case p.Lifetime <= 0 || p.Lifetime > maxLifetime:
 		return fmt.Errorf("pdm: lifetime of states is %v: more than 0, at most %v", p.Lifetime, maxLifetime)
-	case p.NewPerSecond == 0:
-		return errors.New("pdm: no state may ever begin")
 	}
 	return nil
 }

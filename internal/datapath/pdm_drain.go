@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -188,7 +189,22 @@ func (r *pdmReader) drainStates(at moment, told map[uint64]*toldDelays, emit fun
 		r.stats.Alerts++
 	}
 	r.refused = totals.Refused
-	return r.deleteStale(stale)
+	if err := r.deleteStale(stale); err != nil {
+		return err
+	}
+	return setVacant(r.maps, r.cfg, r.stats.States)
+}
+
+// setVacant says how many states may be made until the next drain.
+func setVacant(maps map[string]*ebpf.Map, cfg PDM, states uint64) error {
+	vacant := int64(cfg.MaxEntries) - int64(states)
+	if cfg.Evict {
+		vacant = math.MaxInt64
+	}
+	if err := maps[".data.vacant"].Put(uint32(0), vacant); err != nil {
+		return fmt.Errorf("setting how many flows may begin to be marked: %w", err)
+	}
+	return nil
 }
 
 // tell emits what a state counted since it was told last.
