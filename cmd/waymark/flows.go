@@ -33,9 +33,10 @@ type flowsCommand struct {
 	read    string
 	wide    bool
 
-	// Of a table that is followed: what columns were and how wide.
+	// Of a table that is followed: which columns there were, and how wide.
 	titles []string
 	widths []int
+	fit    view.Fit
 }
 
 // answers is what makes an answer one of a verb.
@@ -223,7 +224,7 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 		return f.printFollowed(stdout, stderr, by, a)
 	}
 	if len(a.Rows) > 0 {
-		if err := by.Table(f.columns(by, a.Rows, nil), a.Rows).Write(stdout, f.width(stdout)); err != nil {
+		if err := by.Table(f.shown(stdout, by, a.Rows), a.Rows).Write(stdout, f.fit.Width); err != nil {
 			return err
 		}
 	}
@@ -241,11 +242,12 @@ func warn(stderr io.Writer, a api.Answer) error {
 	return err
 }
 
-func (f *flowsCommand) width(stdout io.Writer) int {
-	if f.wide {
-		return 0
+// shown are the columns that have something to show and room on the terminal.
+func (f *flowsCommand) shown(stdout io.Writer, by view.Merging, rows []api.Row, before ...view.Column) []view.Column {
+	if !f.wide {
+		f.fit.Width = term.Width(stdout)
 	}
-	return term.Width(stdout)
+	return f.fit.Columns(by, append(before, f.columns(by, rows, f.titles)...), rows)
 }
 
 func printLines(w io.Writer, rows []api.Row) error {
@@ -291,12 +293,12 @@ func (f *flowsCommand) printFollowed(stdout, stderr io.Writer, by view.Merging, 
 	if len(a.Rows) == 0 {
 		return nil
 	}
-	columns := append([]view.Column{view.Fixed("TIME", a.To.Local().Format(time.TimeOnly))}, f.columns(by, a.Rows, f.titles)...)
+	columns := f.shown(stdout, by, a.Rows, view.Fixed("TIME", a.To.Local().Format(time.TimeOnly)))
 	t := by.Table(columns, a.Rows)
-	widths := t.Widths(f.width(stdout), f.widths)
+	widths := t.Widths(f.fit.Width, f.widths)
 	if titles := view.Titles(columns); !slices.Equal(f.titles, titles) {
 		f.titles = titles
-		widths = t.Widths(f.width(stdout), nil)
+		widths = t.Widths(f.fit.Width, nil)
 		if err := t.WriteTitle(stdout, widths); err != nil {
 			return err
 		}

@@ -18,6 +18,11 @@ type Column struct {
 	cell func(Merging, *api.Row) string
 	// shown tells whether a row has something to show; nil: always.
 	shown func(*api.Row) bool
+
+	// Where the terminal is narrow:
+	brief       func(Merging, *api.Row) string // a shorter cell; nil: there is none
+	enough      int                            // in which width a cell can be read; 0: only whole
+	dispensable int                            // the highest are left out first; 0: never
 }
 
 // Merging is what rows were merged by.
@@ -92,8 +97,9 @@ func Fixed(title, text string) Column {
 // leastAddress is how far an address is shortened where the terminal is narrow,
 // leastName a name.
 const (
-	leastAddress = 12
-	leastName    = 6
+	leastAddress  = 12
+	enoughAddress = 20
+	leastName     = 6
 )
 
 // keyColumns by the names of keys.
@@ -120,16 +126,16 @@ var keyColumns = map[string]Column{
 		cell:   func(_ Merging, w *api.Row) string { return flow.ProtoName(w.Proto) },
 	},
 	"src": {
-		Column: term.Column{Title: "SOURCE", Least: leastAddress},
-		cell:   Merging.source,
+		Column: term.Column{Title: "SOURCE", Least: leastAddress}, enough: enoughAddress,
+		cell: Merging.source,
 	},
 	"sport": {
 		Column: term.Column{Title: "SPORT", Right: true},
 		cell:   func(_ Merging, w *api.Row) string { return sourcePort(w) },
 	},
 	"dst": {
-		Column: term.Column{Title: "DESTINATION", Least: leastAddress},
-		cell:   Merging.destination,
+		Column: term.Column{Title: "DESTINATION", Least: leastAddress}, enough: enoughAddress,
+		cell: Merging.destination,
 	},
 	"dport": {
 		Column: term.Column{Title: "DPORT", Right: true},
@@ -158,8 +164,8 @@ var sumColumns = []Column{
 	sum("BIT/S", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil),
 	sum("RTT", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
 		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }),
-	delaySum("SERVER", serverOf),
-	delaySum("NETWORK", networkOf),
+	delaySum("SERVER", serverOf).unless(1), // waymark delays shows them
+	delaySum("NETWORK", networkOf).unless(1),
 }
 
 // delaySum is a median that few flows have.

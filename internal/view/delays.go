@@ -3,6 +3,7 @@ package view
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
@@ -15,24 +16,37 @@ import (
 // wrong on the way, and a verdict. Columns of mishaps that no row had are left
 // out, unless their titles are among keep.
 func (m Merging) DelayColumns(rows []api.Row, keep []string) []Column {
-	return shownColumns(append(m.keyColumns(), delayColumns...), rows, keep)
+	keys := m.keyColumns()
+	for i := range keys {
+		if keys[i].Title == "PROTO" && m.has("sport") {
+			keys[i] = keys[i].unless(1) // ports say enough
+		}
+	}
+	return shownColumns(append(keys, delayColumns...), rows, keep)
 }
 
 var delayColumns = []Column{
-	mark("COUNT", func(p *flow.PDM) string { return term.Count(max(p.Server.Count, p.Network.Count)) }),
+	mark("COUNT", func(p *flow.PDM) string { return term.Count(max(p.Server.Count, p.Network.Count)) }).unless(3),
 	quantile("SERVER", serverOf, 0.5),
-	quantile("P90", serverOf, 0.9),
-	quantile("P99", serverOf, 0.99),
-	quantile("MAX", serverOf, 1),
+	quantile("P90", serverOf, 0.9).unless(8),
+	quantile("P99", serverOf, 0.99).unless(5),
+	quantile("MAX", serverOf, 1).unless(7),
 	quantile("NETWORK", networkOf, 0.5),
-	quantile("P90", networkOf, 0.9),
-	quantile("P99", networkOf, 0.99),
-	quantile("MIN", networkOf, 0),
-	mark("LOSS", LossText),
-	mishap("REORD", func(p *flow.PDM) uint64 { return p.Reordered }),
-	mishap("DUP", func(p *flow.PDM) uint64 { return p.Duplicates }),
-	mishap("SUSP", func(p *flow.PDM) uint64 { return p.Suspicious }),
-	{Column: term.Column{Title: "VERDICT"}, cell: Merging.Verdict},
+	quantile("P90", networkOf, 0.9).unless(8),
+	quantile("P99", networkOf, 0.99).unless(5),
+	quantile("MIN", networkOf, 0).unless(7),
+	mark("LOSS", LossText).unless(2), // a verdict has what matters of it
+	mishap("REORD", func(p *flow.PDM) uint64 { return p.Reordered }).unless(4),
+	mishap("DUP", func(p *flow.PDM) uint64 { return p.Duplicates }).unless(4),
+	mishap("SUSP", func(p *flow.PDM) uint64 { return p.Suspicious }).unless(4),
+	{Column: term.Column{Title: "VERDICT", Least: 18}, cell: Merging.Verdict, brief: Merging.briefVerdict, enough: 22},
+}
+
+// unless is the column, left out before those of a lower rank where the terminal
+// is narrow.
+func (c Column) unless(rank int) Column {
+	c.dispensable = rank
+	return c
 }
 
 func serverOf(p *flow.PDM) *flow.Delays { return &p.Server }
@@ -113,14 +127,38 @@ func (m Merging) Verdict(w *api.Row) string {
 	peer := m.peerName(w)
 	server, network := p.Server.Quantile(0.5), p.Network.Quantile(0.5)
 	text := whose(peer, server, network)
+	if who, slow := worst(peer, p); who != "" {
+		text += ", at worst " + who + " " + term.Duration(slow)
+	}
+	return text + lossText(p)
+}
+
+// briefVerdict leaves out the times, which stand in columns of their own.
+func (m Merging) briefVerdict(w *api.Row) string {
+	p := w.PDM
+	if p == nil || p.Server.Count == 0 && p.Network.Count == 0 {
+		return m.Verdict(w)
+	}
+	peer := m.peerName(w)
+	text, _, _ := strings.Cut(strings.ReplaceAll(whose(peer, p.Server.Quantile(0.5), p.Network.Quantile(0.5)), ":", ""), " ")
+	if who, _ := worst(peer, p); who != "" {
+		text += ", at worst " + who
+	}
+	return text + lossText(p)
+}
+
+// worst names what takes the time of the slowest requests, where that is not what
+// takes it of the median; empty: it is.
+func worst(peer string, p *flow.PDM) (who string, slow time.Duration) {
+	server, network := p.Server.Quantile(0.5), p.Network.Quantile(0.5)
 	slowServer, slowNetwork := p.Server.Quantile(0.99), p.Network.Quantile(0.99)
 	switch {
 	case server < network && slowServer > slowNetwork && slowServer > farTail*server:
-		text += ", at worst " + peer + " " + term.Duration(slowServer)
+		return peer, slowServer
 	case server > network && slowServer < slowNetwork && slowNetwork > farTail*network:
-		text += ", at worst network " + term.Duration(slowNetwork)
+		return "network", slowNetwork
 	}
-	return text + lossText(p)
+	return "", 0
 }
 
 // whose names what takes most of the time of a request.
