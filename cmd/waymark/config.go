@@ -24,7 +24,9 @@ func newConfigCheckCommand() *cobra.Command {
 		Short: "Check a configuration file and name every problem in it",
 		Long: `Check reads a configuration file as waymark run does, without variables and flags.
 Problems are named with file, line and column, and with what is allowed instead;
-the exit code is 2 then. --memory shows how the agent divides a memory limit.`,
+the exit code is 2 then. Where an agent answers on the socket of that configuration,
+check also names what differs from what the agent runs: what a reload applies, and
+what needs a restart. --memory shows how the agent divides a memory limit.`,
 		Example: `  waymark config check /etc/waymark.yaml
   waymark config check --memory 256M /etc/waymark.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -33,10 +35,13 @@ the exit code is 2 then. --memory shows how the agent divides a memory limit.`,
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", args[0]); err != nil || limit == "" {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", args[0]); err != nil {
 				return err
 			}
-			return printSizes(cmd.OutOrStdout(), cfg, limit)
+			if limit != "" {
+				return printSizes(cmd.OutOrStdout(), cfg, limit)
+			}
+			return compareWithAgent(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&limit, "memory", "", "show the sizes of all components under this memory limit, such as 256M")

@@ -22,16 +22,19 @@ import (
 
 func newRunCommand() *cobra.Command {
 	var flags configFlags
-	keepPrivileges := false
+	var options runOptions
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent: count every packet on the interfaces into flows",
 		Long: `Run loads the probe, attaches it to the interfaces, and exports flow records until
-SIGTERM or SIGINT. With no interface named it counts on those that have a default route. Then it drains the last interval, exports every flow and
-detaches. A signal that comes more than a second later ends it at once. SIGHUP opens files anew, after log
-rotation moved them away, and lets the policies of pdm begin anew, which end by
-themselves.
+SIGTERM or SIGINT. Then it drains the last interval, exports every flow and detaches.
+A signal that comes more than a second later ends it at once. With no interface named
+it counts on those that have a default route.
+
+SIGHUP reads the configuration again and applies what can change at run time, without
+losing a packet; the log names keys that need a restart. It also reopens files, after
+log rotation moved them away, and renews the policies of pdm, which end by themselves.
 
 Configuration comes from the file, then from WAYMARK_… variables, then from flags;
 waymark config dump shows what holds and where it was set.`,
@@ -41,24 +44,43 @@ waymark config dump shows what holds and where it was set.`,
   waymark run -i eth0 --for 60s --set 'export=[{jsonl: {path: flows.jsonl}}]'
   waymark run -i 'veth*' --netns all --set flow.scan_interval=1s --set 'export=[{jsonl: {path: "-"}}]'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.load(cmd.ErrOrStderr())
+			cfg, origins, err := flags.loadWithOrigins(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("for") && limit < time.Second {
 				return usageErrorf("run: --for %v: the shortest is 1s", limit)
 			}
-			log := newLogger(cfg.Log, cmd.ErrOrStderr())
+			options.level.Set(logLevel(cfg.Log))
+			log := newLogger(cfg.Log, &options.level, cmd.ErrOrStderr())
 			if err := defaultInterfaces(&cfg, log); err != nil {
 				return err
 			}
-			return runAgent(cmd.Context(), cfg, !keepPrivileges, newStopper(log, limit))
+			options.origins = origins
+			options.load = func() (config.Config, config.Origins, error) {
+				next, origins, err := flags.loadWithOrigins(cmd.ErrOrStderr())
+				if err == nil {
+					err = defaultInterfaces(&next, log)
+				}
+				return next, origins, err
+			}
+			return runAgent(cmd.Context(), cfg, &options, newStopper(log, limit))
 		},
 	}
 	flags.register(cmd)
 	durationVar(cmd.Flags(), &limit, "for", 0, "stop after `TIME` as with SIGTERM, such as 60s")
-	cmd.Flags().BoolVar(&keepPrivileges, "keep-privileges", false, "keep the capabilities that are needed only to start")
+	cmd.Flags().BoolVar(&options.profile, "pprof", false, "serve profiles of the agent at /debug/pprof/ of the socket, for root and the agent's own user")
+	cmd.Flags().BoolVar(&options.keepPrivileges, "keep-privileges", false, "keep the capabilities that are needed only to start")
 	return cmd
+}
+
+// runOptions are what waymark run takes besides the configuration.
+type runOptions struct {
+	keepPrivileges bool
+	profile        bool
+	level          slog.LevelVar
+	origins        config.Origins
+	load           func() (config.Config, config.Origins, error) // reads the configuration again
 }
 
 // maxProcs is how many processors the agent uses at most, unless GOMAXPROCS says
@@ -66,7 +88,7 @@ waymark config dump shows what holds and where it was set.`,
 const maxProcs = 4
 
 // runAgent runs until the stopper ends it.
-func runAgent(ctx context.Context, cfg config.Config, drop bool, stop *stopper) error {
+func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop *stopper) error {
 	log := stop.log
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcs {
 		runtime.GOMAXPROCS(maxProcs)
@@ -77,7 +99,7 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stop *stopper) 
 	defer release()
 
 	a, err := agent.New(cfg, agent.Deps{
-		Log: log, Clock: time.Now, DropPrivileges: drop,
+		Log: log, Clock: time.Now, DropPrivileges: !options.keepPrivileges, Origins: options.origins, Profile: options.profile,
 		Ready: func() {
 			notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.InterfaceTexts(), ", "))
 			log.Info("ready", "interfaces", strings.Join(cfg.InterfaceTexts(), ","), "socket", cfg.API.Socket)
@@ -90,8 +112,11 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stop *stopper) 
 	if limit := a.HeapLimit(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit)
 	}
-	go onHangup(ctx, log, func() {
+	go onHangup(ctx, func() {
+		notify(log, "RELOADING=1")
+		defer notify(log, "READY=1")
 		a.Reopen()
+		reload(a, options, log)
 		if err := a.Renew(); err != nil {
 			log.Error("renewing the policies of pdm", "error", err)
 		}
@@ -102,12 +127,37 @@ func runAgent(ctx context.Context, cfg config.Config, drop bool, stop *stopper) 
 	return nil
 }
 
-func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	// The configuration allows only names that slog knows.
-	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
-		level = slog.LevelInfo
+// reload applies the configuration as it is now, and logs what came of it.
+func reload(a *agent.Agent, options *runOptions, log *slog.Logger) {
+	next, origins, err := options.load()
+	var applied, restart []config.Change
+	if err == nil {
+		applied, restart, err = a.Reload(next, origins)
 	}
+	if err != nil {
+		log.Error("configuration not reloaded: the agent keeps the one it has", "error", err)
+		return
+	}
+	options.level.Set(logLevel(next.Log))
+	for _, c := range applied {
+		log.Info("configuration changed", "key", c.Key, "from", c.Old, "to", c.New)
+	}
+	for _, c := range restart {
+		log.Warn("configuration changed, but this key needs a restart", "key", c.Key, "running", c.Old, "configured", c.New)
+	}
+	log.Info("configuration reloaded", "changed", len(applied), "need_restart", len(restart))
+}
+
+// logLevel is a level of the configuration, which allows only names that slog knows.
+func logLevel(cfg config.Log) slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		return slog.LevelInfo
+	}
+	return level
+}
+
+func newLogger(cfg config.Log, level slog.Leveler, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))

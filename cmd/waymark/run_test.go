@@ -111,38 +111,38 @@ func TestRunEndsAfterItsTime(t *testing.T) {
 	}
 }
 
-func TestHangupReopens(t *testing.T) {
-	reopened := make(chan struct{}, 1)
+func TestHangupReloads(t *testing.T) {
+	reloaded := make(chan struct{}, 1)
 	// onHangup may not listen yet, and a SIGHUP that no one takes would end the test.
 	held := make(chan os.Signal, 1)
 	signal.Notify(held, syscall.SIGHUP)
 	defer signal.Stop(held)
-	go onHangup(t.Context(), slog.New(slog.DiscardHandler), func() { reopened <- struct{}{} })
+	go onHangup(t.Context(), func() { reloaded <- struct{}{} })
 	for deadline := time.Now().Add(5 * time.Second); ; {
 		if err := syscall.Kill(syscall.Getpid(), syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case <-reopened:
+		case <-reloaded:
 			return
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("SIGHUP does not reopen")
+			t.Fatal("SIGHUP does not reload")
 		}
 	}
 }
 
 func TestLogger(t *testing.T) {
 	var b bytes.Buffer
-	log := newLogger(config.Log{Level: "warn", Format: "json"}, &b)
+	log := newLogger(config.Log{Format: "json"}, logLevel(config.Log{Level: "warn"}), &b)
 	log.Info("no")
 	log.Warn("yes", "n", 1)
 	if got := b.String(); strings.Contains(got, "no\"") || !strings.Contains(got, `"msg":"yes","n":1`) {
 		t.Errorf("%s", got)
 	}
 	b.Reset()
-	newLogger(config.Log{Level: "debug", Format: "text"}, &b).Debug("yes")
+	newLogger(config.Log{Format: "text"}, logLevel(config.Log{Level: "debug"}), &b).Debug("yes")
 	if !strings.Contains(b.String(), "level=DEBUG msg=yes") {
 		t.Errorf("%s", b.String())
 	}

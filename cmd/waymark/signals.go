@@ -73,16 +73,15 @@ func (s *stopper) wait(signals <-chan os.Signal, released <-chan struct{}, cance
 	}
 }
 
-// onHangup calls reopen at every SIGHUP until ctx ends.
-func onHangup(ctx context.Context, log *slog.Logger, reopen func()) {
+// onHangup calls reload at every SIGHUP until ctx ends.
+func onHangup(ctx context.Context, reload func()) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	for {
 		select {
 		case <-hangup:
-			log.Info("opening files again")
-			reopen()
+			reload()
 		case <-ctx.Done():
 			return
 		}

@@ -33,6 +33,10 @@ type Deps struct {
 	// DropPrivileges gives up, for the whole process, every capability that is
 	// not needed once everything is attached.
 	DropPrivileges bool
+	// Origins says where the values of the configuration were set.
+	Origins config.Origins
+	// Profile serves profiles of the agent on the API's socket.
+	Profile bool
 }
 
 // Agent is one running probe with everything behind it.
@@ -44,6 +48,8 @@ type Agent struct {
 	clock   flow.Clock
 	ready   func()
 	drop    bool
+	profile bool
+	origins config.Origins
 	host    string
 	started time.Time
 
@@ -62,12 +68,14 @@ type Agent struct {
 	marking  *marking // nil: nothing is ever marked
 	pace     *pace
 	early    *early
-	reopen   []func() // of exporters that write to files
+	exports  *exporters
 	synced   atomic.Bool
 
-	failed chan error // the first ends the agent
+	failed  chan error    // the first ends the agent
+	control chan func()   // work for the goroutine that drains, between two drains
+	stopped chan struct{} // closed when that goroutine has ended
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards cfg, too, which Reload replaces
 	drain    obs.Drain
 	coverage []obs.Interface // of the last drain
 }
@@ -80,7 +88,9 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
+		profile: deps.Profile, origins: deps.Origins,
 		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), early: newEarly(), failed: make(chan error, 16),
+		control: make(chan func()), stopped: make(chan struct{}),
 	}
 	if err := a.findBudget(); err != nil {
 		return nil, err
@@ -101,14 +111,17 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	if a.probe, err = newProbe(bounded, a.marking, deps.Log); err != nil {
 		return nil, err
 	}
-	a.hooks = newHooks(a.registry, a.probe, a.marking, cfg.Directions, deps.Log)
+	a.hooks = newHooks(a.registry, a.probe, a.marking, a.directions, deps.Log)
 	a.store = store.New(store.Config{History: bounded.API.History})
-	outputs, err := a.outputs(bounded.Export)
-	if err != nil {
+	a.pipeline = pipeline.New(pipeline.Default(), nil, deps.Log, deps.Clock)
+	a.leaving = &leaving{pipeline: a.pipeline}
+	a.exports = &exporters{
+		origin: flow.Origin{Host: host, Sampling: cfg.Flow.Sampling}, clock: deps.Clock, log: deps.Log,
+		status: a.Status, pipeline: a.pipeline,
+	}
+	if err := a.exports.set(bounded.Export); err != nil {
 		return nil, err
 	}
-	a.pipeline = pipeline.New(pipeline.Default(), outputs, deps.Log, deps.Clock)
-	a.leaving = &leaving{pipeline: a.pipeline}
 	return a, nil
 }
 
@@ -123,14 +136,13 @@ func linger(f config.Flow) time.Duration {
 // privilege is the reason.
 func (a *Agent) Run(ctx context.Context) error {
 	a.started = a.clock()
-	served := a.services()
-	if err := listen(served); err != nil {
+	server := a.api()
+	if err := a.listen(server); err != nil {
 		return err
 	}
 	if err := a.load(); err != nil {
-		for _, s := range served {
-			s.Close()
-		}
+		server.Close()
+		a.exports.close()
 		return err
 	}
 	defer a.probe.Close()
@@ -159,9 +171,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	for _, s := range served {
-		serve(s.Run)
-	}
+	serve(server.Run)
+	a.exports.run(serve)
 	if s, ok := a.probe.(flow.Streamer); ok {
 		start(probing, &running, func(ctx context.Context) error { return s.Stream(ctx, a.merge) })
 	}
@@ -179,6 +190,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	stopScanning()
 	scan.Wait()
+	close(a.stopped)
 	err = errors.Join(err, a.end())
 	stopServices()
 	stopProbing()

@@ -15,13 +15,22 @@ func (a *Agent) onEvent(e topology.Event) {
 	case topology.Removed:
 		a.hooks.remove(e.Link)
 	case topology.Renamed:
-		if !a.hooks.rename(e.Link) {
-			a.addHooks(e.Link)
+		a.fitHooks(e.Link)
+	case topology.Matched:
+		for _, l := range a.hooks.links() {
+			a.fitHooks(l)
 		}
 	case topology.Refused:
 		a.log.Error("cannot be watched", "what", e.Link.String(), "error", e.Err)
 	case topology.Synced:
 		a.onSynced()
+	}
+}
+
+// fitHooks has the hooks of an interface follow its name and the configuration.
+func (a *Agent) fitHooks(l topology.Link) {
+	if !a.hooks.rename(l) {
+		a.addHooks(l)
 	}
 }
 
@@ -36,15 +45,15 @@ func (a *Agent) addHooks(l topology.Link) {
 // onSynced: every interface of the start is attached.
 func (a *Agent) onSynced() {
 	if missing := a.missing(); len(missing) > 0 {
-		if a.cfg.OnMissing == "fail" {
+		if a.settings().OnMissing == "fail" {
 			a.fail(fmt.Errorf("no such interface or namespace: %s: create it, or set on_missing: wait", strings.Join(missing, ", ")))
 			return
 		}
 		a.log.Warn("waiting for interfaces that don't exist yet", "names", missing)
 	}
 	if globs := a.watcher.Unmatched(); len(globs) > 0 {
-		if a.cfg.OnMissing == "fail" && a.hooks.none() {
-			a.fail(fmt.Errorf("no interface matches %s: create one, or set on_missing: wait", strings.Join(a.cfg.Patterns(), ", ")))
+		if a.settings().OnMissing == "fail" && a.hooks.none() {
+			a.fail(fmt.Errorf("no interface matches %s: create one, or set on_missing: wait", strings.Join(a.patterns(), ", ")))
 			return
 		}
 		a.log.Warn("no interface matches yet; waiting for one", "patterns", globs)

@@ -119,6 +119,16 @@ func (h *hooks) remove(l topology.Link) {
 	h.log.Info("interface is gone", "iface", l.String())
 }
 
+// links are the interfaces that are, or should be, attached.
+func (h *hooks) links() (links []topology.Link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, at := range h.attached {
+		links = append(links, at.link)
+	}
+	return links
+}
+
 // rename reports whether the hooks of an interface stay as they are. Where its
 // new name asks for other directions they are taken off, to be added again.
 func (h *hooks) rename(l topology.Link) (stays bool) {

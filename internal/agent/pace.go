@@ -8,15 +8,23 @@ import (
 // pace is how often the table is drained: at the configured interval, and
 // faster while somebody looks on.
 type pace struct {
-	interval time.Duration
-	changed  chan struct{} // has an element after the pace changed
+	changed chan struct{} // has an element after the pace changed
 
-	mu     sync.Mutex
-	wanted map[*time.Duration]struct{}
+	mu       sync.Mutex
+	interval time.Duration
+	wanted   map[*time.Duration]struct{}
 }
 
 func newPace(interval time.Duration) *pace {
 	return &pace{interval: interval, changed: make(chan struct{}, 1), wanted: map[*time.Duration]struct{}{}}
+}
+
+// set changes the configured interval.
+func (p *pace) set(interval time.Duration) {
+	p.mu.Lock()
+	p.interval = interval
+	p.mu.Unlock()
+	p.notify()
 }
 
 // fastest bounds what onlookers can ask for: a drain waits some 20 ms for the

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
@@ -22,9 +23,24 @@ import (
 // marking is what PDM takes besides programs: policies, and MTU headroom.
 type marking struct {
 	cfg      config.PDM
-	policies []policy.Policy
 	headroom *headroom.Keeper
 	log      *slog.Logger
+
+	mu       sync.Mutex
+	policies []policy.Policy
+}
+
+// setPolicies replaces the policies, which are never changed in place.
+func (m *marking) setPolicies(policies []policy.Policy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.policies = policies
+}
+
+func (m *marking) current() []policy.Policy {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.policies
 }
 
 // newMarking is nil where nothing is ever marked.
@@ -52,7 +68,7 @@ func (m *marking) datapathConfig() *datapath.PDM {
 
 // marks tells whether packets that leave an interface may get a mark.
 func (m *marking) marks(l topology.Link) bool {
-	return l.Kind != "loopback" && slices.ContainsFunc(m.policies, func(p policy.Policy) bool { return p.Applies(l.Name) })
+	return l.Kind != "loopback" && slices.ContainsFunc(m.current(), func(p policy.Policy) bool { return p.Applies(l.Name) })
 }
 
 // start hands the policies over.
@@ -60,7 +76,7 @@ func (m *marking) start(p *ebpfProbe) error {
 	if m == nil {
 		return nil
 	}
-	return p.SetPolicies(m.policies)
+	return p.SetPolicies(m.current())
 }
 
 // Renew lets policies begin anew that end by themselves (RFC 8250 section 4.4).

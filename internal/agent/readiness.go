@@ -35,7 +35,7 @@ func (a *Agent) readiness() error {
 		why = append(why, fmt.Sprintf("%d of %d hooks failed, the first on %s: %s",
 			len(failed), len(failed)+attached, failed[0].Place(), failed[0].Error))
 	case attached == 0 && len(why) == 0:
-		why = append(why, "no interface matches "+strings.Join(a.cfg.Patterns(), ", "))
+		why = append(why, "no interface matches "+strings.Join(a.patterns(), ", "))
 	}
 	if len(why) > 0 {
 		return errors.New(strings.Join(why, "; "))

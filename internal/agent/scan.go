@@ -18,6 +18,8 @@ func (a *Agent) scan(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case work := <-a.control:
+			work()
 		case <-a.pace.changed:
 			// From the last drain on: onlookers that come and go must not put it off.
 		case <-timer.C:

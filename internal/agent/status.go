@@ -27,7 +27,7 @@ func (a *Agent) Status() obs.Status {
 	s.Table.Live = flows.Live
 	s.Table.Shed = flows.Shed
 	s.Drain = drain
-	s.Drain.Interval = a.cfg.Flow.ScanInterval
+	s.Drain.Interval = a.settings().Flow.ScanInterval
 	s.Drain.Deltas, s.Drain.Records = flows.Deltas, flows.Records
 	s.Drain.Grace = table.Grace
 	s.Losses = a.losses(table)
@@ -45,7 +45,7 @@ func (a *Agent) hookStatus() []obs.Hook {
 		ifaces = append(ifaces, a.watcher.Unmatched()...)
 	}
 	for _, name := range ifaces {
-		for _, direction := range a.cfg.Directions(name) {
+		for _, direction := range a.directions(name) {
 			hooks = append(hooks, obs.Hook{Iface: name, Direction: direction.String(), State: "waiting"})
 		}
 	}
@@ -60,7 +60,7 @@ func (a *Agent) hookStatus() []obs.Hook {
 			hooks = append(hooks, hook)
 			continue
 		}
-		for _, direction := range a.cfg.Directions(e.Link.Name) {
+		for _, direction := range a.directions(e.Link.Name) {
 			hook.Direction = direction.String()
 			hooks = append(hooks, hook)
 		}

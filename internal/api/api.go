@@ -6,6 +6,7 @@
 //	/metrics              Prometheus
 //	/api/v1/status        obs.Status
 //	/api/v1/flows         Answer; parameters as in Request
+//	/api/v1/config        Configuration in force
 //	/api/v1/marks         Mark, one a line, as packets come
 package api
 
@@ -31,6 +32,7 @@ func Endpoints() []Endpoint {
 		{"/readyz", "`ok` while everything that is configured is counted, else 503 with the reason: starting, an interface or namespace that is named is missing, no interface matches, a hook failed"},
 		{"/metrics", "[Metrics](metrics.md) in the text format of Prometheus, where an exporter `prometheus` is configured"},
 		{"/api/v1/status", "How the agent does, as `waymark status -o json` shows it"},
+		{"/api/v1/config", "The configuration in force, as YAML, and the keys that variables and flags set"},
 		{"/api/v1/flows", "Flows of the recent past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`"},
 	}
 }
@@ -39,6 +41,8 @@ func Endpoints() []Endpoint {
 type Config struct {
 	Socket string // path of the unix socket
 	Listen string // loopback host:port; empty: none
+	// Profile serves /debug/pprof/ to root and the agent's own user, on the socket.
+	Profile bool
 }
 
 // Default serves on the unix socket alone.
@@ -46,11 +50,13 @@ func Default() Config { return Config{Socket: "/run/waymark/agent.sock"} }
 
 // Deps are what the answers are made of.
 type Deps struct {
-	Origin  flow.Origin
-	Store   *store.Store
-	Status  func() obs.Status
-	Ready   func() error // nil once flows are counted, else what is missing
-	Metrics http.Handler // nil: /metrics is not found
+	Origin flow.Origin
+	Store  *store.Store
+	Status func() obs.Status
+	Ready  func() error // nil once flows are counted, else what is missing
+	// Configuration is the one in force. Nil: /api/v1/config is not found.
+	Configuration func() (Configuration, error)
+	Metrics       http.Handler // nil: /metrics is not found
 	// Marks emits packets that carry PDM, one by one, until its context ends; it
 	// is called for one reader at a time. Nil: the agent tells none.
 	Marks func(ctx context.Context, emit func(*Mark)) error

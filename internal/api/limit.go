@@ -45,6 +45,9 @@ type limitConn struct {
 	once sync.Once
 }
 
+// NetConn is the connection itself.
+func (c *limitConn) NetConn() net.Conn { return c.Conn }
+
 // Close implements net.Conn.
 func (c *limitConn) Close() error {
 	err := c.Conn.Close()

@@ -106,7 +106,7 @@ func (s *Server) Run(ctx context.Context) error {
 		// Those who follow end with ctx.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, networkKey{}, c.LocalAddr().Network())
+			return withPeer(context.WithValue(ctx, networkKey{}, c.LocalAddr().Network()), c)
 		},
 	}
 	failed := make(chan error, len(s.listeners))
@@ -142,6 +142,12 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/api/v1/status", s.status)
 	mux.HandleFunc("/api/v1/flows", s.flows)
 	mux.HandleFunc("/api/v1/marks", s.marks)
+	if s.deps.Configuration != nil {
+		mux.HandleFunc("/api/v1/config", s.configuration)
+	}
+	if s.cfg.Profile {
+		s.profile(mux)
+	}
 	if s.deps.Metrics != nil {
 		mux.Handle("/metrics", s.deps.Metrics)
 	}

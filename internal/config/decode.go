@@ -25,6 +25,11 @@ func (o Origins) at(key string) string {
 	return "default"
 }
 
+// Elsewhere reports whether a variable or a flag set the key, and no file.
+func (o Origins) Elsewhere(key string) bool {
+	return strings.HasPrefix(o[key], "--") || strings.HasPrefix(o[key], envPrefix)
+}
+
 // decoder reads YAML nodes into a Config and goes on after a problem, so that
 // all of them are told at once.
 type decoder struct {

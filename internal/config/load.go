@@ -56,6 +56,13 @@ func Load(src Sources) (Config, Origins, error) {
 	return c, origins, problems.asError()
 }
 
+// Parse reads a configuration that Dump wrote.
+func Parse(text string) (Config, error) {
+	c, origins := Default(), Origins{}
+	problems := decodeFile([]byte(text), "configuration", &c, origins)
+	return c, problems.asError()
+}
+
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

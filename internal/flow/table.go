@@ -99,6 +99,13 @@ func NewTable(cfg TableConfig, name func(Iface) (name, netns string), out TableO
 	return t
 }
 
+// SetTimeouts changes how long flows are kept, from the next EndInterval on.
+func (t *Table) SetTimeouts(active, idle time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cfg.ActiveTimeout, t.cfg.IdleTimeout = active, idle
+}
+
 // Merge adds a delta. It may be called from several goroutines. When the table is
 // full, flows that are shed go to Expired.
 func (t *Table) Merge(d *Delta) {

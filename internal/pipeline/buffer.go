@@ -18,15 +18,22 @@ const RecordBytes = uint64(unsafe.Sizeof(flow.Record{}) * 5 / 4)
 
 // buffers keeps the slices of exported batches for the next ones.
 type buffers struct {
-	most int // that are kept; each takes a quarter of a megabyte
-
 	mu   sync.Mutex
+	most int // that are kept; each takes a quarter of a megabyte
 	free [][]flow.Record
 }
 
-// newBuffers keeps up to a quarter of what the queues may hold.
-func newBuffers(queued int) *buffers {
-	return &buffers{most: max(2, min(32, queued/BufferRecords/4))}
+func newBuffers() *buffers {
+	b := &buffers{}
+	b.keep(0)
+	return b
+}
+
+// keep keeps up to a quarter of what the queues may hold.
+func (f *buffers) keep(queued int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.most = max(2, min(32, queued/BufferRecords/4))
 }
 
 // batch is a slice of records that several outputs read.

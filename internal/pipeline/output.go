@@ -25,6 +25,7 @@ type output struct {
 	patience patience
 	log      *slog.Logger
 	now      flow.Clock
+	finish   func() // ends the goroutine once the queue is empty; nil: not started
 
 	mu        sync.Mutex
 	exported  uint64

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,31 +70,92 @@ func Default() Config {
 // Pipeline is the set of all outputs.
 type Pipeline struct {
 	cfg     Config
-	outputs []*output
-	buffers *buffers
+	log     *slog.Logger
 	now     flow.Clock
+	buffers *buffers
+	running sync.WaitGroup // goroutines of outputs
 
-	mu    sync.Mutex
-	until time.Time // the end of the flush; zero: not begun
+	mu      sync.Mutex
+	outputs []*output // replaced, never changed
+	named   map[string]int
+	until   time.Time // the end of the flush; zero: not begun
+	// Contexts of Run: while records come, and as long as anything may be exported.
+	soft, hard context.Context
+	ended      bool // no output may start any more
 }
 
-// New prepares outputs; nothing is opened before Run. Two exporters of the same
-// name are numbered, so that names identify them.
+// New prepares outputs; nothing is opened before Run.
 func New(cfg Config, outputs []Output, log *slog.Logger, now flow.Clock) *Pipeline {
-	p := &Pipeline{cfg: cfg, now: now}
-	queued := 0
-	named := map[string]int{}
+	p := &Pipeline{cfg: cfg, log: log, now: now, buffers: newBuffers(), named: map[string]int{}}
 	for _, out := range outputs {
-		name := out.Exporter.Name()
-		named[name]++
-		if n := named[name]; n > 1 {
-			name = fmt.Sprintf("%s-%d", name, n)
-		}
-		p.outputs = append(p.outputs, newOutput(cfg, name, out, log, now))
-		queued += out.Queue
+		p.Add(out)
 	}
-	p.buffers = newBuffers(queued)
 	return p
+}
+
+// Add has an output take part from the next Publish on. Exporters of the same
+// name are numbered, so that names identify them.
+func (p *Pipeline) Add(out Output) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := out.Exporter.Name()
+	p.named[name]++
+	if n := p.named[name]; n > 1 {
+		name = fmt.Sprintf("%s-%d", name, n)
+	}
+	o := newOutput(p.cfg, name, out, p.log, p.now)
+	p.replace(append(slices.Clone(p.outputs), o))
+	if p.soft != nil && !p.ended {
+		p.start(o)
+	}
+}
+
+// Remove takes an exporter out. It exports what is queued, within FlushTimeout,
+// and is closed; Remove does not wait for that.
+func (p *Pipeline) Remove(e Exporter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.outputs, func(o *output) bool { return o.exporter == e })
+	if i < 0 {
+		return
+	}
+	o := p.outputs[i]
+	p.replace(slices.Delete(slices.Clone(p.outputs), i, i+1))
+	if o.finish != nil {
+		o.finish()
+	}
+}
+
+// replace needs p.mu.
+func (p *Pipeline) replace(outputs []*output) {
+	p.outputs = outputs
+	queued := 0
+	for _, o := range outputs {
+		queued += o.queue.limit
+	}
+	p.buffers.keep(queued)
+}
+
+// start needs p.mu.
+func (p *Pipeline) start(o *output) {
+	soft, finish := context.WithCancel(p.soft)
+	hard, abort := context.WithCancel(p.hard)
+	o.finish = func() {
+		finish()
+		time.AfterFunc(p.cfg.FlushTimeout, abort)
+	}
+	p.running.Go(func() {
+		defer finish()
+		defer abort()
+		o.run(soft, hard)
+	})
+}
+
+// all are the outputs at this moment.
+func (p *Pipeline) all() []*output {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outputs
 }
 
 // Run exports what is published until ctx is done, then flushes the queues and
@@ -104,15 +166,20 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 
-	var running sync.WaitGroup
+	p.mu.Lock()
+	p.soft, p.hard = ctx, hard
 	for _, o := range p.outputs {
-		running.Go(func() { o.run(ctx, hard) })
+		p.start(o)
 	}
+	p.mu.Unlock()
 	<-ctx.Done()
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
 
 	finished := make(chan struct{})
 	go func() {
-		running.Wait()
+		p.running.Wait()
 		close(finished)
 	}()
 	deadline := time.NewTimer(p.flushUntil().Sub(p.now()))
@@ -129,7 +196,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	select {
 	case <-finished:
 	case <-deadline.C:
-		for _, o := range p.outputs {
+		for _, o := range p.all() {
 			o.abandon()
 		}
 	}
@@ -158,12 +225,13 @@ func (p *Pipeline) flushUntil() time.Time {
 }
 
 func (p *Pipeline) publish(records []flow.Record, until time.Time) {
-	if len(records) == 0 || len(p.outputs) == 0 {
+	outputs := p.all()
+	if len(records) == 0 || len(outputs) == 0 {
 		p.buffers.put(records)
 		return
 	}
-	b := p.buffers.wrap(records, len(p.outputs))
-	for _, o := range p.outputs {
+	b := p.buffers.wrap(records, len(outputs))
+	for _, o := range outputs {
 		o.offer(b, until)
 	}
 }
@@ -173,8 +241,9 @@ func (p *Pipeline) Buffer() []flow.Record { return p.buffers.get() }
 
 // Status is the state of every output.
 func (p *Pipeline) Status() []obs.Exporter {
-	status := make([]obs.Exporter, 0, len(p.outputs))
-	for _, o := range p.outputs {
+	outputs := p.all()
+	status := make([]obs.Exporter, 0, len(outputs))
+	for _, o := range outputs {
 		status = append(status, o.status())
 	}
 	return status

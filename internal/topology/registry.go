@@ -125,6 +125,13 @@ func (r *Registry) join(name string, ns *Netns) (*space, error) {
 	return s, nil
 }
 
+// SetLinger changes how long what is gone is remembered.
+func (r *Registry) SetLinger(linger time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.linger = linger
+}
+
 // leave forgets a namespace; its interfaces stay known until they lingered out.
 func (r *Registry) leave(s *space) {
 	r.mu.Lock()

@@ -138,20 +138,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 // Match watches other interfaces from now on: Emit is called for those that are
-// added and removed thereby, and then with Matched. It returns at once; without
-// Run it does nothing.
-func (w *Watcher) Match(interfaces, exclude []string) error {
-	next := Config{Interfaces: interfaces, Exclude: exclude}
-	if err := next.Validate(); err != nil {
-		return err
-	}
+// added and removed thereby, and then with Matched. The patterns must be valid
+// (Config.Validate). It returns at once; without Run it does nothing.
+func (w *Watcher) Match(interfaces, exclude []string) {
 	go func() {
 		select {
 		case w.match <- patterns{interfaces, exclude}:
 		case <-w.stop:
 		}
 	}()
-	return nil
 }
 
 func (w *Watcher) rematch(p patterns) {

@@ -103,11 +103,7 @@ func launchTo(t *testing.T, s setup, stdout *os.File) (a *agent, ready chan stru
 	a = &agent{dir: t.TempDir(), host: s.host}
 	a.socket = filepath.Join(a.dir, "agent.sock")
 	file := filepath.Join(a.dir, "waymark.yaml")
-	yaml := strings.ReplaceAll(s.config, "DIR", a.dir)
-	if !strings.Contains(yaml, "api:") {
-		yaml += "\napi: {socket: " + a.socket + "}\n"
-	}
-	if err := os.WriteFile(file, []byte(yaml), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(a.expand(s.config)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	argv := append(append(append([]string{}, s.wrap...), program, "run", "--config", file), s.args...)
@@ -124,6 +120,15 @@ func launchTo(t *testing.T, s setup, stdout *os.File) (a *agent, ready chan stru
 	}
 	a.process = spawn(t, s.host, cmd)
 	return a, ready
+}
+
+// expand is a configuration in the agent's folder, with its socket.
+func (a *agent) expand(yaml string) string {
+	yaml = strings.ReplaceAll(yaml, "DIR", a.dir)
+	if !strings.Contains(yaml, "api:") {
+		yaml += "\napi: {socket: " + a.socket + "}\n"
+	}
+	return yaml
 }
 
 // listenReady is what systemd does with a unit of Type=notify.

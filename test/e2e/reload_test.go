@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reload gives the agent another configuration and waits until it says what came of it.
+func (a *agent) reload(t *testing.T, yaml, want string) {
+	t.Helper()
+	before := strings.Count(a.stderr.String(), want)
+	if err := os.WriteFile(a.path("waymark.yaml"), []byte(a.expand(yaml)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a.signal(unix.SIGHUP)
+	poll(t, func() error {
+		if strings.Count(a.stderr.String(), want) == before {
+			return notYet("%q in %s", want, a.stderr)
+		}
+		return nil
+	})
+}
+
+// TestReload: SIGHUP changes exporters, timeouts and interfaces without losing a packet; what cannot change is named,
+// and a configuration that is wrong changes nothing.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	_, alpha, beta := newLab(t)
+	const first = "flow: {max_entries: 4096, scan_interval: 50ms, idle_timeout: 300ms, active_timeout: 2s}\n"
+	a := start(t, setup{host: alpha, config: first + "interfaces: [to-*]\nexport: [{jsonl: {path: DIR/one.jsonl}}]\n"})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	flood := spawn(t, alpha, exec.CommandContext(ctx, "bash", "-c",
+		fmt.Sprintf("n=0 end=; trap end=1 TERM; while [ -z $end ]; do echo >/dev/udp/%s/9; n=$((n+1)); done; echo $n", beta.Addr6())))
+
+	// Another exporter, other timeouts, and one key that needs a restart.
+	second := "flow: {max_entries: 8192, scan_interval: 30ms, idle_timeout: 200ms, active_timeout: 1s}\n" +
+		"interfaces: [to-*, lo]\nexport:\n- jsonl: {path: DIR/two.jsonl}\n- prometheus: {listen: '127.0.0.1:9474'}\n"
+	if err := os.WriteFile(a.path("next.yaml"), []byte(a.expand(second)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := waymark(t, "config", "check", a.path("next.yaml"))
+	wants(t, result{stderr: r.stdout, code: r.code}, 0, "applies on reload", "flow.scan_interval: 50ms → 30ms", "restart for:\n  flow.max_entries: 4096 → 8192\n")
+	a.reload(t, second, "configuration reloaded")
+	for _, want := range []string{"key=flow.max_entries running=4096 configured=8192", "key=export", "key=interfaces"} {
+		if !strings.Contains(a.stderr.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, a.stderr)
+		}
+	}
+	poll(t, func() error {
+		if _, err := hook(a.status(t), "lo"); err != nil {
+			return notYet("%v", err)
+		}
+		return alpha.Do(func() error {
+			conn, err := net.Dial("tcp", "127.0.0.1:9474")
+			if err != nil {
+				return notYet("%v", err)
+			}
+			return conn.Close()
+		})
+	})
+	wants(t, a.ask(t, "status"), 0)
+
+	// Back, through a configuration that is wrong and one that cannot be applied.
+	a.reload(t, "flow: {scan_intervall: 1s}\n", "did you mean scan_interval")
+	a.reload(t, second+"- ipfix: {collector: 'tls://127.0.0.1:4740', ca: DIR/none.pem}\n", "none.pem")
+	a.reload(t, first+"interfaces: [to-*]\nexport: [{jsonl: {path: DIR/one.jsonl}}]\n", "configuration reloaded")
+	poll(t, func() error {
+		if _, err := hook(a.status(t), "lo"); err == nil {
+			return notYet("lo is still counted")
+		}
+		return nil
+	})
+
+	flood.signal(unix.SIGTERM)
+	flood.wait(t, 10*time.Second)
+	sent := strings.TrimSpace(flood.stdout.String())
+	a.covered(t)
+	a.stop(t)
+	var records []record
+	for _, file := range []string{"one.jsonl", "two.jsonl"} {
+		part := readLines(t, a.path(file))
+		if len(part) == 0 {
+			t.Errorf("%s is empty", file)
+		}
+		records = append(records, part...)
+	}
+	got := sum(records, func(r *record) bool {
+		return r.Proto == 17 && r.Dport == 9 && r.Direction == "egress" && strings.HasPrefix(r.Iface, "to-")
+	})
+	if fmt.Sprint(got.Packets) != sent {
+		t.Errorf("%d packets in the records of both exporters, %s were sent", got.Packets, sent)
+	}
+}
+
+// TestProfile: profiles are for root and the agent's own user, over the socket.
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	get := func(a *agent) (code int) {
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", a.socket)
+		}}}
+		defer client.CloseIdleConnections()
+		resp, err := client.Get("http://agent/debug/pprof/heap?debug=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	open := filepath.Join(openDir(t), "agent.sock")
+	with := start(t, setup{host: h, config: quick + "interfaces: [lo]\napi: {socket: " + open + "}\n", args: []string{"--pprof"}})
+	with.socket = open
+	if code := get(with); code != http.StatusOK {
+		t.Errorf("root: %d", code)
+	}
+	if err := os.Chmod(open, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r := execute(t, nil, append(nobody(), "/usr/bin/python3", "-c", `import socket,sys
+s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b"GET /debug/pprof/heap HTTP/1.0\r\n\r\n"); print(s.recv(100).decode().split()[1])`, with.socket)...)
+	if strings.TrimSpace(r.stdout) != "403" {
+		t.Errorf("nobody: %s%s", r.stdout, r.stderr)
+	}
+	without := start(t, setup{host: h, config: quick + "interfaces: [lo]\n"})
+	if code := get(without); code != http.StatusNotFound {
+		t.Errorf("without --pprof: %d", code)
+	}
+}
+
+// TestReloadPolicies: the MTU headroom follows the policies of a reload.
+func TestReloadPolicies(t *testing.T) {
+	t.Parallel()
+	_, alpha, _ := newLab(t)
+	mtu := ipv6MTU(t, alpha)
+	config := func(iface string) string {
+		return quick + "interfaces: [to-*]\npdm: {policies: [{to: '::/0', proto: tcp, interface: '" + iface + "'}]}\n"
+	}
+	a := start(t, setup{host: alpha, config: config("eth*")})
+	wait := func(lower bool) {
+		t.Helper()
+		poll(t, func() error {
+			if now := ipv6MTU(t, alpha); (now != mtu) != lower {
+				return notYet("MTU %s, %s before", now, mtu)
+			}
+			return nil
+		})
+	}
+	wait(false)
+	a.reload(t, config("to-*"), "configuration reloaded")
+	wait(true)
+	if s := a.status(t); s.PDM == nil || len(s.PDM.Policies) != 1 || !strings.Contains(s.PDM.Policies[0].Text, "to-*") {
+		t.Errorf("policies in force: %+v", s.PDM)
+	}
+	a.reload(t, config("eth*"), "configuration reloaded")
+	wait(false)
+	a.reload(t, quick+"interfaces: [to-*]\n", "key=pdm.policies")
+	a.stop(t)
+}
