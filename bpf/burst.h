@@ -110,7 +110,7 @@ static __always_inline __be16 nested_ethernet(struct __sk_buff *skb, struct nest
 	__be16 proto = 0;
 
 	n->offset += offsetof(struct ethhdr, h_proto);
-#pragma clang loop unroll(disable)
+#pragma clang loop unroll(full)
 	for (int tags = 0; tags <= VLAN_TAGS_MAX; tags++) {
 		if (bpf_skb_load_bytes(skb, n->offset, &proto, sizeof(proto)))
 			return 0;
@@ -166,27 +166,34 @@ static __always_inline bool nested_ip(struct __sk_buff *skb, struct nested *n, _
 	return true;
 }
 
-/*
- * Finds the innermost transport header by content, where the kernel does not say
- * where it is. An inner packet counts only if it fills the outer one exactly: the
- * first of many tunnelled datagrams in one frame (UDP_L4) does not.
- */
-__noinline int walk_tunnels(struct __sk_buff *skb, struct nested *n)
+/* One tunnel deeper. Not 0 where there is none, or nothing behind it to look for. */
+__noinline int enter_nested(struct __sk_buff *skb, struct nested *n)
 {
 	__be16 proto;
 
 	if (!n)
-		return 0;
-#pragma clang loop unroll(disable)
+		return 1;
+	proto = nested_tunnel(skb, n);
+	if (proto == bpf_htons(ETH_P_TEB))
+		proto = nested_ethernet(skb, n);
+	if (!nested_ip(skb, n, proto))
+		return 1;
+	return nested_transport(skb, n) && n->next != IPPROTO_UDP;
+}
+
+/*
+ * Finds the innermost transport header by content, where the kernel does not say
+ * where it is. An inner packet counts only if it fills the outer one exactly: the
+ * first of many tunnelled datagrams in one frame (UDP_L4) does not. Unrolled: the
+ * compiler enters the loop in its middle, which the verifier of 6.1 refuses.
+ */
+static __always_inline void walk_tunnels(struct __sk_buff *skb, struct nested *n)
+{
+#pragma clang loop unroll(full)
 	for (int depth = 0; depth < NESTED_MAX; depth++) {
-		proto = nested_tunnel(skb, n);
-		if (proto == bpf_htons(ETH_P_TEB))
-			proto = nested_ethernet(skb, n);
-		if (!nested_ip(skb, n, proto) ||
-		    (nested_transport(skb, n) && n->next != IPPROTO_UDP))
+		if (enter_nested(skb, n))
 			break;
 	}
-	return 0;
 }
 
 /* Bytes of the temporary jumbo option, which no segment has. */
