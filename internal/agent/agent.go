@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
@@ -62,6 +63,7 @@ type Agent struct {
 	store    *store.Store
 	history  *store.Interval // that takes records now; of the table
 	leaving  *leaving
+	server   *api.Server
 	totals   *totals
 	hooks    *hooks
 	headroom *headroom.Keeper
@@ -136,7 +138,8 @@ func linger(f config.Flow) time.Duration {
 // privilege is the reason.
 func (a *Agent) Run(ctx context.Context) error {
 	a.started = a.clock()
-	server := a.api()
+	a.server = a.api()
+	server := a.server
 	if err := a.listen(server); err != nil {
 		return err
 	}

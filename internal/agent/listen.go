@@ -7,7 +7,10 @@ import (
 
 // api is the API of the configuration.
 func (a *Agent) api() *api.Server {
-	return api.New(api.Config{Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen, Profile: a.profile}, api.Deps{
+	return api.New(api.Config{
+		Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen, Profile: a.profile,
+		Queries: 1 + int(a.budget.Count(shareQueries)), AnswerBytes: int(a.budget.Count(shareAnswers) * 4 / 5),
+	}, api.Deps{
 		Origin: a.exports.origin,
 		Store:  a.store, Status: a.Status, Ready: a.readiness, Hasten: a.pace.hasten, Freshen: a.freshen, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, a.log), Marks: a.streamMarks(),

@@ -22,7 +22,7 @@ func (a *Agent) Status() obs.Status {
 		a.log.Debug("reading the probe's status", "error", err)
 	}
 	s.Table, s.Programs = table, programs
-	s.Memory = a.memoryStatus()
+	s.Memory, s.API = a.memoryStatus(), a.server.Stats()
 	flows := a.table.Stats()
 	s.Table.Live = flows.Live
 	s.Table.Shed = flows.Shed

@@ -43,10 +43,15 @@ type Config struct {
 	Listen string // loopback host:port; empty: none
 	// Profile serves /debug/pprof/ to root and the agent's own user, on the socket.
 	Profile bool
+
+	Queries     int // answered at the same time; more wait; 0: the default
+	AnswerBytes int // of answers that followers have not read yet; 0: the default
 }
 
 // Default serves on the unix socket alone.
-func Default() Config { return Config{Socket: "/run/waymark/agent.sock"} }
+func Default() Config {
+	return Config{Socket: "/run/waymark/agent.sock", Queries: 4, AnswerBytes: 64 << 20}
+}
 
 // Deps are what the answers are made of.
 type Deps struct {
@@ -58,7 +63,8 @@ type Deps struct {
 	Configuration func() (Configuration, error)
 	Metrics       http.Handler // nil: /metrics is not found
 	// Marks emits packets that carry PDM, one by one, until its context ends; it
-	// is called for one reader at a time. Nil: the agent tells none.
+	// is called once at a time, and what it emits goes to all readers. Nil: the agent
+	// does not report single packets.
 	Marks func(ctx context.Context, emit func(*Mark)) error
 	// Hasten asks for drains at least this often until release is called. Nil:
 	// those who follow get the scan interval.

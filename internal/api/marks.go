@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -25,6 +27,9 @@ type Mark struct {
 	DTLR  time.Duration `json:"dtlr_ns"`
 	DTLS  time.Duration `json:"dtls_ns"`
 
+	// Lost is how many marks before this one the reader was too slow for.
+	Lost uint64 `json:"lost,omitempty"`
+
 	// Of packets read, what they told; absent when they told nothing.
 	Arrival    string        `json:"arrival,omitempty"`
 	Suspicious string        `json:"suspicious,omitempty"`
@@ -38,38 +43,146 @@ var errNoMarks = &Error{
 	"start it with pdm.raw: true and a policy in pdm.policies",
 }
 
-// marks streams marked packets, one JSON object a line, to one reader at a time.
+// maxMarkReaders is how many may read marks; the one who has read for the longest
+// time makes room for another.
+const maxMarkReaders = 4
+
+// marksWaiting is how many marks may wait for a reader before it misses some.
+const marksWaiting = 1024
+
+// markFeed gives every mark to all who read them.
+type markFeed struct {
+	stream func(context.Context, func(*Mark)) error
+
+	mu      sync.Mutex
+	readers []*markReader      // oldest first
+	stop    context.CancelFunc // of the stream; nil: it does not run
+	running bool
+	dropped uint64
+}
+
+type markReader struct {
+	lines  chan []byte // closed at the end
+	lost   uint64      // marks since the last line
+	closed bool
+}
+
+func newMarkFeed(stream func(context.Context, func(*Mark)) error) *markFeed {
+	return &markFeed{stream: stream}
+}
+
+func (m *markFeed) join() *markReader {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.readers) == maxMarkReaders {
+		m.dropped++
+		m.remove(m.readers[0])
+	}
+	r := &markReader{lines: make(chan []byte, marksWaiting)}
+	m.readers = append(m.readers, r)
+	if !m.running {
+		m.running = true
+		go m.run()
+	}
+	return r
+}
+
+func (m *markFeed) leave(r *markReader) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remove(r)
+}
+
+// remove needs the lock.
+func (m *markFeed) remove(r *markReader) {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	close(r.lines)
+	m.readers = slices.DeleteFunc(m.readers, func(other *markReader) bool { return other == r })
+	if len(m.readers) == 0 && m.stop != nil {
+		m.stop()
+	}
+}
+
+// run streams as long as there are readers. There is one stream at a time.
+func (m *markFeed) run() {
+	for {
+		m.mu.Lock()
+		if len(m.readers) == 0 {
+			m.running, m.stop = false, nil
+			m.mu.Unlock()
+			return
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		m.stop = stop
+		m.mu.Unlock()
+		err := m.stream(ctx, m.emit)
+		left := ctx.Err() != nil
+		stop()
+		if left && err == nil {
+			continue
+		}
+		m.mu.Lock() // the agent ends
+		for len(m.readers) > 0 {
+			m.remove(m.readers[0])
+		}
+		m.mu.Unlock()
+	}
+}
+
+func (m *markFeed) emit(mark *Mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.readers {
+		if len(r.lines) == cap(r.lines) {
+			r.lost++
+			continue
+		}
+		told := *mark
+		told.Lost, r.lost = r.lost, 0
+		line, err := json.Marshal(&told)
+		if err != nil {
+			continue // no mark has a value without JSON
+		}
+		r.lines <- append(line, '\n')
+	}
+}
+
+func (m *markFeed) count() (readers int, dropped uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.readers), m.dropped
+}
+
+// marks streams marked packets, one JSON object a line.
 func (s *Server) marks(w http.ResponseWriter, r *http.Request) {
 	if s.deps.Marks == nil {
 		writeError(w, errNoMarks)
 		return
 	}
-	select {
-	case s.marking <- struct{}{}:
-		defer func() { <-s.marking }()
-	default:
-		writeError(w, &Error{http.StatusConflict, "somebody else reads marked packets already", "end the other waymark marks first"})
-		return
-	}
+	defer s.connections.keep(r.Context())()
+	reader := s.marking.join()
+	defer s.marking.leave(reader)
 	flusher := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/jsonl")
-	if err := flusher.Flush(); err != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	err := s.deps.Marks(ctx, func(m *Mark) {
-		line, err := json.Marshal(m)
-		if err == nil {
-			s.deadline(w)
-			if _, err = w.Write(append(line, '\n')); err == nil {
+	err := flusher.Flush()
+	p := newPieces(w, s.piece, 0)
+	for err == nil {
+		select {
+		case <-r.Context().Done():
+			err = r.Context().Err()
+		case line, open := <-reader.lines:
+			if !open {
+				err = errSlow
+				break
+			}
+			if err = p.write(line); err == nil && len(reader.lines) == 0 {
 				err = flusher.Flush()
 			}
 		}
-		if err != nil {
-			cancel() // the reader left
-		}
-	})
+	}
 	s.deps.Log.Debug("API: reader of marks left", "reason", err)
 }
 

@@ -15,9 +15,6 @@ type peerKey struct{}
 
 // withPeer notes who is at the other end.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if inner, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = inner.NetConn()
-	}
 	conn, ok := c.(*net.UnixConn)
 	if !ok {
 		return ctx

@@ -10,20 +10,24 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
-// Bounds of what callers may take of the agent.
+// Bounds of what callers may take of the agent. Those of classes with a bound add
+// up to less than the connections: the rest is for status and health.
 const (
 	maxConnections = 128 // on each listener
-	maxQueries     = 4   // at work; more wait
 	maxFollowers   = 32
-	maxHeader      = 32 << 10 // octets
+	maxWaiting     = 32       // queries, those at work included
+	maxHeader      = 32 << 10 // bytes
 	queryWait      = 5 * time.Second
 	writeTimeout   = 30 * time.Second // for one answer
+	pieceTimeout   = 5 * time.Second  // for a piece of it
 	closeTimeout   = 2 * time.Second  // for answers under way when the agent stops
 )
 
@@ -32,10 +36,14 @@ type Server struct {
 	cfg  Config
 	deps Deps
 
-	listeners []net.Listener
-	queries   chan struct{}
-	followers chan struct{}
-	marking   chan struct{} // the one reader of marks
+	listeners   []net.Listener
+	connections *connections
+	queries     chan struct{}
+	waiting     chan struct{}
+	followers   chan struct{}
+	feeds       *feeds
+	marking     *markFeed
+	piece       time.Duration // pieceTimeout; tests have less
 }
 
 // New makes a server that listens nowhere yet.
@@ -43,12 +51,35 @@ func New(cfg Config, deps Deps) *Server {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{
-		cfg: cfg, deps: deps,
-		queries:   make(chan struct{}, maxQueries),
-		followers: make(chan struct{}, maxFollowers),
-		marking:   make(chan struct{}, 1),
+	def := Default()
+	if cfg.Queries == 0 {
+		cfg.Queries = def.Queries
 	}
+	if cfg.AnswerBytes == 0 {
+		cfg.AnswerBytes = def.AnswerBytes
+	}
+	s := &Server{
+		cfg: cfg, deps: deps,
+		connections: newConnections(maxConnections),
+		queries:     make(chan struct{}, cfg.Queries),
+		waiting:     make(chan struct{}, maxWaiting),
+		followers:   make(chan struct{}, maxFollowers),
+		marking:     newMarkFeed(deps.Marks),
+		piece:       pieceTimeout,
+	}
+	s.feeds = newFeeds(deps.Store, deps.Origin, s.queries, cfg.AnswerBytes)
+	return s
+}
+
+// Stats is the account of those who ask.
+func (s *Server) Stats() obs.API {
+	var a obs.API
+	a.Connections, a.Evicted = s.connections.count()
+	a.Followers, a.Dropped = s.feeds.count()
+	readers, dropped := s.marking.count()
+	a.Followers += readers
+	a.Dropped += dropped
+	return a
 }
 
 // Listen binds the socket and the port, so that a second agent learns of the
@@ -105,14 +136,13 @@ func (s *Server) Run(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(s.deps.Log.Handler(), slog.LevelDebug),
 		// Those who follow end with ctx.
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return withPeer(context.WithValue(ctx, networkKey{}, c.LocalAddr().Network()), c)
-		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return withPeer(withConn(ctx, c), c) },
+		ConnState:   s.connections.follow,
 	}
 	failed := make(chan error, len(s.listeners))
 	var serving sync.WaitGroup
 	for _, l := range s.listeners {
-		serving.Go(func() { failed <- server.Serve(limit(l, maxConnections)) })
+		serving.Go(func() { failed <- server.Serve(l) })
 	}
 	var err error
 	select {
@@ -130,9 +160,6 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	return nil
 }
-
-// networkKey finds the network of a connection in its context: unix or tcp.
-type networkKey struct{}
 
 // Handler answers every request of the API.
 func (s *Server) Handler() http.Handler {
@@ -163,7 +190,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			w.Header().Set("Allow", "GET, HEAD")
 			w.Header().Set("Connection", "close")
 			writeError(w, &Error{http.StatusMethodNotAllowed, "the API only answers questions", "use GET"})
-		case r.Context().Value(networkKey{}) == "tcp" && !loopbackHost(r.Host):
+		case network(r.Context()) == "tcp" && !loopbackHost(r.Host):
 			// A name of someone else's that leads here: a web page that tries to
 			// read the API through a visitor's browser.
 			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("host %q is not this host's loopback", r.Host), "use 127.0.0.1, [::1] or localhost"})
@@ -186,7 +213,7 @@ func loopbackHost(hostport string) bool {
 
 // deadline gives the reader of an answer its time from now on.
 func (s *Server) deadline(w http.ResponseWriter) {
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.piece)); err != nil {
 		s.deps.Log.Debug("API: no write deadline", "error", err)
 	}
 }
@@ -239,12 +266,18 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	if req.Every != 0 {
 		return refuse("every goes with follow", "add follow=true or leave it out")
 	}
+	s.freshen(r.Context())
+	if err := acquire(r.Context(), s.waiting, 0); err != nil {
+		w.Header().Set("Retry-After", "5")
+		return err
+	}
+	defer func() { <-s.waiting }()
+	defer s.connections.keep(r.Context())()
 	if err := acquire(r.Context(), s.queries, queryWait); err != nil {
 		w.Header().Set("Retry-After", "5")
 		return err
 	}
 	defer func() { <-s.queries }()
-	s.freshen(r.Context())
 	answer, err := s.deps.Store.Query(q)
 	if err != nil {
 		return err
@@ -252,8 +285,10 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	if answer.Short != "" {
 		w.Header().Set(incompleteHeader, string(answer.Short))
 	}
-	s.deadline(w)
-	s.writeJSON(w, NewAnswer(answer, s.deps.Origin))
+	w.Header().Set("Content-Type", "application/json")
+	if err := writeAnswer(w, answer, s.deps.Origin, s.piece); err != nil {
+		s.deps.Log.Debug("API: reader left", "error", err)
+	}
 	return nil
 }
 
@@ -296,24 +331,62 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q s
 	if req.Every != 0 && s.deps.Hasten != nil {
 		defer s.deps.Hasten(req.Every)()
 	}
-	// The headers tell the reader that the following has begun.
+	defer s.connections.keep(r.Context())()
 	flusher := http.NewResponseController(w)
+	key := Request{Filter: req.Filter, By: req.By, Sort: req.Sort, Reverse: req.Reverse, Limit: req.Limit}.Values().Encode()
+	fl, leave := s.feeds.join(key, q, func() {
+		if err := flusher.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+			s.deps.Log.Debug("API: a slow follower cannot be cut off", "error", err)
+		}
+	})
+	defer leave()
+	// The headers report to the reader that the following has begun.
 	w.Header().Set("Content-Type", "application/jsonl")
 	err := flusher.Flush()
-	if err == nil {
-		err = s.deps.Store.Follow(r.Context(), q, func(a store.Answer) error {
-			line, err := json.Marshal(NewAnswer(a, s.deps.Origin))
-			if err != nil {
-				return err
-			}
-			s.deadline(w)
-			if _, err := w.Write(append(line, '\n')); err != nil {
-				return err
-			}
-			return flusher.Flush()
-		})
+	for err == nil {
+		select {
+		case <-r.Context().Done():
+			err = r.Context().Err()
+		case <-fl.wake:
+			err = s.writeNext(w, flusher, fl)
+		}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.feeds.timedOut(fl)
 	}
 	s.deps.Log.Debug("API: follower left", "reason", err)
+	return nil
+}
+
+// errSlow ends a follower that was dropped.
+var errSlow = errors.New("too slow")
+
+// writeNext writes the answer that a follower has not got yet.
+func (s *Server) writeNext(w http.ResponseWriter, flusher *http.ResponseController, fl *follower) error {
+	a, missed, ok := s.feeds.take(fl)
+	switch {
+	case !ok:
+		return errSlow
+	case a == nil:
+		return nil
+	}
+	answer := a.answer
+	answer.Missed = missed
+	b, err := head(answer, s.deps.Origin)
+	if err != nil {
+		return err
+	}
+	p := newPieces(w, s.piece, 0)
+	for _, part := range [][]byte{b, a.rows, tail} {
+		if err := p.write(part); err != nil {
+			return err
+		}
+	}
+	if err := flusher.Flush(); err != nil {
+		return err
+	}
+	// What was read is no longer held while the next is waited for.
+	s.feeds.done(fl)
 	return nil
 }
 

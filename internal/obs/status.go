@@ -16,6 +16,7 @@ type Status struct {
 	Hooks      []Hook      `json:"hooks"`
 	Table      Table       `json:"table"`
 	Memory     Memory      `json:"memory"`
+	API        API         `json:"api"`
 	Drain      Drain       `json:"drain"`
 	Interfaces []Interface `json:"interfaces"`
 	Totals     []Total     `json:"totals"`
@@ -74,6 +75,14 @@ type MemoryShare struct {
 	Bytes  uint64 `json:"bytes"`
 	Count  uint64 `json:"count"`  // elements it was given
 	Wanted uint64 `json:"wanted"` // elements it would take without a limit
+}
+
+// API is the account of those who ask the agent. Counters run since it started.
+type API struct {
+	Connections int    `json:"connections"` // open now
+	Evicted     uint64 `json:"evicted"`     // closed without a request, or while slow, to make room for others
+	Followers   int    `json:"followers"`   // who read answers or marks as they come
+	Dropped     uint64 `json:"dropped"`     // followers who were too slow
 }
 
 // Drain is the emptying of the kernel's table.

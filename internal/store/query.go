@@ -38,7 +38,7 @@ func (s *Store) Follow(ctx context.Context, q Query, emit func(Answer) error) er
 	if err := q.Check(); err != nil {
 		return err
 	}
-	return s.Watch(ctx, func(e Ended) error { return emit(e.Answer(q)) })
+	return s.Watch(ctx, nil, func(e Ended) error { return emit(e.Answer(q)) })
 }
 
 // Ended is an interval that ended while somebody watched.
@@ -55,10 +55,14 @@ func (e Ended) Answer(q Query) Answer {
 	return a
 }
 
-// Watch calls emit with each interval that ends, until ctx ends or emit fails.
-// While emit runs, no other interval is held.
-func (s *Store) Watch(ctx context.Context, emit func(Ended) error) error {
-	for seen := s.view().sequence; ; {
+// Watch calls emit with each interval that ends after it called began (nil: not
+// needed), until ctx ends or emit fails. While emit runs, no other interval is held.
+func (s *Store) Watch(ctx context.Context, began func(), emit func(Ended) error) error {
+	seen := s.view().sequence
+	if began != nil {
+		began()
+	}
+	for {
 		v := s.view()
 		i := slices.IndexFunc(v.intervals, func(iv *interval) bool { return iv.sequence > seen })
 		if i < 0 {

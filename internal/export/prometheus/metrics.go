@@ -150,6 +150,26 @@ var agentMetrics = []Metric{
 		one(func(s *obs.Status) float64 { return float64(s.Table.CountsFull) }),
 	},
 	{
+		"waymark_api_connections", Gauge, "", nil,
+		"Open connections to the API.",
+		one(func(s *obs.Status) float64 { return float64(s.API.Connections) }),
+	},
+	{
+		"waymark_api_connections_evicted_total", Counter, "", nil,
+		"Connections that were closed without a request, or while slow, to make room for others.",
+		one(func(s *obs.Status) float64 { return float64(s.API.Evicted) }),
+	},
+	{
+		"waymark_api_followers", Gauge, "", nil,
+		"Readers who follow flows or marks.",
+		one(func(s *obs.Status) float64 { return float64(s.API.Followers) }),
+	},
+	{
+		"waymark_api_followers_dropped_total", Counter, "", nil,
+		"Followers who were dropped because they read too slowly.",
+		one(func(s *obs.Status) float64 { return float64(s.API.Dropped) }),
+	},
+	{
 		"waymark_live_flows", Gauge, "", nil,
 		"Flows that the agent holds until their timeout.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.Live) }),

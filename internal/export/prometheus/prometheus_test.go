@@ -43,6 +43,7 @@ func status() obs.Status {
 			MaxEntries: 524288, Entries: 1000, MemoryBytes: 1 << 26,
 			Evicted: 7, Unattributed: 3, CountsFull: 1, Live: 2000, Shed: 9,
 		},
+		API: obs.API{Connections: 5, Evicted: 700, Followers: 3, Dropped: 2},
 		Drain: obs.Drain{
 			Count: 360, Deltas: 360000, Records: 4000, Errors: 1,
 			Last: 12500 * time.Microsecond, Grace: 2 * time.Millisecond, Interval: 10 * time.Second,
