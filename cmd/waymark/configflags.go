@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"strings"
 
@@ -47,7 +46,7 @@ func completeKeys(cmd *cobra.Command) {
 		for _, k := range section.Keys {
 			if k.Env != "" { // not inside a list
 				words[k.Name] = k.Words
-				keys = append(keys, cobra.CompletionWithDesc(k.Name+"=", k.Doc))
+				keys = append(keys, cobra.CompletionWithDesc(k.Name+"=", strings.ReplaceAll(k.Doc, "`", "")))
 			}
 		}
 	}
@@ -59,16 +58,9 @@ func completeKeys(cmd *cobra.Command) {
 	}
 	_ = cmd.RegisterFlagCompletionFunc("set", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	_ = cmd.RegisterFlagCompletionFunc("interface", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		links, err := net.Interfaces()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var names []cobra.Completion
-		for _, l := range links {
-			names = append(names, l.Name)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return present(), noFiles
 	})
+	_ = cmd.RegisterFlagCompletionFunc("netns", completeNamespaces)
 }
 
 // load reads the configuration. What is odd but no error goes to stderr.

@@ -29,7 +29,8 @@ Only root can ask the kernel for all features; what needs root is reported as un
 Exit code 3 means that the eBPF probe cannot run here, or that this is unknown.`,
 		Example: `  sudo waymark doctor
   sudo waymark doctor eth0`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeInterfaces,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := doctorReport{Kernel: kernelRelease(), Checks: append(kernel.Examine(), examineHeadroom())}
 			if len(args) == 1 {

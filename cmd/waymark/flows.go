@@ -96,7 +96,8 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	durationVar(flags, &f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")
 	flags.BoolVarP(&f.wide, "wide", "w", false, "do not fit the table to the width of the terminal")
 	f.agent.register(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(keyNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.ValidArgsFunction = completeFilter
+	_ = cmd.RegisterFlagCompletionFunc("by", completeList(keyNames()))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(store.SortNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 

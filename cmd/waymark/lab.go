@@ -34,7 +34,9 @@ again. Nothing outside of the namespaces changes. It takes root.`,
 
 // labPrefix is --prefix of the verbs of lab.
 func labPrefix(cmd *cobra.Command) *string {
-	return cmd.Flags().String("prefix", lab.DefaultPrefix, "begins the names of the network namespaces; labs with different ones coexist")
+	prefix := cmd.Flags().String("prefix", lab.DefaultPrefix, "begins the names of the network namespaces; labs with different ones coexist")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completePrefixes)
+	return prefix
 }
 
 func newLabUpCommand() *cobra.Command {
@@ -151,6 +153,8 @@ func newLabExecCommand() *cobra.Command {
 		Short:   "Run a command on a host of a lab",
 		Example: "  waymark lab exec alpha -- iperf3 -c 10.0.1.2",
 		Args:    cobra.MinimumNArgs(2),
+
+		ValidArgsFunction: completeHosts,
 	}
 	prefix := labPrefix(cmd)
 	cmd.Flags().SetInterspersed(false) // what follows the host is the command's

@@ -102,6 +102,18 @@ func TestLabVerbs(t *testing.T) {
 	if links := waymark.must("lab", "exec", prefix, "athos", "--", "ip", "-br", "link"); !strings.Contains(links, "to-porthos") {
 		t.Errorf("links of athos:\n%s", links)
 	}
+	name := strings.TrimPrefix(prefix, "--prefix=")
+	for line, want := range map[string]string{
+		"lab exec " + prefix + " ":   "\nporthos\t10.0.2.2, 10.0.3.1\n",
+		"lab down --prefix ":         "\n" + name + "\tchain\n",
+		"run --netns ":               "\n" + name + "porthos\n",
+		"flows netns ":               "\n" + name + "porthos\n",
+		"lab exec --prefix wm.none-": ":", // no hosts, no error
+	} {
+		if got := "\n" + waymark.must(append([]string{"__complete"}, strings.Split(line, " ")...)...); !strings.Contains(got, want) {
+			t.Errorf("completing %q offers %q, which lacks %q", line, got, want)
+		}
+	}
 	waymark.must("lab", "down", prefix)
 	waymark.must("lab", "down", prefix)
 	if code, _, stderr := waymark.run("lab", "exec", prefix, "alpha", "true"); code != exitFailure || !strings.Contains(stderr, "lab up") {

@@ -22,6 +22,9 @@ func main() {
 // here, once, and nowhere else.
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root, started := newRootCommand()
+	if isCompletion(args) {
+		plainUsage(root)
+	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -92,6 +95,7 @@ func finish(c *cobra.Command, started *bool) {
 	}
 	if c.Args == nil {
 		c.Args = cobra.NoArgs
+		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	c.Args = arguments(c.Args)
 	if inner := c.RunE; inner != nil {

@@ -42,6 +42,7 @@ intervals. ? shows the keys.`,
 	cmd.Flags().StringVarP(&cfg.Filter, "filter", "f", "", "only flows that match the filter `EXPR`; the flag may be left out")
 	cmd.Flags().StringVar(&cfg.View, "view", cfg.View, "`VIEW` to begin with: "+strings.Join(top.ViewNames(), ", "))
 	durationVar(cmd.Flags(), &cfg.Every, "every", cfg.Every, "ask the agent for intervals as short as this, at least 1s")
+	cmd.ValidArgsFunction = completeFilter
 	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(top.ViewNames(), cobra.ShellCompDirectiveNoFileComp))
 	agent.register(cmd)
 	return cmd

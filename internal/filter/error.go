@@ -6,11 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Error says what is wrong with an expression, and where.
+// Error reports what is wrong with an expression, and where.
 type Error struct {
 	Text     string // the expression
-	Pos, End int    // octets [Pos, End) of it; both len(Text): at its end
+	Pos, End int    // bytes [Pos, End) of it; both len(Text): at its end
 	What     string
+
+	wants *field // a value of it is missing at Pos; nil: something else is wrong
 }
 
 // Error has three lines: what is wrong, the expression, and a mark below the place.

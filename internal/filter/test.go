@@ -1,6 +1,9 @@
 package filter
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // qualifier is the left side of a test.
 type qualifier struct {
@@ -189,8 +192,8 @@ func (p *parser) in(q *qualifier) (node, error) {
 		return nil, err
 	}
 	var values []value
-	for !p.tok.is(closing) || len(values) == 0 {
-		if p.tok.kind == tokenEnd {
+	for more := true; !p.tok.is(closing) || len(values) == 0; {
+		if p.tok.kind == tokenEnd && !more {
 			return nil, p.fail(open, "this list is never closed: write it like %s in [1, 2]", q.typed)
 		}
 		v, err := p.value(q)
@@ -198,7 +201,7 @@ func (p *parser) in(q *qualifier) (node, error) {
 			return nil, err
 		}
 		values = append(values, v...)
-		if p.tok.is(",") {
+		if more = p.tok.is(","); more {
 			if err := p.next(); err != nil {
 				return nil, err
 			}
@@ -234,7 +237,8 @@ func (p *parser) value(q *qualifier) ([]value, error) {
 	at := p.tok
 	f := q.fields[0]
 	if at.kind != tokenWord && at.kind != tokenQuoted || at.kind == tokenWord && isKeyword(at.text) {
-		return nil, p.fail(at, "expected a value after %s: %s", q.typed, f.kind.example(f))
+		what := fmt.Sprintf("expected a value after %s: %s", q.typed, f.kind.example(f))
+		return nil, &Error{Text: p.text, Pos: at.pos, End: at.end, What: what, wants: f}
 	}
 	v, err := p.parseValue(q, at.text)
 	if err != nil {

@@ -168,10 +168,11 @@ func notUp(prefix string) error {
 			others = append(others, "--prefix "+i.Prefix)
 		}
 	}
+	there := ""
 	if len(others) > 0 {
-		return fmt.Errorf("%w with prefix %q: there is %s", ErrNotUp, prefix, strings.Join(others, ", "))
+		there = fmt.Sprintf(" with prefix %q, but with %s", prefix, strings.Join(others, ", "))
 	}
-	return fmt.Errorf("%w: make one with: waymark lab up pair%s", ErrNotUp, prefixFlag(prefix))
+	return fmt.Errorf("%w%s: make one with: waymark lab up pair%s", ErrNotUp, there, prefixFlag(prefix))
 }
 
 // newLab derives hosts and addresses from the configuration alone.
