@@ -10,6 +10,9 @@
 /* Number of the network namespace that this copy of the program serves. */
 const volatile __u32 cfg_netns = 0;
 
+/* Added to an interface's index, it gives flow_slot.iface. */
+const volatile __u32 cfg_iface = 0;
+
 /* enum feature */
 const volatile __u32 cfg_features = 0;
 

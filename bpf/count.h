@@ -38,7 +38,7 @@ struct {
 
 static __always_inline __u32 iface_of(const struct __sk_buff *skb)
 {
-	return cfg_netns << IFACE_NETNS_SHIFT | skb->ifindex;
+	return cfg_iface + skb->ifindex;
 }
 
 __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,

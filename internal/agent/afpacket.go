@@ -29,7 +29,7 @@ func (p *afpacketProbe) Name() string { return "afpacket" }
 
 func (p *afpacketProbe) Attach(link topology.Link, directions []flow.Direction, do func(func() error) error) (string, error) {
 	return "afpacket", p.Capture.Attach(capture.Target{
-		Iface: link.Iface, Name: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
+		Iface: link.Iface, IfIndex: link.IfIndex, Name: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
 	})
 }
 

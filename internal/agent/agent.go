@@ -251,6 +251,7 @@ func (a *Agent) load() error {
 	a.history = a.store.Begin(a.started)
 	a.table = flow.NewTable(flow.TableConfig{
 		MaxFlows: int(a.budget.Count(shareTable)), ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,
+		IfIndex: a.registry.IfIndex,
 	}, a.ifaceName, flow.TableOutput{
 		Interval: func(r *flow.Record) { a.history.Add(r) },
 		Ended:    a.nextInterval,
@@ -273,5 +274,5 @@ func (a *Agent) ifaceName(i flow.Iface) (name, netns string) {
 	if l, ok := a.registry.Link(i); ok {
 		return l.Name, l.Netns
 	}
-	return fmt.Sprintf("if%d", i.IfIndex()), ""
+	return fmt.Sprintf("if%d", a.registry.IfIndex(i)), ""
 }

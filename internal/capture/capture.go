@@ -60,6 +60,7 @@ type Deps struct {
 // Target is an interface to attach to.
 type Target struct {
 	Iface        flow.Iface
+	IfIndex      uint32 // 0: that in Iface
 	Name         string
 	NoLinkHeader bool // frames begin with the IP header
 	// Directions are those that are counted; none: both.

@@ -78,9 +78,13 @@ func (r *ring) open(snapLen uint32) error {
 	if err != nil {
 		return fmt.Errorf("mapping the ring: %w", explain(err))
 	}
-	addr := &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: int(r.target.Iface.IfIndex())}
+	index := r.target.IfIndex
+	if index == 0 {
+		index = r.target.Iface.IfIndex()
+	}
+	addr := &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: int(index)}
 	if err := unix.Bind(r.fd, addr); err != nil {
-		return fmt.Errorf("binding to interface %d: %w", r.target.Iface.IfIndex(), err)
+		return fmt.Errorf("binding to interface %d: %w", index, err)
 	}
 	return nil
 }

@@ -15,7 +15,11 @@ import (
 
 // Target is an interface to attach to.
 type Target struct {
-	Iface        flow.Iface
+	Iface flow.Iface
+	// IfIndex and Netns are the index of the interface and the number of its
+	// namespace where these are not those in Iface; IfIndex 0: they are.
+	IfIndex, Netns uint32
+
 	Name         string
 	NoLinkHeader bool // frames begin with the IP header
 	// Directions are the hooks that are attached; none: both.
@@ -28,6 +32,7 @@ type Target struct {
 // hook is one program on one interface.
 type hook struct {
 	direction flow.Direction
+	netns     uint32 // number of its namespace
 	close     func() error
 	ahead     func() ([]string, error) // programs of others that run before
 }
@@ -52,7 +57,14 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 	if len(d.hooks[t.Iface]) > 0 {
 		return "", fmt.Errorf("attaching to %s: attached already", t.Name)
 	}
-	p, err := d.variant(variant{netns: t.Iface.Netns(), noLink: t.NoLinkHeader})
+	if t.IfIndex == 0 {
+		t.IfIndex, t.Netns = t.Iface.IfIndex(), t.Iface.Netns()
+	}
+	v := variantOf(&t)
+	p, err := d.variant(v)
+	if err != nil && t.IfIndex != t.Iface.IfIndex() && v.netns == 0 {
+		return "", fmt.Errorf("attaching to %s: index %d takes programs of its own, which the agent cannot load any more: restart it, or start it with --keep-privileges: %w", t.Name, t.IfIndex, err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -72,11 +84,13 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 			if len(t.Directions) > 0 && !slices.Contains(t.Directions, side.direction) {
 				continue
 			}
-			h, err := attach(int(t.Iface.IfIndex()), side.direction, side.program)
+			h, err := attach(int(t.IfIndex), side.direction, side.program)
 			if err != nil {
 				return fmt.Errorf("attaching to %s %s by %s: %w", t.Name, directionName(side.direction), mode, explain(err))
 			}
-			d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(do, mode))
+			h = h.inside(do, mode)
+			h.netns = v.netns
+			d.hooks[t.Iface] = append(d.hooks[t.Iface], h)
 		}
 		return nil
 	})
@@ -126,16 +140,20 @@ func (d *Datapath) Detach(iface flow.Iface) error {
 
 func (d *Datapath) detach(iface flow.Iface) error {
 	var errs []error
+	netns := uint32(0)
 	for _, h := range slices.Backward(d.hooks[iface]) { // the first may own what both hang on
 		if err := h.close(); err != nil && !errors.Is(err, unix.ENODEV) {
 			errs = append(errs, fmt.Errorf("detaching %s from interface %d: %w", directionName(h.direction), iface.IfIndex(), err))
 		}
 	}
+	if hooks := d.hooks[iface]; len(hooks) > 0 {
+		netns = hooks[0].netns
+	}
 	delete(d.hooks, iface)
 	if d.pdm != nil {
 		errs = append(errs, d.pdm.detach(iface))
 	}
-	if netns := iface.Netns(); netns != 0 && !d.isOn(netns) {
+	if netns != 0 && !d.isOn(netns) {
 		d.unload(netns)
 	}
 	return errors.Join(errs...)
@@ -143,8 +161,8 @@ func (d *Datapath) detach(iface flow.Iface) error {
 
 // isOn tells whether any interface of a namespace is attached to.
 func (d *Datapath) isOn(netns uint32) bool {
-	for iface := range d.hooks {
-		if iface.Netns() == netns {
+	for _, hooks := range d.hooks {
+		if slices.ContainsFunc(hooks, func(h *hook) bool { return h.netns == netns }) {
 			return true
 		}
 	}

@@ -58,8 +58,14 @@ type Datapath struct {
 
 // variant is what differs between copies of the programs.
 type variant struct {
-	netns  uint32
+	netns  uint32 // number of the network namespace
+	iface  uint32 // added to an interface's index, it gives the number of the interface
 	noLink bool
+}
+
+// variantOf is the copy that serves an interface.
+func variantOf(t *Target) variant {
+	return variant{netns: t.Netns, iface: uint32(t.Iface) - t.IfIndex, noLink: t.NoLinkHeader}
 }
 
 type programs struct{ ingress, egress *ebpf.Program }
@@ -191,7 +197,7 @@ func (d *Datapath) spec(load func() (*ebpf.CollectionSpec, error), v variant) (*
 		features |= ingressFeatureFEATURE_NO_LINK
 	}
 	for name, value := range map[string]any{
-		"cfg_netns": v.netns, "cfg_features": features,
+		"cfg_netns": v.netns, "cfg_iface": v.iface, "cfg_features": features,
 		"cfg_sets": d.sets, "cfg_ring_wakeup": uint32(d.ringWakeup()),
 		"cfg_sample_below": below, "cfg_tunnels": tunnels,
 		"cfg_skb": d.skbOffsets(),

@@ -50,7 +50,7 @@ func TestNamespacesShareNoState(t *testing.T) {
 	if err := h.SetPolicies([]policy.Policy{everything}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := h.variant(variant{netns: 1})
+	p, err := h.variant(variant{netns: 1, iface: uint32(flow.NewIface(1, 0))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ type TableConfig struct {
 	MaxFlows      int           // flows kept until their timeout
 	ActiveTimeout time.Duration // a flow that goes on is exported after this; 0: every interval
 	IdleTimeout   time.Duration // a flow without packets is exported after this
+
+	IfIndex func(Iface) uint32 // index of an interface; nil: that in Iface
 }
 
 // TableOutput receives what leaves the table. Records are valid during the call
@@ -69,6 +71,7 @@ type entry struct {
 // named is the interface asked for last, which is mostly the next one, too.
 type named struct {
 	iface       Iface
+	index       uint32
 	name, netns string
 }
 
@@ -256,9 +259,12 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 	if k.Iface != t.named.iface || t.named.name == "" {
 		t.named.iface = k.Iface
 		t.named.name, t.named.netns = t.name(k.Iface)
+		if t.named.index = k.Iface.IfIndex(); t.cfg.IfIndex != nil {
+			t.named.index = t.cfg.IfIndex(k.Iface)
+		}
 	}
 	// One by one: a literal would be made elsewhere and copied.
-	r.Iface, r.Netns, r.IfIndex, r.Direction = t.named.name, t.named.netns, k.Iface.IfIndex(), k.Direction
+	r.Iface, r.Netns, r.IfIndex, r.Direction = t.named.name, t.named.netns, t.named.index, k.Direction
 	r.Family, r.Src, r.Dst, r.Proto = k.family(), k.addr(&k.Src), k.addr(&k.Dst), k.Proto
 	r.SrcPort, r.DstPort, r.VLAN, r.InnerVLAN = k.SrcPort, k.DstPort, k.VLAN, k.InnerVLAN
 	r.Tunnel, r.VNI = k.Tunnel, c.VNI

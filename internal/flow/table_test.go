@@ -57,6 +57,20 @@ func end(t *recorder, now time.Time) (interval, expired []Record) {
 	return t.take()
 }
 
+// A record has the index that the host knows, which need not be that in Iface.
+func TestIfIndex(t *testing.T) {
+	var got []uint32
+	note := func(r *Record) { got = append(got, r.IfIndex) }
+	for _, of := range []func(Iface) uint32{nil, func(i Iface) uint32 { return uint32(i) + 5<<22 }} {
+		table := NewTable(TableConfig{MaxFlows: 10, IfIndex: of}, anyName, TableOutput{Expired: note})
+		table.Merge(tcpDelta(1, time.Now(), 0))
+		table.Flush()
+	}
+	if len(got) != 2 || got[0] != 2 || got[1] != 5<<22+2 {
+		t.Errorf("indices %d", got)
+	}
+}
+
 func TestIdleTimeout(t *testing.T) {
 	table := testTable(10)
 	table.Merge(tcpDelta(1, epoch, tcpACK))

@@ -26,9 +26,9 @@ func (r *Registry) Counters(i flow.Iface) (Counters, error) {
 	if !ok {
 		return Counters{}, fmt.Errorf("counters of interface %d: network namespace number %d is gone", i.IfIndex(), i.Netns())
 	}
-	link, err := s.handle.LinkByIndex(int(i.IfIndex()))
+	link, err := s.handle.LinkByIndex(int(s.indexOf(i)))
 	if err != nil {
-		return Counters{}, fmt.Errorf("counters of interface %d in network namespace %q: %w", i.IfIndex(), s.name, err)
+		return Counters{}, fmt.Errorf("counters of interface %d in network namespace %q: %w", s.indexOf(i), s.name, err)
 	}
 	return countersOf(link), nil
 }

@@ -40,6 +40,9 @@ func (r *Registry) Graph() (Graph, error) {
 	g := Graph{Netns: []string{}, Nodes: []Node{}}
 	for _, number := range slices.Sorted(maps.Keys(r.spaces)) {
 		s := r.spaces[number]
+		if s.number != number { // its large indices
+			continue
+		}
 		g.Netns = append(g.Netns, s.name)
 		nodes, err := r.nodes(s)
 		if err != nil {
@@ -107,7 +110,7 @@ func (r *Registry) ref(s *space, index int) *Ref {
 		return ref
 	}
 	ref.Netns = s.name
-	if i, err := ifaceOf(s, index); err == nil {
+	if i, ok := ifaceOf(s, index); ok {
 		k, ok := r.links[i]
 		ref.Name, ref.Known = k.Name, ok
 	}

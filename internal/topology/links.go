@@ -18,8 +18,9 @@ func (w *Watcher) removeLink(m *member, index int) {
 // putLink takes in the present state of a link.
 func (w *Watcher) putLink(m *member, nl netlink.Link) {
 	index := nl.Attrs().Index
+	err := w.deps.Registry.admit(m.space, index)
 	l := newLink(m.space, nl)
-	if _, err := ifaceOf(m.space, index); err != nil {
+	if err != nil {
 		if w.cfg.matchesIface(l.Name) {
 			w.refuse(subject{m.ns.ID(), index}, Event{Kind: Refused, Link: l, Err: err})
 		}

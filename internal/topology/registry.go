@@ -28,6 +28,7 @@ type Registry struct {
 // space is an open namespace with its number and a netlink handle in it.
 type space struct {
 	number uint32
+	blocks map[uint32]uint32 // further numbers, by the upper bits of large indices
 	name   string
 	ns     *Netns
 	handle *netlink.Handle
@@ -107,7 +108,7 @@ func (r *Registry) InNetns(number uint32, fn func() error) error {
 // join takes a namespace in and gives it a number; the registry closes ns when
 // the namespace leaves.
 func (r *Registry) join(name string, ns *Netns) (*space, error) {
-	s := &space{name: name, ns: ns}
+	s := &space{name: name, ns: ns, blocks: map[uint32]uint32{}}
 	if err := ns.Do(func() (err error) {
 		s.handle, err = netlink.NewHandle(netlinkRoute)
 		return err
@@ -137,14 +138,43 @@ func (r *Registry) leave(s *space) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, k := range r.links {
-		if i.Netns() == s.number && k.gone.IsZero() {
+		if r.spaces[i.Netns()] == s && k.gone.IsZero() {
 			r.markGone(i)
 		}
 	}
-	delete(r.spaces, s.number)
-	r.numbers.release(s.number, r.now())
+	for number, of := range r.spaces {
+		if of == s {
+			delete(r.spaces, number)
+			r.numbers.release(number, r.now())
+		}
+	}
 	s.handle.Close()
 	s.ns.Close()
+}
+
+// admit gives a large index the number that it is known by.
+func (r *Registry) admit(s *space, index int) error {
+	block := uint32(index) >> ifIndexBits
+	if _, known := s.blocks[block]; known || block == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number, err := r.numbers.take(r.now(), r.linger)
+	if err != nil {
+		return fmt.Errorf("interface index %d: %w", index, err)
+	}
+	s.blocks[block] = number
+	r.spaces[number] = s
+	return nil
+}
+
+// IfIndex is the index of an interface, which may be gone.
+func (r *Registry) IfIndex(i flow.Iface) uint32 {
+	if l, ok := r.Link(i); ok {
+		return l.IfIndex
+	}
+	return i.IfIndex()
 }
 
 func (r *Registry) put(l Link) {

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"errors"
-	"fmt"
 	"net"
 
 	"github.com/vishvananda/netlink"
@@ -17,16 +16,29 @@ func newLink(s *space, l netlink.Link) Link {
 	return Link{
 		Iface: iface, Name: a.Name, Netns: s.name, IfIndex: uint32(a.Index),
 		Kind: kindOf(l), LinkType: a.EncapType, MTU: a.MTU,
-		Up: a.Flags&net.FlagUp != 0, MAC: a.HardwareAddr.String(),
+		Up: a.Flags&net.FlagUp != 0, MAC: a.HardwareAddr.String(), NetnsNumber: s.number,
 	}
 }
 
-// ifaceOf packs namespace and index; an index that does not fit is refused.
-func ifaceOf(s *space, index int) (flow.Iface, error) {
-	if index <= 0 || index > MaxIfIndex {
-		return 0, fmt.Errorf("%w: %d", ErrIfIndex, index)
+// ifaceOf packs namespace and index. A large index must have been admitted.
+func ifaceOf(s *space, index int) (iface flow.Iface, ok bool) {
+	number, block := s.number, uint32(index)>>ifIndexBits
+	if block != 0 {
+		if number, ok = s.blocks[block]; !ok {
+			return 0, false
+		}
 	}
-	return flow.NewIface(s.number, uint32(index)), nil
+	return flow.NewIface(number, uint32(index)&MaxIfIndex), index > 0
+}
+
+// indexOf is the index of an interface of s.
+func (s *space) indexOf(i flow.Iface) uint32 {
+	for block, number := range s.blocks {
+		if number == i.Netns() {
+			return block<<ifIndexBits | i.IfIndex()
+		}
+	}
+	return i.IfIndex()
 }
 
 // kindOf is the rtnetlink kind; devices without one are hardware or loopback.

@@ -17,17 +17,18 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// Limits of flow.Iface: ten bits of namespace and 22 bits of ifindex.
+// Limits of flow.Iface: ten bits of namespace and 22 bits of ifindex. Interfaces
+// with a larger index are numbered as if they were in another namespace, one for
+// each 2²² indices.
 const (
-	MaxNetns   = 1 << 10
-	MaxIfIndex = 1<<22 - 1
+	MaxNetns    = 1 << 10
+	MaxIfIndex  = 1<<ifIndexBits - 1
+	ifIndexBits = 22
 )
 
-// Errors of interfaces that cannot be watched; an Event of kind Refused wraps one.
-var (
-	ErrTooManyNetns = errors.New("more than 1023 further network namespaces")
-	ErrIfIndex      = errors.New("interface index above 4194303")
-)
+// ErrTooManyNetns is wrapped by an Event of kind Refused. Interfaces with an index
+// above MaxIfIndex count as those of a further namespace.
+var ErrTooManyNetns = errors.New("more than 1023 further network namespaces")
 
 // AllNetns in Config.Netns stands for every named network namespace.
 const AllNetns = "all"
@@ -104,6 +105,8 @@ type Link struct {
 	MTU      int        `json:"mtu"`
 	Up       bool       `json:"up"` // administratively
 	MAC      string     `json:"mac,omitempty"`
+
+	NetnsNumber uint32 `json:"-"` // of its namespace
 }
 
 // Ethernet reports whether frames of this link start with an Ethernet header.

@@ -354,28 +354,52 @@ func TestResyncAfterOverflow(t *testing.T) {
 	}
 }
 
-func TestRefusesIndexThatDoesNotFit(t *testing.T) {
+// Indices of more than 22 bits are watched like others; without a number for
+// them, they are refused, and listed as such while they exist.
+func TestLargeIndex(t *testing.T) {
 	own := addNetns(t, "own")
 	w := startWatch(t, own, topology.Config{Interfaces: []string{"v*"}, Linger: time.Minute})
 	w.expect(t, "synced")
-	in(t, own, func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.Index = "v0", topology.MaxIfIndex+1
-		veth := netlink.NewVeth(attrs)
-		veth.PeerName = "v1"
-		return netlink.LinkAdd(veth)
-	})
-	var refused, added bool
-	for range 2 {
-		switch e := <-w.events; e.Kind {
-		case topology.Refused:
-			refused = errors.Is(e.Err, topology.ErrIfIndex) && e.Link.Name == "v0"
-		case topology.Added:
-			added = e.Link.Name == "v1"
-		}
+	const large = 5*(topology.MaxIfIndex+1) + 1 // of lo, but for the upper bits
+	add := func(name string, index int) {
+		t.Helper()
+		in(t, own, func() error {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.Index = name, index
+			return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "p" + name})
+		})
 	}
-	if !refused || !added {
-		t.Errorf("v0 refused: %v, v1 added: %v; want both", refused, added)
+	add("v0", large)
+	l := w.expect(t, "added v0")[0].Link
+	if l.IfIndex != large || l.Iface == flow.NewIface(0, 1) || w.IfIndex(l.Iface) != large {
+		t.Errorf("link %+v, index %d", l, w.IfIndex(l.Iface))
+	}
+	if got, ok := w.Link(l.Iface); !ok || got.Name != "v0" {
+		t.Errorf("registry has %+v", got)
+	}
+	if _, err := w.Counters(l.Iface); err != nil {
+		t.Error(err)
+	}
+	if err := w.InNetns(l.Iface.Netns(), func() error { return byName("v0", func(netlink.Link) error { return nil }) }); err != nil {
+		t.Error(err)
+	}
+	if g, err := w.Graph(); err != nil || len(g.Netns) != 1 {
+		t.Errorf("graph of %v, %v", g.Netns, err)
+	}
+
+	w.UseUpNumbers(0)
+	add("v1", 2*large)
+	if e := w.expect(t, "refused v1")[0]; !errors.Is(e.Err, topology.ErrTooManyNetns) {
+		t.Errorf("refused for %v", e.Err)
+	}
+	if got := w.Refused(); len(got) != 1 || got[0].Link.Name != "v1" {
+		t.Errorf("refused %v", got)
+	}
+	in(t, own, func() error { return byName("v1", netlink.LinkDel) })
+	for deadline := time.Now().Add(patience); len(w.Refused()) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what is gone is still refused")
+		}
 	}
 }
 
