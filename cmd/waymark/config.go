@@ -11,7 +11,7 @@ import (
 func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration, or show the one that holds",
+		Short: "Check a configuration, or print the effective one",
 	}
 	cmd.AddCommand(newConfigCheckCommand(), newConfigDumpCommand())
 	return cmd
@@ -52,7 +52,7 @@ func newConfigDumpCommand() *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "dump",
-		Short: "Print the configuration that holds, and where each value was set",
+		Short: "Print the effective configuration, and where each value was set",
 		Long: `Dump prints the effective configuration as YAML that waymark run reads back: defaults,
 then the file, then WAYMARK_… variables, then flags. A comment says where a value
 that is not a default was set.`,

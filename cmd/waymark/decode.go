@@ -22,8 +22,8 @@ func newDecodeCommand() *cobra.Command {
 	d := &decodeCommand{}
 	c := &cobra.Command{
 		Use:   "decode FILE",
-		Short: "Show PDM in a capture, and the delays it tells of",
-		Long: `Decode reads a pcap or pcapng file, packed with gzip or not, and shows the PDM
+		Short: "Show PDM in a capture, and the delays computed from it",
+		Long: `Decode reads a pcap or pcapng file, compressed with gzip or not, and shows the PDM
 option (RFC 8250) of every packet that has one. From them it computes, for each
 flow, the delay of the server, the round trip of the network, also from the capture
 point to either end, and what was lost, reordered and duplicated on the way to the

@@ -20,28 +20,28 @@ func newDelaysCommand() *cobra.Command {
 	f := &flowsCommand{answers: answers{verb: "delays", columns: view.Merging.DelayColumns, more: view.Merging.DelayText}}
 	cmd := &cobra.Command{
 		Use:   "delays [FILTER]",
-		Short: "Tell network time from server time, of flows that carry PDM",
-		Long: `Delays asks the running agent for the marked flows it remembers, and shows for each
-how long the other end took to answer, how long packets were on their way, and which
-of the two it is that takes the time. Times come from marks that both ends put into
-their IPv6 packets (PDM, RFC 8250): medians, and what 90 or 99 of 100 requests do not
-exceed. Loss, reordering and duplicates come from the numbers in the marks.
+		Short: "Show network time and server time of flows that carry PDM",
+		Long: `Delays asks the running agent for its recent marked flows, and shows for each how long
+the other end took to answer, how long packets were on their way, and which of the two
+takes most of the time. Times come from marks that both ends insert into their IPv6
+packets (PDM, RFC 8250): the median, and the 90th and 99th percentile. Loss, reordering
+and duplicates come from the sequence numbers of the marks.
 
-Rows are sessions of this host with a peer, which --by merges further: by peer/64 for
-each network, by peer_service for each port of other hosts, by local_service for each
-port of this one, or by any key that flows --by knows. NETWORK is a round trip without
-the time at the peer. A verdict calls the peer a client where its port is the higher:
+A row is a session of this host with a peer. --by groups further: by peer/64 for each
+network, by peer_service for each port of other hosts, by local_service for each port of
+this one, or by any key of flows --by. NETWORK is a round trip without the time at the
+peer. In a narrow terminal, percentiles and counts are left out; --wide shows them. A verdict calls the peer a client where its port is the higher:
 its time is what passes between an answer and the next request.
 
-Nothing is marked unless the configuration says so, at both ends:
+Nothing is marked unless the configuration names it, at both ends:
 
 ` + indent(turnOn, "  ") + `
-Filters are those of waymark flows; server > 40ms, network_p99 > 100ms and lost > 0
-ask for what is slow or lossy.`,
+Filters are those of waymark flows; 'server > 40ms', 'network_p99 > 100ms' and 'lost > 0'
+select what is slow or loses packets.`,
 		Example: `  waymark delays
   waymark delays --by peer/64 --sort network
   waymark delays --by peer_service --since 5m
-  waymark delays server > 100ms --follow
+  waymark delays 'server > 100ms' --follow
   waymark delays -o jsonl | jq '{src, verdict}'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.runDelays(cmd, args) },

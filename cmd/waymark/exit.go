@@ -26,8 +26,8 @@ var exitCodes = []struct {
 	code int
 	doc  string
 }{
-	{exitOK, "Fine."},
-	{exitFailure, "It failed; stderr tells why."},
+	{exitOK, "Success."},
+	{exitFailure, "Failure; stderr reports the reason."},
 	{exitUsage, "The command line or the configuration is wrong."},
 	{exitMissing, "A privilege or a kernel feature is missing."},
 }

@@ -63,7 +63,7 @@ tcpdump work unchanged:
   bytes > 10MB and rtt > 50ms    tcp_flags syn and not tcp_flags ack
 
 A shell interprets ( ) < > ! & | and *: put such a filter into quotes. All fields and
-their values are listed by man waymark-filter.
+their values: waymark help filter.
 
 Keys to group by are ` + strings.Join(keyNames(), ", ") + `.
 src and dst may be cut to a prefix: src/24 cuts IPv4, src/64 IPv6, src/24/48 both.

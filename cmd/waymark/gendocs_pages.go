@@ -114,10 +114,10 @@ func markdownText(text string) string {
 }
 
 func writeConfiguration(w io.Writer) error {
-	p := newPage("Configuration", "`waymark run --config FILE` reads YAML. Every key has a default; `waymark config dump` shows what holds and where it was\n"+
+	p := newPage("Configuration", "`waymark run --config FILE` reads YAML. Every key has a default; `waymark config dump` shows the effective values and where they were\n"+
 		"set, `waymark config check FILE` names every problem with line and column. Variables override the file (an empty one\n"+
 		"counts as not set), flags override both; `--set KEY=VALUE` sets any key that has a variable.\n\n"+
-		"Durations are written like `500ms`, `10s` or `1m30s`; sizes in octets or like `64KiB` and `16MiB`; a list in a variable or flag\n"+
+		"Durations are written like `500ms`, `10s` or `1m30s`; sizes in bytes or like `64KiB` and `16MiB`; a list in a variable or flag\n"+
 		"with commas or as YAML. SIGHUP (`systemctl reload waymark`) applies changes of the keys marked *Reload* without losing a\n"+
 		"packet, and the log names those that need a restart. Editors complete and check with [configuration.schema.json](configuration.schema.json).")
 	for _, s := range config.Sections() {
@@ -203,7 +203,7 @@ func writeRecord(w io.Writer) error {
 
 func writeIPFIX(w io.Writer) error {
 	p := newPage("IPFIX", fmt.Sprintf("The information elements that the exporter sends (RFC 7011). Waymark's own stand under the enterprise number\n"+
-		"`export[].ipfix.enterprise`, which is %d (RFC 5612) by default; options records tell their names and types (RFC 5610).", ipfix.DocumentationPEN))
+		"`export[].ipfix.enterprise`, which is %d (RFC 5612) by default; options records report their names and types (RFC 5610).", ipfix.DocumentationPEN))
 	var rows [][]string
 	for _, e := range ipfix.Elements() {
 		enterprise, length := "IANA", fmt.Sprint(e.Len)
@@ -220,7 +220,7 @@ func writeIPFIX(w io.Writer) error {
 }
 
 func writeMetrics(w io.Writer) error {
-	p := newPage("Metrics", "What `/metrics` tells besides the Go runtime and the process. No label is ever an address.")
+	p := newPage("Metrics", "What `/metrics` reports besides the Go runtime and the process. No label is ever an address.")
 	var rows [][]string
 	for _, m := range prometheus.Metrics() {
 		labels := make([]string, len(m.Labels))

@@ -18,9 +18,9 @@ import (
 func newLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Make hosts on this machine, as network namespaces",
-		Long: `Lab makes hosts as network namespaces, wires them to a topology and takes them away
-again. Nothing outside of the namespaces changes. It takes root.`,
+		Short: "Create a network of hosts on this machine, as network namespaces",
+		Long: `Lab creates hosts as network namespaces, connects them to a topology and removes them
+again. Nothing outside of the namespaces changes. It needs root.`,
 		Example: `  waymark lab up chain
   waymark lab exec alpha -- ping -c 3 10.0.4.2
   waymark lab down`,
@@ -47,8 +47,8 @@ func newLabUpCommand() *cobra.Command {
 	cfg := lab.Default()
 	cmd := &cobra.Command{
 		Use:       "up TOPOLOGY",
-		Short:     "Make a lab",
-		Long:      "Up makes a lab and prints its hosts. The topologies are:\n" + about,
+		Short:     "Create a lab",
+		Long:      "Up creates a lab and prints its hosts. The topologies are:\n" + about,
 		Example:   "  waymark lab up chain\n  waymark lab up path --delay 20ms --loss-every 100",
 		ValidArgs: lab.Topologies(),
 		Args:      cobra.ExactArgs(1),
@@ -87,15 +87,15 @@ func newLabDownCommand() *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "down [TOPOLOGY]",
-		Short: "Take a lab away",
-		Long: `Down ends what runs on the hosts of a lab and takes away their links, namespaces and
-files. It goes by what exists, and so also clears up after a lab up that was killed.
+		Short: "Remove a lab",
+		Long: `Down ends the processes on the hosts of a lab and removes their links, namespaces and
+files. It looks for what exists, and so also cleans up after a lab up that was killed.
 Where there is nothing, it does nothing.`,
 		ValidArgs: lab.Topologies(),
 		Args:      cobra.MaximumNArgs(1),
 	}
 	prefix := labPrefix(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "every lab on this machine, whatever its prefix")
+	cmd.Flags().BoolVar(&all, "all", false, "every lab on this machine, of any prefix")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if err := lab.CheckTopology(args[0]); err != nil {
@@ -129,7 +129,7 @@ func newLabListCommand() *cobra.Command {
 	var out outputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Tell what labs there are, with their hosts and addresses",
+		Short: "List the labs, with their hosts and addresses",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			infos, err := lab.List()
 			if err != nil {

@@ -16,11 +16,11 @@ func notify(log *slog.Logger, state string) {
 	// The net package reads a leading @ as the abstract namespace, as systemd does.
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		log.Warn("telling systemd", "error", err)
+		log.Warn("notifying systemd", "error", err)
 		return
 	}
 	defer conn.Close()
 	if _, err := conn.Write([]byte(state)); err != nil {
-		log.Warn("telling systemd", "error", err)
+		log.Warn("notifying systemd", "error", err)
 	}
 }

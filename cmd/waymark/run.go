@@ -37,7 +37,7 @@ losing a packet; the log names keys that need a restart. It also reopens files, 
 log rotation moved them away, and renews the policies of pdm, which end by themselves.
 
 Configuration comes from the file, then from WAYMARK_… variables, then from flags;
-waymark config dump shows what holds and where it was set.`,
+waymark config dump shows the effective values and where they were set.`,
 		Example: `  waymark run
   waymark run -i eth0
   waymark run --config /etc/waymark.yaml

@@ -45,7 +45,7 @@ func TestNotifyWithoutSystemd(t *testing.T) {
 	}
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
 	notify(slog.New(slog.NewTextHandler(&log, nil)), "READY=1")
-	if !strings.Contains(log.String(), "telling systemd") {
+	if !strings.Contains(log.String(), "notifying systemd") {
 		t.Errorf("a socket that is not there is passed over: %s", log.String())
 	}
 }

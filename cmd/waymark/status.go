@@ -18,8 +18,8 @@ func newStatusCommand() *cobra.Command {
 	var out outputFlag
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Tell how the running agent does: hooks, table, coverage, losses",
-		Long: `Status tells on which interfaces the agent counts and how, how full its table is, how
+		Short: "Report the state of the running agent: hooks, table, coverage, losses",
+		Long: `Status reports on which interfaces the agent counts and how, how full its table is, how
 much of what the interfaces say they passed is in flows, and what was lost for which
 reason. Counters run since the agent started.
 
