@@ -25,10 +25,63 @@ struct pdm_key {
 enum stamp { PSN_BITS = 16 };
 
 /*
+ * What is known of whether marked packets of a flow arrive, and how long they may
+ * be: see pdm_guard.h. Written when a packet is sent, by whole fields; `mtu` and
+ * `narrowed` also when a Packet Too Big is received.
+ */
+struct pdm_guard {
+	__u64 fallback; /* no packet is marked before this time */
+	__u64 narrowed; /* when mtu was learned */
+	__u64 checked; /* when the path was asked last */
+	__u64 struck; /* when a strike was counted last */
+	__u64 watched; /* when the watched segment was sent */
+	__u32 sent_end; /* TCP sequence number after all that was sent */
+	__u32 last_ack; /* acknowledgment number sent last */
+	__u32 watch_seq; /* the segment whose acknowledgment is awaited */
+	__u32 watch_end;
+	__u32 iface; /* where the flow leaves first: below, its packets are seen again */
+	__u16 watch_len; /* its length as an IP packet; 0: none is awaited */
+	__u16 shown; /* longest packet known to have arrived; 0: none */
+	__u16 mtu; /* longest packet that the path takes; 0: not known */
+	__u8 strikes; /* marked segments in a row that did not arrive */
+	__u8 size_strikes; /* likewise, of segments longer than all that arrived */
+	__u8 flags; /* enum guard */
+	__u8 tcp_header; /* length of the shortest TCP header */
+	__u8 zero[2];
+};
+
+enum guard {
+	GUARD_TCP = 1, /* sent_end and last_ack are set */
+	GUARD_PASSED = 2, /* marked packets were seen to arrive */
+	GUARD_WATCH_MARKED = 4, /* the watched segment is marked */
+	GUARD_CAREFUL = 16, /* another flow to the destination fell back */
+	GUARD_ACK_MARKED = 8, /* last_ack was sent in a marked packet without payload */
+};
+
+/* A destination, whatever the flow. */
+struct pdm_path_key {
+	__u8 remote[16];
+	__u32 netns;
+	__u32 zero;
+};
+
+/* What flows learned of the path to a destination. */
+struct pdm_path {
+	__u64 shown_at; /* when `shown` was learned */
+	__u64 narrowed; /* when `mtu` was learned */
+	__u64 passed; /* when a marked packet was last seen to arrive for the first time in a flow */
+	__u64 blocked; /* no packet is marked before this time */
+	__u16 shown; /* as in pdm_guard */
+	__u16 mtu;
+	__u8 strikes; /* flows in a row that fell back */
+	__u8 zero[3];
+};
+
+/*
  * What is kept of a flow that is marked. The first part is written when a packet
  * is sent, on any processor, so by atomic operations and whole words; only `rx`
- * and `path_mtu` come from the other side. The second part is written when one
- * is received, under `lock`.
+ * comes from the other side. The second part is written when one is received,
+ * under `lock`. The third is that of pdm_guard.h.
  */
 struct pdm_state {
 	__u64 tx; /* stamp of the packet last sent */
@@ -41,7 +94,7 @@ struct pdm_state {
 	__u32 out_iface; /* flow_slot.iface of the packet last sent */
 	__u32 out_meta; /* flow_slot.meta, likewise */
 	__be16 out_dport; /* flow_slot.dport, which ICMPv6 has its type in */
-	__u16 path_mtu; /* longest packet the path takes; 0: not told */
+	__u16 zero2;
 	__u64 asked; /* tx, when that packet was one that wants an answer */
 
 	__u32 policy;
@@ -86,6 +139,8 @@ struct pdm_state {
 	__u32 discarded; /* in order, but no answer to the packet last sent */
 	__u32 suspicious;
 	__u32 reserved;
+
+	struct pdm_guard guard;
 };
 
 enum state_id { STATE_CPU_SHIFT = 48 };
@@ -191,6 +246,8 @@ enum pdm_reason {
 	PDM_ESP, /* PDM belongs inside the ciphertext */
 	PDM_AH, /* covers Destination Options */
 	PDM_NEIGHBOR, /* neighbor and multicast listener discovery */
+	PDM_ICMP_ERROR, /* an ICMPv6 error, which must not exceed 1280 bytes (RFC 4443 2.4) */
+	PDM_TRANSIT, /* forwarded: only its source may insert options (RFC 8200 4) */
 	PDM_TUNNEL, /* seen inside a tunnel */
 	PDM_MARKED, /* carries a PDM option already */
 	PDM_VERSION2, /* carries PDMv2, which is not supported; both directions */
@@ -201,7 +258,14 @@ enum pdm_reason {
 	PDM_FULL_HEADER, /* no room in its Destination Options header */
 	PDM_MTU, /* would exceed the interface's MTU */
 	PDM_PATH_MTU, /* would exceed what the path takes */
+	PDM_MSS, /* would exceed the longest segment that its socket sends */
+	PDM_UNPROVEN, /* no such packet, this long or marked, is known to have arrived yet */
+	PDM_RESENT, /* TCP sent it before, and goes the sure way now */
+	PDM_FALLBACK, /* marked packets of its flow, or to its destination, do not arrive */
 	PDM_BURST, /* GSO, where every packet on the wire needs its own number */
+	PDM_BURST_TUNNEL, /* GSO whose segments have more headers than are known */
+	PDM_BURST_CHECKSUM, /* UDP GSO whose checksum the kernel would lose track of */
+	PDM_FRAME, /* the kernel takes its IP header to be elsewhere: tagged in-band, or sent raw */
 	PDM_NO_ROOM, /* the kernel could not make room in the packet */
 	PDM_NEW_REFUSED, /* too many new flows in this second, or no free entry */
 	PDM_NEW_FAILED, /* the state could not be kept */
@@ -227,6 +291,9 @@ struct pdm_totals {
 	__u64 delays_lost; /* samples that found no room in pdm_delays */
 	__u64 events_lost; /* beyond the rate, or the ring was full */
 	__u64 counts_full; /* skbs whose reason found no room in pdm_counts */
+	__u64 fallbacks; /* flows whose marked packets did not arrive */
+	__u64 blocked; /* destinations to which no marked packet arrived */
+	__u64 narrowed; /* paths that turned out to take less than expected */
 };
 
 /* One marked packet, on request. */

@@ -37,6 +37,9 @@ const volatile __u32 cfg_ring_wakeup = 1 << 20;
 /* Every packet on the wire needs a number of its own: no GSO burst is marked. */
 const volatile bool cfg_pdm_packets = false;
 
+/* Forwarded packets may be marked, too. */
+const volatile bool cfg_pdm_closed_domain = false;
+
 /* The option is taken out of received packets before the stack gets them. */
 const volatile bool cfg_pdm_strip = false;
 

@@ -2,10 +2,10 @@
 /*
  * Marks packets that leave (RFC 8250).
  *
- * In: a parsed packet. Out: the packet with one PDM option more, directly before
- * its upper layer, and struct packet as if it had been there always; or the
- * packet as it was, and a reason counted if a policy names it. Called at tc
- * egress, before the flow is accounted, so that records tell what is on the wire.
+ * Input: a parsed packet. Output: the packet with one more PDM option, directly
+ * before its upper layer, and struct packet as if it had been there always; or the
+ * packet as it was, and a reason counted if a policy names it. Called at tc egress,
+ * before the flow is accounted, so that records report what is on the wire.
  */
 #ifndef WAYMARK_PDM_MARK_H
 #define WAYMARK_PDM_MARK_H
@@ -13,14 +13,37 @@
 /* Octets of extension headers that are moved to make room behind them. */
 #define PDM_MOVE_MAX 512
 
-/* Every IPv6 link takes packets of this size (RFC 8200 section 5). */
-#define IPV6_MTU_MIN 1280
+#define ICMPV6_INFORMATION 128 /* types below are errors */
+
+#define AF_INET6 10
 
 #define LOOPBACK_IFINDEX 1 /* in every network namespace */
 
-/* Results of a step besides enum pdm_reason. */
-#define MARK_OK (-1)
-#define MARK_NOT_NAMED (-2)
+/*
+ * Whether the kernel takes the IPv6 header to be where it was found: it makes
+ * room behind its own idea of it. A sender of raw frames can make the two differ,
+ * by a tag in the frame or by a length of the link header; a socket of IP can't.
+ */
+static __noinline int is_framed_raw(struct __sk_buff *skb, __u32 l3)
+{
+	__u64 there[5], here[5];
+
+	if (bpf_skb_load_bytes_relative(skb, 0, there, sizeof(there), BPF_HDR_START_NET) ||
+	    bpf_skb_load_bytes(skb, l3, here, sizeof(here)))
+		return false;
+	return there[0] == here[0] && there[1] == here[1] && there[2] == here[2] &&
+	       there[3] == here[3] && there[4] == here[4];
+}
+
+static __always_inline bool is_framed(struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 link = cfg_features & FEATURE_NO_LINK ? 0 : sizeof(struct ethhdr);
+	struct bpf_sock *sk = skb->sk;
+
+	if (p->l3_offset != link)
+		return false;
+	return (sk && sk->family == AF_INET6) || is_framed_raw(skb, link);
+}
 
 /* Packets that must not be marked, whoever asks for it. MARK_OK or a reason. */
 static __always_inline int may_mark(struct __sk_buff *skb, const struct packet *p)
@@ -35,9 +58,17 @@ static __always_inline int may_mark(struct __sk_buff *skb, const struct packet *
 		return PDM_FRAGMENT;
 	if (p->id.proto == IPPROTO_ESP)
 		return PDM_ESP;
-	if (p->id.proto == IPPROTO_ICMPV6 && ((type >= 130 && type <= 137) || type == 143))
-		return PDM_NEIGHBOR;
-	return MARK_OK;
+	if (p->id.proto == IPPROTO_ICMPV6) {
+		if (type < ICMPV6_INFORMATION)
+			return PDM_ICMP_ERROR;
+		if ((type >= 130 && type <= 137) || type == 143)
+			return PDM_NEIGHBOR;
+	}
+	/* Set for what was received, here or on a port of a bridge, and not for what
+	 * this host makes, by a socket or without one. */
+	if (!cfg_pdm_closed_domain && skb->ingress_ifindex)
+		return PDM_TRANSIT;
+	return is_framed(skb, p) ? MARK_OK : PDM_FRAME;
 }
 
 /* The place for the option in a packet with extension headers. */
@@ -72,36 +103,6 @@ static __always_inline int find_place(struct __sk_buff *skb, const struct packet
 	/* What is moved must be in linear memory that is the packet's own. */
 	if (bpf_skb_pull_data(skb, l->upper))
 		return PDM_NO_ROOM;
-	return MARK_OK;
-}
-
-/* Flags for bpf_skb_adjust_room() by which no packet outgrows the MTU. */
-static __always_inline int fit_mtu(struct __sk_buff *skb, const struct packet *p,
-				   const struct pdm_state *s, __u64 *flags)
-{
-	__u32 len = p->id.bytes, mtu = 0, path = s ? s->path_mtu : 0;
-	int reason = PDM_MTU;
-
-	*flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
-	if (skb->gso_size) {
-		if (cfg_pdm_packets)
-			return PDM_BURST;
-		len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
-	}
-	if (len + PDM_HEADER <= IPV6_MTU_MIN)
-		return MARK_OK;
-	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
-		return PDM_MTU;
-	if (path && path < mtu) {
-		mtu = path;
-		reason = PDM_PATH_MTU;
-	}
-	if (len + PDM_HEADER <= mtu)
-		return MARK_OK;
-	/* TCP's segments may be cut anew; a datagram's must stay what they are. */
-	if (skb->gso_size <= PDM_HEADER || p->id.proto != IPPROTO_TCP || len > mtu)
-		return reason;
-	*flags = BPF_F_ADJ_ROOM_NO_CSUM_RESET;
 	return MARK_OK;
 }
 
@@ -256,10 +257,11 @@ static __noinline int tell_marked(const struct packet *p, const struct pdm_key *
 static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 generation = policy_generation, headers = p->l3_offset + sizeof(struct ipv6hdr);
-	__u64 now, flags, hash = p->hash, *unnamed = unnamed_slot(hash);
+	__u64 now, hash = p->hash, *unnamed = unnamed_slot(hash);
 	struct pdm_work *work = get_work();
 	__u32 burst = skb->gso_size;
 	struct pdm_place *place;
+	struct pdm_guard *guard;
 	struct pdm_state *s;
 	struct ipv6hdr *ip;
 	void *data, *end;
@@ -300,7 +302,13 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		if (rc != MARK_OK)
 			return rc;
 	}
-	rc = fit_mtu(skb, p, s, &flags);
+	if (!s)
+		guard_begin(work, now);
+	guard = s ? &s->guard : &work->fresh.guard;
+	rc = guard_packet(skb, p, guard, work, now);
+	if (rc != MARK_OK)
+		return rc;
+	rc = fit(skb, p, guard, work, now);
 	if (rc != MARK_OK)
 		return rc;
 	if (!s) {
@@ -310,8 +318,9 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		s->policy = work->verdict.policy;
 		s->until = work->verdict.until;
 		s->generation = generation;
+		guard = &s->guard;
 	}
-	if (bpf_skb_adjust_room(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, flags))
+	if (bpf_skb_adjust_room(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, work->flags))
 		return PDM_NO_ROOM;
 	/*
 	 * From here on the packet is changed, and could only be dropped. It takes
@@ -327,6 +336,8 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	if (rc != MARK_OK)
 		return rc;
 	note_sent(s, p);
+	if (work->segment.tcp)
+		guard_sent(guard, &work->segment, true, now);
 	if (cfg_pdm_raw)
 		tell_marked(p, &work->key, now, &work->option);
 	account_mark(skb, p);

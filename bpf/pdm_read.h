@@ -231,65 +231,6 @@ __noinline int pdm_read_ipv6(struct __sk_buff *skb, const struct packet *p)
 	return work->cut.offset != 0;
 }
 
-#define ICMPV6_PACKET_TOO_BIG 2
-
-static __always_inline bool has_ports(__u8 proto)
-{
-	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_UDPLITE ||
-	       proto == IPPROTO_SCTP || proto == IPPROTO_DCCP;
-}
-
-/* What a router quotes of the packet that was too big (RFC 4443 section 3.2). */
-struct too_big {
-	__be32 mtu;
-	struct ipv6hdr ip;
-};
-
-/*
- * A marked packet that is too big for the path tells the stack nothing new when
- * the stack's own part of it was not: it would send the next one just as large.
- * So the flow remembers what the path takes, and larger packets go unmarked. A
- * forged message can do no more than that.
- */
-__noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
-{
-	struct chain chain = { .ipv6 = true };
-	struct pdm_work *work = get_work();
-	struct pdm_key *key = &work->key;
-	struct pdm_state *s;
-	struct too_big told;
-	__be16 ports[2] = {};
-	__u32 mtu;
-
-	if (!p || !work || bpf_skb_load_bytes(skb, p->l4_offset + 4, &told, sizeof(told)))
-		return 0;
-	chain.offset = p->l4_offset + 4 + sizeof(told);
-	chain.ip_end = p->l3_offset + p->id.bytes;
-	chain.next = told.ip.nexthdr;
-	if (is_extension(chain.next, true) && walk_extensions(skb, &chain) != PARSE_OK)
-		return 0;
-	if (chain.next == IPPROTO_ICMPV6)
-		bpf_skb_load_bytes(skb, chain.offset + 4, ports, 2);
-	else if (has_ports(chain.next))
-		bpf_skb_load_bytes(skb, chain.offset, ports, 4);
-	__builtin_memcpy(key->local, &told.ip.saddr, 16);
-	__builtin_memcpy(key->remote, &told.ip.daddr, 16);
-	key->lport = ports[0];
-	key->rport = ports[1];
-	key->netns = cfg_netns;
-	key->proto = chain.next;
-	key->zero = 0;
-	s = bpf_map_lookup_elem(&pdm_states, key);
-	if (!s)
-		return 0;
-	mtu = bpf_ntohl(told.mtu);
-	if (mtu < IPV6_MTU_MIN)
-		mtu = IPV6_MTU_MIN;
-	if (mtu <= 0xffff && (!s->path_mtu || mtu < s->path_mtu))
-		s->path_mtu = mtu;
-	return 0;
-}
-
 /* True where pdm_strip() can take an option out. */
 static __always_inline bool pdm_read(struct __sk_buff *skb, const struct packet *p)
 {

@@ -96,12 +96,15 @@ static __always_inline __u64 age_limit(__u64 *at, __u64 was, __u64 now)
 	return __sync_val_compare_and_swap(at, was, limited) == was ? limited : was;
 }
 
-/* A state whose last packet, in either direction, is older than the lifetime. */
+/*
+ * A state whose last packet, in either direction, is older than the lifetime. One
+ * whose flow fell back stays until that ends, or it would be tried again at once.
+ */
 static __always_inline bool is_stale(const struct pdm_state *s, __u64 now)
 {
 	__u64 tx = WHOLE(s->tx), rx = WHOLE(s->rx);
 
-	return tx && since(now, tx) > cfg_pdm_lifetime &&
+	return tx && since(now, tx) > cfg_pdm_lifetime && now >= s->guard.fallback &&
 	       !(rx && since(now, rx) <= cfg_pdm_lifetime);
 }
 
@@ -165,12 +168,14 @@ static __always_inline bool take_budget(__u64 now)
 }
 
 /*
- * Makes a state, or finds the one that another processor just made. NULL: the
- * budget is used up or the map takes no more, and *why says which.
+ * Makes a state, with the guard that its first packet began, or finds the one that
+ * another processor just made. NULL: the budget is used up or the map takes no
+ * more, and *why says which.
  */
 static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now, int *why)
 {
 	struct pdm_state *fresh = &work->fresh;
+	struct pdm_guard guard = fresh->guard;
 	struct pdm_totals *stats;
 	__u32 zero = 0;
 
@@ -183,6 +188,7 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
 		return NULL;
 	}
 	__builtin_memset(fresh, 0, sizeof(*fresh));
+	fresh->guard = guard;
 	fresh->psn = bpf_get_prandom_u32() & 0xffff;
 	fresh->psn_first = fresh->psn;
 	fresh->id = (__u64)bpf_get_smp_processor_id() << STATE_CPU_SHIFT | (stats->created + 1);

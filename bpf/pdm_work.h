@@ -6,6 +6,10 @@
 #ifndef WAYMARK_PDM_WORK_H
 #define WAYMARK_PDM_WORK_H
 
+/* Results of a step of marking besides enum pdm_reason. */
+#define MARK_OK (-1)
+#define MARK_NOT_NAMED (-2)
+
 /* Where the option goes, as offsets from the frame's start. */
 struct pdm_place {
 	__u32 upper; /* the upper layer, which the option stands before */
@@ -41,8 +45,19 @@ struct pdm_cut {
 	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
 };
 
+/* The sequence numbers of a segment that leaves. */
+struct pdm_segment {
+	__u32 seq;
+	__u32 end; /* after its last byte */
+	__u32 ack;
+	__u32 len; /* as an IP packet, as it leaves; of each one in a burst */
+	bool tcp;
+};
+
 struct pdm_work {
 	struct pdm_key key;
+	struct pdm_segment segment;
+	__u64 flags; /* for bpf_skb_adjust_room() */
 	struct pdm_option option;
 	struct pdm_place place;
 	struct pdm_verdict verdict;

@@ -220,7 +220,7 @@ func fillMarked(s *store.Store) {
 var knownPDM = map[string]obs.PDM{
 	"marked": {
 		Mode: "burst", Policies: knownPolicies, Marked: 76, Read: 113, Stripped: 113, MaxEntries: 65536, Entries: 5, MemoryBytes: 13_107_200,
-		Created: 70_000, Expired: 60_000, Evicted: 9_000, Refused: 12, Alerts: 3,
+		Created: 70_000, Expired: 60_000, Evicted: 9_000, Refused: 12, Alerts: 3, Fallbacks: 4, Blocked: 1, Narrowed: 2,
 		Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 3}, {Iface: "eth0", Direction: "ingress", Reason: "no_state", Packets: 1}},
 	},
 	"silent": {

@@ -38,6 +38,17 @@ func statusPDM(w io.Writer, s *obs.Status) error {
 			return err
 		}
 	}
+	if p.Fallbacks > 0 {
+		if _, err := fmt.Fprintf(w, "marked packets of %s flows did not arrive, so the flows went on without marks; %s destinations get none for ten minutes\n",
+			term.Count(p.Fallbacks), term.Count(p.Blocked)); err != nil {
+			return err
+		}
+	}
+	if p.Narrowed > 0 {
+		if _, err := fmt.Fprintf(w, "%s paths take shorter packets than expected: longer ones go unmarked for ten minutes\n", term.Count(p.Narrowed)); err != nil {
+			return err
+		}
+	}
 	if err := statusReduced(w, p); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ func (m *marking) datapathConfig() *datapath.PDM {
 	p := datapath.PDM{
 		MaxEntries: m.cfg.State.MaxEntries, Lifetime: m.cfg.State.Lifetime, NewPerSecond: m.cfg.State.NewPerSecond,
 		Packets: m.cfg.Mode == "packet", Strip: m.cfg.Strip,
+		ClosedDomain: m.cfg.ClosedDomain,
 	}
 	if m.cfg.Raw {
 		p.Raw = m.cfg.RawPerSecond
@@ -105,6 +106,7 @@ func (a *Agent) pdmStatus() (*obs.PDM, error) {
 		Marked: s.Marked, Read: s.Read, Stripped: s.Stripped,
 		MaxEntries: s.MaxStates, Entries: s.States, MemoryBytes: s.MaxStates * s.Bytes,
 		Created: s.Created, Expired: s.Expired, Evicted: s.Evicted, Refused: s.Refused, Alerts: s.Alerts,
+		Fallbacks: s.Fallbacks, Blocked: s.Blocked, Narrowed: s.Narrowed,
 		DelaysLost: s.DelaysLost, EventsLost: s.EventsLost,
 		Totals: a.totals.pdm(a.ifaceName), Drain: s.Drain,
 		Reduced: a.marking.reduced(),

@@ -23,7 +23,7 @@ type PDMCost struct {
 // What is measured, as a report names it.
 const (
 	costMark     = "mark"
-	costMarkFull = "mark, 1400 octets of payload"
+	costMarkFull = "mark, 1200 bytes of payload"
 	costMarkNew  = "mark the first packet of a flow"
 	costRefused  = "first packet, no new state allowed"
 	costUnnamed  = "no policy names the flow"
@@ -86,7 +86,7 @@ func pdmScenarios() []scenario {
 	}
 	out = append(
 		out,
-		with(mark, func(s *scenario) { s.what, s.flows, s.payload = costMarkFull, 1, 1400 }),
+		with(mark, func(s *scenario) { s.what, s.flows, s.payload = costMarkFull, 1, 1200 }),
 		with(mark, func(s *scenario) { s.what, s.cfg, s.known = costMarkNew, bounded, false }),
 		with(mark, func(s *scenario) { s.what, s.cfg, s.known, s.marked = costRefused, refusing, false, false }),
 	)

@@ -14,6 +14,7 @@ type PDM struct {
 	Policies     []PDMPolicy `yaml:"policies" reload:"yes" doc:"flows that are marked"`
 	Strip        bool        `yaml:"strip" default:"false" doc:"take the option out of received packets before the stack gets them"`
 	Reserve      string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where the 16 octets of a mark are reserved while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or nowhere, so that full packets go unmarked"`
+	ClosedDomain bool        `yaml:"closed_domain" default:"false" doc:"mark forwarded packets, too: only where all hosts and routers that these packets pass are one's own, since RFC 8200 lets none but the source insert options"`
 	Raw          bool        `yaml:"raw" default:"false" doc:"tell marked packets one by one, too"`
 	RawPerSecond uint32      `yaml:"raw_per_second" default:"10000" min:"1" doc:"packets told one by one in a second, by each processor"`
 }

@@ -25,6 +25,7 @@ type PDM struct {
 	NewPerSecond uint32        // states that may begin in one second; 0: 1/16 of the free entries
 	Evict        bool          // new states push out old ones where no entry is free, as benchmarks need it
 	Packets      bool          // no GSO burst is marked: each packet on the wire has a number of its own
+	ClosedDomain bool          // forwarded packets may be marked, too
 	Strip        bool          // received packets lose the option before the stack gets them
 	Raw          uint32        // events told in one second by one processor; 0: none
 }
@@ -45,13 +46,14 @@ const (
 	pdmIfaces    = 1 << 16 // interfaces that mark; elements are allocated when needed
 	pdmUnnamed   = 1 << 16
 	pdmEventRing = 1 << 20
+	pdmPaths     = 16384 // destinations
 )
 
 // setPDM sets sizes and constants for marking, or for none.
 func (d *Datapath) setPDM(spec *ebpf.CollectionSpec) error {
 	var p PDM
 	sizes := map[string]uint32{
-		"pdm_states": 1, "pdm_delays": 1, "pdm_counts": 1, "policy_ifaces": 1, "policy_unnamed": 1,
+		"pdm_states": 1, "pdm_paths": 1, "pdm_delays": 1, "pdm_counts": 1, "policy_ifaces": 1, "policy_unnamed": 1,
 	}
 	if d.cfg.PDM != nil {
 		p = *d.cfg.PDM
@@ -60,6 +62,7 @@ func (d *Datapath) setPDM(spec *ebpf.CollectionSpec) error {
 			return err
 		}
 		sizes["pdm_states"] = p.MaxEntries + slack
+		sizes["pdm_paths"] = min(p.MaxEntries, pdmPaths)
 		sizes["pdm_delays"] = min(p.MaxEntries, maxDelayFlows)
 		sizes["pdm_counts"] = pdmCounts
 		sizes["policy_ifaces"] = pdmIfaces
@@ -72,7 +75,8 @@ func (d *Datapath) setPDM(spec *ebpf.CollectionSpec) error {
 		spec.Maps[name].MaxEntries = size
 	}
 	for name, value := range map[string]any{
-		"cfg_pdm_packets": p.Packets, "cfg_pdm_strip": p.Strip, "cfg_pdm_raw": p.Raw,
+		"cfg_pdm_packets": p.Packets, "cfg_pdm_closed_domain": p.ClosedDomain,
+		"cfg_pdm_strip": p.Strip, "cfg_pdm_raw": p.Raw,
 		"cfg_pdm_new_per_second": p.NewPerSecond, "cfg_pdm_lifetime": uint64(p.Lifetime),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -186,6 +190,10 @@ type PDMStats struct {
 	// pdm.state allows for, perhaps a flood.
 	Alerts uint64
 
+	Fallbacks uint64 // flows whose marked packets did not arrive, and that go unmarked
+	Blocked   uint64 // destinations where no marked packet arrived
+	Narrowed  uint64 // paths that turned out to take less than expected
+
 	DelaysLost uint64 // delays that found no room
 	EventsLost uint64 // raw events beyond their rate, or that found no room
 	CountsFull uint64 // skbs that found no room in the counts by reason
@@ -201,6 +209,7 @@ func (d *Datapath) PDMStats() (s PDMStats, err error) {
 		s.Marked, s.Read, s.Stripped = totals.Marked, totals.Read, totals.Stripped
 		s.Created, s.Refused = totals.Created, totals.Refused
 		s.Expired += totals.Renewed
+		s.Fallbacks, s.Blocked, s.Narrowed = totals.Fallbacks, totals.Blocked, totals.Narrowed
 		s.DelaysLost, s.EventsLost, s.CountsFull = totals.DelaysLost, totals.EventsLost, totals.CountsFull
 		s.MaxStates = uint64(p.cfg.MaxEntries)
 		s.Bytes = uint64(unsafe.Sizeof(ingressPdmKey{}) + unsafe.Sizeof(ingressPdmState{}))

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -27,29 +28,39 @@ func TestMarkedBursts(t *testing.T) {
 		packets  bool
 		segment  int
 		offloads bool
+		checksum bool // left to the device
+		options  int  // of the socket: packets have extension headers
 		reason   string
 	}{
-		{false, 1000, true, ""},
-		{false, 1000, false, ""},
-		{false, 1500 - 48 - pdm.HeaderSize, true, ""},
-		{false, 1500 - 48 - pdm.HeaderSize, false, ""},
-		{true, 1000, true, "burst"},
-		{true, 1000, false, "burst"},
+		{segment: 1000, offloads: true, checksum: true},
+		{segment: 1000, checksum: true},
+		{segment: 1500 - 48 - pdm.HeaderSize, offloads: true, checksum: true},
+		{segment: 1500 - 48 - pdm.HeaderSize, checksum: true},
+		{packets: true, segment: 1000, offloads: true, checksum: true, reason: "burst"},
+		{packets: true, segment: 1000, checksum: true, reason: "burst"},
+		{segment: 1000, reason: "burst_checksum"},
+		{segment: 1000, offloads: true, checksum: true, options: unix.IPV6_HOPOPTS, reason: "burst_checksum"},
+		{segment: 1000, offloads: true, checksum: true, options: unix.IPV6_DSTOPTS, reason: "burst_checksum"},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
 			cfg := DefaultPDM()
 			cfg.Packets = c.packets
 			a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
-			if err := l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads); err != nil {
+			if err := errors.Join(l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads), l.SetOffloads(lab.TxChecksum, c.checksum)); err != nil {
 				t.Fatal(err)
 			}
+			if c.segment > 1200 { // TCP shows that packets as long arrive
+				if _, err := traffic.Bulk(t.Context(), a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: 4 << 20}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			before := faults(t, b.Host)
-			sendBursts(t, a.Host, b.Host, bursts, segments, c.segment)
+			sendBursts(t, a.Host, b.Host, bursts, segments, c.segment, c.options)
 			if moved := newFaults(before, faults(t, b.Host)); len(moved) > 0 {
 				t.Errorf("packets that could not be used: %v", moved)
 			}
-			a.whole = c.offloads && !c.packets
+			a.whole = c.offloads && c.options == 0 && !c.packets
 			a.settle(t)
 			b.settle(t)
 			if c.reason != "" {
@@ -59,7 +70,7 @@ func TestMarkedBursts(t *testing.T) {
 				return
 			}
 			sent, got := a.told(flow.Egress), b.told(flow.Ingress)
-			if sent.Sent < bursts || a.lost["burst"]+a.lost["mtu"] > 0 {
+			if sent.Sent < bursts || a.lost["burst"]+a.lost["mtu"]+a.lost["burst_checksum"]+a.lost["burst_tunnel"] > 0 {
 				t.Errorf("%d marked, passed over %v", sent.Sent, a.lost)
 			}
 			if got.Lost != 0 || got.Duplicates != 0 || got.Received+b.lost["no_state"] < sent.Sent {
@@ -70,7 +81,7 @@ func TestMarkedBursts(t *testing.T) {
 }
 
 // sendBursts sends datagrams many at a time and checks that each arrives.
-func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size int) {
+func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size, options int) {
 	t.Helper()
 	var receiver *net.UDPConn
 	if err := to.Do(func() (err error) {
@@ -98,6 +109,9 @@ func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size int) {
 	}
 	if ctl := raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, size)
+		if err == nil && options != 0 { // eight bytes of padding
+			err = unix.SetsockoptString(int(fd), unix.SOL_IPV6, options, "\x00\x00\x01\x04\x00\x00\x00\x00")
+		}
 	}); ctl != nil || err != nil {
 		t.Fatal(ctl, err)
 	}
@@ -176,7 +190,7 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 	for _, h := range []*markingHost{a, b} {
 		h.settle(t)
 		// Bursts are cut to what fits, so that they need not stay unmarked.
-		if n := h.lost["path_mtu"]; n > 0 && narrow == 1500 || n == 0 && narrow < 1500 && packets {
+		if n := h.lost["path_mtu"] + h.lost["mss"]; n > 0 && narrow == 1500 || n == 0 && narrow < 1500 && packets {
 			t.Errorf("%s passed over %v", h.Name, h.lost)
 		}
 		if p := h.told(flow.Egress); p.Sent == 0 {

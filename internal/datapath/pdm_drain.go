@@ -56,6 +56,9 @@ func (r *pdmReader) totals() (sum ingressPdmTotals, err error) {
 		sum.DelaysLost += v.DelaysLost
 		sum.EventsLost += v.EventsLost
 		sum.CountsFull += v.CountsFull
+		sum.Fallbacks += v.Fallbacks
+		sum.Blocked += v.Blocked
+		sum.Narrowed += v.Narrowed
 	}
 	return sum, err
 }
@@ -291,12 +294,13 @@ func (at moment) age(stamp uint64) time.Duration {
 	return time.Duration(ns)
 }
 
-// isStale: no packet in either direction for longer than the lifetime.
+// isStale reports that no packet passed in either direction for longer than the
+// lifetime. A flow that fell back keeps its state until that ends.
 func (r *pdmReader) isStale(at moment, s *ingressPdmState) bool {
 	if s.Tx == 0 {
 		return false // about to send its first packet
 	}
-	return at.age(s.Tx) > r.cfg.Lifetime && (s.Rx == 0 || at.age(s.Rx) > r.cfg.Lifetime)
+	return uint64(at.mono) >= s.Guard.Fallback && at.age(s.Tx) > r.cfg.Lifetime && (s.Rx == 0 || at.age(s.Rx) > r.cfg.Lifetime)
 }
 
 // deleteStale forgets states, which their flows' next packets would begin anew

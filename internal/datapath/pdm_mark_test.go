@@ -81,7 +81,9 @@ func chains() []struct {
 		{"more than is moved", udp(ip.HopByHop(repeat(3, unknown(250))...)), "deep"},
 		{"multicast", packet.Eth().IPv6(hostA, "ff0e::1").UDP(portA, portB).Payload(20), "address"},
 		{"link-local", packet.Eth().IPv6("fe80::1", "fe80::2").UDP(portA, portB).Payload(20), "address"},
-		{"in a tag", packet.Eth().VLAN(5).IPv6(hostA, hostB).UDP(portA, portB).Payload(20), "no_room"},
+		{"in a tag", packet.Eth().VLAN(5).IPv6(hostA, hostB).UDP(portA, portB).Payload(20), "frame"},
+		{"packet too big", ip.ICMPv6(2, 0, 0, 1400).Payload(100), "icmp_error"},
+		{"time exceeded", ip.ICMPv6(3, 0, 0, 0).Payload(100), "icmp_error"},
 	}
 }
 
@@ -146,8 +148,8 @@ func TestPolicyNames(t *testing.T) {
 		{"end of a range", to("2001:db8:b::1").UDP(40000, 8099), true},
 		{"beyond the range", to("2001:db8:b::1").UDP(40000, 8100), false},
 		{"another port", to("2001:db8:b::1").UDP(40000, 54), false},
-		{"a shorter prefix with another protocol", to("2001:db8:b::1").TCP(40000, 80), true},
-		{"beside the longer prefix", to("2001:db8:d::1").TCP(40000, 80), true},
+		{"a shorter prefix with another protocol", to("2001:db8:b::1").TCP(40000, 80).Payload(10), true},
+		{"beside the longer prefix", to("2001:db8:d::1").TCP(40000, 80).Payload(10), true},
 		{"beside the longer prefix, its protocol", to("2001:db8:d::1").UDP(40000, 53), false},
 		{"another prefix", to("2001:db9::1").TCP(40000, 80), false},
 		{"another interface", to("2001:db8:b::1").ICMPv6(128, 0, 77, 1).Payload(8), false},
@@ -157,8 +159,13 @@ func TestPolicyNames(t *testing.T) {
 		{"IPv4", packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(40000, 53), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for range 2 { // the second packet of a flow takes another way
+			for second := range 2 { // the second packet of a flow takes another way
 				frame := c.frame.Bytes()
+				if frame[etherLen] == 0x60 && frame[etherLen+6] == packet.ProtoTCP {
+					binary.BigEndian.PutUint32(frame[etherLen+44:], uint32(second)*10)
+					// Where the first one was acknowledged, nothing needs to be shown.
+					h.prove(t, 1280, "2001:db8:b::1", "2001:db8:d::1")
+				}
 				if marked := !bytes.Equal(h.send(t, frame), frame); marked != c.named {
 					t.Errorf("marked: %t", marked)
 				}
@@ -202,8 +209,9 @@ func TestPolicyNames(t *testing.T) {
 	}
 }
 
-// What would exceed the interface's MTU leaves as it came; so does what would
-// exceed the MTU of the path, once a router has told it.
+// A packet that would exceed the interface's MTU leaves as it came; so does one
+// that would exceed the MTU of the path, once a router has reported it, and one
+// longer than any that is known to have arrived.
 func TestMarkMTU(t *testing.T) {
 	h := newPDMHost(t, *marking())
 	frame := func(size int) []byte {
@@ -224,6 +232,10 @@ func TestMarkMTU(t *testing.T) {
 			t.Errorf("packet of %d octets: marked %t", size, marked)
 		}
 	}
+	check(1264, "")
+	check(1265, "unproven")
+	h.prove(t, 3000, hostB)
+	h.set(t, 3e9) // by then the flow has asked
 	for _, mtu := range []int{3000, 1500, 1280} {
 		if err := h.veth.do(func() error { return setMTU("from", mtu) }); err != nil {
 			t.Fatal(err)
@@ -236,28 +248,67 @@ func TestMarkMTU(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(2000, "")
-	told := func(mtu uint32, about []byte) {
+	n := h.states(t)
+	report := func(mtu uint32, about []byte, sum ...byte) {
 		t.Helper()
-		// RFC 4443 section 3.2: as much of the packet as fits in 1280 octets.
+		// RFC 4443 section 3.2: as much of the packet as fits in 1280 bytes.
 		quoted := about[etherLen:min(len(about), etherLen+1232)]
-		h.receive(t, packet.Eth().IPv6("2001:db8:ffff::1", hostA).ICMPv6(2, 0, uint16(mtu>>16), uint16(mtu)).Raw(quoted).Bytes())
+		frame := packet.Eth().IPv6("2001:db8:ffff::1", hostA).ICMPv6(2, 0, uint16(mtu>>16), uint16(mtu)).Raw(quoted).Bytes()
+		copy(frame[etherLen+42:], sum)
+		h.receive(t, frame)
 	}
-	told(1400, h.send(t, frame(1500)))
+	marked := h.send(t, frame(1500))
+	// What the stack would not believe is not believed here.
+	report(1400, marked, 0, 1)
+	report(1279, marked)
+	report(1516, marked)
+	check(1484, "")
+	report(1400, marked)
 	check(1384, "")
 	check(1385, "path_mtu")
 	check(2000, "path_mtu")
-	told(1600, frame(2000)) // a larger one tells nothing
+	report(1600, frame(2000)) // a larger one reports nothing
 	check(1385, "path_mtu")
-	told(1000, h.send(t, frame(1000))) // below what IPv6 allows
-	check(1264, "")
-	check(1265, "path_mtu")
-	// Nor does it make a state.
-	if n := h.states(t); n != 1 {
-		t.Errorf("%d states", n)
+	// The destination is known to other flows.
+	other := packet.Eth().IPv6(hostA, hostB).UDP(portA+1, portB).Payload(1385 - 48).Bytes()
+	if out := h.send(t, other); !bytes.Equal(out, other) {
+		t.Error("another flow to the destination was marked")
 	}
-	told(1300, packet.Eth().IPv6(hostA, "2001:db8:c::3").TCP(1, 2).Payload(1400).Bytes())
-	if n := h.states(t); n != 1 {
-		t.Errorf("%d states after a message about another flow", n)
+	if got := h.why(t); !maps.Equal(got, map[string]uint64{"path_mtu": 1}) {
+		t.Errorf("another flow to the destination: counted %v", got)
+	}
+	// It is forgotten as the stack forgets it; by then nothing is known to arrive.
+	h.set(t, 604e9)
+	check(1384, "unproven")
+	h.prove(t, 3000, hostB)
+	h.set(t, 607e9)
+	check(1484, "")
+	// A message makes no state.
+	report(1300, packet.Eth().IPv6(hostA, "2001:db8:c::3").TCP(1, 2).Payload(1400).Bytes())
+	if now := h.states(t); now != n {
+		t.Errorf("%d states, then %d", n, now)
+	}
+}
+
+// A Packet Too Big about TCP must quote a segment that is on its way.
+func TestTooBigQuotesTCP(t *testing.T) {
+	h := newPDMHost(t, *marking())
+	segment := func(seq uint32) packet.Builder {
+		return packet.Eth().IPv6(hostA, hostB).TCP(portA, 443).Seq(seq).Payload(1400)
+	}
+	h.prove(t, 3000, hostB)
+	h.send(t, packet.Eth().IPv6(hostA, hostB).TCP(portA, 443).Seq(5<<20).Payload(100).Bytes())
+	key := udpKey(hostA, hostB, portA, 443)
+	key.Proto = packet.ProtoTCP
+	for _, c := range []struct {
+		seq uint32
+		mtu uint16 // learned
+	}{{6 << 20, 0}, {5<<20 + 101, 0}, {3 << 20, 0}, {5 << 20, 1400}} {
+		quoted := segment(c.seq).Bytes()[etherLen:][:1232]
+		h.receive(t, packet.Eth().IPv6("2001:db8:ffff::1", hostA).ICMPv6(2, 0, 0, 1400).Raw(quoted).Bytes())
+		if s, ok := h.state(t, key); !ok || s.Guard.Mtu != c.mtu {
+			t.Errorf("sequence number %d quoted: MTU %d, want %d (state: %t)", c.seq, s.Guard.Mtu, c.mtu, ok)
+		}
 	}
 }
 
@@ -300,7 +351,10 @@ var refusals = []struct {
 }
 
 // own are reasons of the kernel program alone: it marks less than pdm.Insert.
-var own = []string{"chain", "deep", "mtu", "no_room", "address", "neighbor", "fragment"}
+var own = []string{
+	"chain", "deep", "mtu", "no_room", "address", "neighbor", "fragment",
+	"frame", "icmp_error", "unproven", "resent", "fallback", "burst_tunnel",
+}
 
 // judgeMark says what is wrong with what became of a frame.
 func judgeMark(frame, out []byte, why map[string]uint64) error {

@@ -152,6 +152,21 @@ func (h *pdmHost) state(t testing.TB, key ingressPdmKey) (s ingressPdmState, ok 
 	return s, true
 }
 
+// prove lets destinations be known to take marked packets up to a length.
+func (h *pdmHost) prove(t testing.TB, length uint16, destinations ...string) {
+	t.Helper()
+	var now uint64
+	if err := h.coll.Variables["test_now"].Get(&now); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range destinations {
+		key := ingressPdmPathKey{Remote: netip.MustParseAddr(d).As16()}
+		if err := h.maps["pdm_paths"].Put(&key, &ingressPdmPath{Shown: length, ShownAt: now, Passed: now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (h *pdmHost) states(t testing.TB) (n int) {
 	t.Helper()
 	var b pdmBatch[ingressPdmKey, ingressPdmState]

@@ -25,6 +25,10 @@ type PDM struct {
 	Refused uint64 `json:"refused"` // packets of new flows beyond what may begin in a second
 	Alerts  uint64 `json:"alerts"`  // drains that found states evicted or refused
 
+	Fallbacks uint64 `json:"fallbacks"` // flows that went on unmarked, since marked packets of them did not arrive
+	Blocked   uint64 `json:"blocked"`   // destinations likewise, for ten minutes each
+	Narrowed  uint64 `json:"narrowed"`  // paths that turned out to take shorter packets than expected
+
 	DelaysLost uint64 `json:"delays_lost"` // delays that found no room
 	EventsLost uint64 `json:"events_lost"` // raw events beyond their rate
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Whether a packet may grow by a mark.
+ *
+ * Input: a packet that would be marked, and what its flow has shown (pdm_guard.h).
+ * Output: flags for bpf_skb_adjust_room(), or why it stays as it is. Called by
+ * pdm_mark.h, after it found the place for the option.
+ *
+ * No marked packet is longer than the least MTU of IPv6, or a packet that is known
+ * to have arrived, or, with an acknowledgment awaited for one at a time, a segment
+ * that its socket could send or that headroom was reserved for.
+ */
+#ifndef WAYMARK_PDM_FIT_H
+#define WAYMARK_PDM_FIT_H
+
+/* Room is made, and nothing else changes: segments of a burst grow, too. */
+#define FIT_GROW (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+/* The segments of a burst are cut again, so that they are as long as before. */
+#define FIT_CUT BPF_F_ADJ_ROOM_NO_CSUM_RESET
+
+/*
+ * Whether the checksum of a UDP burst is left to the device (CHECKSUM_PARTIAL).
+ * If not, the kernel finds the header by a position that it does not correct when
+ * it gives the packet more memory, and drops the burst. Nothing tells a program
+ * which it is, but a helper that replaces words under a checksum leaves it alone
+ * where it is not complete yet.
+ */
+static __noinline int is_checksum_partial(struct __sk_buff *skb, __u32 at)
+{
+	__be16 before, after;
+
+	if (bpf_skb_load_bytes(skb, at, &before, sizeof(before)) ||
+	    bpf_l4_csum_replace(skb, at, 0, 0x1234, sizeof(before)) ||
+	    bpf_skb_load_bytes(skb, at, &after, sizeof(after)))
+		return false;
+	if (before == after)
+		return true;
+	bpf_skb_store_bytes(skb, at, &before, sizeof(before), 0);
+	return false;
+}
+
+/*
+ * A burst of UDP that a socket of this host makes (UDP_SEGMENT). Not that of a
+ * tunnel over UDP, whose socket is another one: it has headers that nobody counted.
+ */
+static __noinline int fit_udp_burst(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	sk = sk ? bpf_sk_fullsock(sk) : NULL;
+	if (!sk || sk->protocol != IPPROTO_UDP || sk->src_port != bpf_ntohs(p->id.sport))
+		return PDM_BURST_TUNNEL;
+	return is_checksum_partial(skb, p->l4_offset + 6) ? MARK_OK : PDM_BURST_CHECKSUM;
+}
+
+/*
+ * The longest segment that a socket sends, as an IP packet; 0: not known. It is
+ * bounded by what the peer takes and what the stack knows of the path.
+ */
+static __always_inline __u32 socket_segment(struct __sk_buff *skb, const struct packet *p,
+					    const struct pdm_guard *g)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct bpf_tcp_sock *tcp = sk ? bpf_tcp_sock(sk) : NULL;
+
+	return tcp ? p->l4_offset - p->l3_offset + g->tcp_header + tcp->mss_cache : 0;
+}
+
+/* A packet that would be longer than every IPv6 link takes. */
+static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, struct pdm_guard *g,
+				struct pdm_work *work, __u64 now)
+{
+	struct pdm_segment *seg = &work->segment;
+	__u32 want, len, mtu = 0, path, most, segments;
+	int reason = PDM_MTU;
+
+	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
+		return PDM_MTU;
+	len = seg->len;
+	want = len + PDM_HEADER;
+	path = guard_mtu(g, now);
+	most = mtu;
+	if (path < most) {
+		most = path;
+		reason = PDM_PATH_MTU;
+	}
+	if (want <= most && want <= g->shown) {
+		seg->len = want;
+		return MARK_OK;
+	}
+	if (!seg->tcp)
+		return want <= most ? PDM_UNPROVEN : reason;
+	segments = skb->gso_size ? (p->id.payload + skb->gso_size - 1) / skb->gso_size : 1;
+	if (want > most) {
+		if (segments == 1)
+			return reason;
+	} else if (!g->watch_len && segments <= WATCH_SEGMENTS) {
+		__u32 full = socket_segment(skb, p, g);
+
+		/* The socket could send as much; or headroom for a mark was reserved. */
+		if (full && (want <= full || full + PDM_HEADER == mtu)) {
+			seg->len = want;
+			return MARK_OK;
+		}
+		reason = PDM_MSS;
+	} else {
+		reason = PDM_UNPROVEN;
+	}
+	/* Segments of TCP may be cut again, and so be no longer than they are. */
+	if (skb->gso_size <= PDM_HEADER || len > most)
+		return reason;
+	work->flags = FIT_CUT;
+	return MARK_OK;
+}
+
+static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, struct pdm_guard *g,
+			       struct pdm_work *work, __u64 now)
+{
+	struct pdm_segment *seg = &work->segment;
+	int rc;
+
+	work->flags = FIT_GROW;
+	seg->len = p->id.bytes;
+	if (skb->gso_size) {
+		if (cfg_pdm_packets)
+			return PDM_BURST;
+		if (p->id.proto != IPPROTO_TCP) {
+			rc = p->id.proto == IPPROTO_UDP ? fit_udp_burst(skb, p) : PDM_BURST_TUNNEL;
+			if (rc != MARK_OK)
+				return rc;
+		}
+		seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
+	}
+	if (seg->len + PDM_HEADER <= IPV6_MTU_MIN) {
+		seg->len += PDM_HEADER;
+		return MARK_OK;
+	}
+	rc = fit_large(skb, p, g, work, now);
+	/* Unmarked, it can show that such packets arrive. */
+	if (rc != MARK_OK && seg->tcp && seg->len <= 0xffff)
+		guard_sent(g, seg, false, now);
+	return rc;
+}
+
+#endif
