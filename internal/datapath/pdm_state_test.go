@@ -270,7 +270,7 @@ func TestBudget(t *testing.T) {
 // Flows that pause keep their states, whatever new ones come; and while they do,
 // some new flows of others find a place, too.
 func TestFloodKeepsStates(t *testing.T) {
-	const seconds, perSecond, established = 120, 100, 128
+	const seconds, perSecond, established = 75, 100, 128
 	cfg := DefaultPDM()
 	cfg.MaxEntries = 1024 // as 6,400 new flows a second are to the default
 	h := newPDMHost(t, cfg)
@@ -312,7 +312,7 @@ func TestFloodKeepsStates(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if s%30 == 29 {
+		if s%30 == 20 {
 			for n := range uint32(established) {
 				send(n)
 			}

@@ -15,10 +15,10 @@ import (
 var pdmFields = slices.Concat(
 	[]Field{
 		pdmCount("sent", "packets marked here, a GSO burst as one", "waymarkPDMSentDeltaCount", func(p *PDM) *uint64 { return &p.Sent }, false),
-		pdmCount("received", "marked packets read here, a GSO burst as one", "waymarkPDMReceivedDeltaCount", func(p *PDM) *uint64 { return &p.Received }, false),
+		pdmCount("received", "packets of the peer whose marks were read and believed, a GSO burst as one", "waymarkPDMReceivedDeltaCount", func(p *PDM) *uint64 { return &p.Received }, false),
 		{
 			Name: "pdm.lost", Kind: Signed, Unit: "packets", IPFIX: []string{"waymarkPDMLostDeltaCount"},
-			Doc:    "packets of the peer that did not come; below 0 when some came late that had been taken for lost; absent: none",
+			Doc:    "packets of the peer that did not come; one that comes after its loss was reported offsets the next loss; absent: none",
 			Absent: func(_ *Origin, r *Record) bool { return r.PDM == nil || r.PDM.Lost == 0 },
 			Append: func(b []byte, _ *Origin, r *Record) []byte { return strconv.AppendInt(b, r.PDM.Lost, 10) },
 			Set: func(s string, _ *Origin, r *Record) (err error) {
@@ -28,7 +28,7 @@ var pdmFields = slices.Concat(
 		},
 		pdmCount("reordered", "packets of the peer that came behind later ones; absent: none", "waymarkPDMReorderedDeltaCount", func(p *PDM) *uint64 { return &p.Reordered }, true),
 		pdmCount("duplicates", "packets of the peer that came before; absent: none", "waymarkPDMDuplicateDeltaCount", func(p *PDM) *uint64 { return &p.Duplicates }, true),
-		pdmCount("suspicious", "packets with impossible times or numbers, kept out of the delays; absent: none", "waymarkPDMSuspiciousDeltaCount", func(p *PDM) *uint64 { return &p.Suspicious }, true),
+		pdmCount("suspicious", "packets with impossible times, or with numbers that are not believed: kept out of the delays; absent: none", "waymarkPDMSuspiciousDeltaCount", func(p *PDM) *uint64 { return &p.Suspicious }, true),
 		pdmCount("discarded", "packets in order that are no answer to the packet sent last; absent: none", "waymarkPDMDiscardedDeltaCount", func(p *PDM) *uint64 { return &p.Discarded }, true),
 	},
 	delayFields("server", "delays at the peer, from a request's arrival to its answer", "waymarkPDMServerDelay", func(p *PDM) *Delays { return &p.Server }),

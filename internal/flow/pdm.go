@@ -12,14 +12,14 @@ import (
 // that is received; what was marked stands with the half that is sent.
 type PDM struct {
 	Sent     uint64 // packets marked here; a GSO burst counts as one
-	Received uint64 // marked packets read here; a GSO burst counts as one
+	Received uint64 // marked packets read and believed here; a GSO burst counts as one
 
 	// From the peer's packet sequence numbers.
-	Lost       int64 // below 0 when packets came late that had been taken for lost
+	Lost       int64 // what comes after its loss was reported offsets the next loss
 	Reordered  uint64
 	Duplicates uint64
 
-	Suspicious uint64 // impossible times or numbers, kept out of the delays
+	Suspicious uint64 // impossible times, or numbers that are not believed: kept out of the delays
 	Discarded  uint64 // in order, but no answer to the packet sent last
 
 	Server  Delays // at the peer, from a request to its answer

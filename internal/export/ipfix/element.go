@@ -105,11 +105,11 @@ var elements = []Element{
 	// conversation are flows. The pathDelay elements of RFC 9951 don't fit, as they
 	// are of one way.
 	{9, true, "waymarkPDMSentDeltaCount", "unsigned64", "deltaCounter", 8, "packets marked here, a GSO burst as one"},
-	{10, true, "waymarkPDMReceivedDeltaCount", "unsigned64", "deltaCounter", 8, "marked packets read here, a GSO burst as one"},
-	{11, true, "waymarkPDMLostDeltaCount", "signed64", "deltaCounter", 8, "packets of the peer that did not come; below 0 when some came late that had been taken for lost"},
+	{10, true, "waymarkPDMReceivedDeltaCount", "unsigned64", "deltaCounter", 8, "packets of the peer whose marks were read and believed, a GSO burst as one"},
+	{11, true, "waymarkPDMLostDeltaCount", "signed64", "deltaCounter", 8, "packets of the peer that did not come; one that comes after its loss was reported offsets the next loss"},
 	{12, true, "waymarkPDMReorderedDeltaCount", "unsigned64", "deltaCounter", 8, "packets of the peer that came behind later ones"},
 	{13, true, "waymarkPDMDuplicateDeltaCount", "unsigned64", "deltaCounter", 8, "packets of the peer that came before"},
-	{14, true, "waymarkPDMSuspiciousDeltaCount", "unsigned64", "deltaCounter", 8, "packets with impossible times or numbers, kept out of the delays"},
+	{14, true, "waymarkPDMSuspiciousDeltaCount", "unsigned64", "deltaCounter", 8, "packets with impossible times, or with numbers that are not believed: kept out of the delays"},
 	{15, true, "waymarkPDMDiscardedDeltaCount", "unsigned64", "deltaCounter", 8, "packets in order that are no answer to the packet sent last"},
 	{16, true, "waymarkPDMServerDelayDeltaCount", "unsigned64", "deltaCounter", 8, "number of delays measured; server delay: at the peer, from a request's arrival to its answer"},
 	{17, true, "waymarkPDMServerDelaySumNanoseconds", "unsigned64", "deltaCounter", 8, "server delay: their sum"},

@@ -35,12 +35,12 @@ var pdmMetrics = []Metric{
 	},
 	{
 		"waymark_pdm_read_packets_total", Counter, "", perMarked,
-		"Packets of marked flows whose mark was read, an offload burst as one.",
+		"Packets of marked flows whose mark was read and believed, an offload burst as one.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Received) }),
 	},
 	{
 		"waymark_pdm_lost_packets", Gauge, "", perMarked,
-		"Packets of peers that are missing since the agent started; fewer again when some come late.",
+		"Packets of peers that did not come; one that comes after its loss was reported offsets the next loss.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Lost) }),
 	},
 	{
@@ -55,7 +55,7 @@ var pdmMetrics = []Metric{
 	},
 	{
 		"waymark_pdm_suspicious_packets_total", Counter, "", perMarked,
-		"Packets with impossible times or numbers, kept out of the delays.",
+		"Packets with impossible times, or with numbers that are not believed: kept out of the delays.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Suspicious) }),
 	},
 	{
