@@ -84,6 +84,10 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 	if sum.UnknownLink > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %d frames skipped: their link type is not known\n", sum.UnknownLink)
 	}
+	if flows && sum.FlowsDropped > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %d flows with %d packets are not shown: the oldest made room for later ones; decode less at once with --host, --port or --proto\n",
+			sum.FlowsDropped, sum.PacketsDropped)
+	}
 	// What was read before an error is worth showing.
 	err = out.end(table, sum)
 	if err == nil {

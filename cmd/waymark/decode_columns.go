@@ -131,6 +131,8 @@ var totalColumns = []column[offline.Totals]{
 	{"pdm", func(s offline.Totals) any { return s.Marked }},
 	{"pdm_v2", func(s offline.Totals) any { return s.Version2 }},
 	{"malformed", func(s offline.Totals) any { return s.Malformed }},
+	{"flows_dropped", func(s offline.Totals) any { return s.FlowsDropped }},
+	{"packets_dropped", func(s offline.Totals) any { return s.PacketsDropped }},
 }
 
 // timeValue is RFC 3339 in UTC with nanoseconds, as in flow records.

@@ -176,7 +176,7 @@ func TestDecodeTellsTheTruth(t *testing.T) {
 	if len(doc.Packets) != 8 || len(doc.Flows) != 1 {
 		t.Fatalf("%d packets, %d flows", len(doc.Packets), len(doc.Flows))
 	}
-	if d := cmp.Diff(map[string]float64{"frames": 10, "unknown_link": 0, "ipv6_packets": 9, "pdm": 7, "pdm_v2": 1, "malformed": 0}, doc.Totals); d != "" {
+	if d := cmp.Diff(map[string]float64{"frames": 10, "unknown_link": 0, "ipv6_packets": 9, "pdm": 7, "pdm_v2": 1, "malformed": 0, "flows_dropped": 0, "packets_dropped": 0}, doc.Totals); d != "" {
 		t.Error(d)
 	}
 	f := doc.Flows[0]

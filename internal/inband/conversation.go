@@ -2,6 +2,7 @@ package inband
 
 import (
 	"time"
+	"unsafe"
 
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -52,6 +53,11 @@ type Conversation struct {
 
 	initiator      Side
 	initiatorKnown bool
+}
+
+// Bytes is what a conversation takes of memory.
+func (c *Conversation) Bytes() int {
+	return int(unsafe.Sizeof(*c)) + c.Sides[0].recent.bytes() + c.Sides[1].recent.bytes()
 }
 
 // Initiator is the side that sent while it had received nothing. It is not known

@@ -1,6 +1,9 @@
 package inband
 
-import "time"
+import (
+	"time"
+	"unsafe"
+)
 
 // passed is a packet that passed the capture point.
 type passed struct {
@@ -30,6 +33,9 @@ func (r *recent) put(p passed) {
 	}
 	*at = p
 }
+
+// bytes is what the ring takes of memory.
+func (r *recent) bytes() int { return len(r.ring) * int(unsafe.Sizeof(passed{})) }
 
 func (r *recent) slot(psn uint16) *passed { return &r.ring[int(psn)&(len(r.ring)-1)] }
 

@@ -18,12 +18,21 @@ type Totals struct {
 	Marked      uint64 // with a PDM option
 	Version2    uint64 // with PDMv2, which is not supported
 	Malformed   uint64 // with extension headers that cannot be walked
+
+	FlowsDropped   uint64 // that made room for later ones in a full table
+	PacketsDropped uint64 // with PDM, of these
 }
 
 // Scan reads r to its end. keep filters packets; each is called for those with a
 // PDM option and for those that have one or should, but cannot be read: their Err
 // says why. The totals are right even when an error ends the scan.
 func Scan(r *capfile.Reader, t *Table, keep func(*Packet) bool, each func(*Packet, inband.Observation) error) (Totals, error) {
+	sum, err := scan(r, t, keep, each)
+	sum.FlowsDropped, sum.PacketsDropped = t.Dropped()
+	return sum, err
+}
+
+func scan(r *capfile.Reader, t *Table, keep func(*Packet) bool, each func(*Packet, inband.Observation) error) (Totals, error) {
 	var sum Totals
 	for {
 		f, err := r.Next()

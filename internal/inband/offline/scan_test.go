@@ -102,7 +102,7 @@ func FuzzScan(f *testing.F) {
 		if sum.Marked != seen || sum.Marked > sum.Packets {
 			t.Errorf("%+v, %d seen", sum, seen)
 		}
-		packets := uint64(0)
+		packets := sum.PacketsDropped
 		for _, c := range table.Conversations() {
 			packets += c.Client().Packets + c.Server().Packets
 		}

@@ -1,6 +1,8 @@
 package offline
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/inband"
@@ -14,16 +16,36 @@ type Conversation struct {
 	flow      Flow // as the first packet has it: side 0 sent it
 	requester inband.Side
 	sure      bool // a TCP handshake told who asks
+
+	number      uint64        // in the order of first packets
+	packets     uint64        // that were added
+	bytes       int           // of memory
+	older, next *Conversation // by the time of the last packet
 }
 
-// Table keeps the conversations of a capture.
+// tableBytes bounds a table: some ten thousand conversations of few packets, or a
+// thousand of many.
+const tableBytes = 128 << 20
+
+// perConversation is what the index takes for a conversation, about.
+const perConversation = 256
+
+// Table keeps the conversations of a capture, within a bound: the one without
+// packets for the longest time makes room for a new one.
 type Table struct {
+	most   int // bytes
 	byFlow map[Flow]*Conversation
-	order  []*Conversation
+	oldest *Conversation
+	newest *Conversation
+	bytes  int
+	began  uint64
+
+	dropped        uint64
+	droppedPackets uint64
 }
 
 // NewTable returns an empty table.
-func NewTable() *Table { return &Table{byFlow: make(map[Flow]*Conversation)} }
+func NewTable() *Table { return &Table{most: tableBytes, byFlow: map[Flow]*Conversation{}} }
 
 // Add takes the next packet, which carries a valid option.
 func (t *Table) Add(p *Packet) inband.Observation {
@@ -40,24 +62,81 @@ func (t *Table) Add(p *Packet) inband.Observation {
 			c.requester = side.Other()
 		}
 	}
-	return c.Conversation.Add(side, p.inband())
+	c.packets++
+	o := c.Conversation.Add(side, p.inband())
+	t.bytes -= c.bytes
+	c.bytes = c.Bytes() + perConversation
+	t.bytes += c.bytes
+	for t.bytes > t.most && t.oldest != c {
+		t.drop(t.oldest)
+	}
+	return o
 }
 
 func (t *Table) find(f Flow) (*Conversation, inband.Side) {
 	if c := t.byFlow[f]; c != nil {
+		t.unlink(c)
+		t.link(c)
 		return c, 0
 	}
 	if c := t.byFlow[Flow{Src: f.Dst, Dst: f.Src, Proto: f.Proto}]; c != nil {
+		t.unlink(c)
+		t.link(c)
 		return c, 1
 	}
-	c := &Conversation{flow: f}
+	c := &Conversation{flow: f, number: t.began}
+	t.began++
 	t.byFlow[f] = c
-	t.order = append(t.order, c)
+	t.link(c)
 	return c, 0
 }
 
+// link makes c the newest.
+func (t *Table) link(c *Conversation) {
+	c.older, c.next = t.newest, nil
+	if t.newest != nil {
+		t.newest.next = c
+	} else {
+		t.oldest = c
+	}
+	t.newest = c
+}
+
+func (t *Table) unlink(c *Conversation) {
+	if c.older != nil {
+		c.older.next = c.next
+	} else {
+		t.oldest = c.next
+	}
+	if c.next != nil {
+		c.next.older = c.older
+	} else {
+		t.newest = c.older
+	}
+}
+
+// drop forgets a conversation and counts what it had.
+func (t *Table) drop(c *Conversation) {
+	t.unlink(c)
+	delete(t.byFlow, c.flow)
+	t.bytes -= c.bytes
+	t.dropped++
+	t.droppedPackets += c.packets
+}
+
+// Dropped is how many conversations made room for others, and how many packets
+// these had. A conversation that goes on after that counts as a new one.
+func (t *Table) Dropped() (conversations, packets uint64) { return t.dropped, t.droppedPackets }
+
 // Conversations returns all in the order of their first packets.
-func (t *Table) Conversations() []*Conversation { return t.order }
+func (t *Table) Conversations() []*Conversation {
+	all := make([]*Conversation, 0, len(t.byFlow))
+	for _, c := range t.byFlow {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *Conversation) int { return cmp.Compare(a.number, b.number) })
+	return all
+}
 
 // Flow is the 5-tuple with the client, who asks, as source and the server, who
 // answers, as destination.
