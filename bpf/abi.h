@@ -164,7 +164,8 @@ struct packet {
  * kernel's type information. All 0: not known.
  */
 struct skb_offsets {
-	__u32 memory; /* tail, end, head and data follow each other */
+	__u32 head; /* data follows */
+	__u32 end;
 	__u32 transport;
 	__u32 inner_transport;
 	__u32 gso_type;

@@ -27,33 +27,31 @@ struct gso {
 	__u32 header; /* bytes before what is cut into segments; 0: not known */
 };
 
-/* Neighbours in struct sk_buff: the loader checks that. */
-struct skb_memory {
-	__u32 tail;
-	__u32 end;
-	__u64 head;
-	__u64 data;
-};
-
 static __always_inline int read_gso(struct __sk_buff *skb, __u32 *type, __u32 *transport)
 {
-	struct skb_memory m;
+	struct {
+		__u64 head, data; /* neighbours in struct sk_buff, too: the loader checks it */
+	} memory;
+	__u32 end;
 	__u16 at;
 	int rc;
 
-	if (!cfg_skb.memory || bpf_probe_read_kernel(&m, sizeof(m), (void *)skb + cfg_skb.memory) ||
-	    bpf_probe_read_kernel(type, sizeof(*type), (void *)m.head + m.end + cfg_skb.gso_type))
+	if (!cfg_skb.head ||
+	    bpf_probe_read_kernel(&memory, sizeof(memory), (void *)skb + cfg_skb.head) ||
+	    bpf_probe_read_kernel(&end, sizeof(end), (void *)skb + cfg_skb.end) ||
+	    bpf_probe_read_kernel(type, sizeof(*type),
+				  (void *)memory.head + end + cfg_skb.gso_type))
 		return -1;
 	if (*type & GSO_INSIDE)
 		rc = bpf_probe_read_kernel(&at, sizeof(at), (void *)skb + cfg_skb.inner_transport);
 	else
 		rc = bpf_probe_read_kernel(&at, sizeof(at), (void *)skb + cfg_skb.transport);
-	*transport = at - (__u32)(m.data - m.head);
+	*transport = at - (__u32)(memory.data - memory.head);
 	return rc;
 }
 
 /*
- * Only for GSO frames that are not plain TCP: three reads through a helper. The
+ * Only for GSO frames that are not plain TCP: four reads through a helper. The
  * length of the header is what skb_gso_transport_seglen() in the kernel uses.
  */
 __noinline int gso_of(struct __sk_buff *skb, struct gso *g)

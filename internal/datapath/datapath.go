@@ -218,7 +218,7 @@ func (d *Datapath) skbOffsets() (o ingressSkbOffsets) {
 		return o
 	}
 	at := kernel.SocketBufferOffsets()
-	o.Memory, o.Transport = at.Memory, at.Transport
+	o.Head, o.End, o.Transport = at.Head, at.End, at.Transport
 	o.InnerTransport, o.GsoType = at.InnerTransport, at.GSOType
 	return o
 }

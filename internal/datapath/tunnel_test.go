@@ -70,7 +70,7 @@ func TestTunnelBursts(t *testing.T) {
 		for _, s := range sides {
 			s.begin(t)
 		}
-		const size = 4 << 20
+		const size = 1 << 20
 		sendThrough(t, a, b, made, size)
 		for i, s := range sides {
 			s.check(t, fmt.Sprintf("%s, host %d", kind, i))

@@ -10,11 +10,10 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// SKBOffsets are where this kernel has what struct __sk_buff lacks. Memory is
-// the first of four members of struct sk_buff that follow each other: tail, end,
-// head and data. GSOType is in struct skb_shared_info.
+// SKBOffsets are where this kernel has what struct __sk_buff lacks: in struct
+// sk_buff, where data follows head, and GSOType in struct skb_shared_info.
 type SKBOffsets struct {
-	Memory, Transport, InnerTransport, GSOType uint32
+	Head, End, Transport, InnerTransport, GSOType uint32
 }
 
 // located is set by the probe of SocketBuffer.
@@ -44,7 +43,7 @@ func locateSocketBuffer() (SKBOffsets, error) {
 	if err != nil {
 		return SKBOffsets{}, fmt.Errorf("type information of the kernel: %w: %w", err, ebpf.ErrNotSupported)
 	}
-	at, err := offsets(types, "sk_buff", "tail", "end", "head", "data", "transport_header", "inner_transport_header")
+	at, err := offsets(types, "sk_buff", "end", "head", "data", "transport_header", "inner_transport_header")
 	if err != nil {
 		return SKBOffsets{}, err
 	}
@@ -52,12 +51,11 @@ func locateSocketBuffer() (SKBOffsets, error) {
 	if err != nil {
 		return SKBOffsets{}, err
 	}
-	tail := at["tail"]
-	if at["end"] != tail+4 || at["head"] != tail+8 || at["data"] != tail+16 {
-		return SKBOffsets{}, fmt.Errorf("struct sk_buff: tail, end, head and data are apart: %w", ebpf.ErrNotSupported)
+	if at["data"] != at["head"]+8 {
+		return SKBOffsets{}, fmt.Errorf("struct sk_buff: head at %d, data at %d: %w", at["head"], at["data"], ebpf.ErrNotSupported)
 	}
 	return SKBOffsets{
-		Memory: tail, GSOType: shared["gso_type"],
+		Head: at["head"], End: at["end"], GSOType: shared["gso_type"],
 		Transport: at["transport_header"], InnerTransport: at["inner_transport_header"],
 	}, nil
 }
