@@ -113,6 +113,41 @@ func TestICMPConversation(t *testing.T) {
 	}
 }
 
+// The initiator of the record decides who is the client; without one, ports do.
+func TestConversationByInitiator(t *testing.T) {
+	r := flow.Record{
+		Iface: "eth0", Family: 4, Proto: 6, SrcPort: 40000, DstPort: 60999, Bytes: 1000, First: at(0), Last: at(1),
+		Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
+		Initiator: flow.InitiatorSrc, InitiatorBy: flow.EvidenceHandshake,
+	}
+	back := r
+	back.Src, back.Dst, back.SrcPort, back.DstPort, back.Bytes = r.Dst, r.Src, r.DstPort, r.SrcPort, 9000
+	back.Initiator, back.InitiatorBy = flow.InitiatorDst, flow.EvidencePorts // weaker, in another interval
+	lone := r
+	lone.Initiator, lone.InitiatorBy, lone.DstPort = flow.InitiatorUnknown, flow.EvidenceNone, 60998
+	s := New(Default())
+	fill(s, 0, 1, r, back, lone)
+	for by, want := range map[string][]string{
+		"conversation": {
+			"6 10.0.0.1/32 40000 10.0.0.2/32 60999 10000 (9000 back) src ports",
+			"6 10.0.0.2/32 60998 10.0.0.1/32 40000 1000 (1000 back) unknown none",
+		},
+		"service": {"6 60999 10000 (9000 back) src ports", "6 40000 1000 (1000 back) unknown none"},
+		"src":     {"10.0.0.2/32 9000 dst ports", "10.0.0.1/32 2000 src handshake"},
+		"pair":    {"10.0.0.1/32 10.0.0.2/32 11000 (9000 back) src ports"},
+		"family":  {"4 11000 unknown none"}, // some are of one end, some of the other
+	} {
+		a := ask(t, s, Query{By: parseBy(t, by)})
+		got := texts(a)
+		for i := range got {
+			got[i] += fmt.Sprint(" ", a.Rows[i].Initiator, " ", a.Rows[i].InitiatorBy)
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("by %s (-want +got):\n%s", by, diff)
+		}
+	}
+}
+
 func TestKeyText(t *testing.T) {
 	for _, text := range []string{"src", "src/24", "src/64", "src/24/48", "src/0/32", "src/32/32", "dst/8/128", "dport", "src/24/32"} {
 		by := parseBy(t, text)

@@ -73,6 +73,39 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Who began decides which part the peer plays, whatever the ports.
+func TestVerdictByInitiator(t *testing.T) {
+	for _, tt := range []struct {
+		by           string
+		sport, dport uint16
+		initiator    flow.Initiator // of what is received
+		want         string
+	}{
+		{"session", 60999, 40000, flow.InitiatorDst, "server 41ms of 49ms"},
+		{"session", 443, 40000, flow.InitiatorSrc, "client 41ms of 49ms"},
+		{"flow", 60999, 443, flow.InitiatorDst, "server 41ms of 49ms"},
+		{"peer_service", 60999, 40000, flow.InitiatorDst, "server 41ms of 49ms"},
+		{"local_service", 443, 60999, flow.InitiatorSrc, "client 41ms of 49ms"},
+	} {
+		r := flow.Record{
+			Family: 6, Proto: 6, SrcPort: tt.sport, DstPort: tt.dport, Initiator: tt.initiator, InitiatorBy: flow.EvidenceHandshake,
+			Src: netip.MustParseAddr("2001:db8::2"), Dst: netip.MustParseAddr("2001:db8::1"), First: epoch, Last: epoch,
+			PDM: &flow.PDM{Received: 9, Server: delays(9, 41), Network: delays(9, 8)},
+		}
+		sent := r
+		sent.Direction, sent.Src, sent.Dst, sent.SrcPort, sent.DstPort = flow.Egress, r.Dst, r.Src, r.DstPort, r.SrcPort
+		sent.Initiator, sent.PDM = r.Initiator.Opposite(), &flow.PDM{Sent: 9}
+		records := []flow.Record{r, sent}
+		if tt.by == "flow" {
+			records = records[:1]
+		}
+		m, a := answer(t, tt.by, records)
+		if got := m.Verdict(&a.Rows[0]); got != tt.want {
+			t.Errorf("by %s, ports %d and %d, %s began: %q, want %q", tt.by, tt.sport, tt.dport, tt.initiator, got, tt.want)
+		}
+	}
+}
+
 // When the slowest lose their time elsewhere than most, the verdict says so.
 func TestVerdictOfTheSlowest(t *testing.T) {
 	for _, tt := range []struct {

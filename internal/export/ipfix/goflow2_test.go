@@ -32,6 +32,8 @@ var goflow2Own = []struct {
 	{"waymarkTunnelKey", "vni", false},
 	{"waymarkICMPIdentifier", "identifier", false},
 	{"waymarkUnattributed", "unattributed", false},
+	{"waymarkInitiator", "initiator", false},
+	{"waymarkInitiatorEvidence", "initiator_by", false},
 	{"octetDeltaCount", "bytes", true},
 	{"packetDeltaCount", "packets", true},
 	{"layer2OctetDeltaCount", "wire_bytes", true},
@@ -174,7 +176,7 @@ func goflow2Says(t *testing.T, set func(*Config), o flow.Origin, records []flow.
 }
 
 const goflow2Must = `direction family proto src sport dst dport vlan tos tcp_flags packets bytes wire_bytes first last end_reason
-	unattributed payload_bytes ttl_min ttl_max flow_label inner_vlan fragments ce_packets tunnel vni icmp_type icmp_code sampling
+	unattributed initiator initiator_by payload_bytes ttl_min ttl_max flow_label inner_vlan fragments ce_packets tunnel vni icmp_type icmp_code sampling
 	rtt.responder_ns rtt.initiator_ns pdm.sent pdm.received pdm.lost pdm.reordered pdm.duplicates pdm.suspicious pdm.discarded
 	pdm.server.count pdm.server.sum_ns pdm.server.min_ns pdm.server.max_ns pdm.server.p50_ns pdm.server.p99_ns
 	pdm.network.count pdm.network.sum_ns pdm.network.min_ns pdm.network.max_ns pdm.network.p50_ns pdm.network.p99_ns`
@@ -210,7 +212,8 @@ func goflow2Flow(v map[string]any) said {
 		"wire_bytes": own(v, "x_wire_bytes"), "first": unixNano(get("time_flow_start_ns")), "last": unixNano(get("time_flow_end_ns")),
 		"end_reason": enum(fieldValues("end_reason"), own(v, "x_end_reason")), "payload_bytes": own(v, "x_payload_bytes"),
 		"unattributed": map[string]string{"0": "false", "1": "true"}[own(v, "x_unattributed")],
-		"ttl_min":      get("ip_ttl"), "ttl_max": own(v, "x_ttl_max"), "flow_label": get("ipv6_flow_label"),
+		"initiator":    enumOrNone("initiator", own(v, "x_initiator")), "initiator_by": enumOrNone("initiator_by", own(v, "x_initiator_by")),
+		"ttl_min": get("ip_ttl"), "ttl_max": own(v, "x_ttl_max"), "flow_label": get("ipv6_flow_label"),
 		"inner_vlan": own(v, "x_inner_vlan"), "fragments": own(v, "x_fragments"), "ce_packets": own(v, "x_ce_packets"),
 		"tunnel": enum(fieldValues("tunnel"), own(v, "x_tunnel")), "vni": own(v, "x_vni"),
 		"icmp_type": get("icmp_type"), "icmp_code": get("icmp_code"), "sampling": get("sampling_rate"),

@@ -273,6 +273,11 @@ func enum(names []string, number string) string {
 	return names[n]
 }
 
+// enumOrNone is enum of a field whose values count from 1.
+func enumOrNone(field, number string) string {
+	return enum(append([]string{"none"}, fieldValues(field)...), number)
+}
+
 func fieldValues(name string) []string {
 	for i := range flow.Fields {
 		if flow.Fields[i].Name == name {

@@ -220,6 +220,10 @@ func tsharkFlow(t *testing.T, n *node, reverse bool) said {
 			switch e.Name {
 			case "waymarkTunnelType":
 				s["tunnel"] = enum(fieldValues("tunnel"), text)
+			case "waymarkInitiator":
+				s["initiator"] = enumOrNone("initiator", text)
+			case "waymarkInitiatorEvidence":
+				s["initiator_by"] = enumOrNone("initiator_by", text)
 			case "waymarkTunnelKey":
 				s["vni"] = text
 			case "waymarkFragmentDeltaCount":
