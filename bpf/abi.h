@@ -177,7 +177,9 @@ enum flow_batch_size { FLOW_BATCH = 8 };
 /* Those of one processor in one epoch; packets begin at a cache line. */
 struct flow_batch {
 	__u32 waiting;
-	__u32 zero[15];
+	__u32 tick; /* in which exact times were taken, and how many; see handshake.h */
+	__u32 exact;
+	__u32 zero[13];
 	struct packet packet[FLOW_BATCH];
 };
 

@@ -127,7 +127,7 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 		marked = pdm_read(skb, p);
 	}
 	if (batch)
-		handshake(skb, p);
+		handshake(skb, batch, p);
 	else
 		count(skb, direction, uncounted);
 	if (features & FEATURE_PDM && direction == DIRECTION_INGRESS)

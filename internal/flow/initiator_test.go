@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -126,6 +127,66 @@ func TestFirstOfSeveralSlots(t *testing.T) {
 				t.Errorf("%+v and %+v: %d within %d ms", tt.a, tt.b, sum.First, sum.FirstSpread)
 			}
 			tt.a, tt.b = tt.b, tt.a
+		}
+	}
+}
+
+// A connection that was silent for longer than the idle timeout, or left a full
+// table, goes on without a handshake and has the initiator that it had. A new
+// handshake decides again.
+func TestInitiatorIsRemembered(t *testing.T) {
+	const second = int64(time.Second)
+	for _, tt := range []struct {
+		name    string
+		key     Key
+		opening Opening // of the client
+		want    string
+	}{
+		{"TCP", Key{Proto: protoTCP, SrcPort: 33000, DstPort: 60999}, OpeningSYN, "src handshake"},
+		{"UDP, the server goes on", Key{Proto: protoUDP, SrcPort: 33000, DstPort: 443}, 0, "src first"},
+	} {
+		tt.key.Src, tt.key.Dst, tt.key.Iface = [16]byte{15: 1}, [16]byte{15: 2}, 2
+		back := tt.key.Reverse()
+		var got []string
+		table := NewTable(TableConfig{MaxFlows: 1000, ActiveTimeout: time.Hour, IdleTimeout: 15 * time.Second}, anyName, TableOutput{
+			Expired: func(r *Record) {
+				who := r.Initiator
+				if r.SrcPort != tt.key.SrcPort {
+					who = who.Opposite()
+				}
+				got = append(got, fmt.Sprint(who, " ", r.InitiatorBy))
+			},
+		})
+		merge := func(k Key, at int64, o Opening) {
+			table.Merge(&Delta{Key: k, Counts: Counts{Packets: 1, First: at, Last: at, Opening: o}})
+		}
+		answer := OpeningSYNACK
+		if tt.opening == 0 {
+			answer = 0
+		}
+		merge(tt.key, 10*second, tt.opening)
+		merge(back, 10*second+1, answer)
+		table.EndInterval(time.Unix(11, 0))
+		table.EndInterval(time.Unix(30, 0)) // both leave
+		merge(back, 60*second, 0)           // the server is the first to go on
+		table.EndInterval(time.Unix(61, 0))
+		merge(tt.key, 62*second, 0)
+		table.EndInterval(time.Unix(63, 0))
+		table.EndInterval(time.Unix(90, 0))
+		if want := []string{tt.want, tt.want, tt.want, tt.want}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, want)
+		}
+		if tt.opening == 0 {
+			continue
+		}
+		// The other end opens a connection between the same ports.
+		got = nil
+		merge(tt.key, 100*second+1, OpeningSYNACK)
+		merge(back, 100*second, OpeningSYN)
+		table.EndInterval(time.Unix(101, 0))
+		table.Flush()
+		if want := []string{"dst handshake", "dst handshake"}; !slices.Equal(got, want) {
+			t.Errorf("%s the other way: %q, want %q", tt.name, got, want)
 		}
 	}
 }

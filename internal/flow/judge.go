@@ -40,17 +40,18 @@ func (t *Table) noteBeginnings() {
 // judge says who began the conversation of a flow that had packets in this
 // interval: once, and again where a handshake comes later. Both halves get it.
 func (t *Table) judge(e *entry, c *Counts) {
-	if e.verdict.by == EvidenceHandshake || e.judged && c.Opening == 0 || c.Packets == 0 {
+	if e.verdict.by == EvidenceHandshake && !e.recalled || e.judged && c.Opening == 0 || c.Packets == 0 {
 		return
 	}
-	other := t.otherHalf(e)
-	var back *Counts
-	if other != nil && !t.isQuiet(other) && t.interval.at(other.current).counts.Packets > 0 {
-		back = &t.interval.at(other.current).counts
-	}
+	other, back := t.linkedHalf(e)
 	v := byMessage(&e.key, c, back)
-	if v.by == EvidenceNone && !e.judged && (other == nil || !other.judged) {
-		v = byOrder(&e.key, c, back, c.First-t.began[e.key.Iface] >= attachPeriod)
+	if v.by == EvidenceNone && !e.judged {
+		if other == nil && e.key.Proto != protoTCP { // of TCP, one half is enough
+			other, back = t.mirroredHalf(e)
+		}
+		if other == nil || !other.judged {
+			v = byOrder(&e.key, c, back, c.First-t.began[e.key.Iface] >= attachPeriod)
+		}
 	}
 	e.learn(v)
 	e.judged = true
@@ -61,23 +62,41 @@ func (t *Table) judge(e *entry, c *Counts) {
 	}
 }
 
-// otherHalf is where the conversation's other packets are counted; nil: nowhere.
-// On a port that mirrors others both halves have one direction.
-func (t *Table) otherHalf(e *entry) *entry {
-	if e.reverse >= 0 {
-		return t.entries.at(e.reverse)
+// linkedHalf is the other half of a conversation and what this interval brought of
+// it; nil: nothing.
+func (t *Table) linkedHalf(e *entry) (*entry, *Counts) {
+	if e.reverse < 0 {
+		return nil, nil
 	}
+	return t.half(e.reverse)
+}
+
+// mirroredHalf is the other half on a port that mirrors others: both halves have
+// one direction.
+func (t *Table) mirroredHalf(e *entry) (*entry, *Counts) {
 	back := e.key.Reverse()
 	back.Direction = e.key.Direction
 	if i := t.index.find(t.index.reverse(e.tag, &e.key, &back), &back); i >= 0 && t.entries.at(i) != e {
-		return t.entries.at(i)
+		return t.half(i)
 	}
-	return nil
+	return nil, nil
 }
 
-// learn keeps what is known better.
+func (t *Table) half(i int32) (*entry, *Counts) {
+	e := t.entries.at(i)
+	if t.isQuiet(e) {
+		return e, nil
+	}
+	if c := &t.interval.at(e.current).counts; c.Packets > 0 {
+		return e, c
+	}
+	return e, nil
+}
+
+// learn keeps what is known better; of two handshakes the later, where the earlier
+// is that of an entry that left.
 func (e *entry) learn(v verdict) {
-	if v.by > e.verdict.by {
-		e.verdict = v
+	if v.by > e.verdict.by || e.recalled && v.by == EvidenceHandshake {
+		e.verdict, e.recalled = v, false
 	}
 }

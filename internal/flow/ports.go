@@ -9,8 +9,7 @@ const (
 
 // services are ports that servers are commonly found on, among others that are as
 // low: NFS clients send from below 1024, and 8443 is no client's.
-var services = func() map[uint16]bool {
-	m := map[uint16]bool{}
+var services = func() (bits [1 << 16 / 64]uint64) {
 	for _, p := range []uint16{
 		20, 21, 22, 23, 25, 53, 67, 69, 80, 88, 110, 111, 123, 135, 139, 143, 161, 162, 179, 389, 443, 445, 465,
 		500, 514, 515, 546, 547, 554, 587, 631, 636, 853, 873, 989, 990, 993, 995,
@@ -19,9 +18,9 @@ var services = func() map[uint16]bool {
 		6379, 6443, 6514, 6653, 8000, 8080, 8081, 8086, 8443, 8472, 8883, 9000, 9042, 9090, 9092, 9093, 9100, 9200,
 		9300, 9418, 10250, 11211, 15672, 25565, 27017, 50051, 51820,
 	} {
-		m[p] = true
+		bits[p/64] |= 1 << (p % 64)
 	}
-	return m
+	return bits
 }()
 
 // byPorts guesses that the server has the more common port, or else the lower one,
@@ -49,7 +48,7 @@ func isClear(k *Key) bool {
 // commonness ranks a port as one of a server.
 func commonness(port uint16) int {
 	switch {
-	case services[port]:
+	case services[port/64]>>(port%64)&1 == 1:
 		return 3
 	case port < firstRegistered:
 		return 2

@@ -49,6 +49,7 @@ type Table struct {
 	number   uint32        // of this interval, from 1
 	lost     map[Key]*Counts
 	began    map[Iface]int64 // first packet counted on an interface
+	recall   recall
 	scratch  Record          // being emitted
 	named    named
 	stats    TableStats
@@ -64,8 +65,10 @@ type entry struct {
 	reverse int32  // entry of the other half, −1: none
 	used    bool
 	ended   bool // a FIN or RST was seen
-	verdict verdict
-	judged  bool
+
+	verdict  verdict
+	judged   bool
+	recalled bool // the verdict is that of an entry that left
 }
 
 // named is the interface asked for last, which is mostly the next one, too.
@@ -77,7 +80,7 @@ type named struct {
 
 // FlowBytes is what a flow takes of memory: its entry, what the running interval
 // brought, two places of the index and its number in two lists.
-const FlowBytes = uint64(unsafe.Sizeof(entry{}) + unsafe.Sizeof(delta{}) + 2*unsafe.Sizeof(place{}) + 2*unsafe.Sizeof(int32(0)))
+const FlowBytes = uint64(unsafe.Sizeof(entry{}) + unsafe.Sizeof(delta{}) + 2*unsafe.Sizeof(place{}) + 2*unsafe.Sizeof(int32(0)) + unsafe.Sizeof(recalled{})/4)
 
 // delta is what one interval adds to an entry.
 type delta struct {
@@ -97,7 +100,7 @@ type TableStats struct {
 // its network namespace.
 func NewTable(cfg TableConfig, name func(Iface) (name, netns string), out TableOutput) *Table {
 	cfg.MaxFlows = max(cfg.MaxFlows, 1)
-	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, began: map[Iface]int64{}, number: 1}
+	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, began: map[Iface]int64{}, recall: newRecall(cfg.MaxFlows), number: 1}
 	t.index = newIndex(func(entry int32) *Key { return &t.entries.at(entry).key })
 	return t
 }
@@ -200,7 +203,10 @@ func (t *Table) insert(k Key, tag uint32) int32 {
 	back := k.Reverse()
 	if j := t.index.find(t.index.reverse(tag, &k, &back), &back); j >= 0 {
 		t.entries.at(i).reverse, t.entries.at(j).reverse = j, i
-		t.entries.at(i).learn(t.entries.at(j).verdict.opposite())
+		e, half := t.entries.at(i), t.entries.at(j)
+		e.verdict, e.judged, e.recalled = half.verdict.opposite(), half.recalled, half.recalled
+	} else {
+		t.remember(t.entries.at(i))
 	}
 	t.index.insert(tag, i)
 	return i
@@ -209,6 +215,7 @@ func (t *Table) insert(k Key, tag uint32) int32 {
 // remove takes out an entry. The index has it until removeLeaving().
 func (t *Table) remove(i int32) {
 	e := t.entries.at(i)
+	t.keep(e)
 	full := t.leaving.add(e.tag, i)
 	if e.reverse >= 0 {
 		t.entries.at(e.reverse).reverse = -1
