@@ -50,7 +50,7 @@ type Table struct {
 	lost     map[Key]*Counts
 	began    map[Iface]int64 // first packet counted on an interface
 	recall   recall
-	scratch  Record          // being emitted
+	scratch  Record // being emitted
 	named    named
 	stats    TableStats
 }

@@ -99,7 +99,7 @@ func TestInitiator(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
 	file := filepath.Join(t.TempDir(), "trace.pcap")
-	capture := spawn(t, alpha, command("tcpdump", "-B", "32768", "-U", "-i", alpha.Interfaces[0].Name, "-w", file))
+	capture := spawn(t, alpha, command("tcpdump", "-B", "32768", "-U", "--immediate-mode", "-i", alpha.Interfaces[0].Name, "-w", file))
 	poll(t, func() error {
 		if !strings.Contains(capture.stderr.String(), "listening on") {
 			return notYet("tcpdump does not listen")
@@ -155,10 +155,16 @@ func TestInitiator(t *testing.T) {
 		a.stop(t)
 		judgeInitiators(t, a.dir, conversations, readLines(t, a.path("flows.jsonl")))
 	}
-	capture.signal(interrupt)
-	capture.wait(t, 10*time.Second)
-	r := waymark(t, "flows", "--read", file, "-o", "jsonl", "--limit", "0", "tcp or udp")
-	judgeInitiators(t, file, conversations, parseLines(t, r.stdout))
+	var captured []record
+	poll(t, func() error { // tcpdump reads its buffer when it likes
+		r := waymark(t, "flows", "--read", file, "-o", "jsonl", "--limit", "0", "tcp or udp")
+		captured = parseLines(t, r.stdout)
+		if n := len(captured); n < 2*len(conversations) {
+			return notYet("%d halves of %d conversations", n, len(conversations))
+		}
+		return nil
+	})
+	judgeInitiators(t, file, conversations, captured)
 	judgePairs(t, "nfdump", conversations, c.biflows(t, alpha))
 }
 
