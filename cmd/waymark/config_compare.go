@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
@@ -28,6 +29,9 @@ func compareWithAgent(ctx context.Context, file config.Config, w, stderr io.Writ
 	case err != nil:
 		return err
 	}
+	// What the agent chose at its start is no difference; without a default route
+	// there is one.
+	_ = defaultInterfaces(&file, slog.New(slog.DiscardHandler))
 	running, err := config.Parse(answer.YAML)
 	if err != nil {
 		return fmt.Errorf("read the configuration of the agent: %w", err)

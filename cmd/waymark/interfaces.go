@@ -24,7 +24,7 @@ func defaultInterfaces(cfg *config.Config, log *slog.Logger) error {
 		return usageErrorf("run: no interface is configured, and none has a default route: name some with -i IFACE or under interfaces: in the configuration; there are %s", strings.Join(present(), ", "))
 	}
 	for _, name := range names {
-		cfg.Interfaces = append(cfg.Interfaces, config.Interface{Match: name})
+		cfg.Interfaces = append(cfg.Interfaces, config.Interface{Match: name, Direction: "both"})
 	}
 	log.Info("no interface is configured: counting on those with a default route", "interfaces", strings.Join(names, ","))
 	return nil

@@ -31,6 +31,10 @@ func TestRunForAWhile(t *testing.T) {
 			return nil
 		})
 	}
+	check := execute(t, h, program, "config", "check", a.path("waymark.yaml"))
+	if wants(t, check, 0); !strings.Contains(check.stdout, "the running agent has this configuration") {
+		t.Errorf("interfaces that were chosen are a difference: %s%s", check.stdout, check.stderr)
+	}
 	if code := a.wait(t, limit+10*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
