@@ -111,7 +111,7 @@ func TestGuessing(t *testing.T) {
 	x.run(50, nobody)
 	x.client.Send(x.now) // and the answer is awaited
 	r := rand.New(rand.NewPCG(1, 2))
-	const packets = 30_000_000
+	const packets = 8_000_000
 	believed, delays := 0, 0
 	e := *x.client
 	for range packets {
