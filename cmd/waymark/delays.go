@@ -17,7 +17,7 @@ import (
 )
 
 func newDelaysCommand() *cobra.Command {
-	f := &flowsCommand{answers: answers{verb: "delays", columns: view.Merging.DelayColumns, more: view.Merging.DelayText}}
+	f := &flowsCommand{answers: answers{verb: "delays", columns: view.Merging.DelayColumns, extras: view.Merging.DelayExtras}}
 	cmd := &cobra.Command{
 		Use:   "delays [FILTER]",
 		Short: "Show network time and server time of flows that carry PDM",
@@ -97,7 +97,7 @@ func onlyMarked(filter string) string {
 	return "(" + filter + ") and pdm"
 }
 
-// judge puts the verdict into the JSON of each row.
+// judge puts loss and verdict into the JSON of each row.
 func (f *flowsCommand) judge(a *api.Answer) {
 	by, err := store.ParseBy(f.request.By)
 	if err != nil {
@@ -106,8 +106,14 @@ func (f *flowsCommand) judge(a *api.Answer) {
 	m := view.NewMerging(by)
 	for i := range a.Rows {
 		w := &a.Rows[i]
-		if text, err := json.Marshal(m.Verdict(w)); err == nil && len(w.JSON) > 0 {
-			w.JSON = fmt.Appendf(w.JSON[:len(w.JSON)-1], `,"verdict":%s}`, text)
+		for _, x := range f.extras(m, w) {
+			value := []byte(x.Text)
+			if !x.Number {
+				value, _ = json.Marshal(x.Text) // of a string there is no error
+			}
+			if x.Text != "" && len(w.JSON) > 0 {
+				w.JSON = fmt.Appendf(w.JSON[:len(w.JSON)-1], `,%q:%s}`, x.Name, value)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/suggest"
 	"github.com/waymark-net/waymark/internal/topology"
 )
@@ -123,6 +124,7 @@ func (r *doctorReport) print(w io.Writer, format string) error {
 	if format == outputJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
+		obs.FillLists(r)
 		return enc.Encode(r)
 	}
 	fmt.Fprintf(w, "kernel %s; flow table by default: %d flows\n\n", r.Kernel, r.MaxEntries)

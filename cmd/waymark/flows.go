@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -43,7 +42,7 @@ type flowsCommand struct {
 type answers struct {
 	verb    string
 	columns func(m view.Merging, rows []api.Row, keep []string) []view.Column
-	more    func(view.Merging, *api.Row) (names, cells []string) // besides the fields of a row; nil: nothing
+	extras  func(view.Merging, *api.Row) []view.Extra // values besides the fields of a row; nil: none
 }
 
 func newFlowsCommand() *cobra.Command {
@@ -67,10 +66,15 @@ their values: waymark help filter.
 
 Keys to group by are ` + strings.Join(keyNames(), ", ") + `.
 src and dst may be cut to a prefix: src/24 cuts IPv4, src/64 IPv6, src/24/48 both.
-Every packet is counted on each interface it passes: on a router, group by iface, too.`,
+
+A packet that this host forwards is seen on several interfaces, and counts where it was
+seen first. Rows of an interface or direction have all that was seen there; --everywhere
+has them all add up. --by transit shows each flow once, with the interfaces on which it
+came in and left; --by in,out how much goes from which interface to which.`,
 		Example: `  waymark flows
   waymark flows tcp and dport 443 --since 5m --sort rtt
   waymark flows --by conversation --limit 10
+  waymark flows --by in,out
   waymark flows --by src/24/64,dport -o csv
   waymark flows --follow -o jsonl | jq .bytes
   waymark flows --read trace.pcapng udp`,
@@ -90,6 +94,7 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	flags.StringVarP(&f.request.By, "by", "b", by, "`KEYS` to group by, with commas between them")
 	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
 	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "reverse the order: sums with the smallest first, keys with the largest")
+	flags.BoolVar(&f.request.Everywhere, "everywhere", false, "count a packet on each interface that it passes, not once")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
@@ -274,6 +279,9 @@ func (f *flowsCommand) summary(a api.Answer) string {
 	if len(a.Rows) < a.Groups {
 		s += "; --limit 0 shows all"
 	}
+	if n := a.Repeated.Packets; n > 0 {
+		s += fmt.Sprintf("; %s packets were seen again on a further interface", term.Count(n))
+	}
 	if a.Summed > 0 {
 		s += fmt.Sprintf("; %s records were too many to keep and are summed", term.Count(a.Summed))
 	}
@@ -308,36 +316,32 @@ func (f *flowsCommand) printFollowed(stdout, stderr io.Writer, by view.Merging, 
 	return t.WriteRows(stdout, widths)
 }
 
-// printCSV writes keys and sums under the names of the JSON record, but no
-// histograms.
+// printCSV writes all that is in the JSON of a row, under the same names.
 func (f *flowsCommand) printCSV(w io.Writer, by store.By, a api.Answer) error {
 	out := csv.NewWriter(w)
-	fields := slices.DeleteFunc(api.RowFields(by.Keys), func(field api.RowField) bool { return field.Kind == flow.Pairs })
+	fields, extras := api.RowFields(by.Keys), func(*api.Row) []view.Extra { return nil }
+	if f.extras != nil {
+		extras = func(w *api.Row) []view.Extra { return f.extras(view.NewMerging(by), w) }
+	}
 	if f.titles == nil {
-		header := make([]string, 0, len(fields)+1)
 		for _, field := range fields {
-			header = append(header, field.Name)
+			f.titles = append(f.titles, field.Name)
 		}
-		header = append(header, "records")
-		if f.more != nil {
-			names, _ := f.more(view.NewMerging(by), &api.Row{})
-			header = append(header, names...)
+		for _, x := range extras(&api.Row{}) {
+			f.titles = append(f.titles, x.Name)
 		}
-		f.titles = header
 		if err := out.Write(f.titles); err != nil {
 			return err
 		}
 	}
 	origin := flow.Origin{Host: a.Host, Sampling: a.Sampling}
 	for i := range a.Rows {
-		cells := make([]string, 0, len(fields)+1)
+		cells := make([]string, 0, len(f.titles))
 		for _, field := range fields {
 			cells = append(cells, field.Value(&origin, &a.Rows[i].Row))
 		}
-		cells = append(cells, strconv.FormatUint(a.Rows[i].Records, 10))
-		if f.more != nil {
-			_, more := f.more(view.NewMerging(by), &a.Rows[i])
-			cells = append(cells, more...)
+		for _, x := range extras(&a.Rows[i]) {
+			cells = append(cells, x.Text)
 		}
 		if err := out.Write(cells); err != nil {
 			return err

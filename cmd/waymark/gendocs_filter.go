@@ -72,7 +72,7 @@ func writeQueries(w io.Writer) error {
 		keys = append(keys, []string{code(k.Name), upper(k.Doc)})
 	}
 	p.heading(2, "Keys to group by")
-	p.WriteString("\nSeveral are joined with commas. Every packet is counted on each interface that it passes: on a router, group by `iface`, too.\n")
+	p.WriteString("\nSeveral are joined with commas. A packet that is seen on several interfaces counts in one row, unless rows are of an interface or direction: see [Measure a router](../how-to/router.md).\n")
 	p.table("Key|Meaning", keys)
 	p.heading(2, "Orders")
 	fmt.Fprintf(p, "\n`%s`, or one of the keys to group by. Sums come with the largest first, keys with the smallest.\n", strings.Join(store.SortNames(), "`, `"))

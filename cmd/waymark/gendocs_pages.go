@@ -173,7 +173,13 @@ func writeAPI(w io.Writer) error {
 	}
 	p.table("Parameter|Meaning", parameters)
 	p.WriteString("\nRows by `flow` are [flow records](record.md) with `records`, the number of records merged; other rows have their keys and sums.\n" +
-		"What was turned round by `conversation`, `service`, `pair` or a peer stands in `back`, too.\n")
+		"What was turned round by `conversation`, `service`, `pair` or a peer stands in `back`, too. CSV has the same fields, inner ones with a dot.\n")
+	p.heading(2, "Fields that only rows have")
+	var extras [][]string
+	for _, f := range api.ExtraFields() {
+		extras = append(extras, []string{code(f.Name), upper(f.Doc)})
+	}
+	p.table("Field|Meaning", extras)
 	return p.writeTo(w)
 }
 

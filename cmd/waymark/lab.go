@@ -12,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/wire"
+	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -138,7 +139,9 @@ func newLabListCommand() *cobra.Command {
 			if out.format == outputJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
-				return enc.Encode(withStats(infos))
+				list := withStats(infos)
+				obs.FillLists(&list)
+				return enc.Encode(list)
 			}
 			return printLabs(cmd.OutOrStdout(), infos)
 		},

@@ -64,6 +64,7 @@ type Agent struct {
 	history  *store.Interval // that takes records now; of the table
 	leaving  *leaving
 	server   *api.Server
+	wired    uint64 // changes of the wiring that the history knows; of drainOnce
 	totals   *totals
 	hooks    *hooks
 	headroom *headroom.Keeper

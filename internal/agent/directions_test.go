@@ -2,18 +2,22 @@ package agent
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
 )
 
 // newChain is a row of five hosts, three of which route, that goes with the test.
@@ -123,6 +127,73 @@ func TestDirections(t *testing.T) {
 			await(t, a, "wmr1 is counted in both directions", func(s obs.Status) bool {
 				return slices.Equal(hooks(s), []string{"to-alpha ingress", "to-porthos egress", "wmr1 egress", "wmr1 ingress"})
 			})
+		})
+	}
+}
+
+// TestForwardedCountsOnce: of pings and a transfer over three routers, which the
+// agent sees at up to eight places, the history has each packet once, with the
+// interfaces on which it came in and left; on request it has them everywhere.
+func TestForwardedCountsOnce(t *testing.T) {
+	const pings = 20
+	l := newChain(t)
+	alpha, beta := l.Host("alpha"), l.Host("beta")
+	for _, tt := range []struct {
+		name     string
+		hosts    []*lab.Host
+		in, out  string // of alpha's packets
+		sighting uint64 // of each packet
+	}{
+		{"one router", []*lab.Host{l.Host("athos")}, "athos/to-alpha", "athos/to-porthos", 2},
+		{"all hosts", l.Hosts(), "", "alpha/to-athos", 8},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, _ := agentConfig(t, "auto", tt.hosts...)
+			a := start(t, cfg)
+			if _, err := traffic.Echo(within(t, 20*time.Second), alpha, traffic.EchoConfig{To: beta.Addr4(), Count: pings, ID: 7}); err != nil {
+				t.Fatal(err)
+			}
+			sent, err := traffic.Bulk(within(t, 30*time.Second), alpha, beta, traffic.BulkConfig{
+				To: netip.AddrPortFrom(beta.Addr6(), 5000), Bytes: 1_000_000,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			waitCovered(t, a)
+			ask := func(by, expr string, everywhere bool) store.Answer {
+				t.Helper()
+				keys, err := store.ParseBy(by)
+				if err != nil {
+					t.Fatal(err)
+				}
+				chosen, err := filter.Parse(expr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := a.store.Query(store.Query{By: keys, Filter: chosen, Everywhere: everywhere})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return answer
+			}
+			await(t, a, "all pings are in the history", func(obs.Status) bool {
+				return ask("conversation", "icmp", true).Total.Packets == 2*pings*tt.sighting
+			})
+			if x := ask("conversation", "icmp", false); len(x.Rows) != 1 || x.Rows[0].Packets != 2*pings || x.Rows[0].Back.Packets != pings ||
+				x.Total.Packets != 2*pings || x.Repeated.Packets != 2*pings*(tt.sighting-1) {
+				t.Errorf("pings: %d rows %+v, total %+v, repeated %+v", len(x.Rows), x.Rows, x.Total, x.Repeated)
+			}
+			await(t, a, "the transfer is in the history", func(obs.Status) bool {
+				return ask("transit", "tcp and dst port 5000", false).Total.PayloadBytes == sent.Sender.BytesSent
+			})
+			x := ask("transit", "tcp and dst port 5000", false)
+			prefix := strings.TrimSuffix(alpha.Netns, "alpha")
+			if in, out := strings.TrimPrefix(x.Rows[0].In, prefix), strings.TrimPrefix(x.Rows[0].Out, prefix); len(x.Rows) != 1 || in != tt.in || out != tt.out {
+				t.Errorf("%d rows; in on %q and out on %q, want %q and %q", len(x.Rows), in, out, tt.in, tt.out)
+			}
+			if back := ask("transit", "tcp and src port 5000", false).Rows; len(back) != 1 || strings.TrimPrefix(back[0].Out, prefix) == tt.out {
+				t.Errorf("way back: %+v", back)
+			}
 		})
 	}
 }

@@ -67,6 +67,8 @@ func (a *Agent) drainOnce(last bool) error {
 	coverage := a.hooks.compare(all)
 	err = errors.Join(err, seenErr, a.forgetGone(all))
 
+	err = errors.Join(err, a.rewire())
+
 	if last {
 		a.leaving.last()
 		a.table.Flush()
@@ -77,6 +79,21 @@ func (a *Agent) drainOnce(last bool) error {
 	end := a.clock()
 	a.noteDrain(start, end, coverage, err)
 	return err
+}
+
+// rewire tells the history how interfaces hang together, after that changed.
+func (a *Agent) rewire() error {
+	changes := a.registry.Changes()
+	if changes == a.wired {
+		return nil
+	}
+	w, err := a.registry.Wiring()
+	if err != nil {
+		return err
+	}
+	a.wired = changes
+	a.store.SetWiring(w)
+	return nil
 }
 
 // nextInterval makes the interval that ended visible. The table is locked.

@@ -34,6 +34,7 @@ func (a *Agent) Status() obs.Status {
 	if s.PDM, err = a.pdmStatus(); err != nil {
 		a.log.Debug("reading the state of marking", "error", err)
 	}
+	obs.FillLists(&s)
 	return s
 }
 

@@ -18,11 +18,12 @@ type Answer struct {
 	To        time.Time `json:"to,omitzero"` // absent: no interval has ended yet
 	Intervals int       `json:"intervals"`
 	By        []string  `json:"by"`
-	Groups    int       `json:"groups"`  // rows before the limit
-	Records   uint64    `json:"records"` // that match
-	Total     Totals    `json:"total"`   // of all rows, also those beyond the limit
-	Summed    uint64    `json:"summed"`  // records too many to keep, now in unattributed rows
-	Missed    uint64    `json:"missed"`  // intervals that this follower was too late for
+	Groups    int       `json:"groups"`   // rows before the limit
+	Records   uint64    `json:"records"`  // that match
+	Total     Totals    `json:"total"`    // of all packets that match, each counted once unless asked for everywhere
+	Repeated  Totals    `json:"repeated"` // what was seen again on a further interface
+	Summed    uint64    `json:"summed"`   // records too many to keep, now in unattributed rows
+	Missed    uint64    `json:"missed"`   // intervals that this follower was too late for
 	// Since is what was asked for. Incomplete is why the rows cover less: "history",
 	// older intervals had to leave (api.history); "started", the agent runs only
 	// since then. Absent: they cover it.
@@ -51,7 +52,7 @@ func NewAnswer(a store.Answer, o flow.Origin) Answer {
 	out := Answer{
 		Host: o.Host, Sampling: max(o.Sampling, 1),
 		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
-		Total: Totals(a.Total), Summed: a.Summed, Missed: a.Missed,
+		Total: Totals(a.Total), Repeated: Totals(a.Repeated), Summed: a.Summed, Missed: a.Missed,
 		Since: a.Asked, Incomplete: a.Short,
 		Rows: make([]Row, len(a.Rows)),
 	}

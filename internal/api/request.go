@@ -16,14 +16,17 @@ import (
 
 // Request asks for flows. Each field is a parameter of the URL.
 type Request struct {
-	Filter  string        // filter: an expression of package filter
-	By      string        // by: keys with commas, as store.ParseBy reads them
-	Sort    string        // sort: a counter or one of the keys
-	Reverse bool          // reverse: the smallest first
-	Limit   int           // limit: rows; 0: all
-	Since   string        // since: as timespec.Since reads it; empty: all that is kept
-	Follow  bool          // follow: one answer for each interval that ends
-	Every   time.Duration // every: with follow, ask for intervals as short as this
+	Filter  string // filter: an expression of package filter
+	By      string // by: keys with commas, as store.ParseBy reads them
+	Sort    string // sort: a counter or one of the keys
+	Reverse bool   // reverse: the smallest first
+	Limit   int    // limit: rows; 0: all
+	// Everywhere: count a packet on each interface that it passes; else once, in
+	// rows that are of no interface.
+	Everywhere bool
+	Since      string        // since: as timespec.Since reads it; empty: all that is kept
+	Follow     bool          // follow: one answer for each interval that ends
+	Every      time.Duration // every: with follow, ask for intervals as short as this
 }
 
 // MinEvery bounds what a follower may ask for.
@@ -40,6 +43,7 @@ var parameters = []Parameter{
 	{"by", "Keys to merge records by, with commas; `flow` when left out"},
 	{"sort", "What decides the order; `bytes` when left out"},
 	{"reverse", "`true`: the order the other way round"},
+	{"everywhere", "`true`: a packet counts on each interface that it passes; left out, it counts once, in totals and in rows that are of no interface"},
 	{"limit", "Rows to answer with; `0` and nothing: all"},
 	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},
 	{"follow", "`true`: an answer for each interval that ends from now on, one a line"},
@@ -66,6 +70,7 @@ func (r Request) Values() url.Values {
 	set("by", r.By, r.By != "")
 	set("sort", r.Sort, r.Sort != "")
 	set("reverse", "true", r.Reverse)
+	set("everywhere", "true", r.Everywhere)
 	set("limit", strconv.Itoa(r.Limit), r.Limit != 0)
 	set("since", r.Since, r.Since != "")
 	set("follow", "true", r.Follow)
@@ -98,6 +103,8 @@ func (r *Request) set(name, value string) (err error) {
 		r.Since = value
 	case "reverse":
 		r.Reverse, err = parseBool(name, value)
+	case "everywhere":
+		r.Everywhere, err = parseBool(name, value)
 	case "follow":
 		r.Follow, err = parseBool(name, value)
 	case "limit":
@@ -134,7 +141,7 @@ func (r Request) Query(now time.Time) (q store.Query, err error) {
 	if q.Since, err = parseSince(r.Since, now); err != nil {
 		return q, err
 	}
-	q.Sort, q.Reverse, q.Limit = r.Sort, r.Reverse, r.Limit
+	q.Sort, q.Reverse, q.Limit, q.Everywhere = r.Sort, r.Reverse, r.Limit, r.Everywhere
 	return q, nil
 }
 

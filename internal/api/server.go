@@ -333,7 +333,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q s
 	}
 	defer s.connections.keep(r.Context())()
 	flusher := http.NewResponseController(w)
-	key := Request{Filter: req.Filter, By: req.By, Sort: req.Sort, Reverse: req.Reverse, Limit: req.Limit}.Values().Encode()
+	key := Request{Filter: req.Filter, By: req.By, Sort: req.Sort, Reverse: req.Reverse, Everywhere: req.Everywhere, Limit: req.Limit}.Values().Encode()
 	fl, leave := s.feeds.join(key, q, func() {
 		if err := flusher.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 			s.deps.Log.Debug("API: a slow follower cannot be cut off", "error", err)

@@ -19,11 +19,32 @@ func (c *Counters) add(r *flow.Record) {
 	c.PayloadBytes += r.PayloadBytes
 }
 
+func (c *Counters) addAll(o Counters) {
+	c.Packets += o.Packets
+	c.Bytes += o.Bytes
+	c.WireBytes += o.WireBytes
+	c.PayloadBytes += o.PayloadBytes
+}
+
+func (c *Counters) subtract(o Counters) {
+	c.Packets -= o.Packets
+	c.Bytes -= o.Bytes
+	c.WireBytes -= o.WireBytes
+	c.PayloadBytes -= o.PayloadBytes
+}
+
+// counters are the sums of the row.
+func (w *Row) counters() Counters {
+	return Counters{w.Packets, w.Bytes, w.WireBytes, w.PayloadBytes}
+}
+
 // Row is one line of an answer: the keys, and sums over its records.
 type Row struct {
 	// Keys that were not asked for are zero, and the initiator is that of all
 	// records or unknown; RTT is the mean of those seen.
 	flow.Record
+
+	In, Out string // interfaces on which a flow came in and left; empty: this host, or no keys
 
 	SrcPrefix, DstPrefix netip.Prefix // like Src and Dst, cut as the key says
 
@@ -31,6 +52,7 @@ type Row struct {
 	Back    Counters // of the records that a fold turned round; part of the sums
 	RTTSeen uint64   // records with a round trip
 
+	repeated             Counters // of packets that count in another row
 	responder, initiator mean
 	disputed             bool  // records differ in the initiator
 	rank                 int64 // to sort by
@@ -70,7 +92,8 @@ type Answer struct {
 	By        []Key
 	Rows      []Row
 	Groups    int      // rows before the limit
-	Total     Counters // of all of them
+	Total     Counters // of all packets, each counted once unless Query.Everywhere
+	Repeated  Counters // of what was seen again on a further interface
 	Records   uint64
 	// Asked is Query.Since. Short is why the answer covers less than that.
 	Asked time.Time

@@ -14,9 +14,14 @@ type grouping struct {
 	endpoints bool // some key is an address or a port
 	addresses bool // some key is an address
 	whole     bool // rows are flows, and have all that their first record has
-	index     map[identity]*Row
-	merged    []*Row
-	block     []Row // where the next row stands: they are large, and never move
+	once      bool // a packet counts in one row only
+	passage   bool // some key is in or out
+
+	onlyRepeated Counters // of rows that have nothing else, and are none
+
+	index  map[identity]*Row
+	merged []*Row
+	block  []Row // where the next row stands: they are large, and never move
 }
 
 // pick is a key with what it does.
@@ -27,9 +32,14 @@ type pick struct {
 }
 
 func newGrouping(by By) *grouping {
-	g := &grouping{fold: by.Fold, index: map[identity]*Row{}, whole: by.Whole()}
+	g := &grouping{
+		fold: by.Fold, index: map[identity]*Row{}, whole: by.Whole(),
+		// A peer is one of the host, or namespace, that its packets end at.
+		once: by.Fold != FoldPeer && !by.has("iface") && !by.has("direction"),
+	}
 	for _, k := range by.Keys {
 		def := &keyDefs[defOf(k.Name)]
+		g.passage = g.passage || k.Name == "in" || k.Name == "out"
 		g.picks = append(g.picks, pick{k, def.endpoint, def.pick})
 		g.endpoints = g.endpoints || def.endpoint
 		g.addresses = g.addresses || k.address()
@@ -37,16 +47,29 @@ func newGrouping(by By) *grouping {
 	return g
 }
 
-// add merges one record; r is changed by a fold.
-func (g *grouping) add(r *flow.Record) {
+// add merges one record, of a flow that came in and left on two interfaces; r is
+// changed by a fold. What it measured counts also where its packets are repeated.
+func (g *grouping) add(r *flow.Record, in, out string, repeated bool) {
 	turned := g.fold.turn(r)
 	id := g.identify(r)
+	if g.passage {
+		if turned {
+			in, out = out, in
+		}
+		id.pass(g.picks, in, out)
+	}
 	w, ok := g.index[id]
 	if !ok {
 		w = g.newRow(&id, r)
 		g.index[id] = w
 	}
-	w.merge(r, turned)
+	if repeated {
+		w.repeated.add(r)
+	}
+	if !repeated || !g.once {
+		w.count(r, turned)
+	}
+	w.measure(r)
 }
 
 func (g *grouping) identify(r *flow.Record) identity {
@@ -80,8 +103,8 @@ func (g *grouping) newRow(id *identity, r *flow.Record) *Row {
 			Src: id.src.Addr(), Dst: id.dst.Addr(), Proto: id.proto, SrcPort: id.sport, DstPort: id.dport,
 			VLAN: id.vlan, InnerVLAN: id.innerVLAN, Tunnel: id.tunnel, VNI: id.vni, TOS: id.tos,
 			Unattributed: id.unattributed,
-			First:        r.First, Last: r.Last, TTLMin: r.TTLMin,
 		},
+		In: id.in, Out: id.out,
 		SrcPrefix: id.src, DstPrefix: id.dst,
 	}
 	if g.whole {
@@ -90,8 +113,11 @@ func (g *grouping) newRow(id *identity, r *flow.Record) *Row {
 	return w
 }
 
-// merge adds the sums of one record.
-func (w *Row) merge(r *flow.Record, turned bool) {
+// count adds the packets of one record.
+func (w *Row) count(r *flow.Record, turned bool) {
+	if w.Records == 0 {
+		w.First, w.Last, w.TTLMin = r.First, r.Last, r.TTLMin
+	}
 	w.Records++
 	w.Packets += r.Packets
 	w.Bytes += r.Bytes
@@ -111,6 +137,10 @@ func (w *Row) merge(r *flow.Record, turned bool) {
 	if turned {
 		w.Back.add(r)
 	}
+}
+
+// measure adds what else is known of them.
+func (w *Row) measure(r *flow.Record) {
 	w.mergeInitiator(r)
 	if r.RTT != (flow.RTT{}) {
 		w.RTTSeen++
@@ -139,8 +169,15 @@ func (w *Row) mergeInitiator(r *flow.Record) {
 	}
 }
 
-// end completes the sums and drops the rows that the filter does not mean.
+// end completes the sums and drops the rows that the filter does not mean, and
+// those of nothing but repeated packets.
 func (g *grouping) end(f filter.Filter) {
+	g.merged = slices.DeleteFunc(g.merged, func(w *Row) bool {
+		if w.Records == 0 && f.Empty() {
+			g.onlyRepeated.addAll(w.repeated)
+		}
+		return w.Records == 0
+	})
 	for _, w := range g.merged {
 		w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}
 	}

@@ -70,6 +70,7 @@ type By struct {
 // zero.
 type identity struct {
 	iface, netns    string
+	in, out         string
 	src, dst        netip.Prefix
 	vni             uint32
 	sport, dport    uint16
@@ -79,6 +80,22 @@ type identity struct {
 	direction       flow.Direction
 	tunnel          flow.Tunnel
 	unattributed    bool
+}
+
+// pass sets the keys that are known of a flow and not of a record.
+func (i *identity) pass(picks []pick, in, out string) {
+	for _, p := range picks {
+		switch p.key.Name {
+		case "in":
+			i.in = in
+		case "out":
+			i.out = out
+		}
+	}
+}
+
+func (by By) has(name string) bool {
+	return slices.ContainsFunc(by.Keys, func(k Key) bool { return k.Name == name })
 }
 
 // keyDefs are the fields one can merge by.
@@ -102,6 +119,16 @@ var keyDefs = []struct {
 		name: "direction", doc: "ingress or egress",
 		pick:    func(_ Key, i *identity, r *flow.Record) { i.direction = r.Direction },
 		compare: func(a, b *Row) int { return cmp.Compare(a.Direction, b.Direction) },
+	},
+	{
+		name: "in", doc: "interface on which the flow came in; none: it began at this host",
+		pick:    func(Key, *identity, *flow.Record) {}, // see identity.pass
+		compare: func(a, b *Row) int { return cmp.Compare(a.In, b.In) },
+	},
+	{
+		name: "out", doc: "interface on which the flow left; none: it ended at this host",
+		pick:    func(Key, *identity, *flow.Record) {},
+		compare: func(a, b *Row) int { return cmp.Compare(a.Out, b.Out) },
 	},
 	{
 		name: "family", doc: "IP version",
@@ -167,6 +194,7 @@ var groups = []struct {
 	fold      Fold
 }{
 	{"flow", "what makes a flow: each one, in each direction, on each interface", flowKeys, FoldNone},
+	{"transit", "each flow once, with the interfaces on which it came in and left", []string{"in", "out", "proto", "src", "sport", "dst", "dport"}, FoldNone},
 	{"conversation", "both ways of a flow between client and server", []string{"proto", "src", "sport", "dst", "dport"}, FoldConversation},
 	{"service", "a server's port, both ways", []string{"proto", "dport"}, FoldConversation},
 	{"pair", "two hosts, both ways", []string{"src", "dst"}, FoldPair},

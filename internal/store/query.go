@@ -17,6 +17,9 @@ type Query struct {
 	Sort    string        // one of SortNames, or a key of By; empty: bytes
 	Reverse bool          // counters ascending, keys descending
 	Limit   int           // rows; 0: all
+	// Everywhere counts a packet on each interface that it passes. Else it counts
+	// once in the totals, and in rows that are of no interface or direction.
+	Everywhere bool
 
 	records, rows filter.Filter // the two parts of Filter, of a checked query
 }
@@ -27,7 +30,15 @@ func (s *Store) Query(q Query) (Answer, error) {
 		return Answer{}, err
 	}
 	v := s.view()
-	a := q.run(v.intervals)
+	first := slices.IndexFunc(v.intervals, func(iv *interval) bool { return iv.to.After(q.Since) })
+	if first < 0 {
+		first = len(v.intervals)
+	}
+	var before *interval
+	if first > 0 {
+		before = v.intervals[first-1]
+	}
+	a := q.run(before, v.intervals[first:])
 	a.Asked, a.Short = q.Since, v.short(q.Since)
 	return a, nil
 }
@@ -43,20 +54,21 @@ func (s *Store) Follow(ctx context.Context, q Query, emit func(Answer) error) er
 
 // Ended is an interval that ended while somebody watched.
 type Ended struct {
+	before   *interval // nil: not known
 	interval *interval
 	missed   uint64
 }
 
 // Answer answers a checked query from this interval; its window is ignored.
 func (e Ended) Answer(q Query) Answer {
-	q.Since = time.Time{}
-	a := q.run([]*interval{e.interval})
+	a := q.run(e.before, []*interval{e.interval})
 	a.Missed = e.missed
 	return a
 }
 
 // Watch calls emit with each interval that ends after it called began (nil: not
-// needed), until ctx ends or emit fails. While emit runs, no other interval is held.
+// needed), until ctx ends or emit fails. While emit runs, only that interval and the
+// one before it are held.
 func (s *Store) Watch(ctx context.Context, began func(), emit func(Ended) error) error {
 	seen := s.view().sequence
 	if began != nil {
@@ -73,7 +85,10 @@ func (s *Store) Watch(ctx context.Context, began func(), emit func(Ended) error)
 			}
 			continue
 		}
-		e := Ended{v.intervals[i], v.intervals[i].sequence - seen - 1}
+		e := Ended{interval: v.intervals[i], missed: v.intervals[i].sequence - seen - 1}
+		if i > 0 {
+			e.before = v.intervals[i-1]
+		}
 		v, seen = view{}, e.interval.sequence
 		if err := emit(e); err != nil {
 			return err
@@ -97,16 +112,16 @@ func (q *Query) Check() error {
 	return err
 }
 
-// run answers from the given intervals.
-func (q *Query) run(intervals []*interval) Answer {
+// run answers from the given intervals. In the one before them, packets may have
+// been seen whose last sighting is in these: an interval ends between two.
+func (q *Query) run(before *interval, intervals []*interval) Answer {
 	a := Answer{By: q.By.Keys}
 	g := newGrouping(q.By)
+	seen := q.sightings(g, before, intervals)
 	var r flow.Record
 	var pdm flow.PDM
+	row := 0
 	for _, iv := range intervals {
-		if !iv.to.After(q.Since) {
-			continue
-		}
 		if a.Intervals == 0 {
 			a.From = iv.from
 		}
@@ -114,19 +129,71 @@ func (q *Query) run(intervals []*interval) Answer {
 		a.Intervals++
 		a.Summed += iv.summed
 		for i := range iv.rows.len() {
-			iv.rows.at(i).record(iv, &r, &pdm)
-			if q.records.Match(&r) {
-				g.add(&r)
+			n := seen.rows[row]
+			if row++; n == notMatched {
+				continue
 			}
+			iv.rows.at(i).record(iv, &r, &pdm)
+			var in, out string
+			repeated := false
+			if n >= 0 {
+				x := &seen.list[n]
+				repeated = x.repeated && !q.Everywhere
+				in, out = seen.name(x.in), seen.name(x.out)
+			}
+			g.add(&r, in, out, repeated)
 		}
 	}
 	g.end(q.rows)
 	a.Groups = len(g.merged)
+	a.Repeated = g.onlyRepeated
 	for _, w := range g.merged {
-		a.Total.add(&w.Record)
 		a.Records += w.Records
+		a.Total.addAll(w.counters())
+		a.Repeated.addAll(w.repeated)
+		if !g.once { // the row has them, too
+			a.Total.subtract(w.repeated)
+		}
 	}
 	rank, compare := q.compare()
 	a.Rows = g.rows(rank, compare, q.Limit)
 	return a
+}
+
+// sightings joins the records that the filter matches.
+func (q *Query) sightings(g *grouping, before *interval, intervals []*interval) *sightings {
+	rows := 0
+	for _, iv := range intervals {
+		rows += iv.rows.len()
+	}
+	s := newSightings(rows, g.once && q.By.has("netns"), q.Everywhere && !g.passage)
+	var r flow.Record
+	var pdm flow.PDM
+	match := func(iv *interval, w *row) bool {
+		if q.records.Empty() {
+			return true
+		}
+		w.record(iv, &r, &pdm)
+		return q.records.Match(&r)
+	}
+	if before != nil && !s.idle {
+		s.enter(before)
+		for i := range before.rows.len() {
+			if w := before.rows.at(i); match(before, w) {
+				s.add(w)
+			}
+		}
+	}
+	for _, iv := range intervals {
+		s.enter(iv)
+		for i := range iv.rows.len() {
+			n, w := int32(notMatched), iv.rows.at(i)
+			if match(iv, w) {
+				n = s.add(w)
+			}
+			s.rows = append(s.rows, n)
+		}
+	}
+	s.resolve()
+	return s
 }

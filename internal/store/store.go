@@ -12,6 +12,8 @@ package store
 import (
 	"sync"
 	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // Config bounds the store.
@@ -33,6 +35,7 @@ type Store struct {
 	records   int           // cost of all of them, and of the one that is being filled
 	sequence  uint64        // of the newest
 	changed   chan struct{} // closed when an interval ends
+	wiring    *flow.Wiring  // of intervals that end from now on
 	began     time.Time     // the first interval; zero: none began
 	dropped   time.Time     // the end of the latest interval that had to leave; zero: none had
 }
@@ -49,6 +52,7 @@ type interval struct {
 	rows     rows
 	links    []link
 	told     told
+	wiring   *flow.Wiring
 	summed   uint64 // records that were too many to keep
 }
 
@@ -90,6 +94,7 @@ func (s *Store) add(iv *interval, reserved int) {
 	defer s.mu.Unlock()
 	s.sequence++
 	iv.sequence = s.sequence
+	iv.wiring = s.wiring
 	s.records += iv.cost() - reserved
 	s.shrink()
 	kept := make([]*interval, 0, len(s.intervals)+1)

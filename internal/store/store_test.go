@@ -200,7 +200,7 @@ func TestFilter(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                  `merge by "": there are flow, conversation, service, pair, session, peer`,
+		"":                  `merge by "": there are flow, transit, conversation, service, pair, session, peer`,
 		"scr":               `merge by "scr": did you mean src?`,
 		"proto/8":           "merge by proto/8: only src and dst can be cut to a prefix",
 		"src/129":           "merge by src/129: write src/24 for IPv4, src/64 for IPv6 or src/24/48 for both",

@@ -66,7 +66,7 @@ func (m *model) detailBody() []string {
 	d := m.detail
 	past := m.past[d.key]
 	title := "ROW"
-	if views[m.view].by == "flow" {
+	if views[m.view].by == "transit" {
 		title = "FLOW"
 	}
 	if d.silent {

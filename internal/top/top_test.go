@@ -308,7 +308,7 @@ func TestKeys(t *testing.T) {
 		t.Error(s)
 	}
 	m.tell(press("3")...)
-	if last().by != "netns,iface,pair" || m.answer != nil {
+	if last().by != "pair" || m.answer != nil {
 		t.Errorf("3 asks for %+v", last())
 	}
 	m.tell(press("tab", "tab", "tab", "tab")...)
@@ -528,7 +528,7 @@ func TestRun(t *testing.T) {
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	if len(agent.requests) != 2 || agent.requests[1].By != "netns,iface,service" {
+	if len(agent.requests) != 2 || agent.requests[1].By != "service" {
 		t.Errorf("asked %+v", agent.requests)
 	}
 }

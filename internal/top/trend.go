@@ -26,6 +26,7 @@ type trend struct {
 // rowKey is what makes a row the same from interval to interval.
 type rowKey struct {
 	iface, netns string
+	in, out      string
 	src, dst     netip.Prefix
 	sport, dport uint16
 	vlan, inner  uint16
@@ -39,7 +40,7 @@ type rowKey struct {
 
 func keyOf(w *api.Row) rowKey {
 	return rowKey{
-		w.Iface, w.Netns, w.SrcPrefix, w.DstPrefix, w.SrcPort, w.DstPort, w.VLAN, w.InnerVLAN, w.VNI,
+		w.Iface, w.Netns, w.In, w.Out, w.SrcPrefix, w.DstPrefix, w.SrcPort, w.DstPort, w.VLAN, w.InnerVLAN, w.VNI,
 		w.Proto, w.Direction, w.Tunnel, w.Family, w.Unattributed,
 	}
 }

@@ -67,19 +67,19 @@ var (
 // views, in the order of their keys 1, 2, …
 var views = []aView{
 	{
-		name: "conversations", rows: "conversations", by: "netns,iface,conversation",
+		name: "conversations", rows: "conversations", by: "conversation",
 		columns: []column{
-			ifaceColumn, protoColumn,
+			protoColumn,
 			{title: "CLIENT", cell: func(l line) string { return view.Source(l.row) }},
 			{title: "SERVER", cell: func(l line) string { return view.Destination(l.row) }},
 			forthColumn, backColumn, rttColumn,
 		},
 	},
 	{
-		name: "flows", rows: "flows", by: "flow",
+		name: "flows", rows: "flows", by: "transit",
 		columns: []column{
-			ifaceColumn,
-			{title: "DIR", width: 3, cell: func(l line) string { return view.Direction(l.row.Direction) }},
+			{title: "IN", cell: func(l line) string { return view.Passage(l.row.In) }},
+			{title: "OUT", cell: func(l line) string { return view.Passage(l.row.Out) }},
 			protoColumn,
 			{title: "SOURCE", cell: func(l line) string { return view.Source(l.row) }},
 			{title: "DESTINATION", cell: func(l line) string { return view.Destination(l.row) }},
@@ -87,18 +87,17 @@ var views = []aView{
 		},
 	},
 	{
-		name: "hosts", rows: "host pairs", by: "netns,iface,pair",
+		name: "hosts", rows: "host pairs", by: "pair",
 		columns: []column{
-			ifaceColumn,
 			{title: "HOST", cell: func(l line) string { return view.Host(l.row, l.row.SrcPrefix) }},
 			{title: "HOST", cell: func(l line) string { return view.Host(l.row, l.row.DstPrefix) }},
 			forthColumn, backColumn, packetColumn, rttColumn,
 		},
 	},
 	{
-		name: "services", rows: "services", by: "netns,iface,service",
+		name: "services", rows: "services", by: "service",
 		columns: []column{
-			ifaceColumn, protoColumn,
+			protoColumn,
 			{title: "PORT", right: true, cell: func(l line) string { return view.Port(l.row, l.row.DstPort) }},
 			forthColumn, backColumn, packetColumn, rttColumn,
 			{title: "FLOWS", width: 5, right: true, cell: func(l line) string { return term.Count(l.row.Records) }},

@@ -28,7 +28,7 @@ func (w *Watcher) putLink(m *member, nl netlink.Link) {
 	}
 	old, known := m.links[index]
 	m.links[index] = l
-	w.deps.Registry.put(l)
+	w.deps.Registry.put(l, wiresOf(nl))
 	for _, e := range w.changes(old, known, l) {
 		w.deps.Emit(e)
 	}

@@ -23,6 +23,7 @@ type Registry struct {
 	numbers numbers
 	links   map[flow.Iface]known
 	gone    []goneLink // in the order of going
+	changes uint64     // of the wiring
 }
 
 // space is an open namespace with its number and a netlink handle in it.
@@ -36,7 +37,8 @@ type space struct {
 
 type known struct {
 	Link
-	gone time.Time // zero: exists
+	gone  time.Time // zero: exists
+	wires wires
 }
 
 type goneLink struct {
@@ -177,10 +179,13 @@ func (r *Registry) IfIndex(i flow.Iface) uint32 {
 	return i.IfIndex()
 }
 
-func (r *Registry) put(l Link) {
+func (r *Registry) put(l Link, w wires) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.links[l.Iface] = known{Link: l}
+	if k, ok := r.links[l.Iface]; !ok || !k.gone.IsZero() || k.wires != w {
+		r.changes++
+	}
+	r.links[l.Iface] = known{Link: l, wires: w}
 }
 
 func (r *Registry) remove(i flow.Iface) {
@@ -196,6 +201,7 @@ func (r *Registry) markGone(i flow.Iface) {
 	if !ok {
 		return
 	}
+	r.changes++
 	k.gone = now
 	r.links[i] = k
 	r.gone = append(r.gone, goneLink{i, now})

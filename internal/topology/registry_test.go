@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -234,6 +235,45 @@ func TestGraph(t *testing.T) {
 	}
 	if data, err := json.Marshal(g); err != nil || len(data) == 0 {
 		t.Errorf("graph as JSON: %s, %v", data, err)
+	}
+	checkWiring(t, own, other, w)
+}
+
+// checkWiring finds the graph's links as ways of packets, and links that are added
+// to a bridge later.
+func checkWiring(t *testing.T, own, other string, w *watch) {
+	t.Helper()
+	ports := map[string]flow.Port{}
+	for _, l := range w.Links() {
+		ports[l.String()] = flow.Port{Netns: l.Netns, IfIndex: l.IfIndex}
+	}
+	wiring, err := w.Wiring()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v0, far := ports["v0"], ports[other+"/v0-peer"]
+	if wiring.Peers[v0] != far || wiring.Peers[far] != v0 || wiring.Peers[ports["lo"]] != ports["lo"] {
+		t.Errorf("peers %v of %v", wiring.Peers, ports)
+	}
+	if _, ok := wiring.Peers[ports["v1"]]; ok {
+		t.Error("v1 has a peer in a namespace that is not watched")
+	}
+	if !slices.Equal(wiring.Uppers[v0], []flow.Port{ports["br0"]}) || !slices.Equal(wiring.Uppers[ports["v1"]], []flow.Port{ports["vx0"]}) {
+		t.Errorf("uppers %v of %v", wiring.Uppers, ports)
+	}
+	before := w.Changes()
+	in(t, own, func() error {
+		return byName("vx0", func(vx netlink.Link) error {
+			return byName("br0", func(br netlink.Link) error { return netlink.LinkSetMasterByIndex(vx, br.Attrs().Index) })
+		})
+	})
+	for deadline := time.Now().Add(10 * time.Second); w.Changes() == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a link was added to a bridge, and no change is seen")
+		}
+	}
+	if wiring, err = w.Wiring(); err != nil || !slices.Equal(wiring.Uppers[ports["v1"]], []flow.Port{ports["vx0"], ports["br0"]}) {
+		t.Errorf("uppers %v of %v: %v", wiring.Uppers, ports, err)
 	}
 }
 

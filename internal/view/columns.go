@@ -5,6 +5,7 @@ package view
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -15,6 +16,10 @@ import (
 // Column is a column of a table of flows.
 type Column struct {
 	term.Column
+	// Name is what JSON, CSV, --sort or the filter call the value; empty: the
+	// column is made of several, or is of no value. The title is its last part,
+	// except where that is too long (short).
+	Name string
 	cell func(Merging, *api.Row) string
 	// shown tells whether a row has something to show; nil: always.
 	shown func(*api.Row) bool
@@ -105,87 +110,140 @@ const (
 // keyColumns by the names of keys.
 var keyColumns = map[string]Column{
 	"netns": {
+		Name:   "netns",
 		Column: term.Column{Title: "NETNS", Least: leastName},
 		cell:   func(_ Merging, w *api.Row) string { return w.Netns },
 		shown:  func(w *api.Row) bool { return w.Netns != "" },
 	},
 	"iface": {
+		Name:   "iface",
 		Column: term.Column{Title: "IFACE", Least: leastName},
 		cell:   func(_ Merging, w *api.Row) string { return w.Iface },
 	},
+	"in": {
+		Name:   "in",
+		Column: term.Column{Title: "IN", Least: leastName},
+		cell:   func(_ Merging, w *api.Row) string { return Passage(w.In) },
+	},
+	"out": {
+		Name:   "out",
+		Column: term.Column{Title: "OUT", Least: leastName},
+		cell:   func(_ Merging, w *api.Row) string { return Passage(w.Out) },
+	},
 	"direction": {
+		Name:   "direction",
 		Column: term.Column{Title: "DIR"},
 		cell:   func(_ Merging, w *api.Row) string { return Direction(w.Direction) },
 	},
 	"family": {
+		Name:   "family",
 		Column: term.Column{Title: "FAMILY"},
 		cell:   func(_ Merging, w *api.Row) string { return "IPv" + strconv.Itoa(int(w.Family)) },
 	},
 	"proto": {
+		Name:   "proto",
 		Column: term.Column{Title: "PROTO"},
 		cell:   func(_ Merging, w *api.Row) string { return flow.ProtoName(w.Proto) },
 	},
 	"src": {
-		Column: term.Column{Title: "SOURCE", Least: leastAddress}, enough: enoughAddress,
+		Name:   "src",
+		Column: term.Column{Title: "SRC", Least: leastAddress}, enough: enoughAddress,
 		cell: Merging.source,
 	},
 	"sport": {
+		Name:   "sport",
 		Column: term.Column{Title: "SPORT", Right: true},
 		cell:   func(_ Merging, w *api.Row) string { return sourcePort(w) },
 	},
 	"dst": {
-		Column: term.Column{Title: "DESTINATION", Least: leastAddress}, enough: enoughAddress,
+		Name:   "dst",
+		Column: term.Column{Title: "DST", Least: leastAddress}, enough: enoughAddress,
 		cell: Merging.destination,
 	},
 	"dport": {
+		Name:   "dport",
 		Column: term.Column{Title: "DPORT", Right: true},
 		cell:   func(_ Merging, w *api.Row) string { return port(w, w.DstPort) },
 	},
-	"vlan":       numberOrDash("VLAN", func(w *api.Row) uint64 { return uint64(w.VLAN) }),
-	"inner_vlan": numberOrDash("INNER", func(w *api.Row) uint64 { return uint64(w.InnerVLAN) }),
+	"vlan":       numberOrDash("vlan", func(w *api.Row) uint64 { return uint64(w.VLAN) }),
+	"inner_vlan": numberOrDash("inner_vlan", func(w *api.Row) uint64 { return uint64(w.InnerVLAN) }),
 	"tunnel": {
+		Name:   "tunnel",
 		Column: term.Column{Title: "TUNNEL"},
 		cell:   func(_ Merging, w *api.Row) string { return w.Tunnel.String() },
 		shown:  func(w *api.Row) bool { return w.Tunnel != flow.TunnelNone },
 	},
-	"vni": numberOrDash("VNI", func(w *api.Row) uint64 { return uint64(w.VNI) }),
+	"vni": numberOrDash("vni", func(w *api.Row) uint64 { return uint64(w.VNI) }),
 	"tos": {
+		Name:   "tos",
 		Column: term.Column{Title: "TOS"},
 		cell:   func(_ Merging, w *api.Row) string { return "0x" + strconv.FormatUint(uint64(w.TOS), 16) },
 	},
 }
 
+// Passage is an interface on which a flow came in or left; - for this host.
+func Passage(name string) string {
+	if name == "" {
+		return "-"
+	}
+	return name
+}
+
 // sumColumns stand behind the keys.
 var sumColumns = []Column{
-	sum("PACKETS", func(w *api.Row) string { return term.Count(w.Packets) }, nil),
-	sum("BYTES", func(w *api.Row) string { return term.Count(w.Bytes) }, nil),
-	sum("FORTH", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded),
-	sum("BACK", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded),
-	sum("BIT/S", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil),
-	sum("RTT", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
+	sum("packets", func(w *api.Row) string { return term.Count(w.Packets) }, nil),
+	sum("bytes", func(w *api.Row) string { return term.Count(w.Bytes) }, nil),
+	titled("FORTH", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded),
+	titled("BACK", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded),
+	sum("rate", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil),
+	sum("rtt", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
 		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }),
-	delaySum("SERVER", serverOf).unless(1), // waymark delays shows them
-	delaySum("NETWORK", networkOf).unless(1),
+	delaySum("server", serverOf).unless(1), // waymark delays shows them
+	delaySum("network", networkOf).unless(1),
 }
 
 // delaySum is a median that few flows have.
-func delaySum(title string, of func(*flow.PDM) *flow.Delays) Column {
-	c := quantile(title, of, 0.5)
+func delaySum(name string, of func(*flow.PDM) *flow.Delays) Column {
+	c := quantile(name, of, 0.5)
 	c.shown = func(w *api.Row) bool { return w.PDM != nil && of(w.PDM).Count > 0 }
 	return c
 }
 
 func folded(w *api.Row) bool { return w.Back.Packets > 0 }
 
-func sum(title string, cell func(*api.Row) string, shown func(*api.Row) bool) Column {
+// sum is a column of the value with that name, titled by the name.
+func sum(name string, cell func(*api.Row) string, shown func(*api.Row) bool) Column {
+	c := titled(title(name), cell, shown)
+	c.Name = name
+	return c
+}
+
+func titled(title string, cell func(*api.Row) string, shown func(*api.Row) bool) Column {
 	return Column{
 		Column: term.Column{Title: title, Right: true},
 		cell:   func(_ Merging, w *api.Row) string { return cell(w) }, shown: shown,
 	}
 }
 
-func numberOrDash(title string, value func(*api.Row) uint64) Column {
-	c := sum(title, func(w *api.Row) string {
+// short are the titles of values whose names are too long for a table.
+var short = map[string]string{
+	"direction": "DIR", "inner_vlan": "INNER",
+	"pdm.reordered": "REORD", "pdm.duplicates": "DUP", "pdm.suspicious": "SUSP",
+	// Those of the peer and of the network stand side by side, behind their medians.
+	"pdm.server.p90_ns": "P90", "pdm.server.p99_ns": "P99", "pdm.server.max_ns": "MAX",
+	"pdm.network.p90_ns": "P90", "pdm.network.p99_ns": "P99", "pdm.network.min_ns": "MIN",
+}
+
+// title is the last part of a name.
+func title(name string) string {
+	if t := short[name]; t != "" {
+		return t
+	}
+	return strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
+}
+
+func numberOrDash(name string, value func(*api.Row) uint64) Column {
+	c := sum(name, func(w *api.Row) string {
 		if n := value(w); n != 0 {
 			return strconv.FormatUint(n, 10)
 		}

@@ -26,20 +26,20 @@ func (m Merging) DelayColumns(rows []api.Row, keep []string) []Column {
 }
 
 var delayColumns = []Column{
-	mark("COUNT", func(p *flow.PDM) string { return term.Count(max(p.Server.Count, p.Network.Count)) }).unless(3),
-	quantile("SERVER", serverOf, 0.5),
-	quantile("P90", serverOf, 0.9).unless(8),
-	quantile("P99", serverOf, 0.99).unless(5),
-	quantile("MAX", serverOf, 1).unless(7),
-	quantile("NETWORK", networkOf, 0.5),
-	quantile("P90", networkOf, 0.9).unless(8),
-	quantile("P99", networkOf, 0.99).unless(5),
-	quantile("MIN", networkOf, 0).unless(7),
-	mark("LOSS", LossText).unless(2), // a verdict has what matters of it
-	mishap("REORD", func(p *flow.PDM) uint64 { return p.Reordered }).unless(4),
-	mishap("DUP", func(p *flow.PDM) uint64 { return p.Duplicates }).unless(4),
-	mishap("SUSP", func(p *flow.PDM) uint64 { return p.Suspicious }).unless(4),
-	{Column: term.Column{Title: "VERDICT", Least: 18}, cell: Merging.Verdict, brief: Merging.briefVerdict, enough: 22},
+	mark("delays", func(p *flow.PDM) string { return term.Count(max(p.Server.Count, p.Network.Count)) }).unless(3),
+	quantile("server", serverOf, 0.5),
+	quantile("pdm.server.p90_ns", serverOf, 0.9).unless(8),
+	quantile("pdm.server.p99_ns", serverOf, 0.99).unless(5),
+	quantile("pdm.server.max_ns", serverOf, 1).unless(7),
+	quantile("network", networkOf, 0.5),
+	quantile("pdm.network.p90_ns", networkOf, 0.9).unless(8),
+	quantile("pdm.network.p99_ns", networkOf, 0.99).unless(5),
+	quantile("pdm.network.min_ns", networkOf, 0).unless(7),
+	mark("loss", LossText).unless(2), // a verdict has what matters of it
+	mishap("pdm.reordered", func(p *flow.PDM) uint64 { return p.Reordered }).unless(4),
+	mishap("pdm.duplicates", func(p *flow.PDM) uint64 { return p.Duplicates }).unless(4),
+	mishap("pdm.suspicious", func(p *flow.PDM) uint64 { return p.Suspicious }).unless(4),
+	{Name: "verdict", Column: term.Column{Title: "VERDICT", Least: 18}, cell: Merging.Verdict, brief: Merging.briefVerdict, enough: 22},
 }
 
 // unless is the column, left out before those of a lower rank where the terminal
@@ -54,8 +54,8 @@ func serverOf(p *flow.PDM) *flow.Delays { return &p.Server }
 func networkOf(p *flow.PDM) *flow.Delays { return &p.Network }
 
 // mark is a column of what PDM told.
-func mark(title string, cell func(*flow.PDM) string) Column {
-	return sum(title, func(w *api.Row) string {
+func mark(name string, cell func(*flow.PDM) string) Column {
+	return sum(name, func(w *api.Row) string {
 		if w.PDM == nil {
 			return "-"
 		}
@@ -63,12 +63,12 @@ func mark(title string, cell func(*flow.PDM) string) Column {
 	}, nil)
 }
 
-func quantile(title string, of func(*flow.PDM) *flow.Delays, q float64) Column {
-	return mark(title, func(p *flow.PDM) string { return Delay(of(p), q) })
+func quantile(name string, of func(*flow.PDM) *flow.Delays, q float64) Column {
+	return mark(name, func(p *flow.PDM) string { return Delay(of(p), q) })
 }
 
-func mishap(title string, of func(*flow.PDM) uint64) Column {
-	c := mark(title, func(p *flow.PDM) string { return term.Count(of(p)) })
+func mishap(name string, of func(*flow.PDM) uint64) Column {
+	c := mark(name, func(p *flow.PDM) string { return term.Count(of(p)) })
 	c.shown = func(w *api.Row) bool { return w.PDM != nil && of(w.PDM) > 0 }
 	return c
 }
@@ -213,18 +213,24 @@ func (m Merging) peerName(w *api.Row) string {
 
 // foldTitles are the titles of keys where a fold says what the source is.
 var foldTitles = map[store.Fold]map[string]string{
-	store.FoldPeer:         {"SOURCE": "PEER", "SPORT": "PORT", "DESTINATION": "LOCAL", "DPORT": "LOCAL PORT"},
-	store.FoldConversation: {"SOURCE": "CLIENT", "DESTINATION": "SERVER", "DPORT": "PORT"},
+	store.FoldPeer:         {"SRC": "PEER", "SPORT": "PORT", "DST": "LOCAL", "DPORT": "LOCAL PORT"},
+	store.FoldConversation: {"SRC": "CLIENT", "DST": "SERVER", "DPORT": "PORT"},
 }
 
-// DelayText are the cells of a row by the names that CSV gives them, besides
-// those of the record.
-func (m Merging) DelayText(w *api.Row) (names, cells []string) {
-	loss := ""
+// Extra is a value of a row that its fields don't have, under the name that JSON
+// and CSV give it.
+type Extra struct {
+	Name, Text string // no text: the row has no such value
+	Number     bool
+}
+
+// DelayExtras are the loss and the verdict of a row.
+func (m Merging) DelayExtras(w *api.Row) []Extra {
+	loss := Extra{Name: "loss", Number: true}
 	if w.PDM != nil && (w.PDM.Received > 0 || w.PDM.Lost > 0) {
-		loss = strconv.FormatFloat(Loss(w.PDM), 'g', 6, 64)
+		loss.Text = strconv.FormatFloat(Loss(w.PDM), 'g', 6, 64)
 	}
-	return []string{"loss", "verdict"}, []string{loss, m.Verdict(w)}
+	return []Extra{loss, {Name: "verdict", Text: m.Verdict(w)}}
 }
 
 func shownColumns(columns []Column, rows []api.Row, keep []string) []Column {

@@ -69,7 +69,7 @@ func TestTables(t *testing.T) {
 		want  []string
 	}{
 		{"flow", 0, []string{
-			"NETNS  IFACE     DIR  PROTO  SOURCE                                          DESTINATION                                     VLAN  PACKETS  BYTES  BIT/S     RTT",
+			"NETNS  IFACE     DIR  PROTO  SRC                                             DST                                             VLAN  PACKETS  BYTES   RATE     RTT",
 			"       eth0      out  tcp    [2001:db8:1111:2222:3333:4444:5555:6666]:50000  [2001:db8::1]:443                                  -    1.23M  9.00G  8.00G  8.21ms",
 			"       eth0      in   tcp    [2001:db8::1]:443                               [2001:db8:1111:2222:3333:4444:5555:6666]:50000     -     600k  30.0M  26.7M       -",
 			"blue   eth0.100  in   udp    192.0.2.1:5353                                  198.51.100.2:53                                  100       12  1.23k  9.87k       -",
@@ -79,7 +79,7 @@ func TestTables(t *testing.T) {
 			"       eth0      in   sctp   (not told apart)                                (not told apart)                                   -        3    300  2.40k       -",
 		}},
 		{"flow", 110, []string{
-			"NETNS  IFACE     DIR  PROTO  SOURCE                 DESTINATION            VLAN  PACKETS  BYTES  BIT/S     RTT",
+			"NETNS  IFACE     DIR  PROTO  SRC                    DST                    VLAN  PACKETS  BYTES   RATE     RTT",
 			"       eth0      out  tcp    [2001:db8:…666]:50000  [2001:db8::1]:443         -    1.23M  9.00G  8.00G  8.21ms",
 			"       eth0      in   tcp    [2001:db8::1]:443      [2001:db8:…666]:50000     -     600k  30.0M  26.7M       -",
 			"blue   eth0.100  in   udp    192.0.2.1:5353         198.51.100.2:53         100       12  1.23k  9.87k       -",
@@ -89,7 +89,7 @@ func TestTables(t *testing.T) {
 			"       eth0      in   sctp   (not told apart)       (not told apart)          -        3    300  2.40k       -",
 		}},
 		{"conversation", 0, []string{
-			"PROTO  CLIENT                                          SERVER             PACKETS  BYTES  FORTH   BACK  BIT/S     RTT",
+			"PROTO  CLIENT                                          SERVER             PACKETS  BYTES  FORTH   BACK   RATE     RTT",
 			"tcp    [2001:db8:1111:2222:3333:4444:5555:6666]:50000  [2001:db8::1]:443    1.83M  9.03G  9.00G  30.0M  8.03G  8.21ms",
 			"udp    192.0.2.1:5353                                  198.51.100.2:53         12  1.23k  1.23k      0  9.87k       -",
 			"icmp   192.0.2.1                                       198.51.100.2 echo       12    900    900      0  7.20k       -",
@@ -98,14 +98,14 @@ func TestTables(t *testing.T) {
 			"sctp   (not told apart)                                (not told apart)         3    300    300      0  2.40k       -",
 		}},
 		{"src/24/32,vlan,tunnel,family,tos", 0, []string{
-			"SOURCE            VLAN  TUNNEL  FAMILY  TOS  PACKETS  BYTES  BIT/S     RTT",
+			"SRC               VLAN  TUNNEL  FAMILY  TOS  PACKETS  BYTES   RATE     RTT",
 			"2001:db8::/32        -  none    IPv6    0x0    1.83M  9.03G  8.03G  8.21ms",
 			"192.0.2.0/24       100  none    IPv4    0x0       36  2.93k  23.5k       -",
 			"192.0.2.0/24         -  none    IPv4    0x0       12    700  5.60k       -",
 			"(not told apart)     -  none    IPv6    0x0        3    300  2.40k       -",
 		}},
 		{"proto,dport", 0, []string{
-			"PROTO  DPORT  PACKETS  BYTES  BIT/S     RTT",
+			"PROTO  DPORT  PACKETS  BYTES   RATE     RTT",
 			"tcp      443    1.23M  9.00G  8.00G  8.21ms",
 			"tcp    50000     600k  30.0M  26.7M       -",
 			"udp       53       12  1.23k  9.87k       -",

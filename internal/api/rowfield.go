@@ -1,0 +1,158 @@
+package api
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// RowField is one value of a row. The JSON of a row and its CSV are made of them,
+// so that both have the same values under the same names.
+type RowField struct {
+	Name   string    // as flow.Field.Name
+	Kind   flow.Kind //
+	Unit   string    // as flow.Field.Unit
+	Doc    string    // one sentence; of what no record has
+	object string    // of rtt.responder_ns: rtt; see flow.Field.Inside
+	key    string
+
+	absent func(*flow.Origin, *store.Row) bool
+	append func([]byte, *flow.Origin, *store.Row) []byte
+	set    func(string, *flow.Origin, *store.Row) error // nil: follows from others
+}
+
+// sums are the fields of a record that rows have besides their keys.
+var sums = []string{
+	"unattributed", "tcp_flags", "packets", "bytes", "wire_bytes", "payload_bytes", "fragments", "ce_packets",
+	"first", "last", "ttl_min", "ttl_max", "initiator", "initiator_by", "rtt.responder_ns", "rtt.initiator_ns", "rtt.handshake_ns",
+}
+
+// RowFields are the fields of rows grouped by the keys: those of the record in its
+// order, of which rows by flow have all, and those that only rows have.
+func RowFields(by []store.Key) []RowField {
+	whole := store.By{Keys: by}.Whole()
+	isKey := func(name string) bool {
+		return slices.ContainsFunc(by, func(k store.Key) bool { return k.Name == name })
+	}
+	return slices.DeleteFunc(slices.Clone(rowFields), func(f RowField) bool {
+		if f.Doc != "" {
+			return slices.Contains(passage, f.Name) && !isKey(f.Name)
+		}
+		return !whole && !isKey(f.Name) && !slices.Contains(sums, f.Name) && f.object != "pdm" && !strings.HasPrefix(f.object, "pdm.")
+	})
+}
+
+// passage are the keys that a record has not.
+var passage = []string{"in", "out"}
+
+// rowFields are all there are.
+var rowFields = func() []RowField {
+	fields := []RowField{
+		nameField("in", "interface on which the flow came in; absent: it began at this host", func(w *store.Row) *string { return &w.In }),
+		nameField("out", "interface on which the flow left; absent: it ended at this host", func(w *store.Row) *string { return &w.Out }),
+	}
+	for i := range flow.Fields {
+		fields = append(fields, recordField(&flow.Fields[i]))
+	}
+	noBack := func(w *store.Row) bool { return w.Back == store.Counters{} }
+	never := func(*store.Row) bool { return false }
+	return append(
+		fields,
+		countField("records", "flow records in the row", never, func(w *store.Row) *uint64 { return &w.Records }),
+		countField("rtt_records", "those with a round trip; absent: none", func(w *store.Row) bool { return w.RTTSeen == 0 }, func(w *store.Row) *uint64 { return &w.RTTSeen }),
+		countField("back.packets", "packets of the way back, part of packets; absent: both ways are not in one row, or nothing came back", noBack, func(w *store.Row) *uint64 { return &w.Back.Packets }),
+		countField("back.bytes", "likewise of bytes", noBack, func(w *store.Row) *uint64 { return &w.Back.Bytes }),
+		countField("back.wire_bytes", "likewise of wire_bytes", noBack, func(w *store.Row) *uint64 { return &w.Back.WireBytes }),
+		countField("back.payload_bytes", "likewise of payload_bytes", noBack, func(w *store.Row) *uint64 { return &w.Back.PayloadBytes }),
+	)
+}()
+
+// ExtraFields are the fields of rows that records do not have, for the reference.
+func ExtraFields() []RowField {
+	return slices.DeleteFunc(slices.Clone(rowFields), func(f RowField) bool { return f.Doc == "" })
+}
+
+func newRowField(name string, kind flow.Kind, doc string) RowField {
+	f := RowField{Name: name, Kind: kind, Doc: doc}
+	f.object, f.key = (&flow.Field{Name: name}).Inside()
+	return f
+}
+
+// recordField is a field of the record.
+func recordField(of *flow.Field) RowField {
+	f := newRowField(of.Name, of.Kind, "")
+	f.Unit = of.Unit
+	f.absent = func(o *flow.Origin, w *store.Row) bool { return of.Absent != nil && of.Absent(o, &w.Record) }
+	f.append = func(b []byte, o *flow.Origin, w *store.Row) []byte { return of.Append(b, o, &w.Record) }
+	if of.Set != nil {
+		f.set = func(s string, o *flow.Origin, w *store.Row) error { return of.Set(s, o, &w.Record) }
+	}
+	switch of.Name {
+	case "src":
+		f.cut(func(w *store.Row) (*netip.Addr, *netip.Prefix) { return &w.Src, &w.SrcPrefix })
+	case "dst":
+		f.cut(func(w *store.Row) (*netip.Addr, *netip.Prefix) { return &w.Dst, &w.DstPrefix })
+	}
+	return f
+}
+
+// cut makes an address a prefix where the key cut it.
+func (f *RowField) cut(of func(*store.Row) (*netip.Addr, *netip.Prefix)) {
+	whole := f.append
+	f.append = func(b []byte, o *flow.Origin, w *store.Row) []byte {
+		if _, p := of(w); p.IsValid() && !p.IsSingleIP() {
+			return p.AppendTo(b)
+		}
+		return whole(b, o, w)
+	}
+	f.set = func(s string, _ *flow.Origin, w *store.Row) error {
+		a, p := of(w)
+		var err error
+		if *p, err = parsePrefix(s); err == nil {
+			*a = p.Addr()
+		}
+		return err
+	}
+}
+
+func nameField(name, doc string, of func(*store.Row) *string) RowField {
+	f := newRowField(name, flow.Text, doc)
+	f.absent = func(_ *flow.Origin, w *store.Row) bool { return *of(w) == "" }
+	f.append = func(b []byte, _ *flow.Origin, w *store.Row) []byte { return append(b, *of(w)...) }
+	f.set = func(s string, _ *flow.Origin, w *store.Row) error { *of(w) = s; return nil }
+	return f
+}
+
+func countField(name, doc string, absent func(*store.Row) bool, of func(*store.Row) *uint64) RowField {
+	f := newRowField(name, flow.Number, doc)
+	f.absent = func(_ *flow.Origin, w *store.Row) bool { return absent(w) }
+	f.append = func(b []byte, _ *flow.Origin, w *store.Row) []byte { return strconv.AppendUint(b, *of(w), 10) }
+	f.set = func(s string, _ *flow.Origin, w *store.Row) (err error) {
+		*of(w), err = strconv.ParseUint(s, 10, 64)
+		return err
+	}
+	return f
+}
+
+// Value is the value of the field as text; none where it is absent.
+func (f *RowField) Value(o *flow.Origin, w *store.Row) string {
+	if f.absent(o, w) {
+		return ""
+	}
+	return string(f.append(nil, o, w))
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if strings.Contains(text, "/") {
+		return netip.ParsePrefix(text)
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return netip.PrefixFrom(a, a.BitLen()), nil
+}

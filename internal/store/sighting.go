@@ -1,0 +1,265 @@
+package store
+
+import (
+	"math/bits"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// sightings finds records of the same packets. A packet that this host forwards
+// is seen where it arrives and where it leaves, and again at every bridge, bond,
+// VLAN and veth end in between. It counts where it was seen first.
+//
+// Records of one flow (addresses, protocol and ports) are joined when packets can
+// come from the place of one to the place of the other: through the IP stack of a
+// network namespace, where the TTL must not have risen, or along the wiring. What
+// has nothing before it was seen first. Flows whose addresses were translated
+// differ and are never joined.
+type sightings struct {
+	wirings wirings
+	idle    bool // nobody wants to know
+	apart   bool // network namespaces are told apart: a packet counts in each
+	places  []place
+	index   map[placeKey]uint32
+	flows   map[flowKey]int32 // the first sighting of each
+	list    []sighting
+	current []uint32 // places by link and direction, of the interval at hand
+	rows    []int32  // the sighting of each row, in their order; see the constants
+}
+
+// Rows without a sighting.
+const (
+	notMatched = -1 - iota
+	notJoined  // unattributed: no addresses to join by
+)
+
+// place is one direction of an interface.
+type place struct {
+	port   flow.Port
+	egress bool
+	name   string // of the interface, with its namespace
+}
+
+type placeKey struct {
+	link   link
+	egress bool
+}
+
+type flowKey struct {
+	src, dst     [16]byte
+	sport, dport uint16
+	proto        uint8
+}
+
+// sighting is a flow at a place.
+type sighting struct {
+	packets        uint64
+	place          uint32
+	next           int32 // of the same flow; −1: none
+	in, out        int32 // places where the flow came in and left; −1: this host
+	ttlMin, ttlMax uint8
+	tunnel         bool // in an encapsulation that was taken off
+	repeated       bool // its packets were seen before
+}
+
+// newSightings expects some rows. An idle one joins nothing.
+func newSightings(rows int, apart, idle bool) *sightings {
+	s := &sightings{apart: apart, idle: idle, index: map[placeKey]uint32{}, rows: make([]int32, 0, rows)}
+	if !idle {
+		s.list, s.flows = make([]sighting, 0, rows), make(map[flowKey]int32, rows/2)
+	}
+	return s
+}
+
+// enter looks up the places of an interval.
+func (s *sightings) enter(iv *interval) {
+	s.wirings.add(iv.wiring)
+	s.current = s.current[:0]
+	for _, l := range iv.links {
+		for _, egress := range []bool{false, true} {
+			k := placeKey{l, egress}
+			n, ok := s.index[k]
+			if !ok {
+				n = uint32(len(s.places))
+				s.index[k] = n
+				name := l.iface
+				if l.netns != "" {
+					name = l.netns + "/" + name
+				}
+				s.places = append(s.places, place{port: flow.Port{Netns: l.netns, IfIndex: l.ifindex}, egress: egress, name: name})
+			}
+			s.current = append(s.current, n)
+		}
+	}
+}
+
+// add takes a row of the interval that was entered, and returns its sighting.
+func (s *sightings) add(w *row) int32 {
+	if w.unattributed || s.idle {
+		return notJoined
+	}
+	at := s.current[2*w.link]
+	if w.direction == flow.Egress {
+		at = s.current[2*w.link+1]
+	}
+	key := flowKey{w.src, w.dst, w.sport, w.dport, w.proto}
+	tunnel := w.tunnel != flow.TunnelNone
+	head, known := s.flows[key]
+	if !known {
+		head = -1
+	}
+	for n := head; n >= 0; n = s.list[n].next {
+		if x := &s.list[n]; x.place == at && x.tunnel == tunnel {
+			x.packets += w.packets
+			x.ttlMin, x.ttlMax = min(x.ttlMin, w.ttlMin), max(x.ttlMax, w.ttlMax)
+			return n
+		}
+	}
+	n := int32(len(s.list))
+	s.list = append(s.list, sighting{
+		place: at, next: head, in: -1, out: -1, packets: w.packets, ttlMin: w.ttlMin, ttlMax: w.ttlMax, tunnel: tunnel,
+	})
+	s.flows[key] = n
+	return n
+}
+
+// leads reports whether packets may come from one sighting to the other.
+func (s *sightings) leads(a, b *sighting) bool {
+	from, to := &s.places[a.place], &s.places[b.place]
+	switch {
+	case s.apart && from.port.Netns != to.port.Netns:
+		return false
+	case !from.egress && to.egress:
+		return from.port.Netns == to.port.Netns && b.ttlMin <= a.ttlMax
+	case a.tunnel != b.tunnel && from.egress == to.egress && from.port.Netns == to.port.Netns:
+		return a.tunnel != from.egress // it is taken off on the way in, put on on the way out
+	}
+	return s.wirings.pass(from, to)
+}
+
+// resolve finds out which sightings are the first of their packets.
+func (s *sightings) resolve() {
+	for _, head := range s.flows {
+		s.resolveFlow(head)
+	}
+}
+
+// maxJoined is how many sightings of a flow are joined; others count as the first.
+const maxJoined = 64
+
+func (s *sightings) resolveFlow(head int32) {
+	var of [maxJoined]*sighting
+	n := 0
+	for i := head; i >= 0; i = s.list[i].next {
+		if n < maxJoined {
+			of[n] = &s.list[i]
+			n++
+		}
+	}
+	flow := of[:n]
+	var after [maxJoined]uint64 // sightings that follow, as bits
+	var preceded uint64
+	for i, a := range flow {
+		for j, b := range flow {
+			if i != j && s.leads(a, b) {
+				after[i] |= 1 << j
+				preceded |= 1 << j
+			}
+		}
+	}
+	all := uint64(1)<<n - 1
+	first := all &^ preceded
+	covered := reach(first, after[:n])
+	for covered != all { // what remains goes in a circle: a loopback, or a pair in one namespace
+		best := s.earliest(flow, all&^covered)
+		first |= 1 << best
+		covered = reach(first, after[:n])
+	}
+	for i, x := range flow {
+		x.repeated = first&(1<<i) == 0
+	}
+	s.passages(flow, first, after[:n])
+}
+
+// reach is what can be come to from a set.
+func reach(from uint64, after []uint64) uint64 {
+	reached := from
+	for next := from; next != 0; {
+		i := bits.TrailingZeros64(next)
+		next &^= 1 << i
+		next |= after[i] &^ reached
+		reached |= after[i]
+	}
+	return reached
+}
+
+// earliest chooses from a circle: the highest TTL, then what leaves, as packets
+// that begin here do.
+func (s *sightings) earliest(flow []*sighting, among uint64) int {
+	best := -1
+	for i, x := range flow {
+		if among&(1<<i) == 0 {
+			continue
+		}
+		if best < 0 || x.ttlMax > flow[best].ttlMax ||
+			x.ttlMax == flow[best].ttlMax && s.places[x.place].egress && !s.places[flow[best].place].egress {
+			best = i
+		}
+	}
+	return best
+}
+
+// passages finds where the packets of each first sighting came in and where they
+// left; −1: they began or ended at this host. A repeated one has those of the
+// first sighting before it, the largest if there are several.
+func (s *sightings) passages(flow []*sighting, first uint64, after []uint64) {
+	var most [maxJoined]uint64
+	for i, x := range flow {
+		if first&(1<<i) == 0 {
+			continue
+		}
+		in, reached := int32(-1), reach(1<<i, after)
+		if !s.places[x.place].egress {
+			in = int32(x.place)
+		}
+		out := s.wayOut(flow, reached, after, s.places[x.place].port.Netns)
+		for j, y := range flow {
+			if isFollower := (reached&^first)&(1<<j) != 0; j == i || isFollower && x.packets > most[j] {
+				y.in, y.out, most[j] = in, out, x.packets
+			}
+		}
+	}
+}
+
+// wayOut is the last place at which packets leave among those reached: of this
+// host, else of the namespace they were first seen in. Most packets decide.
+func (s *sightings) wayOut(flow []*sighting, reached uint64, after []uint64, home string) int32 {
+	best, bestLast := -1, false
+	for i, x := range flow {
+		p := &s.places[x.place]
+		last := after[i] == 0
+		if reached&(1<<i) == 0 || !p.egress || !last && p.port.Netns != home {
+			continue
+		}
+		better := best < 0 || last && !bestLast
+		if !better && last == bestLast {
+			b := flow[best]
+			better = x.packets > b.packets || x.packets == b.packets && p.name < s.places[b.place].name
+		}
+		if better {
+			best, bestLast = i, last
+		}
+	}
+	if best < 0 {
+		return -1
+	}
+	return int32(flow[best].place)
+}
+
+// name of a place; empty: this host.
+func (s *sightings) name(at int32) string {
+	if at < 0 {
+		return ""
+	}
+	return s.places[at].name
+}
