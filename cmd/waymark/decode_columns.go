@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/inband"
@@ -38,9 +39,9 @@ var packetColumns = []column[packetRow]{
 	{"dtlr_ns", option(func(o pdm.Option) any { return nanoseconds(o.DeltaTLR, o.ScaleDTLR) })},
 	{"dtls_ns", option(func(o pdm.Option) any { return nanoseconds(o.DeltaTLS, o.ScaleDTLS) })},
 	{"arrival", whenRead(func(r packetRow) any { return r.Arrival.String() })},
-	{"host_delay_ns", func(r packetRow) any { return known(r.HasHost, r.Host) }},
-	{"path_rtt_ns", func(r packetRow) any { return known(r.HasPath, r.Path) }},
-	{"network_rtt_ns", func(r packetRow) any { return known(r.HasNetwork, r.Network) }},
+	{"server_ns", func(r packetRow) any { return known(r.HasHost, r.Host) }},
+	{"path_ns", func(r packetRow) any { return known(r.HasPath, r.Path) }},
+	{"network_ns", func(r packetRow) any { return known(r.HasNetwork, r.Network) }},
 	{"suspicious", func(r packetRow) any { return nonEmpty(r.Suspicion.String()) }},
 	{"error", func(r packetRow) any {
 		if r.Err == nil {
@@ -64,38 +65,40 @@ func whenRead(value func(packetRow) any) func(packetRow) any {
 	}
 }
 
-// flowColumns are those of one conversation: who, five delays, two directions.
+// flowColumns are those of one conversation, whose source is the client. What a
+// flow record has, too, has its name; pdm.back is the part of the server's packets.
 var flowColumns = func() []column[*offline.Conversation] {
 	type conversation = *offline.Conversation
 	cols := []column[conversation]{
+		{"proto", func(c conversation) any { return c.Flow().Proto }},
+		{"src", func(c conversation) any { return c.Flow().Src.Addr().String() }},
+		{"sport", func(c conversation) any { return c.Flow().Src.Port() }},
+		{"dst", func(c conversation) any { return c.Flow().Dst.Addr().String() }},
+		{"dport", func(c conversation) any { return c.Flow().Dst.Port() }},
 		{"first", func(c conversation) any { return timeValue(c.First) }},
 		{"last", func(c conversation) any { return timeValue(c.Last) }},
-		{"proto", func(c conversation) any { return c.Flow().Proto }},
-		{"client", func(c conversation) any { return c.Flow().Src.Addr().String() }},
-		{"client_port", func(c conversation) any { return c.Flow().Src.Port() }},
-		{"server", func(c conversation) any { return c.Flow().Dst.Addr().String() }},
-		{"server_port", func(c conversation) any { return c.Flow().Dst.Port() }},
+	}
+	for _, s := range sideColumns {
+		cols = append(cols, column[conversation]{"pdm." + s.name, func(c conversation) any {
+			return s.value(c.Client()) + s.value(c.Server())
+		}})
 	}
 	delay := func(name string, of func(conversation) *inband.Histogram) {
-		cols = append(cols, column[conversation]{name + "_count", func(c conversation) any { return of(c).Count }})
+		cols = append(cols, column[conversation]{name + ".count", func(c conversation) any { return of(c).Count }})
 		for _, s := range histogramColumns {
-			cols = append(cols, column[conversation]{name + "_" + s.name + "_ns", func(c conversation) any {
+			cols = append(cols, column[conversation]{name + "." + s.name, func(c conversation) any {
 				return known(of(c).Count > 0, s.value(of(c)))
 			}})
 		}
 	}
-	delay("server_delay", func(c conversation) *inband.Histogram { return &c.Server().Host })
-	delay("network_rtt", func(c conversation) *inband.Histogram { return &c.Client().Network })
-	delay("client_delay", func(c conversation) *inband.Histogram { return &c.Client().Host })
-	delay("server_path_rtt", func(c conversation) *inband.Histogram { return &c.Server().Path })
-	delay("client_path_rtt", func(c conversation) *inband.Histogram { return &c.Client().Path })
-	side := func(name string, of func(conversation) *inband.SideStats) {
-		for _, s := range sideColumns {
-			cols = append(cols, column[conversation]{name + "_" + s.name, func(c conversation) any { return s.value(of(c)) }})
-		}
+	delay("pdm.server", func(c conversation) *inband.Histogram { return &c.Server().Host })
+	delay("pdm.network", func(c conversation) *inband.Histogram { return &c.Client().Network })
+	delay("pdm.client", func(c conversation) *inband.Histogram { return &c.Client().Host })
+	delay("pdm.to_server", func(c conversation) *inband.Histogram { return &c.Server().Path })
+	delay("pdm.to_client", func(c conversation) *inband.Histogram { return &c.Client().Path })
+	for _, s := range sideColumns {
+		cols = append(cols, column[conversation]{"pdm.back." + s.name, func(c conversation) any { return s.value(c.Server()) }})
 	}
-	side("client", conversation.Client)
-	side("server", conversation.Server)
 	return cols
 }()
 
@@ -103,25 +106,28 @@ var histogramColumns = []struct {
 	name  string
 	value func(*inband.Histogram) time.Duration
 }{
-	{"min", func(h *inband.Histogram) time.Duration { return h.Quantile(0) }},
-	{"mean", (*inband.Histogram).Mean},
-	{"p50", func(h *inband.Histogram) time.Duration { return h.Quantile(0.5) }},
-	{"p90", func(h *inband.Histogram) time.Duration { return h.Quantile(0.9) }},
-	{"p99", func(h *inband.Histogram) time.Duration { return h.Quantile(0.99) }},
-	{"max", func(h *inband.Histogram) time.Duration { return h.Quantile(1) }},
+	{"sum_ns", func(h *inband.Histogram) time.Duration { return time.Duration(min(h.Sum, math.MaxInt64)) }},
+	{"min_ns", func(h *inband.Histogram) time.Duration { return h.Quantile(0) }},
+	{"max_ns", func(h *inband.Histogram) time.Duration { return h.Quantile(1) }},
+	{"p50_ns", func(h *inband.Histogram) time.Duration { return h.Quantile(0.5) }},
+	{"p90_ns", func(h *inband.Histogram) time.Duration { return h.Quantile(0.9) }},
+	{"p99_ns", func(h *inband.Histogram) time.Duration { return h.Quantile(0.99) }},
 }
 
 // sideColumns count the packets that one side sent.
-var sideColumns = []column[*inband.SideStats]{
-	{"packets", func(s *inband.SideStats) any { return s.Packets }},
-	{"lost", func(s *inband.SideStats) any { return s.Lost }},
-	{"reordered", func(s *inband.SideStats) any { return s.Reordered }},
-	{"duplicates", func(s *inband.SideStats) any { return s.Duplicates }},
-	{"burst_copies", func(s *inband.SideStats) any { return s.Copies }},
-	{"late", func(s *inband.SideStats) any { return s.Late }},
-	{"restarts", func(s *inband.SideStats) any { return s.Restarts }},
-	{"suspicious", func(s *inband.SideStats) any { return s.Suspicious }},
-	{"unpaired", func(s *inband.SideStats) any { return s.Unpaired }},
+var sideColumns = []struct {
+	name  string
+	value func(*inband.SideStats) uint64
+}{
+	{"received", func(s *inband.SideStats) uint64 { return s.Packets }},
+	{"lost", func(s *inband.SideStats) uint64 { return s.Lost }},
+	{"reordered", func(s *inband.SideStats) uint64 { return s.Reordered }},
+	{"duplicates", func(s *inband.SideStats) uint64 { return s.Duplicates }},
+	{"suspicious", func(s *inband.SideStats) uint64 { return s.Suspicious }},
+	{"burst_copies", func(s *inband.SideStats) uint64 { return s.Copies }},
+	{"late", func(s *inband.SideStats) uint64 { return s.Late }},
+	{"restarts", func(s *inband.SideStats) uint64 { return s.Restarts }},
+	{"unpaired", func(s *inband.SideStats) uint64 { return s.Unpaired }},
 }
 
 var totalColumns = []column[offline.Totals]{

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -40,12 +41,18 @@ func appendObject[T any](b []byte, kind string, cols []column[T], row T) []byte 
 	if kind != "" {
 		b = appendMember(b, "type", kind)
 	}
+	object := ""
 	for _, c := range cols {
-		if v := c.value(row); v != nil {
-			b = appendMember(b, c.name, v)
+		v := c.value(row)
+		if v == nil {
+			continue
 		}
+		inner, key := (&flow.Field{Name: c.name}).Inside()
+		b = flow.Reopen(b, object, inner)
+		object = inner
+		b = appendMember(b, key, v)
 	}
-	return append(b, '}')
+	return append(flow.Reopen(b, object, ""), '}')
 }
 
 func appendMember(b []byte, name string, v any) []byte {
@@ -267,7 +274,7 @@ func (d *decodeTable) end(t *offline.Table, sum offline.Totals) error {
 // the client's packets and of the server's.
 func writeFlowTable(out io.Writer, t *offline.Table) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROTO\tCLIENT\tSERVER\tSERVER DELAY\tNETWORK RTT\tRTT TO CLIENT\tRTT TO SERVER\tPACKETS\tLOST\tREORDERED\tDUPLICATED\tSUSPICIOUS")
+	fmt.Fprintln(w, "PROTO\tSRC\tDST\tSERVER\tNETWORK\tTO_CLIENT\tTO_SERVER\tRECEIVED\tLOST\tREORDERED\tDUPLICATES\tSUSPICIOUS")
 	for _, c := range t.Conversations() {
 		f, client, server := c.Flow(), c.Client(), c.Server()
 		pair := func(a, b uint64) string { return fmt.Sprintf("%d/%d", a, b) }

@@ -179,24 +179,24 @@ func TestDecodeTellsTheTruth(t *testing.T) {
 	if d := cmp.Diff(map[string]float64{"frames": 10, "unknown_link": 0, "ipv6_packets": 9, "pdm": 7, "pdm_v2": 1, "malformed": 0, "flows_dropped": 0, "packets_dropped": 0}, doc.Totals); d != "" {
 		t.Error(d)
 	}
-	f := doc.Flows[0]
+	f := flatten(doc.Flows[0])
 	for name, want := range map[string]float64{
-		"server_delay_p50_ns": 50e6, "network_rtt_p50_ns": 20e6,
-		"client_path_rtt_p50_ns": 10e6, "server_path_rtt_p50_ns": 10e6, "client_delay_p50_ns": 30e6,
+		"pdm.server.p50_ns": 50e6, "pdm.network.p50_ns": 20e6,
+		"pdm.to_client.p50_ns": 10e6, "pdm.to_server.p50_ns": 10e6, "pdm.client.p50_ns": 30e6,
 	} {
 		if got, _ := f[name].(float64); got < want*0.999 || got > want*1.001 {
 			t.Errorf("%s is %v, want %v", name, f[name], want)
 		}
 	}
 	for name, want := range map[string]float64{
-		"client_lost": 1, "server_lost": 0, "server_duplicates": 1, "server_suspicious": 1, "client_suspicious": 0,
-		"client_packets": 3, "server_packets": 4, "server_delay_count": 2,
+		"pdm.lost": 1, "pdm.back.lost": 0, "pdm.duplicates": 1, "pdm.back.duplicates": 1, "pdm.suspicious": 1, "pdm.back.suspicious": 1,
+		"pdm.received": 7, "pdm.back.received": 4, "pdm.server.count": 2,
 	} {
 		if f[name] != want {
 			t.Errorf("%s is %v, want %v", name, f[name], want)
 		}
 	}
-	if f["client"] != "2001:db8::1" || f["server_port"] != float64(4242) {
+	if f["src"] != "2001:db8::1" || f["dport"] != float64(4242) {
 		t.Errorf("who asks: %v", f)
 	}
 }
