@@ -35,6 +35,7 @@ var documents = []document{
 	{"metrics.md", withoutCommands(writeMetrics)},
 	{"kernel.md", withoutCommands(writeKernel)},
 	{"man/waymark-filter.7", withoutCommands(writeFilterMan)},
+	{"man/waymark.yaml.5", withoutCommands(writeConfigurationMan)},
 }
 
 func withoutCommands(write func(io.Writer) error) func(io.Writer, *cobra.Command) error {
