@@ -63,12 +63,7 @@ func completeKeys(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("netns", completeNamespaces)
 }
 
-// load reads the configuration. What is odd but no error goes to stderr.
-func (c *configFlags) load(stderr io.Writer) (config.Config, error) {
-	cfg, _, err := c.loadWithOrigins(stderr)
-	return cfg, err
-}
-
+// loadWithOrigins reads the configuration. What is odd but no error goes to stderr.
 func (c *configFlags) loadWithOrigins(stderr io.Writer) (config.Config, config.Origins, error) {
 	for _, warning := range config.UnknownEnv(os.Environ()) {
 		fmt.Fprintf(stderr, "waymark: warning: %s\n", warning)
