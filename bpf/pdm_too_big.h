@@ -61,18 +61,19 @@ static __noinline int is_sum_right(struct __sk_buff *skb, const struct packet *p
 	sum = bpf_csum_diff(NULL, 0, (__be32 *)&pseudo, sizeof(pseudo), 0);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i <= TOO_BIG_MAX / SUM_CHUNK && at < end; i++) {
-		__u32 n = end - at;
+		/* Bytes beyond the first: Linux 6.1 refuses sizes that may be 0. */
+		__u32 more = end - at - 1;
 
-		if (n < SUM_CHUNK)
+		if (more < SUM_CHUNK - 1)
 			__builtin_memset(chunk, 0, sizeof(chunk));
 		else
-			n = SUM_CHUNK;
+			more = SUM_CHUNK - 1;
 		/* One register for the check and the call, as the verifier wants it. */
-		asm volatile("" : "+r"(n));
-		if (!n || n > SUM_CHUNK || bpf_skb_load_bytes(skb, at, chunk, n))
+		asm volatile("" : "+r"(more));
+		if (more >= SUM_CHUNK || bpf_skb_load_bytes(skb, at, chunk, more + 1))
 			return false;
 		sum = bpf_csum_diff(NULL, 0, (__be32 *)chunk, sizeof(chunk), sum);
-		at += n;
+		at += more + 1;
 	}
 	sum = (sum & 0xffff) + (sum >> 16 & 0xffff);
 	sum = (sum & 0xffff) + (sum >> 16);
