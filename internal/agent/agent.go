@@ -205,7 +205,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // endPatience is how long flows wait for all hooks to be detached, which takes
 // some 15 ms each, one after the other (an RCU grace period of the kernel).
-const endPatience = 3 * time.Second
+const endPatience = 500 * time.Millisecond
 
 // end detaches, then drains what was counted until then, and exports all flows.
 // With very many hooks they leave first, and what is counted meanwhile after them.

@@ -79,7 +79,7 @@ func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
 		bounded(memory.Share{Name: shareHistory, Key: "api.history", Unit: garbage(store.RecordBytes + store.QueryBytes), Least: 512, Weight: 15, Heap: true},
 			uint64(cfg.API.History), uint64(def.API.History)),
 		{Name: shareQueries, Key: "api.history", Unit: garbage(store.QueryBytes) * uint64(cfg.API.History), Want: 3, Weight: 5, Heap: true},
-		{Name: shareAnswers, Unit: 1, Least: garbage(512 << 10), Want: garbage(64 << 20), Weight: 5, Heap: true},
+		{Name: shareAnswers, Unit: 1, Least: garbage(512 << 10), Want: garbage(16 << 20), Weight: 5, Heap: true},
 	}
 	if cfg.PDM.On() {
 		shares = append(shares, bounded(

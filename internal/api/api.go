@@ -50,7 +50,7 @@ type Config struct {
 
 // Default serves on the unix socket alone.
 func Default() Config {
-	return Config{Socket: "/run/waymark/agent.sock", Queries: 4, AnswerBytes: 64 << 20}
+	return Config{Socket: "/run/waymark/agent.sock", Queries: 4, AnswerBytes: 16 << 20}
 }
 
 // Deps are what the answers are made of.

@@ -51,6 +51,9 @@ type sharedAnswer struct {
 	readers int
 }
 
+// leastRow is what the shortest row takes, in bytes of JSON.
+const leastRow = 160
+
 // patienceLate is for how many answers in a row a follower may be late.
 const patienceLate = 2
 
@@ -65,6 +68,10 @@ func (f *feeds) join(key string, q store.Query, cut func()) (fl *follower, leave
 	defer f.mu.Unlock()
 	d := f.feeds[key]
 	if d == nil {
+		// More rows than this have no room in an answer.
+		if most := f.most / 4 / leastRow; q.Limit == 0 || q.Limit > most {
+			q.Limit = most
+		}
 		d = &feed{query: q, followers: map[*follower]struct{}{}}
 		f.feeds[key] = d
 	}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestFollowersUnderFlood: while 88,000 new flows come in every second, ten who
+// follow the ten largest, or as many as are let in and never read, take little
+// memory besides what the agent takes without them.
+func TestFollowersUnderFlood(t *testing.T) {
+	const flows = 176_000
+	peak := func(followers int, query string) int {
+		h := oneLink(t)
+		a := start(t, setup{host: h, config: "interfaces: [near]\nflow: {scan_interval: 2s}\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
+		for range followers {
+			conn, err := net.Dial("unix", a.socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := fmt.Fprintf(conn, "GET /api/v1/flows?follow=true%s HTTP/1.1\r\nHost: waymark\r\n\r\n", query); err != nil {
+				t.Fatal(err)
+			}
+			if query != "" { // the others never read
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+			}
+		}
+		end, most := make(chan struct{}), make(chan int)
+		go func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			highest := 0
+			for {
+				select {
+				case <-tick.C:
+					highest = max(highest, residentMemory(t, a.Process.Pid))
+				case <-end:
+					most <- highest
+					return
+				}
+			}
+		}()
+		newFlows(t, h, flows, flows*time.Second/88_000)
+		poll(t, func() error { // the last of them are in an answer
+			if s := a.status(t); s.Table.Live+s.Drain.Records < flows {
+				return notYet("%d flows are known", s.Table.Live+s.Drain.Records)
+			}
+			return nil
+		})
+		close(end)
+		n := <-most
+		a.stop(t)
+		return n
+	}
+	none := peak(0, "")
+	ten := peak(10, "&limit=10")
+	silent := peak(32, "")
+	t.Logf("peak %d MB without followers, %d MB with 10 who follow ten rows, %d MB with 32 who never read", none>>20, ten>>20, silent>>20)
+	// With a scan interval of 5 s it is less than half as much again; in shorter ones, answers weigh more.
+	if most := none*3/2 + 96<<20; ten > most || silent > most {
+		t.Errorf("peak %d MB with 10 followers, %d MB with 32 who never read, %d MB without any", ten>>20, silent>>20, none>>20)
+	}
+}
