@@ -72,6 +72,7 @@ func (x *exporters) set(entries []config.Export) error {
 		next[i] = e
 		added = append(added, e)
 	}
+	// First, so that those who come can take the names of those who left.
 	for _, e := range left {
 		if e.page != nil {
 			e.close()

@@ -19,7 +19,8 @@ type Change struct {
 func (c Change) String() string { return fmt.Sprintf("%s: %s → %s", c.Key, c.Old, c.New) }
 
 // Changes lists what differs between the configuration of a running agent and
-// the next one, in the order of the reference page. A list is one key.
+// the next one, in the order of the reference page. Of a list without a short form,
+// Old and New have the entries that the other has not.
 func Changes(running, next Config) []Change {
 	return changes(reflect.ValueOf(running), reflect.ValueOf(next), "")
 }
@@ -31,6 +32,9 @@ func changes(old, next reflect.Value, prefix string) (out []Change) {
 		case ov.Kind() == reflect.Struct:
 			out = append(out, changes(ov, nv, key)...)
 		case !sameValue(ov, nv):
+			if isStructs(f.Type) && f.Tag.Get("short") == "" { // long lists, of which little changes
+				ov, nv = onlyHere(ov, nv), onlyHere(nv, ov)
+			}
 			out = append(out, Change{Key: key, Old: line(ov, f.Tag), New: line(nv, f.Tag), Reload: canReload(f)})
 		}
 	}
@@ -43,6 +47,21 @@ func sameValue(a, b reflect.Value) bool {
 		return true
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// onlyHere is the part of a list that other has not.
+func onlyHere(v, other reflect.Value) reflect.Value {
+	part := reflect.MakeSlice(v.Type(), 0, v.Len())
+	for i := range v.Len() {
+		there := false
+		for j := range other.Len() {
+			there = there || reflect.DeepEqual(v.Index(i).Interface(), other.Index(j).Interface())
+		}
+		if !there {
+			part = reflect.Append(part, v.Index(i))
+		}
+	}
+	return part
 }
 
 // Reloaded is the configuration of a running agent after it reloaded next:

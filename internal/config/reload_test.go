@@ -55,3 +55,15 @@ export: [{jsonl: {path: a.jsonl}}]
 		t.Errorf("a configuration differs from itself: %v", c)
 	}
 }
+
+// TestReloadOfOneExporter: entries that stay are not part of the change.
+func TestReloadOfOneExporter(t *testing.T) {
+	running := load(t, "export: [{jsonl: {path: a}}, {jsonl: {path: b}}]\n")
+	next := load(t, "export: [{jsonl: {path: a}}, {jsonl: {path: b, filter: 'port 53'}}]\n")
+	want := []Change{{
+		"export", `[{jsonl: {path: b, filter: "", queue: 65536}}]`, "[{jsonl: {path: b, filter: port 53, queue: 65536}}]", true,
+	}}
+	if diff := cmp.Diff(want, Changes(running, next)); diff != "" {
+		t.Errorf("Changes (-want +got):\n%s", diff)
+	}
+}

@@ -77,7 +77,6 @@ type Pipeline struct {
 
 	mu      sync.Mutex
 	outputs []*output // replaced, never changed
-	named   map[string]int
 	until   time.Time // the end of the flush; zero: not begun
 	// Contexts of Run: while records come, and as long as anything may be exported.
 	soft, hard context.Context
@@ -86,7 +85,7 @@ type Pipeline struct {
 
 // New prepares outputs; nothing is opened before Run.
 func New(cfg Config, outputs []Output, log *slog.Logger, now flow.Clock) *Pipeline {
-	p := &Pipeline{cfg: cfg, log: log, now: now, buffers: newBuffers(), named: map[string]int{}}
+	p := &Pipeline{cfg: cfg, log: log, now: now, buffers: newBuffers()}
 	for _, out := range outputs {
 		p.Add(out)
 	}
@@ -98,16 +97,21 @@ func New(cfg Config, outputs []Output, log *slog.Logger, now flow.Clock) *Pipeli
 func (p *Pipeline) Add(out Output) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := out.Exporter.Name()
-	p.named[name]++
-	if n := p.named[name]; n > 1 {
-		name = fmt.Sprintf("%s-%d", name, n)
-	}
-	o := newOutput(p.cfg, name, out, p.log, p.now)
+	o := newOutput(p.cfg, p.freeName(out.Exporter.Name()), out, p.log, p.now)
 	p.replace(append(slices.Clone(p.outputs), o))
 	if p.soft != nil && !p.ended {
 		p.start(o)
 	}
+}
+
+// freeName is the name, or the name with the lowest number that no output has: one
+// that takes the place of another keeps its name. It needs p.mu.
+func (p *Pipeline) freeName(name string) string {
+	numbered := name
+	for n := 2; slices.ContainsFunc(p.outputs, func(o *output) bool { return o.name == numbered }); n++ {
+		numbered = fmt.Sprintf("%s-%d", name, n)
+	}
+	return numbered
 }
 
 // Remove takes an exporter out. It exports what is queued, within FlushTimeout,
