@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math/bits"
 	"net/netip"
 	"time"
 
@@ -31,6 +32,35 @@ func (c *Counters) subtract(o Counters) {
 	c.Bytes -= o.Bytes
 	c.WireBytes -= o.WireBytes
 	c.PayloadBytes -= o.PayloadBytes
+}
+
+// part is the share of so many of a record's packets.
+func part(r *flow.Record, packets uint64) Counters {
+	return Counters{
+		Packets: packets, Bytes: portion(r.Bytes, packets, r.Packets),
+		WireBytes: portion(r.WireBytes, packets, r.Packets), PayloadBytes: portion(r.PayloadBytes, packets, r.Packets),
+	}
+}
+
+// remove takes a part of a record from it.
+func remove(r *flow.Record, c Counters) {
+	left := r.Packets - c.Packets
+	r.Fragments = portion(r.Fragments, left, r.Packets)
+	r.CEPackets = portion(r.CEPackets, left, r.Packets)
+	r.Packets = left
+	r.Bytes -= c.Bytes
+	r.WireBytes -= c.WireBytes
+	r.PayloadBytes -= c.PayloadBytes
+}
+
+// portion is n × part / whole, where part is no more than whole.
+func portion(n, part, whole uint64) uint64 {
+	if part >= whole {
+		return n
+	}
+	high, low := bits.Mul64(n, part)
+	quotient, _ := bits.Div64(high, low, whole)
+	return quotient
 }
 
 // counters are the sums of the row.

@@ -59,8 +59,8 @@ func newGrouping(by By) *grouping {
 }
 
 // add merges one record, of a flow that came in and left on two interfaces; r is
-// changed by a fold. What it measured counts also where its packets are repeated.
-func (g *grouping) add(r *flow.Record, in, out string, repeated bool) {
+// changed. What it measured counts also where its packets are repeated.
+func (g *grouping) add(r *flow.Record, in, out string, repeated uint64) {
 	turned := g.fold.turn(r)
 	id := g.identify(r)
 	if g.passage {
@@ -75,10 +75,14 @@ func (g *grouping) add(r *flow.Record, in, out string, repeated bool) {
 		w = g.newRow(&id, r)
 		g.index[d] = w
 	}
-	if repeated {
-		w.repeated.add(r)
+	if repeated > 0 {
+		again := part(r, repeated)
+		w.repeated.addAll(again)
+		if g.once {
+			remove(r, again)
+		}
 	}
-	if !repeated || !g.once {
+	if r.Packets > 0 || repeated == 0 {
 		w.count(r, turned)
 	}
 	w.measure(r)

@@ -134,14 +134,11 @@ func (q *Query) run(before *interval, intervals []*interval) Answer {
 				continue
 			}
 			iv.rows.at(i).record(iv, &r, &pdm)
-			var in, out string
-			repeated := false
-			if n >= 0 {
-				x := &seen.list[n]
-				repeated = x.repeated && !q.Everywhere
-				in, out = seen.name(x.in), seen.name(x.out)
+			if n < 0 {
+				g.add(&r, "", "", 0)
+				continue
 			}
-			g.add(&r, in, out, repeated)
+			q.addSeen(g, seen, &seen.list[n], &r)
 		}
 	}
 	g.end(q.rows)
@@ -158,6 +155,28 @@ func (q *Query) run(before *interval, intervals []*interval) Answer {
 	rank, compare := q.compare()
 	a.Rows = g.rows(rank, compare, q.Limit)
 	return a
+}
+
+// addSeen merges a record of a sighting. Where only some of its packets are
+// repeated, the others did not come in where those did, and are apart from them.
+func (q *Query) addSeen(g *grouping, seen *sightings, x *sighting, r *flow.Record) {
+	repeated := x.take(r.Packets)
+	in, out := seen.name(x.in), seen.name(x.out)
+	counted := repeated // as such
+	if q.Everywhere {
+		counted = 0
+	}
+	if first := seen.name(seen.firstIn(x)); g.passage && repeated < r.Packets && first != in {
+		if repeated > 0 {
+			again := *r
+			again.RTT, again.PDM = flow.RTT{}, nil // once is enough
+			remove(&again, part(r, r.Packets-repeated))
+			remove(r, part(r, repeated))
+			g.add(&again, in, out, counted)
+		}
+		in, counted = first, 0
+	}
+	g.add(r, in, out, counted)
 }
 
 // sightings joins the records that the filter matches.

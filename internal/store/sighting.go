@@ -1,7 +1,9 @@
 package store
 
 import (
+	"math"
 	"math/bits"
+	"net/netip"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -12,9 +14,10 @@ import (
 //
 // Records of one flow (addresses, protocol and ports) are joined when packets can
 // come from the place of one to the place of the other: through the IP stack of a
-// network namespace, where the TTL must not have risen, or along the wiring. What
-// has nothing before it was seen first. Flows whose addresses were translated
-// differ and are never joined.
+// network namespace, where the TTL must not have risen, or along the wiring. A
+// record has no more repeated packets than the records before it can account for;
+// the rest was seen there first. Flows whose addresses were translated differ and
+// are never joined.
 type sightings struct {
 	wirings wirings
 	idle    bool // nobody wants to know
@@ -54,12 +57,30 @@ type flowKey struct {
 // sighting is a flow at a place.
 type sighting struct {
 	packets        uint64
+	repeated       uint64 // of packets: seen before; what take has not taken yet
+	fragments      uint32 // of packets, or the largest number
 	place          uint32
 	next           int32 // of the same flow; −1: none
 	in, out        int32 // places where the flow came in and left; −1: this host
 	ttlMin, ttlMax uint8
 	tunnel         bool // in an encapsulation that was taken off
-	repeated       bool // its packets were seen before
+}
+
+// fresh is the number of packets that were first seen there, until take is called.
+func (x *sighting) fresh() uint64 { return x.packets - x.repeated }
+
+// addFragments stops at the largest number.
+func (x *sighting) addFragments(n uint64) {
+	x.fragments = uint32(min(uint64(x.fragments)+n, math.MaxUint32))
+}
+
+// take returns how many packets of a row of the sighting are repeated. Rows of the
+// window come before those of the interval before it, whose own predecessors are
+// not known: what is missing there must not count in the window.
+func (x *sighting) take(packets uint64) uint64 {
+	n := min(packets, x.repeated)
+	x.repeated -= n
+	return n
 }
 
 // newSightings expects some rows. An idle one joins nothing.
@@ -111,6 +132,7 @@ func (s *sightings) add(w *row) int32 {
 	for n := head; n >= 0; n = s.list[n].next {
 		if x := &s.list[n]; x.place == at && x.tunnel == tunnel {
 			x.packets += w.packets
+			x.addFragments(w.fragments)
 			x.ttlMin, x.ttlMax = min(x.ttlMin, w.ttlMin), max(x.ttlMax, w.ttlMax)
 			return n
 		}
@@ -119,35 +141,40 @@ func (s *sightings) add(w *row) int32 {
 	s.list = append(s.list, sighting{
 		place: at, next: head, in: -1, out: -1, packets: w.packets, ttlMin: w.ttlMin, ttlMax: w.ttlMax, tunnel: tunnel,
 	})
+	s.list[n].addFragments(w.fragments)
 	s.flows[key] = n
 	return n
 }
 
-// leads reports whether packets may come from one sighting to the other.
-func (s *sightings) leads(a, b *sighting) bool {
+// leads reports whether packets may come from one sighting to the other. Those
+// without a source address (DHCP, duplicate address detection) are not forwarded.
+func (s *sightings) leads(a, b *sighting, hasSource bool) bool {
 	from, to := &s.places[a.place], &s.places[b.place]
 	switch {
 	case s.apart && from.port.Netns != to.port.Netns:
 		return false
 	case !from.egress && to.egress:
-		return from.port.Netns == to.port.Netns && b.ttlMin <= a.ttlMax
+		if from.port == to.port && a.tunnel == b.tunnel { // only a router sends it back
+			return hasSource && b.ttlMin < a.ttlMax
+		}
+		return hasSource && from.port.Netns == to.port.Netns && b.ttlMin <= a.ttlMax
 	case a.tunnel != b.tunnel && from.egress == to.egress && from.port.Netns == to.port.Netns:
 		return a.tunnel != from.egress // it is taken off on the way in, put on on the way out
 	}
 	return s.wirings.pass(from, to)
 }
 
-// resolve finds out which sightings are the first of their packets.
+// resolve finds out how many packets of each sighting were seen before.
 func (s *sightings) resolve() {
-	for _, head := range s.flows {
-		s.resolveFlow(head)
+	for key, head := range s.flows {
+		s.resolveFlow(head, !netip.AddrFrom16(key.src).Unmap().IsUnspecified())
 	}
 }
 
 // maxJoined is how many sightings of a flow are joined; others count as the first.
 const maxJoined = 64
 
-func (s *sightings) resolveFlow(head int32) {
+func (s *sightings) resolveFlow(head int32, hasSource bool) {
 	var of [maxJoined]*sighting
 	n := 0
 	for i := head; i >= 0; i = s.list[i].next {
@@ -157,28 +184,70 @@ func (s *sightings) resolveFlow(head int32) {
 		}
 	}
 	flow := of[:n]
-	var after [maxJoined]uint64 // sightings that follow, as bits
-	var preceded uint64
+	var after, before [maxJoined]uint64 // sightings next to each, as bits
 	for i, a := range flow {
 		for j, b := range flow {
-			if i != j && s.leads(a, b) {
+			if i != j && s.leads(a, b, hasSource) {
 				after[i] |= 1 << j
-				preceded |= 1 << j
+				before[j] |= 1 << i
 			}
 		}
 	}
+	var ancestors [maxJoined]uint64
 	all := uint64(1)<<n - 1
-	first := all &^ preceded
-	covered := reach(first, after[:n])
-	for covered != all { // what remains goes in a circle: a loopback, or a pair in one namespace
-		best := s.earliest(flow, all&^covered)
-		first |= 1 << best
-		covered = reach(first, after[:n])
+	for done := uint64(0); done != all; {
+		i := s.nextResolved(flow, before[:n], done, all)
+		for b := before[i] & done; b != 0; b &= b - 1 {
+			j := bits.TrailingZeros64(b)
+			ancestors[i] |= ancestors[j] | 1<<j
+		}
+		flow[i].repeated = repeatedOf(flow, i, before[i]&done, ancestors[i])
+		done |= 1 << i
 	}
-	for i, x := range flow {
-		x.repeated = first&(1<<i) == 0
+	s.passages(flow, after[:n])
+}
+
+// nextResolved chooses a sighting with nothing unresolved before it. In a circle
+// (a pair in one namespace) there is none: then the earliest that packets are known
+// to come to, else the earliest of all.
+func (s *sightings) nextResolved(flow []*sighting, before []uint64, done, all uint64) int {
+	var reached uint64
+	for rest := all &^ done; rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros64(rest)
+		if before[i]&^done == 0 {
+			return i
+		}
+		if before[i]&done != 0 {
+			reached |= 1 << i
+		}
 	}
-	s.passages(flow, first, after[:n])
+	if reached == 0 {
+		reached = all &^ done
+	}
+	return s.earliest(flow, reached)
+}
+
+// maxFragments is into how many fragments a router cuts a packet of 64 KiB at the
+// MTU of Ethernet: each but the first adds to the packets that leave.
+const maxFragments = 45
+
+// repeatedOf is how many packets of a sighting can have come from those next to it,
+// and from where they were first seen.
+func repeatedOf(flow []*sighting, i int, next, ancestors uint64) uint64 {
+	var packets, fresh, fragments uint64
+	for b := ancestors; b != 0; b &= b - 1 {
+		j := bits.TrailingZeros64(b)
+		fresh += flow[j].fresh()
+		if next&(1<<j) != 0 {
+			packets += flow[j].packets
+			fragments += uint64(flow[j].fragments)
+		}
+	}
+	n := min(packets, fresh)
+	if f := uint64(flow[i].fragments); f > fragments { // cut on the way
+		n += min(f-fragments, n*(maxFragments-1))
+	}
+	return min(n, flow[i].packets)
 }
 
 // reach is what can be come to from a set.
@@ -209,26 +278,38 @@ func (s *sightings) earliest(flow []*sighting, among uint64) int {
 	return best
 }
 
-// passages finds where the packets of each first sighting came in and where they
-// left; −1: they began or ended at this host. A repeated one has those of the
-// first sighting before it, the largest if there are several.
-func (s *sightings) passages(flow []*sighting, first uint64, after []uint64) {
+// passages finds where the packets of each sighting came in and where they left;
+// −1: they began or ended at this host. Repeated ones came in where the sighting
+// before them that saw most packets first says.
+func (s *sightings) passages(flow []*sighting, after []uint64) {
 	var most [maxJoined]uint64
 	for i, x := range flow {
-		if first&(1<<i) == 0 {
+		fresh := x.fresh()
+		if x.repeated > 0 && fresh == 0 {
 			continue
 		}
-		in, reached := int32(-1), reach(1<<i, after)
-		if !s.places[x.place].egress {
-			in = int32(x.place)
-		}
+		in, reached := s.firstIn(x), reach(1<<i, after)
 		out := s.wayOut(flow, reached, after, s.places[x.place].port.Netns)
+		if x.out = out; x.repeated == 0 {
+			x.in = in
+		}
 		for j, y := range flow {
-			if isFollower := (reached&^first)&(1<<j) != 0; j == i || isFollower && x.packets > most[j] {
-				y.in, y.out, most[j] = in, out, x.packets
+			if j == i || reached&(1<<j) == 0 || y.repeated == 0 || fresh <= most[j] {
+				continue
+			}
+			if y.in, most[j] = in, fresh; y.fresh() == 0 {
+				y.out = out
 			}
 		}
 	}
+}
+
+// firstIn is where packets came in that were first seen at a sighting.
+func (s *sightings) firstIn(x *sighting) int32 {
+	if s.places[x.place].egress {
+		return -1
+	}
+	return int32(x.place)
 }
 
 // wayOut is the last place at which packets leave among those reached: of this

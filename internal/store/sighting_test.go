@@ -2,6 +2,8 @@ package store
 
 import (
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +113,92 @@ func TestCountedOnce(t *testing.T) {
 				t.Errorf("came in and left on %q, want %q", got, tt.transit)
 			}
 		})
+	}
+}
+
+// TestRepeatedAtMost: what was seen before a record takes no more packets from it
+// than were seen there, and the sums stay consistent in every grouping.
+func TestRepeatedAtMost(t *testing.T) {
+	many := func(where string, ttl uint8, packets uint64) flow.Record {
+		r := seen(where, ttl, 100*packets)
+		r.Packets, r.WireBytes, r.PayloadBytes = packets, 114*packets, 80*packets
+		return r
+	}
+	fragments := func(r flow.Record, n uint64) flow.Record { r.Fragments = n; return r }
+	without := func(r flow.Record) flow.Record { r.Src = netip.IPv4Unspecified(); return r }
+	wiring := &flow.Wiring{
+		Peers:  map[flow.Port]flow.Port{port("veth6"): port("veth7"), port("veth7"): port("veth6")},
+		Uppers: map[flow.Port][]flow.Port{port("eth4"): {port("br9")}, port("eth5"): {port("br9")}},
+	}
+	for _, tt := range []struct {
+		name    string
+		records []flow.Record
+		packets uint64 // counted
+		transit string // with packets
+	}{
+		{"a foreign frame with our addresses", []flow.Record{many("eth0 out", 64, 8880), many("eth0 in", 64, 1)}, 8881, " > eth0 8880, eth0 >  1"},
+		{"it comes in elsewhere", []flow.Record{many("eth0 out", 64, 8880), many("eth1 in", 64, 1)}, 8880, " > eth0 8879, eth1 > eth0 1"},
+		{"it has a higher TTL", []flow.Record{many("eth0 in", 128, 1), many("eth0 out", 64, 8880)}, 8880, " > eth0 8879, eth0 > eth0 1"},
+		{"no source address", []flow.Record{without(many("eth0 out", 64, 1000)), without(many("eth0 in", 128, 1)), without(many("eth1 in", 64, 3))}, 1004, " > eth0 1000, eth0 >  1, eth1 >  3"},
+		{"no source address, over a pair", []flow.Record{without(many("veth6 out", 64, 9)), without(many("veth7 in", 64, 9))}, 9, " > veth6 9"},
+		{"the second way in is not counted", []flow.Record{many("eth0 in", 64, 10), many("eth1 out", 63, 510)}, 510, " > eth1 500, eth0 > eth1 10"},
+		{"a bridge port that is not counted", []flow.Record{many("eth4 in", 64, 10), many("br9 in", 64, 510), many("eth1 out", 63, 510)}, 510, "br9 > eth1 500, eth4 > eth1 10"},
+		{"a bridge and our own", []flow.Record{many("eth4 in", 64, 10), many("br9 in", 64, 10), many("eth1 out", 63, 100)}, 100, " > eth1 90, eth4 > eth1 10"},
+		{"our own lost in a pair, more after it", []flow.Record{many("veth6 out", 64, 100), many("veth7 in", 64, 10), many("eth1 out", 63, 100)}, 190, " > eth1 190"},
+		{"some of both lost", []flow.Record{many("eth0 in", 64, 100), many("eth1 in", 64, 100), many("eth2 out", 63, 150)}, 200, "eth0 > eth2 100, eth1 > eth2 100"},
+		{"cut into fragments", []flow.Record{many("eth0 in", 64, 100), fragments(many("eth1 out", 63, 300), 300)}, 100, "eth0 > eth1 100"},
+		{"our own fragments", []flow.Record{many("eth0 in", 64, 1), fragments(many("eth1 out", 64, 300), 300)}, 256, " > eth1 255, eth0 > eth1 1"},
+	} {
+		s := New(Default())
+		s.SetWiring(wiring)
+		fill(s, 0, 1, tt.records...)
+		var all Counters
+		for i := range tt.records {
+			all.add(&tt.records[i])
+		}
+		for _, by := range []string{"conversation", "src", "transit", "in,out", "proto", "iface", "iface,in,out", "flow"} {
+			for _, everywhere := range []bool{false, true} {
+				a := ask(t, s, Query{By: parseBy(t, by), Everywhere: everywhere})
+				var rows, sum Counters
+				for _, w := range a.Rows {
+					rows.addAll(w.counters())
+				}
+				sum = a.Total
+				sum.addAll(a.Repeated)
+				want, inRows := tt.packets, a.Total
+				if everywhere {
+					want = all.Packets
+				}
+				if strings.HasPrefix(by, "iface") || by == "flow" {
+					inRows = all
+				}
+				if a.Total.Packets != want || a.Total.Bytes != 100*want || rows != inRows || sum != all {
+					t.Errorf("%s, by %s, everywhere %t: %+v in rows, %+v in total, %+v repeated; want %d of %+v", tt.name, by, everywhere, rows, a.Total, a.Repeated, want, all)
+				}
+			}
+		}
+		var ways []string
+		for _, w := range ask(t, s, Query{By: parseBy(t, "transit"), Sort: "in"}).Rows {
+			ways = append(ways, fmt.Sprintf("%s > %s %d", w.In, w.Out, w.Packets))
+		}
+		slices.Sort(ways)
+		if got := strings.Join(ways, ", "); got != tt.transit {
+			t.Errorf("%s: came in and left on %q, want %q", tt.name, got, tt.transit)
+		}
+	}
+}
+
+// TestPartOfARecord: parts are exact where all of it is meant, and add up.
+func TestPartOfARecord(t *testing.T) {
+	whole := flow.Record{Packets: 3, Bytes: math.MaxUint64, WireBytes: 1000, PayloadBytes: 7, Fragments: 3}
+	for n := range whole.Packets + 1 {
+		r, c := whole, part(&whole, n)
+		if remove(&r, c); c.Packets != n || r.Packets+n != 3 || r.Bytes+c.Bytes != whole.Bytes || r.WireBytes+c.WireBytes != 1000 || r.Fragments != 3-n {
+			t.Errorf("%d packets: %+v of %+v", n, c, r)
+		}
+	}
+	if c := part(&whole, 3); c.Bytes != whole.Bytes || c.PayloadBytes != 7 {
+		t.Errorf("all of it: %+v", c)
 	}
 }
 
