@@ -32,6 +32,11 @@ func TestExportersComeAndGo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
+	for running := false; !running; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		running = p.soft != nil
+		p.mu.Unlock()
+	}
 	publish := func(n int) {
 		for range n {
 			p.Publish(append(p.Buffer(), flow.Record{Packets: 1}))
