@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/waymark-net/waymark/internal/suggest"
 )
 
 // parsePrefix reads an address or a prefix; of an IPv4 prefix zeros at the end
@@ -84,6 +86,9 @@ func (p *parser) parseAddress(q *qualifier, s string) ([]value, error) {
 	if err == nil || !isName(s) {
 		return []value{{prefix: prefix}}, err
 	}
+	if near := p.misspelt(q, s); near != "" {
+		return nil, fmt.Errorf("did you mean %s?", near)
+	}
 	if p.names.Hosts == nil {
 		return nil, errors.New("names of hosts are resolved on the command line only: write an address")
 	}
@@ -103,6 +108,23 @@ func (p *parser) parseAddress(q *qualifier, s string) ([]value, error) {
 		return nil, errors.New("this name has no address")
 	}
 	return values, nil
+}
+
+// misspelt is the name of a field that a word behind another was meant to make:
+// dst port, where dst prt 443 was written. Nothing else is followed by a value.
+func (p *parser) misspelt(q *qualifier, s string) string {
+	if next := p.peek(1); next.kind != tokenWord || isKeyword(next.text) {
+		return ""
+	}
+	begin := lastWords(q.typed, 1)
+	var longer []string
+	for _, w := range continued(begin) {
+		longer = append(longer, w.Text)
+	}
+	if near := suggest.Nearest(strings.ToLower(s), longer); near != "" {
+		return begin + " " + near
+	}
+	return ""
 }
 
 // isAddress reports whether a word can be nothing but an address or a prefix.

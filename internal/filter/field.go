@@ -63,7 +63,7 @@ type field struct {
 	size     bool // a number of bytes: 1MB
 	sum      bool // of grouped records: it tests the row, not the record
 
-	// One of these, by kind. numbers tells how many of its two values there are.
+	// One of these, by kind. numbers reports how many of its two values there are.
 	numbers   func(*flow.Record) (a, b uint64, n int)
 	addresses func(*flow.Record) (a, b netip.Addr)
 	text      func(*flow.Record) string
@@ -127,9 +127,10 @@ var fields = []field{
 		parseProto),
 	ofList("family", nil, "IP version", map[uint64]string{4: "4", 6: "6"},
 		func(r *flow.Record) uint64 { return uint64(r.Family) }),
-	ofList("direction", []string{"dir"}, "way of the packets at the interface",
-		map[uint64]string{uint64(flow.Ingress): flow.Ingress.String(), uint64(flow.Egress): flow.Egress.String()},
-		func(r *flow.Record) uint64 { return uint64(r.Direction) }),
+	named("direction", []string{"dir"}, "way of the packets at the interface", []string{"ingress", "egress", "in", "out", "inbound", "outbound"},
+		func(r *flow.Record) uint64 { return uint64(r.Direction) },
+		func(n uint64) string { return flow.Direction(n).String() },
+		parseDirection),
 	{
 		name: "iface", aliases: []string{"interface", "dev"}, kind: kindText, doc: "interface, a name or a glob",
 		text: func(r *flow.Record) string { return r.Iface },
@@ -180,11 +181,11 @@ var fields = []field{
 	},
 	marked("sent", "packets marked here", func(p *flow.PDM) uint64 { return p.Sent }),
 	marked("received", "marked packets read here", func(p *flow.PDM) uint64 { return p.Received }),
-	marked("lost", "marked packets of the peer that did not come", func(p *flow.PDM) uint64 { return uint64(max(p.Lost, 0)) }, "lost"),
-	marked("reordered", "marked packets of the peer that came behind later ones", func(p *flow.PDM) uint64 { return p.Reordered }, "reordered"),
-	marked("duplicates", "marked packets of the peer that came before", func(p *flow.PDM) uint64 { return p.Duplicates }, "duplicates"),
+	marked("lost", "marked packets of the peer that did not arrive", func(p *flow.PDM) uint64 { return uint64(max(p.Lost, 0)) }, "lost"),
+	marked("reordered", "marked packets of the peer that arrived after later ones", func(p *flow.PDM) uint64 { return p.Reordered }, "reordered"),
+	marked("duplicates", "marked packets of the peer that arrived more than once", func(p *flow.PDM) uint64 { return p.Duplicates }, "duplicates"),
 	marked("suspicious", "marked packets with impossible times or numbers", func(p *flow.PDM) uint64 { return p.Suspicious }, "suspicious"),
-	marked("discarded", "marked packets in order that are no answer", func(p *flow.PDM) uint64 { return p.Discarded }),
+	marked("discarded", "marked packets in order that do not answer the packet sent last", func(p *flow.PDM) uint64 { return p.Discarded }),
 	delay("server.p50_ns", "median of the delays at the peer", serverDelay, 0.5, "server"),
 	delay("server.p99_ns", "99th percentile of them", serverDelay, 0.99, "server_p99"),
 	delay("network.p50_ns", "median of the round trips without the time at the peer", networkDelay, 0.5, "network"),

@@ -35,10 +35,8 @@ var shorthands = func() map[string]shorthand {
 	for name, version := range map[string]string{"ip": "4", "ipv4": "4", "ip4": "4", "ip6": "6", "ipv6": "6"} {
 		add(name, true, "family", "=", version)
 	}
-	for name, direction := range map[string]string{
-		"ingress": "ingress", "inbound": "ingress", "egress": "egress", "outbound": "egress",
-	} {
-		add(name, false, "direction", "=", direction)
+	for _, name := range []string{"ingress", "inbound", "egress", "outbound"} {
+		add(name, false, "direction", "=", name)
 	}
 	add("vlan", false, "vlan", "!=", "0")
 	add("multicast", false, "dst", "=", "224.0.0.0/4", "ff00::/8")

@@ -148,6 +148,7 @@ func (p *parser) compare(q *qualifier, depth int) (node, error) {
 		n, err := p.group(depth + 1)
 		p.carried = q
 		return n, err
+	case p.isValueIn(q.fields[0]):
 	case sign.is("in"), sign.is("not") && p.peek(1).is("in"):
 		return p.in(q)
 	case sign.kind == tokenOp:
@@ -165,6 +166,16 @@ func (p *parser) compare(q *qualifier, depth int) (node, error) {
 		p.carried = nil
 	}
 	return p.values(q, sign)
+}
+
+// isValueIn reports whether the current word is the direction in, not the
+// keyword: nothing that it could be a list of comes behind it.
+func (p *parser) isValueIn(f *field) bool {
+	if f.name != "direction" || !p.tok.is("in") {
+		return false
+	}
+	next := p.peek(1)
+	return next.kind == tokenEnd || next.is(",") || next.is(")") || p.closing != 0 || next.kind == tokenWord && isKeyword(next.text)
 }
 
 // in reads a list in brackets, or one without.
@@ -236,7 +247,7 @@ func (p *parser) values(q *qualifier, sign token) (node, error) {
 func (p *parser) value(q *qualifier) ([]value, error) {
 	at := p.tok
 	f := q.fields[0]
-	if at.kind != tokenWord && at.kind != tokenQuoted || at.kind == tokenWord && isKeyword(at.text) {
+	if at.kind != tokenWord && at.kind != tokenQuoted || at.kind == tokenWord && isKeyword(at.text) && !p.isValueIn(f) {
 		what := fmt.Sprintf("expected a value after %s: %s", q.typed, f.kind.example(f))
 		return nil, &Error{Text: p.text, Pos: at.pos, End: at.end, What: what, wants: f}
 	}

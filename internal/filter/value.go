@@ -116,6 +116,19 @@ func parseProto(s string) (uint64, error) {
 	return uint64(n), nil
 }
 
+// directions are the words for them in filters, tables and records.
+var directions = map[string]flow.Direction{
+	"ingress": flow.Ingress, "in": flow.Ingress, "inbound": flow.Ingress,
+	"egress": flow.Egress, "out": flow.Egress, "outbound": flow.Egress,
+}
+
+func parseDirection(s string) (uint64, error) {
+	if d, ok := directions[s]; ok {
+		return uint64(d), nil
+	}
+	return 0, notOneOf(s, []string{"ingress", "egress", "in", "out", "inbound", "outbound"})
+}
+
 // parseFlags reads names with + between them; tcpdump calls syn tcp-syn.
 func parseFlags(s string) (uint64, error) {
 	var all uint64
