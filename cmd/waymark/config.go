@@ -27,8 +27,8 @@ Problems are named with file, line and column, and with what is allowed instead;
 the exit code is 2 then. Where an agent answers on the socket of that configuration,
 check also names what differs from what the agent runs: what a reload applies, and
 what needs a restart. --memory shows how the agent divides a memory limit.`,
-		Example: `  waymark config check /etc/waymark.yaml
-  waymark config check --memory 256M /etc/waymark.yaml`,
+		Example: `  waymark config check /etc/waymark/waymark.yaml
+  waymark config check --memory 256M /etc/waymark/waymark.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := config.Load(config.Sources{File: args[0]})
@@ -57,7 +57,7 @@ func newConfigDumpCommand() *cobra.Command {
 then the file, then WAYMARK_… variables, then flags. A comment says where a value
 that is not a default was set.`,
 		Example: `  waymark config dump > waymark.yaml
-  WAYMARK_FLOW_SAMPLING=10 waymark config dump --config /etc/waymark.yaml`,
+  WAYMARK_FLOW_SAMPLING=10 waymark config dump --config /etc/waymark/waymark.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, origins, err := flags.loadWithOrigins(cmd.ErrOrStderr())
 			if err != nil {

@@ -30,8 +30,9 @@ and duplicates come from the sequence numbers of the marks.
 A row is a session of this host with a peer. --by groups further: by peer/64 for each
 network, by peer_service for each port of other hosts, by local_service for each port of
 this one, or by any key of flows --by. NETWORK is a round trip without the time at the
-peer. In a narrow terminal, percentiles and counts are left out; --wide shows them. A verdict calls the peer a client where its port is the higher:
-its time is what passes between an answer and the next request.
+peer. In a narrow terminal, percentiles and counts are left out; --wide shows them. A
+verdict calls the peer a client where it began the conversation (where that is not
+known, ports decide): its time is what passes between an answer and the next request.
 
 Nothing is marked unless the configuration names it, at both ends:
 
@@ -141,7 +142,7 @@ func whyNoDelays(s *obs.Status) string {
 	p := s.PDM
 	switch {
 	case p == nil || len(p.Policies) == 0:
-		return "no flow is marked: marking is off. Name the flows in the agent's configuration, at both ends, and start it again:\n" +
+		return "no flow is marked: marking is off. Name the flows in the agent's configuration, at both ends, and reload it (systemctl reload waymark, or SIGHUP):\n" +
 			strings.TrimSuffix(indent(turnOn, "  "), "\n")
 	case !anyInForce(s):
 		return fmt.Sprintf("no flow is marked: every policy has ended; kill -HUP %d renews them", s.PID)

@@ -29,7 +29,7 @@ losing a packet, and the log names those that need a restart.`)
 		}
 		fmt.Fprintf(&b, ".SH %s\n%s.\n", roff.Replace(strings.ToUpper(name)), roff.Replace(upper(s.Doc)))
 		for _, k := range s.Keys {
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s: %s. Default: %s.", roff.Replace(k.Name), roff.Replace(upper(k.Doc)),
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s. Values: %s. Default: %s.", roff.Replace(k.Name), roff.Replace(upper(k.Doc)),
 				roff.Replace(k.Values()), roff.Replace(k.Default))
 			if k.Reload {
 				b.WriteString(" Reload.")

@@ -34,8 +34,8 @@ var filterGuide = []struct{ text, means string }{
 	{"host localhost", "the name of a host stands for all its addresses"},
 	{"tcp_flags syn and not tcp_flags ack", "TCP flags seen in any packet of the flow"},
 	{"tcp.flags.syn and tcp.port == 443", "names of Wireshark, where tcpdump has the same field"},
-	{"bytes > 1MB and packets < 10k", "k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of 1024; B may follow a number of bytes"},
-	{"rtt > 50ms", "durations: ns, us, ms, s, m, h, d, w"},
+	{"bytes > 1MB and packets < 10k", "units are k, M, G, T (powers of 1000) and Ki, Mi, Gi, Ti (of 1024); B may follow a number of bytes"},
+	{"rtt > 50ms", "durations have a unit: ns, us, ms, s, m, h, d or w"},
 	{"iface veth* and netns blue", "names of interfaces and namespaces are patterns of *, ? and [ab]"},
 	{`iface "and"`, "quotes around a name that would be read otherwise"},
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // roff escapes what troff reads as more than a letter (groff_char(7)).
-var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`)
+var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`)
 
 // writeMan writes a page of section 1 (man-pages(7)).
 func writeMan(w io.Writer, cmd *cobra.Command) error {

@@ -40,7 +40,7 @@ Configuration comes from the file, then from WAYMARK_… variables, then from fl
 waymark config dump shows the effective values and where they were set.`,
 		Example: `  waymark run
   waymark run -i eth0
-  waymark run --config /etc/waymark.yaml
+  waymark run --config /etc/waymark/waymark.yaml
   waymark run -i eth0 --for 60s --set 'export=[{jsonl: {path: flows.jsonl}}]'
   waymark run -i 'veth*' --netns all --set flow.scan_interval=1s --set 'export=[{jsonl: {path: "-"}}]'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -23,9 +23,8 @@ func newStatusCommand() *cobra.Command {
 much of what the interfaces say they passed is in flows, and what was lost for which
 reason. Counters run since the agent started.
 
-A burst that travels whole, until the card cuts it up, is one frame and many packets.
-An interface counts it as the one or as the other, as its offloads are: so both stand
-beside what it says.`,
+A GSO or GRO burst is one frame of several packets. An interface counts frames or packets,
+depending on its offloads, so status shows both next to the interface's own counters.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := agent.client().Status(cmd.Context())
 			if err != nil {

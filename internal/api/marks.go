@@ -30,16 +30,16 @@ type Mark struct {
 	// Lost is how many marks before this one the reader was too slow for.
 	Lost uint64 `json:"lost,omitempty"`
 
-	// Of packets read, what they told; absent when they told nothing.
+	// Of packets read, what they reported; absent when that was nothing.
 	Arrival    string        `json:"arrival,omitempty"`
 	Suspicious string        `json:"suspicious,omitempty"`
 	Server     time.Duration `json:"server_ns,omitempty"`
 	Network    time.Duration `json:"network_ns,omitempty"`
 }
 
-// errNoMarks is the answer of an agent that tells no single packets.
+// errNoMarks is the answer of an agent that reports no single packets.
 var errNoMarks = &Error{
-	http.StatusNotFound, "this agent does not tell marked packets one by one",
+	http.StatusNotFound, "this agent does not report single marked packets",
 	"start it with pdm.raw: true and a policy in pdm.policies",
 }
 
@@ -140,9 +140,9 @@ func (m *markFeed) emit(mark *Mark) {
 			r.lost++
 			continue
 		}
-		told := *mark
-		told.Lost, r.lost = r.lost, 0
-		line, err := json.Marshal(&told)
+		sent := *mark
+		sent.Lost, r.lost = r.lost, 0
+		line, err := json.Marshal(&sent)
 		if err != nil {
 			continue // no mark has a value without JSON
 		}

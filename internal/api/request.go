@@ -110,7 +110,7 @@ func (r *Request) set(name, value string) (err error) {
 	case "limit":
 		n, bad := strconv.ParseUint(value, 10, 31)
 		if bad != nil {
-			return refuse(fmt.Sprintf("limit %q is no number of rows", value), "write one like 20, or 0 for all")
+			return refuse(fmt.Sprintf("limit %q is not a number of rows", value), "write one like 20, or 0 for all")
 		}
 		r.Limit = int(n)
 	case "every":

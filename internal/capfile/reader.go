@@ -1,6 +1,6 @@
 // Package capfile reads the frames of a pcap or pcapng file, packed with gzip or
 // not. In comes the file; out come frames with time, interface and direction, as
-// far as it tells them, and errors that name the frame and the octet. Offline
+// far as it tells them, and errors that name the frame and the byte. Offline
 // readers call it: capture.ReadFile is one.
 package capfile
 
@@ -24,14 +24,14 @@ var ErrFormat = errors.New("neither pcap nor pcapng")
 // Error is what is wrong with a file, and where.
 type Error struct {
 	Frame  int   // number of the frame that could not be read, from 1; 0: the file's header
-	Offset int64 // octet of the file behind the frame before
+	Offset int64 // byte of the file behind the frame before
 	Packed bool  // the offset is in what the file unpacks to
 	Err    error // ErrFormat, io.ErrUnexpectedEOF where the file is cut short, or another
 }
 
 // Error implements error.
 func (e *Error) Error() string {
-	where := fmt.Sprintf("octet %d", e.Offset)
+	where := fmt.Sprintf("byte %d", e.Offset)
 	if e.Packed {
 		where += " of the unpacked data"
 	}
@@ -59,8 +59,8 @@ type Frame struct {
 	Number    int       // from 1, as other tools count
 	Time      time.Time // zero where the file does not tell
 	Link      layers.LinkType
-	Data      []byte // captured octets; valid until the next call
-	Length    int    // octets of the frame, at least those captured
+	Data      []byte // captured bytes; valid until the next call
+	Length    int    // bytes of the frame, at least those captured
 	Iface     int    // number of the interface in the file, see Interface
 	Direction Direction
 }
@@ -122,7 +122,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// header finds out the format by the first four octets.
+// header finds out the format by the first four bytes.
 func (f *Reader) header() error {
 	magic, err := f.buf.Peek(4)
 	if err != nil && err != io.EOF {

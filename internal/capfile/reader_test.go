@@ -32,7 +32,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// pcap is a file of n frames; ends are the octets behind its header and each frame.
+// pcap is a file of n frames; ends are the bytes behind its header and each frame.
 func pcap(t testing.TB, n int) (file []byte, ends []int) {
 	var b bytes.Buffer
 	w := pcapgo.NewWriterNanos(&b)
@@ -140,7 +140,7 @@ func TestGzip(t *testing.T) {
 	_, frames, err := read(packed.Bytes())
 	var bad *Error
 	if !errors.As(err, &bad) || !bad.Packed || bad.Offset != int64(ends[3]) || bad.Frame != 4 || len(frames) != 3 {
-		t.Errorf("%d frames and error %v, want 3 and one at octet %d of the unpacked data", len(frames), err, ends[3])
+		t.Errorf("%d frames and error %v, want 3 and one at byte %d of the unpacked data", len(frames), err, ends[3])
 	}
 }
 
@@ -175,7 +175,7 @@ func TestCutFiles(t *testing.T) {
 			case n < 4 && !errors.Is(err, ErrFormat):
 				t.Errorf("%s cut at %d: %v, want no format", name, n, err)
 			case bad.Offset > int64(n) || whole > 0 && bad.Offset != int64(file.ends[whole]):
-				t.Errorf("%s cut at %d: error at octet %d, frames end at %v", name, n, bad.Offset, file.ends)
+				t.Errorf("%s cut at %d: error at byte %d, frames end at %v", name, n, bad.Offset, file.ends)
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func FuzzReader(f *testing.F) {
 		}
 		for i, fr := range frames {
 			if fr.Number != i+1 || fr.Length < len(fr.Data) {
-				t.Errorf("frame %d: number %d, %d octets of %d", i, fr.Number, len(fr.Data), fr.Length)
+				t.Errorf("frame %d: number %d, %d bytes of %d", i, fr.Number, len(fr.Data), fr.Length)
 			}
 		}
 	})

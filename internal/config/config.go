@@ -28,10 +28,10 @@ type Config struct {
 	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"wait for an interface that does not exist yet, or fail"`
 	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"what counts packets; auto takes ebpf where the kernel allows it"`
 	Flow       Flow        `yaml:"flow" doc:"the flow table"`
-	PDM        PDM         `yaml:"pdm" doc:"delays told apart by marks in packets (RFC 8250)"`
+	PDM        PDM         `yaml:"pdm" doc:"network and server delay from marks in packets (RFC 8250)"`
 	Export     []Export    `yaml:"export" reload:"yes" doc:"where flow records go; each entry is one exporter"`
 	API        API         `yaml:"api" doc:"where the command line reaches the agent"`
-	Log        Log         `yaml:"log" doc:"what the agent tells on stderr"`
+	Log        Log         `yaml:"log" doc:"what the agent logs to stderr"`
 }
 
 // Flow configures the flow table.
@@ -77,7 +77,7 @@ type IPFIX struct {
 	ObservationDomain uint32        `yaml:"observation_domain" default:"1" doc:"observation domain id"`
 	TemplateInterval  time.Duration `yaml:"template_interval" default:"60s" min:"1s" max:"24h" doc:"time between two sendings of the templates over UDP"`
 	Biflow            bool          `yaml:"biflow" default:"false" doc:"join both directions in one record (RFC 5103)"`
-	MTU               int           `yaml:"mtu" default:"1400" min:"512" max:"65507" doc:"largest UDP message in octets"`
+	MTU               int           `yaml:"mtu" default:"1400" min:"512" max:"65507" doc:"largest UDP message in bytes"`
 	Enterprise        uint32        `yaml:"enterprise" default:"32473" min:"1" doc:"private enterprise number of waymark's own elements; 32473 is set aside for documentation (RFC 5612)"`
 	CA                string        `yaml:"ca" doc:"tls: PEM file with the collector's authority; empty: the system's"`
 	Cert              string        `yaml:"cert" doc:"tls: PEM file with the client certificate"`

@@ -31,7 +31,7 @@ func (o Origins) Elsewhere(key string) bool {
 }
 
 // decoder reads YAML nodes into a Config and goes on after a problem, so that
-// all of them are told at once.
+// all of them are reported at once.
 type decoder struct {
 	where    func(*yaml.Node) string // what the user calls the place of a node
 	origins  Origins

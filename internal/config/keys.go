@@ -80,7 +80,7 @@ func keysIn(t reflect.Type, prefix string, env bool) []Key {
 	return keys
 }
 
-// isStructs tells of a list whose entries are mappings.
+// isStructs reports a list whose entries are mappings.
 func isStructs(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }

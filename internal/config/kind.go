@@ -28,7 +28,7 @@ var kinds = map[string]struct {
 	"listen":    {"host:port", "", "write it like 127.0.0.1:9474 or [::1]:9474", checkListen, false},
 	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; for other hosts put a proxy that authenticates in front of the unix socket", checkLoopback, false},
 	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector, false},
-	"socket":    {"path", "", "a socket's path is absolute and has at most 107 octets", checkSocket, false},
+	"socket":    {"path", "", "a socket's path is absolute and has at most 107 bytes", checkSocket, false},
 	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile, false},
 	"prefix6":   {"IPv6 prefix", "IPv6 prefixes", "write it like 2001:db8::/32, 2001:db8::1 or ::/0", checkPrefix, false},
 	"proto":     {"protocol", "protocols", "write " + orList(policy.ProtoNames()) + ", or a number up to 255", checkProto, true},
@@ -47,7 +47,7 @@ func checkGlob(s string) error {
 		return fmt.Errorf("%q can be no interface", s)
 	}
 	if !strings.ContainsAny(s, `*?[\`) && len(s) > maxIfName {
-		return fmt.Errorf("%q is longer than the %d octets of an interface name", s, maxIfName)
+		return fmt.Errorf("%q is longer than the %d bytes of an interface name", s, maxIfName)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func checkSocket(s string) error {
 		return fmt.Errorf("%q is not absolute", s)
 	}
 	if len(s) > 107 {
-		return fmt.Errorf("%q has %d octets", s, len(s))
+		return fmt.Errorf("%q has %d bytes", s, len(s))
 	}
 	return nil
 }

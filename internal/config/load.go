@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFile bounds what is read of a configuration file, in octets.
+// maxFile bounds what is read of a configuration file, in bytes.
 const maxFile = 1 << 20
 
 // ErrUnreadable is the beginning of every error about a file that cannot be read.
@@ -130,7 +130,7 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 
 // guilty is where an error without a line comes from: an alias of nothing, or
-// the first octet that YAML does not take as text; else 0.
+// the first byte that YAML does not take as text; else 0.
 func guilty(what string, data []byte) int {
 	if m := unknownAnchor.FindStringSubmatch(what); m != nil {
 		return max(0, bytes.Index(data, []byte("*"+m[1])))

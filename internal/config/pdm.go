@@ -13,10 +13,10 @@ type PDM struct {
 	State        PDMState    `yaml:"state" doc:"what is kept of marked flows"`
 	Policies     []PDMPolicy `yaml:"policies" reload:"yes" doc:"flows that are marked"`
 	Strip        bool        `yaml:"strip" default:"false" doc:"take the option out of received packets before the stack gets them"`
-	Reserve      string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where the 16 octets of a mark are reserved while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or nowhere, so that full packets go unmarked"`
+	Reserve      string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where the 16 bytes of a mark are reserved while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or nowhere, so that full packets go unmarked"`
 	ClosedDomain bool        `yaml:"closed_domain" default:"false" doc:"mark forwarded packets, too: only where all hosts and routers that these packets pass are one's own, since RFC 8200 lets none but the source insert options"`
-	Raw          bool        `yaml:"raw" default:"false" doc:"tell marked packets one by one, too"`
-	RawPerSecond uint32      `yaml:"raw_per_second" default:"10000" min:"1" doc:"packets told one by one in a second, by each processor"`
+	Raw          bool        `yaml:"raw" default:"false" doc:"report single marked packets, too (waymark marks)"`
+	RawPerSecond uint32      `yaml:"raw_per_second" default:"10000" min:"1" doc:"single packets reported in a second, by each processor"`
 }
 
 // PDMState bounds what is kept of marked flows.
@@ -35,7 +35,7 @@ type PDMPolicy struct {
 	Interface string        `yaml:"interface" default:"*" kind:"glob" doc:"interface name or glob"`
 }
 
-// On tells whether the kernel has anything to do for PDM.
+// On reports whether the kernel has anything to do for PDM.
 func (p PDM) On() bool { return len(p.Policies) > 0 || p.Strip }
 
 // Flows turns the policies into the form that the datapath takes.

@@ -28,7 +28,7 @@ func setText(v reflect.Value, tag reflect.StructTag, text string) *complaint {
 	case tag.Get("kind") == "size":
 		n, err := parseSize(text)
 		if err != nil {
-			return &complaint{err.Error(), "write octets like 65536, 64KiB or 16MiB"}
+			return &complaint{err.Error(), "write bytes like 65536, 64KiB or 16MiB"}
 		}
 		if v.OverflowUint(n) {
 			return &complaint{text + " is out of range", allowed(v.Type(), tag)}

@@ -12,7 +12,7 @@ const sizeUnits = "KMGT"
 // ParseSize reads bytes as a configuration has them: 4096, 4K, 16M or 16MiB.
 func ParseSize(text string) (uint64, error) { return parseSize(text) }
 
-// parseSize reads octets: 4096, 4K, 16M or 16MiB.
+// parseSize reads bytes: 4096, 4K, 16M or 16MiB.
 func parseSize(text string) (uint64, error) {
 	digits := strings.TrimSuffix(strings.TrimSuffix(text, "B"), "i")
 	shift := 0

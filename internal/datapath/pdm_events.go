@@ -23,7 +23,7 @@ type PDMEvent struct {
 	Proto     uint8
 	Option    pdm.Option // as on the wire
 
-	// Of packets read: what they told.
+	// Of packets read: what they reported.
 	Arrival               inband.Arrival
 	Suspicion             inband.Suspicion
 	HasServer, HasNetwork bool
@@ -37,7 +37,7 @@ const (
 )
 
 // errNoRaw is what callers get who did not ask for events.
-var errNoRaw = errors.New("this probe tells no single packets: it was made with PDM.Raw 0")
+var errNoRaw = errors.New("this probe reports no single packets: it was made with PDM.Raw 0")
 
 // StreamPDM emits marked packets one by one until ctx ends, as many as PDM.Raw
 // allows. There may be one stream at a time; the event is used again.
@@ -83,7 +83,7 @@ func (d *Datapath) StreamPDM(ctx context.Context, emit func(*PDMEvent)) error {
 	}
 }
 
-// wallOffset is wall time less CLOCK_MONOTONIC, read anew each second.
+// wallOffset is wall time less CLOCK_MONOTONIC, read again each second.
 type wallOffset struct {
 	ns   int64
 	read time.Time

@@ -148,13 +148,13 @@ var flowFields = []Field{
 		Set:    func(s string, _ *Origin, r *Record) error { return parseUint(s, &r.Packets) },
 	},
 	{
-		Name: "bytes", Kind: Number, Unit: "octets", Max: maxUint64, Doc: "IP octets, headers included",
+		Name: "bytes", Kind: Number, Unit: "bytes", Max: maxUint64, Doc: "IP bytes, headers included",
 		IPFIX:  []string{"octetDeltaCount"},
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, r.Bytes) },
 		Set:    func(s string, _ *Origin, r *Record) error { return parseUint(s, &r.Bytes) },
 	},
 	{
-		Name: "wire_bytes", Kind: Number, Unit: "octets", Max: maxUint64, Doc: "IP octets, link header, padding and tunnel headers",
+		Name: "wire_bytes", Kind: Number, Unit: "bytes", Max: maxUint64, Doc: "IP bytes, link header, padding and tunnel headers",
 		IPFIX:  []string{"layer2OctetDeltaCount"},
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, r.WireBytes) },
 		Set:    func(s string, _ *Origin, r *Record) error { return parseUint(s, &r.WireBytes) },
@@ -185,7 +185,7 @@ var flowFields = []Field{
 		Set:    func(s string, _ *Origin, r *Record) (err error) { r.Unattributed, err = strconv.ParseBool(s); return },
 	},
 	{
-		Name: "payload_bytes", Kind: Number, Unit: "octets", Max: maxUint64, Doc: "octets above the transport header; absent: none",
+		Name: "payload_bytes", Kind: Number, Unit: "bytes", Max: maxUint64, Doc: "bytes above the transport header; absent: none",
 		IPFIX:  []string{"transportOctetDeltaCount"},
 		Absent: func(_ *Origin, r *Record) bool { return r.PayloadBytes == 0 },
 		Append: func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, r.PayloadBytes) },

@@ -94,7 +94,7 @@ func Capabilities() []Capability {
 	return []Capability{
 		{cap.BPF, "making maps and loading programs", ""},
 		{cap.NET_ADMIN, "attaching programs to interfaces", ""},
-		{cap.PERFMON, "loading programs that calculate with pointers; given up when they are loaded", ""},
+		{cap.PERFMON, "loading programs with pointer arithmetic; dropped once they are loaded", ""},
 		{cap.NET_RAW, "packet sockets", "needed for probe: afpacket only"},
 		{cap.SYS_ADMIN, "entering other network namespaces", "needed for netns only"},
 	}

@@ -81,7 +81,7 @@ var (
 		probe:   probeSocketBuffer,
 	}
 	Atomics = &Feature{
-		Name: "bpf-atomics", Since: "5.12", Purpose: "numbers of marked packets (pdm) that no two processors share",
+		Name: "bpf-atomics", Since: "5.12", Purpose: "unique sequence numbers of marked packets (pdm) on all processors",
 		Without: "flows are counted; pdm is refused",
 		probe:   probeAtomics,
 	}

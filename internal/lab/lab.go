@@ -18,7 +18,7 @@ import (
 	"github.com/waymark-net/waymark/internal/suggest"
 )
 
-// Errors that callers tell apart. Each comes wrapped with what to do about it.
+// Errors that callers distinguish. Each comes wrapped with what to do about it.
 var (
 	ErrExists    = errors.New("lab exists")
 	ErrNotUp     = errors.New("no lab is up")
@@ -155,7 +155,7 @@ func Open(prefix string) (*Lab, error) {
 		return nil, err
 	}
 	if !st.Complete {
-		return nil, fmt.Errorf("lab %q with prefix %q is unfinished: run waymark lab down and make it anew", st.Topology, prefix)
+		return nil, fmt.Errorf("lab %q with prefix %q is unfinished: run waymark lab down, then lab up again", st.Topology, prefix)
 	}
 	return newLab(st.config()), nil
 }
@@ -213,7 +213,7 @@ func (l *Lab) Host(name string) *Host {
 // Down takes the lab away; see the function of that name.
 func (l *Lab) Down() error { return Down(l.cfg.Prefix) }
 
-// Info is a lab that exists, as List tells it.
+// Info is a lab that exists, as List reports it.
 type Info struct {
 	Prefix   string     `json:"prefix"`
 	Topology string     `json:"topology"`
@@ -231,7 +231,7 @@ type HostInfo struct {
 	Interfaces []Interface `json:"interfaces"`
 }
 
-// List tells of all labs on this machine, by prefix.
+// List reports all labs on this machine, by prefix.
 func List() ([]Info, error) {
 	states, err := readStates()
 	if err != nil {

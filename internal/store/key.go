@@ -60,7 +60,7 @@ const (
 	FoldPeer              // this host and another: what is sent is turned, so the source is the other
 )
 
-// By says what records are merged by.
+// By says what records are grouped by.
 type By struct {
 	Keys []Key
 	Fold Fold
@@ -98,7 +98,7 @@ func (by By) has(name string) bool {
 	return slices.ContainsFunc(by.Keys, func(k Key) bool { return k.Name == name })
 }
 
-// keyDefs are the fields one can merge by.
+// keyDefs are the fields one can group by.
 var keyDefs = []struct {
 	name, doc string
 	endpoint  bool // an unattributed record has none
@@ -246,7 +246,7 @@ func (by *By) add(name string) error {
 			continue
 		}
 		if g.fold != FoldNone && by.Fold != FoldNone && by.Fold != g.fold {
-			return fmt.Errorf("merge by %s: not together with another fold", name)
+			return fmt.Errorf("group by %s: not together with another fold", name)
 		}
 		by.Fold = max(by.Fold, g.fold)
 		for _, key := range g.keys {
@@ -283,7 +283,7 @@ func parseKey(text string) (Key, error) {
 		return k, nil
 	}
 	if !k.address() {
-		return k, fmt.Errorf("merge by %s: only src and dst can be cut to a prefix", text)
+		return k, fmt.Errorf("group by %s: only src and dst can be cut to a prefix", text)
 	}
 	first, second, both := strings.Cut(cut, "/")
 	n, err := strconv.ParseUint(first, 10, 8)
@@ -297,7 +297,7 @@ func parseKey(text string) (Key, error) {
 		k.Bits6 = int(n)
 	}
 	if err != nil || k.Bits4 > 32 || k.Bits6 > 128 {
-		return k, fmt.Errorf("merge by %s: write %s/24 for IPv4, %s/64 for IPv6 or %s/24/48 for both", text, name, name, name)
+		return k, fmt.Errorf("group by %s: write %s/24 for IPv4, %s/64 for IPv6 or %s/24/48 for both", text, name, name, name)
 	}
 	return k, nil
 }
@@ -320,9 +320,9 @@ func unknownKey(name string) error {
 		known = append(known, k.name)
 	}
 	if near := suggest.Nearest(name, known); near != "" {
-		return fmt.Errorf("merge by %q: did you mean %s?", name, near)
+		return fmt.Errorf("group by %q: did you mean %s?", name, near)
 	}
-	return fmt.Errorf("merge by %q: there are %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("group by %q: there are %s", name, strings.Join(known, ", "))
 }
 
 // KeyDoc describes one key, or one name for several, for the reference page.

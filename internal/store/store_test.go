@@ -200,15 +200,15 @@ func TestFilter(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                  `merge by "": there are flow, transit, conversation, service, pair, session, peer`,
-		"scr":               `merge by "scr": did you mean src?`,
-		"proto/8":           "merge by proto/8: only src and dst can be cut to a prefix",
-		"src/129":           "merge by src/129: write src/24 for IPv4, src/64 for IPv6 or src/24/48 for both",
-		"src/33/64":         "merge by src/33/64: write src/24",
-		"src/x":             "merge by src/x: write src/24",
-		"src/24/":           "merge by src/24/: write src/24",
-		"src,,dst":          `merge by ""`,
-		"pair,conversation": "merge by conversation: not together with another fold",
+		"":                  `group by "": there are flow, transit, conversation, service, pair, session, peer`,
+		"scr":               `group by "scr": did you mean src?`,
+		"proto/8":           "group by proto/8: only src and dst can be cut to a prefix",
+		"src/129":           "group by src/129: write src/24 for IPv4, src/64 for IPv6 or src/24/48 for both",
+		"src/33/64":         "group by src/33/64: write src/24",
+		"src/x":             "group by src/x: write src/24",
+		"src/24/":           "group by src/24/: write src/24",
+		"src,,dst":          `group by ""`,
+		"pair,conversation": "group by conversation: not together with another fold",
 	} {
 		_, err := ParseBy(text)
 		if err == nil || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {

@@ -3,6 +3,7 @@ package term
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -94,4 +95,12 @@ func Percent(share float64) string {
 		return strconv.FormatFloat(math.Trunc(v*1000)/1000, 'f', 3, 64) + " %"
 	}
 	return strconv.FormatFloat(v, 'f', 1, 64) + " %"
+}
+
+// Number is Count of things, a plural; one thing lacks the s.
+func Number(n uint64, things string) string {
+	if n == 1 {
+		things = strings.TrimSuffix(things, "s")
+	}
+	return Count(n) + " " + things
 }

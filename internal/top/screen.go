@@ -1,7 +1,6 @@
 package top
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -75,7 +74,7 @@ func (m *model) subline() string {
 	parts := []string{
 		term.Rate(float64(m.answer.Total.Bytes)*8, d) + " bit/s",
 		term.Rate(float64(m.answer.Total.Packets), d) + " packets/s",
-		number(m.answer.Groups, views[m.view].rows),
+		term.Number(uint64(m.answer.Groups), views[m.view].rows),
 	}
 	if c, ok := m.coverage(); ok {
 		parts = append(parts, "coverage "+term.Percent(c))
@@ -239,30 +238,22 @@ func (m *model) footer() string {
 	return "1-6 view  enter open  s sort: " + order + "  r reverse  / filter  ? help  q quit"
 }
 
-// number is so many things; one lacks the s.
-func number(n int, things string) string {
-	if n == 1 {
-		things = strings.TrimSuffix(things, "s")
-	}
-	return fmt.Sprintf("%d %s", n, things)
-}
-
-// helpLines tells the keys.
+// helpLines explains the keys.
 func helpLines(height int) []string {
 	lines := []string{
 		"",
 		"  1 … 6, tab     " + strings.Join(ViewNames(), ", "),
-		"  s              sort by rate, packets, round trip, or what the columns tell",
+		"  s              sort by rate, packets, round trip, or another column",
 		"  r              the smallest first",
 		"  /              filter, such as: proto tcp and dport 443",
-		"  p, space       stop the picture, and go on",
+		"  p, space       pause, and continue",
 		"  arrows, pages  select a row; also j, k, g, G",
 		"  enter          all that is known of the selected row; again: close",
 		"  q              quit",
 		"",
-		"  Rates are those of the last interval. RTT is the round trip of the TCP",
-		"  handshake, as last seen. Where several interfaces see the same packets,",
-		"  totals count them on each.",
+		"  Rates are those of the last interval. RTT is the round-trip time of the",
+		"  TCP handshake that ended last in the history. A packet that is seen on",
+		"  several interfaces counts once in totals.",
 	}
 	return lines[:min(len(lines), height)]
 }

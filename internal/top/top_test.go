@@ -410,7 +410,7 @@ func TestScroll(t *testing.T) {
 		}
 	}
 	m.tell(press("end")...)
-	if s := screen(t, m); !strings.Contains(s, "not told apart") {
+	if s := screen(t, m); !strings.Contains(s, "(unattributed)") {
 		t.Errorf("the last row is not shown:\n%s", s)
 	}
 }

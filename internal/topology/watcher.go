@@ -16,7 +16,7 @@ type Deps struct {
 	Registry *Registry
 	// Emit is called for every event, one after the other, from the goroutine of
 	// Run. Events wait in the kernel while it works; when too many wait, links
-	// are listed anew and only the difference is told.
+	// are listed again and only the difference is reported.
 	Emit func(Event)
 	Log  *slog.Logger
 }
@@ -47,7 +47,7 @@ type member struct {
 	*space
 	sub   subscription
 	links map[int]Link // all that exist, by ifindex
-	stale bool         // changes were lost, and the links could not be listed anew yet
+	stale bool         // changes were lost, and the links could not be listed again yet
 }
 
 // New makes a watcher that does nothing until Run.
@@ -278,7 +278,7 @@ func (w *Watcher) leave(m *member) {
 	w.deps.Log.Debug("left network namespace", "netns", m.name, "number", m.number)
 }
 
-// resync lists the links and tells the difference from what was known.
+// resync lists the links and reports the difference from what was known.
 func (w *Watcher) resync(m *member) error {
 	links, err := dumpLinks(m.handle)
 	if err != nil {
@@ -296,7 +296,7 @@ func (w *Watcher) resync(m *member) error {
 	for _, l := range links {
 		index := l.Attrs().Index
 		if old, ok := m.links[index]; ok {
-			// Nobody told whether it was deleted and made again meanwhile.
+			// It is unknown whether it was deleted and made again meanwhile.
 			if n := newLink(m.space, l); n.Kind != old.Kind || n.MAC != old.MAC {
 				w.removeLink(m, index)
 			}
@@ -316,7 +316,7 @@ func (w *Watcher) resyncStale() (stale bool) {
 	return stale
 }
 
-// apply takes in what a subscription told. It is pending when that has to be done
+// apply takes in what a subscription reported. It is pending when that has to be done
 // again. Its error ends the watcher: the own namespace cannot be watched any more.
 func (w *Watcher) apply(u update) (pending bool, err error) {
 	m := u.from
@@ -330,9 +330,9 @@ func (w *Watcher) apply(u update) (pending bool, err error) {
 		w.leave(m)
 		return true, nil
 	case u.lost:
-		w.deps.Log.Debug("too many link events at once: listing the links anew", "netns", m.name)
+		w.deps.Log.Debug("too many link events at once: listing all links again", "netns", m.name)
 		if err := w.resync(m); err != nil {
-			w.deps.Log.Warn("links could not be listed anew; trying again", "error", err)
+			w.deps.Log.Warn("links could not be listed again; trying again", "error", err)
 			m.stale = true
 		}
 		return m.stale, nil

@@ -53,7 +53,7 @@ func serverOf(p *flow.PDM) *flow.Delays { return &p.Server }
 
 func networkOf(p *flow.PDM) *flow.Delays { return &p.Network }
 
-// mark is a column of what PDM told.
+// mark is a column of what PDM reported.
 func mark(name string, cell func(*flow.PDM) string) Column {
 	return sum(name, func(w *api.Row) string {
 		if w.PDM == nil {
@@ -74,7 +74,7 @@ func mishap(name string, of func(*flow.PDM) uint64) Column {
 }
 
 // Delay is a quantile as text; - where nothing was measured. A round trip may
-// well be shorter than clocks tell apart.
+// well be shorter than clocks resolve.
 func Delay(d *flow.Delays, q float64) string {
 	if d.Count == 0 {
 		return "-"
@@ -93,7 +93,7 @@ func Loss(p *flow.PDM) float64 {
 	return float64(p.Lost) / float64(p.Received+uint64(p.Lost))
 }
 
-// LossText is - where nothing came that could tell of it.
+// LossText is - where nothing came that could report it.
 func LossText(p *flow.PDM) string {
 	if p.Received == 0 && p.Lost <= 0 {
 		return "-"
@@ -118,7 +118,7 @@ func (m Merging) Verdict(w *api.Row) string {
 		return "not marked"
 	case p.Server.Count == 0 && p.Network.Count == 0 && p.Received == 0:
 		if m.fold == store.FoldNone {
-			return "sent: the other direction tells"
+			return "sent: see the other direction"
 		}
 		return "no marks from the peer"
 	case p.Server.Count == 0 && p.Network.Count == 0:
@@ -183,7 +183,7 @@ func lossText(p *flow.PDM) string {
 // firstEphemeral is where Linux begins to give clients their ports.
 const firstEphemeral = 32768
 
-// peerName tells which part the peer plays: time between an answer and the next
+// peerName reports which part the peer plays: time between an answer and the next
 // request is that of a client, and no server's fault. The peer is the source of
 // what is received. Where the initiator is not known, ports decide.
 func (m Merging) peerName(w *api.Row) string {

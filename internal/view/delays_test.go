@@ -38,7 +38,7 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"session", 443, 50000, nil, "not marked"},
 		{"session", 443, 50000, &flow.PDM{Sent: 3}, "no marks from the peer"},
-		{"flow", 443, 50000, &flow.PDM{Sent: 3}, "sent: the other direction tells"},
+		{"flow", 443, 50000, &flow.PDM{Sent: 3}, "sent: see the other direction"},
 		{"session", 443, 50000, &flow.PDM{Received: 3}, "no request and answer"},
 		{"session", 443, 50000, &flow.PDM{Received: 3, Lost: 1}, "no request and answer, 25 % lost"},
 		{"session", 443, 50000, &flow.PDM{Received: 9, Server: delays(9, 41), Network: delays(9, 8)}, "server 41ms of 49ms"},

@@ -51,7 +51,7 @@ var flowMerging = NewMerging(store.ByFlow())
 func address(w *api.Row, p netip.Prefix) string {
 	switch {
 	case w.Unattributed:
-		return "(not told apart)"
+		return "(unattributed)"
 	case !p.IsValid():
 		return "-"
 	case p.IsSingleIP():

@@ -76,7 +76,7 @@ func TestTables(t *testing.T) {
 			"blue   eth0.100  in   icmp   192.0.2.1                                       198.51.100.2 echo                                100       12    900  7.20k       -",
 			"blue   eth0.100  in   icmp   192.0.2.1                                       198.51.100.2 40/1                                100       12    800  6.40k       -",
 			"blue   eth0.100  in   gre    192.0.2.1                                       198.51.100.2                                       -       12    700  5.60k       -",
-			"       eth0      in   sctp   (not told apart)                                (not told apart)                                   -        3    300  2.40k       -",
+			"       eth0      in   sctp   (unattributed)                                  (unattributed)                                     -        3    300  2.40k       -",
 		}},
 		{"flow", 110, []string{
 			"NETNS  IFACE     DIR  PROTO  SRC                    DST                    VLAN  PACKETS  BYTES   RATE     RTT",
@@ -86,7 +86,7 @@ func TestTables(t *testing.T) {
 			"blue   eth0.100  in   icmp   192.0.2.1              198.51.100.2 echo       100       12    900  7.20k       -",
 			"blue   eth0.100  in   icmp   192.0.2.1              198.51.100.2 40/1       100       12    800  6.40k       -",
 			"blue   eth0.100  in   gre    192.0.2.1              198.51.100.2              -       12    700  5.60k       -",
-			"       eth0      in   sctp   (not told apart)       (not told apart)          -        3    300  2.40k       -",
+			"       eth0      in   sctp   (unattributed)         (unattributed)            -        3    300  2.40k       -",
 		}},
 		{"conversation", 0, []string{
 			"PROTO  CLIENT                                          SERVER             PACKETS  BYTES  FORTH   BACK   RATE     RTT",
@@ -95,14 +95,14 @@ func TestTables(t *testing.T) {
 			"icmp   192.0.2.1                                       198.51.100.2 echo       12    900    900      0  7.20k       -",
 			"icmp   192.0.2.1                                       198.51.100.2 40/1       12    800    800      0  6.40k       -",
 			"gre    192.0.2.1                                       198.51.100.2            12    700    700      0  5.60k       -",
-			"sctp   (not told apart)                                (not told apart)         3    300    300      0  2.40k       -",
+			"sctp   (unattributed)                                  (unattributed)           3    300    300      0  2.40k       -",
 		}},
 		{"src/24/32,vlan,tunnel,family,tos", 0, []string{
-			"SRC               VLAN  TUNNEL  FAMILY  TOS  PACKETS  BYTES   RATE     RTT",
-			"2001:db8::/32        -  none    IPv6    0x0    1.83M  9.03G  8.03G  8.21ms",
-			"192.0.2.0/24       100  none    IPv4    0x0       36  2.93k  23.5k       -",
-			"192.0.2.0/24         -  none    IPv4    0x0       12    700  5.60k       -",
-			"(not told apart)     -  none    IPv6    0x0        3    300  2.40k       -",
+			"SRC             VLAN  TUNNEL  FAMILY  TOS  PACKETS  BYTES   RATE     RTT",
+			"2001:db8::/32      -  none    IPv6    0x0    1.83M  9.03G  8.03G  8.21ms",
+			"192.0.2.0/24     100  none    IPv4    0x0       36  2.93k  23.5k       -",
+			"192.0.2.0/24       -  none    IPv4    0x0       12    700  5.60k       -",
+			"(unattributed)     -  none    IPv6    0x0        3    300  2.40k       -",
 		}},
 		{"proto,dport", 0, []string{
 			"PROTO  DPORT  PACKETS  BYTES   RATE     RTT",

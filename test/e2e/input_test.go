@@ -62,7 +62,7 @@ func TestBadConfiguration(t *testing.T) {
 		"relative socket":   {"api: {socket: agent.sock}\n", []string{":1:15:", "absolute"}},
 		"long socket":       {"api: {socket: /tmp/" + strings.Repeat("x", 200) + "}\n", []string{":1:15:", "107"}},
 		"word":              {"log: {level: loud}\n", []string{":1:14:", "debug, info, warn or error"}},
-		"interface":         {"interfaces: [averyveryverylongname]\n", []string{":1:14:", "15 octets"}},
+		"interface":         {"interfaces: [averyveryverylongname]\n", []string{":1:14:", "15 bytes"}},
 		"namespace":         {"netns: [../../etc/passwd]\n", []string{":1:9:", "ip netns"}},
 		"anchors":           {"a: &a [*a, *a]\n", []string{":1:1:"}},
 		"many nested":       {strings.Repeat("[", 20000), []string{":1"}},

@@ -11,7 +11,7 @@ import (
 type Type string
 
 const (
-	Counter Type = "counter" // grows; starts anew with the agent or, of an interface, with its hook
+	Counter Type = "counter" // grows; starts again with the agent or, of an interface, with its hook
 	Gauge   Type = "gauge"
 
 	Histogram Type = "histogram"
@@ -26,7 +26,7 @@ type Metric struct {
 	Labels []string
 	Help   string
 
-	// collect tells the samples; of one label set, those of a counter are summed.
+	// collect reports the samples; of one label set, those of a counter are summed.
 	// Histograms have none.
 	collect func(s *obs.Status, sample func(value float64, labels ...string))
 }
@@ -218,7 +218,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_ip_bytes_total", Counter, "bytes", perProtocol,
-		"IP octets in flows, headers included, by protocol.",
+		"IP bytes in flows, headers included, by protocol.",
 		perTotal(func(t *obs.Total) uint64 { return t.Bytes }),
 	},
 	{

@@ -50,7 +50,7 @@ var pdmMetrics = []Metric{
 	},
 	{
 		"waymark_pdm_duplicate_packets_total", Counter, "", perMarked,
-		"Packets of peers that came before.",
+		"Packets of peers that arrived more than once.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Duplicates) }),
 	},
 	{
@@ -60,7 +60,7 @@ var pdmMetrics = []Metric{
 	},
 	{
 		"waymark_pdm_discarded_packets_total", Counter, "", perMarked,
-		"Packets in order that are no answer to the packet sent last.",
+		"Packets in order that do not answer the packet sent last.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Discarded) }),
 	},
 	{
@@ -99,7 +99,7 @@ var pdmMetrics = []Metric{
 		func(p *obs.PDM) float64 { return float64(p.Created) }),
 	onePDM("waymark_pdm_expired_states_total", Counter, "", "Marked flows that ended for their age.",
 		func(p *obs.PDM) float64 { return float64(p.Expired) }),
-	onePDM("waymark_pdm_evicted_states_total", Counter, "", "Marked flows pushed out of a full table: their numbers begin anew.",
+	onePDM("waymark_pdm_evicted_states_total", Counter, "", "Marked flows evicted from a full table: their sequence numbers restart.",
 		func(p *obs.PDM) float64 { return float64(p.Evicted) }),
 	onePDM("waymark_pdm_refused_packets_total", Counter, "", "Packets of new flows that left without a mark: more began in a second than pdm.state allows.",
 		func(p *obs.PDM) float64 { return float64(p.Refused) }),
@@ -115,7 +115,7 @@ var pdmMetrics = []Metric{
 		func(p *obs.PDM) float64 { return float64(p.DelaysLost) }),
 	onePDM("waymark_pdm_lost_events_total", Counter, "", "Raw events beyond their rate, or that found no room.",
 		func(p *obs.PDM) float64 { return float64(p.EventsLost) }),
-	onePDM("waymark_pdm_drain_last_duration_seconds", Gauge, "seconds", "Duration of the last drain of what marks told.",
+	onePDM("waymark_pdm_drain_last_duration_seconds", Gauge, "seconds", "Duration of the last drain of counts and delays from marks.",
 		func(p *obs.PDM) float64 { return p.Drain.Seconds() }),
 }
 
