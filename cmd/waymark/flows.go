@@ -122,11 +122,14 @@ func (f *flowsCommand) run(cmd *cobra.Command, args []string) error {
 	if f.request.Follow {
 		return f.follow(cmd, func(a api.Answer) error { return f.print(stdout, stderr, a) })
 	}
-	answer, err := f.ask(cmd)
+	answer, failed, err := f.ask(cmd)
 	if err != nil {
 		return err
 	}
-	return f.print(stdout, stderr, answer)
+	if err := f.print(stdout, stderr, answer); err != nil {
+		return err
+	}
+	return failed
 }
 
 // follow hands on what the agent says until the user interrupts it, as is the
@@ -199,11 +202,13 @@ func (f *flowsCommand) checkRead() error {
 	return nil
 }
 
-func (f *flowsCommand) ask(cmd *cobra.Command) (api.Answer, error) {
+// ask returns with failed what an answer lacks.
+func (f *flowsCommand) ask(cmd *cobra.Command) (answer api.Answer, failed, err error) {
 	if f.read != "" {
 		return readCapture(f.read, f.request)
 	}
-	return f.agent.client().Flows(cmd.Context(), f.request)
+	answer, err = f.agent.client().Flows(cmd.Context(), f.request)
+	return answer, nil, err
 }
 
 // print writes an answer to stdout, and what is to be said of it to stderr.
@@ -267,6 +272,9 @@ func printLines(w io.Writer, rows []api.Row) error {
 
 // summary reports what the rows are part of.
 func (f *flowsCommand) summary(a api.Answer) string {
+	if f.read != "" && a.From.IsZero() && a.To.IsZero() && a.Groups == 0 {
+		return f.read + " has no IP packets"
+	}
 	if since, err := time.Parse(time.RFC3339Nano, f.request.Since); err == nil && a.To.IsZero() {
 		return "no scan interval has ended since " + since.Format(time.DateTime) + ": give an earlier --since"
 	}

@@ -11,12 +11,13 @@ import (
 )
 
 // readCapture answers a request from a capture file, as the agent would have
-// from its interfaces. The interval is the time of its packets.
-func readCapture(path string, r api.Request) (api.Answer, error) {
+// from its interfaces. The interval is the time of its packets. What was read
+// before an error in the file (failed) is worth showing; err: there is no answer.
+func readCapture(path string, r api.Request) (answer api.Answer, failed, err error) {
 	s := store.New(store.Config{History: 1 << 24})
 	var from, to time.Time
 	interval := s.Begin(time.Time{})
-	_, err := offlineprobe.ReadFile(path, offlineprobe.Default(), func(record *flow.Record) {
+	sum, failed := offlineprobe.ReadFile(path, offlineprobe.Default(), func(record *flow.Record) {
 		if from.IsZero() || record.First.Before(from) {
 			from = record.First
 		}
@@ -25,22 +26,22 @@ func readCapture(path string, r api.Request) (api.Answer, error) {
 		}
 		interval.Add(record)
 	})
-	if err != nil {
-		return api.Answer{}, err
+	if failed != nil && sum.Frames == 0 {
+		return answer, nil, failed
 	}
 	q, err := r.Query(time.Now())
 	if err != nil {
-		return api.Answer{}, err
+		return answer, nil, err
 	}
 	interval.End(to)
-	answer, err := s.Query(q)
+	found, err := s.Query(q)
 	if err != nil {
-		return api.Answer{}, err
+		return answer, nil, err
 	}
-	answer.From = from
+	found.From = from
 	host, err := os.Hostname()
 	if err != nil {
-		return api.Answer{}, err
+		return answer, nil, err
 	}
-	return api.NewAnswer(answer, flow.Origin{Host: host}), nil
+	return api.NewAnswer(found, flow.Origin{Host: host}), failed, nil
 }
