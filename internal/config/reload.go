@@ -41,12 +41,46 @@ func changes(old, next reflect.Value, prefix string) (out []Change) {
 	return out
 }
 
-// sameValue: an empty list is the same whether it was written or not.
+// sameValue: an empty list is the same whether it was written or not, at any depth.
 func sameValue(a, b reflect.Value) bool {
-	if a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0 {
+	switch a.Kind() {
+	case reflect.Slice:
+		if a.Len() != b.Len() {
+			return false
+		}
+		for i := range a.Len() {
+			if !sameValue(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() {
+			return a.IsNil() && b.IsNil()
+		}
+		return sameValue(a.Elem(), b.Elem())
+	case reflect.Struct:
+		if hasUnexported(a.Type()) {
+			break
+		}
+		for i := range a.NumField() {
+			if !sameValue(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
 		return true
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// hasUnexported marks types of other packages, such as time.Time.
+func hasUnexported(t reflect.Type) bool {
+	for f := range t.Fields() {
+		if !f.IsExported() {
+			return true
+		}
+	}
+	return false
 }
 
 // onlyHere is the part of a list that other has not.

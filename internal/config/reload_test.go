@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -65,5 +66,27 @@ func TestReloadOfOneExporter(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, Changes(running, next)); diff != "" {
 		t.Errorf("Changes (-want +got):\n%s", diff)
+	}
+}
+
+// TestReloadOfEmptyLists: a list that was written as [] is one that was not written,
+// in entries of lists, too, and what is in them still counts.
+func TestReloadOfEmptyLists(t *testing.T) {
+	short := Config{PDM: PDM{Policies: []PDMPolicy{{To: "2001:db8::/32"}}}, Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
+	long := Config{PDM: PDM{Policies: []PDMPolicy{{To: "2001:db8::/32"}}}, Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
+	lists := 0
+	policy := reflect.ValueOf(&long.PDM.Policies[0]).Elem()
+	for f, v := range policy.Fields() {
+		if v.Kind() == reflect.Slice {
+			lists++
+			policy.FieldByIndex(f.Index).Set(reflect.MakeSlice(f.Type, 0, 0))
+		}
+	}
+	if c := Changes(short, long); lists == 0 || c != nil {
+		t.Errorf("%d empty lists make a difference: %v", lists, c)
+	}
+	long.PDM.Policies[0].To, long.Export[0].JSONL.Path = "2001:db8::/33", "b"
+	if c := Changes(short, long); len(c) != 2 {
+		t.Errorf("changes %v", c)
 	}
 }
