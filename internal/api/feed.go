@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -51,6 +52,21 @@ type sharedAnswer struct {
 	readers int
 }
 
+// growthFollowed is how much the heap may grow between two collections of garbage
+// while somebody follows, in percent. Every answer is garbage soon; with Go's 100 %,
+// it would stand beside as much again.
+const growthFollowed = 50
+
+// collectSooner collects garbage sooner until restore is called.
+func collectSooner() (restore func()) {
+	before := debug.SetGCPercent(growthFollowed)
+	if before <= growthFollowed { // somebody set GOGC, or none
+		debug.SetGCPercent(before)
+		return func() {}
+	}
+	return func() { debug.SetGCPercent(before) }
+}
+
 // leastRow is what the shortest row takes, in bytes of JSON.
 const leastRow = 160
 
@@ -79,7 +95,10 @@ func (f *feeds) join(key string, q store.Query, cut func()) (fl *follower, leave
 	f.followers++
 	if f.stop == nil {
 		var ctx context.Context
-		ctx, f.stop = context.WithCancel(context.Background())
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(context.Background())
+		restore := collectSooner()
+		f.stop = func() { cancel(); restore() }
 		watching := make(chan struct{})
 		go f.run(ctx, watching)
 		<-watching // what ends from now on is answered
