@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -20,13 +21,8 @@ func (a *agentFlag) register(cmd *cobra.Command) {
 		"`PATH` of the agent's unix socket (default: "+socketVariable+", else "+config.Default().API.Socket+")")
 }
 
-func (a *agentFlag) client() *api.Client {
-	path := a.socket
-	if path == "" {
-		path = os.Getenv(socketVariable)
-	}
-	if path == "" {
-		path = config.Default().API.Socket
-	}
-	return api.NewClient(path)
+func (a *agentFlag) client() *api.Client { return api.NewClient(a.path()) }
+
+func (a *agentFlag) path() string {
+	return cmp.Or(a.socket, os.Getenv(socketVariable), config.Default().API.Socket)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/term"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -25,8 +26,8 @@ func newConfigCheckCommand() *cobra.Command {
 		Long: `Check reads a configuration file as waymark run does, without variables and flags.
 Problems are named with file, line and column, and with what is allowed instead;
 the exit code is 2 then. Where an agent answers on the socket of that configuration,
-check also names what differs from what the agent runs: what a reload applies, and
-what needs a restart. --memory shows how the agent divides a memory limit.`,
+else on the one that waymark status asks, check also names what differs from what the agent
+runs: what a reload applies, and what needs a restart. --memory shows how the agent divides a memory limit.`,
 		Example: `  waymark config check /etc/waymark/waymark.yaml
   waymark config check --memory 256M /etc/waymark/waymark.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -35,11 +36,18 @@ what needs a restart. --memory shows how the agent divides a memory limit.`,
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", args[0]); err != nil {
+			var sizes *term.Table
+			if limit != "" {
+				if sizes, err = sizesTable(cfg, limit); err != nil {
+					return err
+				}
+			}
+			stdout := cmd.OutOrStdout()
+			if _, err := fmt.Fprintf(stdout, "%s: no problems\n", args[0]); err != nil {
 				return err
 			}
-			if limit != "" {
-				return printSizes(cmd.OutOrStdout(), cfg, limit)
+			if sizes != nil {
+				return sizes.Write(stdout, term.Width(stdout))
 			}
 			return compareWithAgent(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -13,13 +13,24 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 )
 
-// compareWithAgent writes how a file differs from what the agent on its socket
-// runs: what a reload applies, and what takes a restart. Without an agent it
-// writes nothing.
+// runningConfiguration asks the agent on a socket, else the one that other verbs
+// ask: the file may be about to change the socket.
+func runningConfiguration(ctx context.Context, socket string) (answer api.Configuration, asked string, err error) {
+	for _, asked = range []string{socket, (&agentFlag{}).path()} {
+		answer, err = api.NewClient(asked).Configuration(ctx)
+		if !errors.Is(err, api.ErrNoAgent) {
+			break
+		}
+	}
+	return answer, asked, err
+}
+
+// compareWithAgent writes how a file differs from what the running agent has: what
+// a reload applies, and what takes a restart. Without an agent it writes nothing.
 func compareWithAgent(ctx context.Context, file config.Config, w, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	answer, err := api.NewClient(file.API.Socket).Configuration(ctx)
+	answer, socket, err := runningConfiguration(ctx, file.API.Socket)
 	switch {
 	case errors.Is(err, api.ErrNoAgent):
 		return nil
@@ -35,6 +46,9 @@ func compareWithAgent(ctx context.Context, file config.Config, w, stderr io.Writ
 	running, err := config.Parse(answer.YAML)
 	if err != nil {
 		return fmt.Errorf("read the configuration of the agent: %w", err)
+	}
+	if socket != file.API.Socket {
+		fmt.Fprintf(w, "compared with the agent on %s\n", socket)
 	}
 	var reload, restart []config.Change
 	for _, c := range config.Changes(running, file) {

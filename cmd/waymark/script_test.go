@@ -96,6 +96,9 @@ func startAgent(ts *testscript.TestScript, neg bool, args []string) {
 	server := api.New(api.Config{Socket: ts.Getenv("WAYMARK_API_SOCKET")}, api.Deps{
 		Origin: flow.Origin{Host: "alpha", Sampling: 1},
 		Store:  history, Status: status, Ready: func() error { return nil },
+		Configuration: func() (api.Configuration, error) {
+			return api.Configuration{YAML: "interfaces: [eth0]\napi: {socket: " + ts.Getenv("WAYMARK_API_SOCKET") + "}\n"}, nil
+		},
 	})
 	ts.Check(server.Listen())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -257,6 +260,7 @@ func knownStatus() obs.Status {
 			{Iface: "eth0", Direction: "ingress", Packets: 999_000, Frames: 99_000, IfacePackets: 1_000_000, Coverage: 1, Uncounted: []obs.Reason{{Reason: "arp", Packets: 900}, {Reason: "malformed", Packets: 100}}},
 			{Iface: "eth0", Direction: "egress", Packets: 999_999, Frames: 999_999, IfacePackets: 1_000_000, Coverage: 0.999999},
 		},
+		API:       obs.API{Connections: 1, Dropped: 3},
 		Totals:    []obs.Total{{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Packets: 900_000, Bytes: 1_200_000_000, WireBytes: 1_212_600_000}},
 		Exporters: []obs.Exporter{{Name: "ipfix", Target: "udp://[::1]:4739", Queued: 3, QueueSize: 65536, Exported: 90_000, Retries: 2, Lost: []obs.Loss{{Reason: "queue_full", Count: 7}}, LastError: "connection refused"}},
 		Losses:    []obs.Loss{{Where: "exporter ipfix", Reason: "queue_full", Count: 7}},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 
 	"github.com/waymark-net/waymark/internal/agent"
 	"github.com/waymark-net/waymark/internal/config"
@@ -11,20 +10,20 @@ import (
 	"github.com/waymark-net/waymark/internal/term"
 )
 
-// printSizes shows how an agent with this configuration divides a memory limit.
-func printSizes(w io.Writer, cfg config.Config, limit string) error {
+// sizesTable shows how an agent with this configuration divides a memory limit.
+func sizesTable(cfg config.Config, limit string) (*term.Table, error) {
 	bytes, err := config.ParseSize(limit)
 	if err != nil || bytes == 0 {
-		return usageErrorf("--memory %s: want a size such as 512M", limit)
+		return nil, usageErrorf("--memory %s: want a size such as 512M", limit)
 	}
 	budget, err := agent.Plan(cfg, bytes)
 	if small := (*memory.TooSmallError)(nil); errors.As(err, &small) {
-		return usageErrorf("--memory %s: %w", limit, err)
+		return nil, usageErrorf("--memory %s: %w", limit, small)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t := &term.Table{Columns: memoryColumns}
 	addShares(t, obs.Memory{Limit: bytes, File: "--memory", Shares: agent.Shares(&budget)})
-	return t.Write(w, term.Width(w))
+	return t, nil
 }

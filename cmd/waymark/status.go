@@ -186,6 +186,9 @@ func statusLosses(w io.Writer, s *obs.Status) error {
 	for _, l := range s.Losses {
 		t.Add(l.Where, l.Reason, term.Count(l.Count))
 	}
+	if n := s.API.Dropped; n > 0 {
+		t.Add("followers", "too_slow", term.Count(n))
+	}
 	if len(t.Rows) == 0 {
 		return term.Heading(w, "LOSS  none")
 	}

@@ -95,10 +95,31 @@ func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
 	}
 	b, err := memory.Plan(limit, shares)
 	if small := (*memory.TooSmallError)(nil); errors.As(err, &small) {
-		return b, fmt.Errorf("%w: memory: %w: raise the limit (MemoryMax= of the service), or lower what is named", kernel.ErrMissing, err)
+		return b, memoryError{small, ""}
 	}
 	return b, err
 }
+
+// memoryError refuses a memory limit. Like a privilege, more of it is for the
+// system to give: it is kernel.ErrMissing.
+type memoryError struct {
+	*memory.TooSmallError
+	file string // where the limit is set; empty: not known
+}
+
+func (e memoryError) Error() string {
+	text := "too little memory: " + e.TooSmallError.Error()
+	if e.file != "" {
+		text += " (" + e.file + ")"
+	}
+	text += ": raise the limit (MemoryMax= of the service)"
+	if len(e.Largest) > 0 {
+		text += ", or lower what is named"
+	}
+	return text
+}
+
+func (e memoryError) Unwrap() []error { return []error{e.TooSmallError, kernel.ErrMissing} }
 
 // defaultQueue is that of every exporter.
 const defaultQueue = 65536
@@ -181,7 +202,11 @@ func (a *Agent) findBudget() error {
 	if group.Bytes > 0 && group.Bytes < machine {
 		a.limit = group
 		if a.budget, err = Plan(a.cfg, group.Available()); err != nil {
-			return fmt.Errorf("%w (%s)", err, group.File)
+			if small := (memoryError{}); errors.As(err, &small) {
+				small.file = group.File
+				return small
+			}
+			return err
 		}
 		return nil
 	}

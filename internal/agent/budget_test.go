@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -63,6 +64,21 @@ func TestPlanRefuses(t *testing.T) {
 		}
 		if _, err := Plan(cfg, 0); err != nil {
 			t.Errorf("%s without a limit: %v", key, err)
+		}
+	}
+}
+
+// TestTooSmallLimit: the refusal says how much is needed, and what can be done.
+func TestTooSmallLimit(t *testing.T) {
+	large := config.Default()
+	large.Flow.MaxEntries = 4_000_000
+	for want, cfg := range map[string]config.Config{
+		`^too little memory: the memory limit is 20 MiB, and at least \d+ MiB are needed: raise the limit \(MemoryMax= of the service\)$`:                                                            config.Default(),
+		`^too little memory: the memory limit is 20 MiB, and at least \d+ MiB are needed, of these: probe flow table \d+ MiB \(flow.max_entries\)[^:]*: raise the limit .*, or lower what is named$`: large,
+	} {
+		_, err := Plan(cfg, 20<<20)
+		if small := (*memory.TooSmallError)(nil); !errors.Is(err, kernel.ErrMissing) || !errors.As(err, &small) || !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

@@ -73,8 +73,11 @@ func (e *TooSmallError) Error() string {
 	for _, s := range e.Largest {
 		parts = append(parts, fmt.Sprintf("%s %s (%s)", s.Name, MiB(s.Least*s.Unit), s.Key))
 	}
-	return fmt.Sprintf("the memory limit is %s, and at least %s are needed, of these: %s",
-		MiB(e.Limit), MiB(e.Need), strings.Join(parts, ", "))
+	text := fmt.Sprintf("the memory limit is %s, and at least %s are needed", MiB(e.Limit), MiB(e.Need))
+	if len(parts) > 0 {
+		text += ", of these: " + strings.Join(parts, ", ")
+	}
+	return text
 }
 
 // MiB is a size for people, rounded up.
