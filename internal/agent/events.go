@@ -13,7 +13,7 @@ func (a *Agent) onEvent(e topology.Event) {
 	case topology.Added:
 		a.addHooks(e.Link)
 	case topology.Removed:
-		a.hooks.remove(e.Link)
+		a.hooks.remove(e.Link, e.Gone)
 	case topology.Renamed:
 		a.fitHooks(e.Link)
 	case topology.Matched:

@@ -108,7 +108,8 @@ func directionText(d []flow.Direction) string {
 	return "both"
 }
 
-func (h *hooks) remove(l topology.Link) {
+// remove detaches; gone: there is no such interface anymore.
+func (h *hooks) remove(l topology.Link, gone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.frozen {
@@ -116,7 +117,11 @@ func (h *hooks) remove(l topology.Link) {
 	}
 	h.detach(l.Iface)
 	h.marking.release(l)
-	h.log.Info("interface is gone", "iface", l.String())
+	what := "no longer counted"
+	if gone {
+		what = "interface is gone"
+	}
+	h.log.Info(what, "iface", l.String())
 }
 
 // links are the interfaces that are, or should be, attached.

@@ -35,10 +35,25 @@ type output struct {
 	notSent   NotSent
 	lastError string
 	abandoned bool // its goroutine does not come back; the account is closed
+	ended     bool // what it lost at the end was reported
 
 	// Of the goroutine alone.
 	reported uint64 // notSent.Records at the last report
 	gone     bool
+}
+
+// reportShutdown logs once what the end of the exporter costs; it needs o.mu.
+func (o *output) reportShutdown() {
+	for _, l := range o.lost {
+		if l.Where == whereQueue && l.Reason == reasonShutdown {
+			o.logLoss(l.Where, l.Reason, l.Count)
+		}
+	}
+	o.ended = true
+}
+
+func (o *output) logLoss(where, reason string, n uint64) {
+	o.log.Warn("records are lost", "where", where, "reason", reason, "records", n)
 }
 
 func newOutput(cfg Config, name string, out Output, log *slog.Logger, now flow.Clock) *output {
@@ -128,6 +143,11 @@ func (o *output) run(ctx, hard context.Context) {
 		o.drop(s.records, reasonShutdown)
 		s.batch.release()
 	}
+	o.mu.Lock()
+	if !o.abandoned {
+		o.reportShutdown()
+	}
+	o.mu.Unlock()
 	o.reportNotSent()
 	if err := o.exporter.Close(); err != nil {
 		o.failed(err)
@@ -229,6 +249,7 @@ func (o *output) abandon() {
 		o.addLoss(whereQueue, reasonShutdown, uint64(held))
 		o.queue.done(held)
 	}
+	o.reportShutdown()
 	o.abandoned = true
 }
 
@@ -256,8 +277,14 @@ func (o *output) addNotSent(records []flow.Record, reason string) {
 	o.addLoss(whereQueue, reason, uint64(len(records)))
 }
 
-// addLoss needs o.mu.
+// addLoss logs a reason when it first occurs, a shutdown with the sum at its end;
+// it needs o.mu.
 func (o *output) addLoss(where, reason string, n uint64) {
+	if shutdown := where == whereQueue && reason == reasonShutdown; shutdown && o.ended {
+		o.logLoss(where, reason, n)
+	} else if !shutdown && !slices.ContainsFunc(o.lost, func(l obs.Loss) bool { return l.Where == where && l.Reason == reason }) {
+		o.logLoss(where, reason, n)
+	}
 	for i := range o.lost {
 		if l := &o.lost[i]; l.Where == where && l.Reason == reason {
 			l.Count += n
@@ -265,7 +292,6 @@ func (o *output) addLoss(where, reason string, n uint64) {
 		}
 	}
 	o.lost = append(o.lost, obs.Loss{Where: where, Reason: reason, Count: n})
-	o.log.Warn("records are lost", "where", where, "reason", reason)
 }
 
 func (o *output) failed(err error) {

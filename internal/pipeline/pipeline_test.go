@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -199,7 +201,8 @@ func TestShutdown(t *testing.T) {
 					}
 					return tt.export(ctx, r)
 				}
-				p := newPipeline(100, e)
+				var log bytes.Buffer
+				p := New(Default(), []Output{{Exporter: e, Queue: 100}}, slog.New(slog.NewTextHandler(&log, nil)), time.Now)
 				stop := start(t, p)
 				for i := range 3 {
 					p.Publish(numbered(p, 20*i, 20))
@@ -212,6 +215,12 @@ func TestShutdown(t *testing.T) {
 				got := p.Status()[0]
 				if !cmp.Equal(got.Lost, tt.want) || got.Queued != 0 || got.Exported+lost(got) != 60 {
 					t.Errorf("%+v, want losses %+v", got, tt.want)
+				}
+				reported := strings.Count(log.String(), `msg="records are lost"`)
+				for _, l := range got.Lost {
+					if want := fmt.Sprintf("reason=shutdown records=%d\n", l.Count); reported != 1 || !strings.Contains(log.String(), want) {
+						t.Errorf("the log lacks %q, once:\n%s", want, log.String())
+					}
 				}
 				p.Publish(numbered(p, 60, 1))
 				if after := p.Status()[0]; tt.name != "hangs for good" && lost(after) != lost(got)+1 {

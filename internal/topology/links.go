@@ -11,7 +11,7 @@ func (w *Watcher) removeLink(m *member, index int) {
 	delete(m.links, index)
 	w.deps.Registry.remove(l.Iface)
 	if w.cfg.matchesIface(l.Name) {
-		w.deps.Emit(Event{Kind: Removed, Link: l})
+		w.deps.Emit(Event{Kind: Removed, Link: l, Gone: true})
 	}
 }
 

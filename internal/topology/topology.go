@@ -155,5 +155,6 @@ type Event struct {
 	Kind EventKind
 	Link Link
 	Old  string // Renamed: the former name
+	Gone bool   // Removed: it is not in the network namespace anymore
 	Err  error  // Refused
 }

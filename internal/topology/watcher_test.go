@@ -204,7 +204,11 @@ func TestFollowsLinks(t *testing.T) {
 	} {
 		t.Log(step.what)
 		in(t, own, step.do)
-		w.expect(t, step.want...)
+		for _, e := range w.expect(t, step.want...) {
+			if e.Kind == topology.Removed && e.Gone != strings.HasPrefix(step.what, "delete") {
+				t.Errorf("%s: gone is %t", step.what, e.Gone)
+			}
+		}
 	}
 	if l, ok := w.Link(flow.NewIface(0, 1)); !ok || l.Name != "lo" || l.Kind != "loopback" || !l.Ethernet() {
 		t.Errorf("interface 1 of namespace 0 is %+v, %v; want lo", l, ok)
