@@ -20,10 +20,10 @@ func newMarksCommand() *cobra.Command {
 		Use:   "marks",
 		Short: "Show packets that carry PDM one by one, as they pass",
 		Long: `Marks shows every packet that the running agent marks, or whose mark it reads, until
-it is interrupted: its numbers and times (PDM, RFC 8250), and what they told. The agent
-tells them only with pdm.raw: true, at most pdm.raw_per_second on each processor; what
-is beyond is counted (events_lost in waymark status). For delays, waymark delays needs
-none of this.`,
+it is interrupted: its sequence numbers and times (PDM, RFC 8250), and the delays that
+follow from them. The agent reports single packets only with pdm.raw: true, at most
+pdm.raw_per_second on each processor; further ones are counted (events_lost in waymark
+status). For delays, waymark delays needs none of this.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := cmd.OutOrStdout()
 			return agent.client().Marks(cmd.Context(), func(m api.Mark) error {
@@ -48,12 +48,12 @@ func printMark(w io.Writer, m api.Mark) error {
 	line := fmt.Sprintf("%s %s %s %s %s %s PSN %d, last received %d, DTLR %s, DTLS %s",
 		m.Time.Local().Format("15:04:05.000000"), m.Iface, flow.ProtoName(m.Proto), m.Local, arrow, m.Remote,
 		m.PSNTP, m.PSNLR, term.Duration(m.DTLR), term.Duration(m.DTLS))
-	for _, told := range []struct {
+	for _, reported := range []struct {
 		what string
 		time time.Duration
 	}{{"server", m.Server}, {"network", m.Network}} {
-		if told.time > 0 {
-			line += fmt.Sprintf(", %s %s", told.what, term.Duration(told.time))
+		if reported.time > 0 {
+			line += fmt.Sprintf(", %s %s", reported.what, term.Duration(reported.time))
 		}
 	}
 	if m.Suspicious != "" {

@@ -168,7 +168,7 @@ func (a *answers) next(v any) error {
 // Read implements io.Reader for the decoder.
 func (a *answers) Read(b []byte) (int, error) {
 	if a.left <= 0 {
-		return 0, fmt.Errorf("it is longer than %d octets; ask for less with --limit or --filter", int64(maxAnswer))
+		return 0, fmt.Errorf("it is longer than %d bytes; ask for less with --limit or --filter", int64(maxAnswer))
 	}
 	n, err := a.body.Read(b[:min(int64(len(b)), a.left)])
 	a.left -= int64(n)

@@ -71,7 +71,7 @@ func (r *ring) open(snapLen uint32) error {
 		Retire_blk_tov: uint32(retireAfter / time.Millisecond),
 	}
 	if err := unix.SetsockoptTpacketReq3(r.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
-		return fmt.Errorf("making a ring of %d octets: %w", r.blocks*blockSize, explain(err))
+		return fmt.Errorf("making a ring of %d bytes: %w", r.blocks*blockSize, explain(err))
 	}
 	var err error
 	r.memory, err = unix.Mmap(r.fd, 0, r.blocks*blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -62,7 +62,7 @@ func (d *Datapath) StreamPDM(ctx context.Context, emit func(*PDMEvent)) error {
 		if err == nil && more {
 			err = reader.read(func(raw []byte) error {
 				if len(raw) < int(unsafe.Sizeof(ingressPdmEvent{})) {
-					return fmt.Errorf("element of %d octets", len(raw))
+					return fmt.Errorf("element of %d bytes", len(raw))
 				}
 				if err := offset.refresh(); err != nil {
 					return err

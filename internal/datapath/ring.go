@@ -56,7 +56,7 @@ func (r *ring) flush(emit func(*flow.Delta)) error {
 	var d flow.Delta
 	err := r.reader.read(func(raw []byte) error {
 		if len(raw) < int(unsafe.Sizeof(evictedFlow{})) {
-			return fmt.Errorf("element of %d octets", len(raw))
+			return fmt.Errorf("element of %d bytes", len(raw))
 		}
 		e := (*evictedFlow)(unsafe.Pointer(&raw[0]))
 		c.delta(&d, &e.Slot, &e.Extra)

@@ -29,7 +29,7 @@ func openTable(all map[string]*ebpf.Map, cpus, sets int) (*table, error) {
 		memory, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		if err != nil {
 			t.close()
-			return nil, fmt.Errorf("mapping %d octets of the flow table: %w", size, err)
+			return nil, fmt.Errorf("mapping %d bytes of the flow table: %w", size, err)
 		}
 		t.memory[i] = memory
 	}

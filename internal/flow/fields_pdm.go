@@ -107,7 +107,7 @@ func delayFields(name, what, ipfix string, of func(*PDM) *Delays) []Field {
 // counted refuses delays that are not any, which nothing would show.
 func (d *Delays) counted() error {
 	if d.Count == 0 {
-		return errors.New("told of no delays: their count is 0 or missing")
+		return errors.New("no delays are recorded: their count is 0 or missing")
 	}
 	return nil
 }

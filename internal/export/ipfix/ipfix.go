@@ -101,7 +101,7 @@ func New(cfg Config, origin flow.Origin, now flow.Clock) (*Exporter, error) {
 	switch {
 	case e.network == "udp":
 		if e.msg.limit = cfg.MTU; cfg.MTU < minMTU || cfg.MTU > 65507 {
-			return nil, fmt.Errorf("ipfix mtu %d: want %d to 65507 octets", cfg.MTU, minMTU)
+			return nil, fmt.Errorf("ipfix mtu %d: want %d to 65507 bytes", cfg.MTU, minMTU)
 		}
 	case e.network == "tls":
 		if e.tls, err = tlsConfig(cfg, e.host); err != nil {

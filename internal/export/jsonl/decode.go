@@ -43,7 +43,7 @@ func Decode(line []byte) (flow.Origin, flow.Record, error) {
 		}
 	}
 	if !r.Unattributed && (r.Src.Is6() != (r.Family == 6) || r.Dst.Is6() != (r.Family == 6)) {
-		return o, r, fmt.Errorf("decode flow record: %s and %s are not both of the family told", r.Src, r.Dst)
+		return o, r, fmt.Errorf("decode flow record: %s and %s are not both of the family given", r.Src, r.Dst)
 	}
 	return o, r, nil
 }

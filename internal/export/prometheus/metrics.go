@@ -223,7 +223,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_wire_bytes_total", Counter, "bytes", perProtocol,
-		"Octets on the wire in flows, link header included, by protocol.",
+		"Bytes on the wire in flows, link header included, by protocol.",
 		perTotal(func(t *obs.Total) uint64 { return t.WireBytes }),
 	},
 
@@ -243,7 +243,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_interface_flow_bytes_total", Counter, "bytes", perInterface,
-		"Octets on the wire in flows of the interface since its hook was attached.",
+		"Bytes on the wire in flows of the interface since its hook was attached.",
 		perIface(func(i *obs.Interface) uint64 { return i.WireBytes }),
 	},
 	{
@@ -253,7 +253,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_interface_own_bytes_total", Counter, "bytes", perInterface,
-		"Octets by the interface's own counter since its hook was attached.",
+		"Bytes by the interface's own counter since its hook was attached.",
 		perIface(func(i *obs.Interface) uint64 { return i.IfaceBytes }),
 	},
 	{
@@ -263,7 +263,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_uncounted_bytes_total", Counter, "bytes", perReason,
-		"Octets of frames in no flow, with the reason.",
+		"Bytes of frames in no flow, with the reason.",
 		perUncounted(func(r *obs.Reason) uint64 { return r.Bytes }),
 	},
 

@@ -150,7 +150,7 @@ func (d *demo) traffic(ctx context.Context, l *lab.Lab) ([]sent, error) {
 			bytes:  bulk.Sender.BytesSent,
 		},
 		{
-			what:   "UDP stream of 4000-octet datagrams, IPv6, in fragments",
+			what:   "UDP stream of 4000-byte datagrams, IPv6, in fragments",
 			filter: fmt.Sprintf("proto udp and direction egress and sport %d", stream.From[0].Port()),
 			bytes:  stream.SentBytes,
 		},
@@ -216,7 +216,7 @@ func (d *demo) compare(ctx context.Context, truth []sent) error {
 		off := s.off(counted)
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t\n", s.what, s.amount(), counted, off)
 		if off != 0 {
-			wrong = errors.Join(wrong, fmt.Errorf("%s: %d octets of payload were sent and %d counted", s.what, s.bytes, counted))
+			wrong = errors.Join(wrong, fmt.Errorf("%s: %d bytes of payload were sent and %d counted", s.what, s.bytes, counted))
 		}
 	}
 	return errors.Join(t.Flush(), wrong)

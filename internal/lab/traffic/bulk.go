@@ -64,7 +64,7 @@ func Bulk(ctx context.Context, from, to Host, cfg BulkConfig) (BulkResult, error
 	}
 	r.Duration = time.Since(began)
 	if r.Bytes != cfg.Bytes || string(sent.Sum(nil)) != string(got.Sum(nil)) {
-		return r, fmt.Errorf("bulk transfer to %s: sent %d octets, got %d or others", r.Addr, cfg.Bytes, r.Bytes)
+		return r, fmt.Errorf("bulk transfer to %s: sent %d bytes, got %d or others", r.Addr, cfg.Bytes, r.Bytes)
 	}
 	return r, nil
 }

@@ -47,7 +47,7 @@ type DatagramResult struct {
 func Datagrams(ctx context.Context, from, to Host, cfg DatagramConfig) (DatagramResult, error) {
 	var r DatagramResult
 	if cfg.Size < MinDatagram || cfg.Size > 65507 {
-		return r, fmt.Errorf("datagrams of %d octets: choose %d to 65507", cfg.Size, MinDatagram)
+		return r, fmt.Errorf("datagrams of %d bytes: choose %d to 65507", cfg.Size, MinDatagram)
 	}
 	cfg.Flows = max(cfg.Flows, 1)
 	if cfg.Idle == 0 {

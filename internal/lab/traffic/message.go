@@ -29,7 +29,7 @@ func (m message) encode() []byte {
 
 func decodeMessage(buf []byte) (message, error) {
 	if len(buf) < MinMessage {
-		return message{}, fmt.Errorf("message of %d octets", len(buf))
+		return message{}, fmt.Errorf("message of %d bytes", len(buf))
 	}
 	m := message{
 		size:   binary.BigEndian.Uint32(buf),
@@ -37,7 +37,7 @@ func decodeMessage(buf []byte) (message, error) {
 		id:     binary.BigEndian.Uint64(buf[8:]),
 	}
 	if m.size < MinMessage || m.size > maxMessage || m.answer > maxMessage {
-		return message{}, fmt.Errorf("message says it has %d octets and wants %d", m.size, m.answer)
+		return message{}, fmt.Errorf("message says it has %d bytes and wants %d", m.size, m.answer)
 	}
 	return m, nil
 }

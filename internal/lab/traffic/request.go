@@ -35,7 +35,7 @@ type RequestResult struct {
 // Request asks a Service from a host and returns when all clients are done.
 func Request(ctx context.Context, host Host, cfg RequestConfig) (RequestResult, error) {
 	if cfg.RequestSize < MinMessage || cfg.ResponseSize < MinMessage || cfg.RequestSize > maxMessage || cfg.ResponseSize > maxMessage {
-		return RequestResult{}, fmt.Errorf("request of %d and response of %d octets: choose %d to %d", cfg.RequestSize, cfg.ResponseSize, MinMessage, maxMessage)
+		return RequestResult{}, fmt.Errorf("request of %d and response of %d bytes: choose %d to %d", cfg.RequestSize, cfg.ResponseSize, MinMessage, maxMessage)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second

@@ -165,7 +165,7 @@ func (s *Service) answerDatagrams(c *net.UDPConn) {
 		arrived := time.Now()
 		request, err := decodeMessage(buf[:n])
 		if err != nil || int(request.size) != n {
-			s.failed(fmt.Errorf("datagram of %d octets from %s: %w", n, from, errors.Join(err, errTorn)))
+			s.failed(fmt.Errorf("datagram of %d bytes from %s: %w", n, from, errors.Join(err, errTorn)))
 			continue
 		}
 		s.wg.Go(func() {
