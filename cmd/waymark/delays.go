@@ -21,24 +21,26 @@ func newDelaysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delays [FILTER]",
 		Short: "Show network time and server time of flows that carry PDM",
-		Long: `Delays asks the running agent for its recent marked flows, and shows for each how long
-the other end took to answer, how long packets were on their way, and which of the two
-takes most of the time. Times come from marks that both ends insert into their IPv6
-packets (PDM, RFC 8250): the median, and the 90th and 99th percentile. Loss, reordering
-and duplicates come from the sequence numbers of the marks.
+		Long: `Delays asks the running agent for its recent marked flows, and shows for each
+how long the other end took to answer, how long packets were on their way, and
+which of the two takes most of the time. Times come from marks that both ends
+insert into their IPv6 packets (PDM, RFC 8250): the median, and the 90th and
+99th percentile. Loss, reordering and duplicates come from the sequence numbers
+of the marks.
 
-A row is a session of this host with a peer. --by groups further: by peer/64 for each
-network, by peer_service for each port of other hosts, by local_service for each port of
-this one, or by any key of flows --by. NETWORK is a round trip without the time at the
-peer. In a narrow terminal, percentiles and counts are left out; --wide shows them. A
-verdict calls the peer a client where it began the conversation (where that is not
-known, ports decide): its time is what passes between an answer and the next request.
+A row is a session of this host with a peer. --by groups further: by peer/64 for
+each network, by peer_service for each port of other hosts, by local_service for
+each port of this one, or by any key of flows --by. NETWORK is a round trip
+without the time at the peer. In a narrow terminal, percentiles and counts are
+left out; --wide shows them. A verdict calls the peer a client where it began
+the conversation (where that is not known, ports decide): its time is what
+passes between an answer and the next request.
 
 Nothing is marked unless the configuration names it, at both ends:
 
 ` + indent(turnOn, "  ") + `
-Filters are those of waymark flows; 'server > 40ms', 'network_p99 > 100ms' and 'lost > 0'
-select what is slow or loses packets.`,
+Filters are those of waymark flows; 'server > 40ms', 'network_p99 > 100ms' and
+'lost > 0' select what is slow or loses packets.`,
 		Example: `  waymark delays
   waymark delays --by peer/64 --sort network
   waymark delays --by peer_service --since 5m
