@@ -102,9 +102,8 @@ func Fixed(title, text string) Column {
 // leastAddress is how far an address is shortened where the terminal is narrow,
 // leastName a name.
 const (
-	leastAddress  = 12
-	enoughAddress = 20
-	leastName     = 6
+	leastAddress = 12
+	leastName    = 6
 )
 
 // keyColumns by the names of keys.
@@ -147,8 +146,8 @@ var keyColumns = map[string]Column{
 	},
 	"src": {
 		Name:   "src",
-		Column: term.Column{Title: "SRC", Least: leastAddress}, enough: enoughAddress,
-		cell: Merging.source,
+		Column: term.Column{Title: "SRC", Least: leastAddress},
+		cell:   Merging.source,
 	},
 	"sport": {
 		Name:   "sport",
@@ -157,8 +156,8 @@ var keyColumns = map[string]Column{
 	},
 	"dst": {
 		Name:   "dst",
-		Column: term.Column{Title: "DST", Least: leastAddress}, enough: enoughAddress,
-		cell: Merging.destination,
+		Column: term.Column{Title: "DST", Least: leastAddress},
+		cell:   Merging.destination,
 	},
 	"dport": {
 		Name:   "dport",
@@ -189,15 +188,16 @@ func Passage(name string) string {
 	return name
 }
 
-// sumColumns stand behind the keys.
+// sumColumns stand behind the keys. Where the terminal is narrow they make room for
+// these: a shortened address may be that of another row.
 var sumColumns = []Column{
-	sum("packets", func(w *api.Row) string { return term.Count(w.Packets) }, nil),
+	sum("packets", func(w *api.Row) string { return term.Count(w.Packets) }, nil).unless(2),
 	sum("bytes", func(w *api.Row) string { return term.Count(w.Bytes) }, nil),
-	titled("FORTH", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded),
-	titled("BACK", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded),
-	sum("rate", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil),
+	titled("FORTH", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded).unless(4),
+	titled("BACK", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded).unless(4),
+	sum("rate", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil).unless(5),
 	sum("rtt", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
-		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }),
+		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }).unless(3),
 	delaySum("server", serverOf).unless(1), // waymark delays shows them
 	delaySum("network", networkOf).unless(1),
 }

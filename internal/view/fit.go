@@ -9,7 +9,8 @@ import (
 )
 
 // Fit leaves out columns, the least important first, until the rest can be read
-// in a width. What one answer left out stays out for the next, so that the columns
+// in a width. Columns that tell rows apart stay; they are shortened where nothing
+// else is left to go. What one answer left out stays out for the next, so that the columns
 // of a table that is followed stay the same. The zero Fit leaves out nothing.
 type Fit struct {
 	Width int // 0: there is no limit

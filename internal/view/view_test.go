@@ -163,6 +163,30 @@ func TestEveryKeyHasAColumn(t *testing.T) {
 	}
 }
 
+// TestAddressesShrinkLast: sums make room before an address is shortened, and stay
+// where there is room.
+func TestAddressesShrinkLast(t *testing.T) {
+	long := records()[2:5]
+	for i := range long {
+		long[i].Src, long[i].Dst = netip.MustParseAddr("203.0.113.142"), netip.MustParseAddr("198.51.100.217")
+		long[i].Proto, long[i].SrcPort, long[i].DstPort = 6, uint16(33180+i), 44344
+		long[i].RTT = flow.RTT{Responder: time.Millisecond, Initiator: time.Millisecond}
+		long[i].Netns, long[i].Iface, long[i].VLAN = "", "eth0", 0
+	}
+	m, a := answer(t, "flow", long)
+	for width, want := range map[int]string{200: "PACKETS BYTES RATE RTT", 84: "PACKETS BYTES RTT", 80: "PACKETS BYTES", 70: "DST BYTES"} {
+		f := Fit{Width: width}
+		columns := f.Columns(m, m.Columns(a.Rows, nil), a.Rows)
+		var b bytes.Buffer
+		if err := m.Table(columns, a.Rows).Write(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); !strings.HasSuffix(strings.Join(Titles(columns), " "), want) || strings.Contains(got, "…") || strings.Count(got, ":44344") != len(a.Rows) {
+			t.Errorf("width %d, want %s and whole addresses:\n%s", width, want, got)
+		}
+	}
+}
+
 func TestColumnsThatWereShownStay(t *testing.T) {
 	m, a := answer(t, "flow", records()[2:3])
 	first := Titles(m.Columns(a.Rows, nil))
