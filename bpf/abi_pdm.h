@@ -34,21 +34,20 @@ struct pdm_guard {
 	__u64 narrowed; /* when mtu was learned */
 	__u64 checked; /* when the path was asked last */
 	__u64 struck; /* when a strike was counted last */
-	__u64 watched; /* when the watched segment was sent; datagrams: pdm_path.passed, when asked */
+	__u64 watched; /* when the watched segment was sent */
 	__u32 sent_end; /* TCP sequence number after all that was sent */
 	__u32 last_ack; /* acknowledgment number sent last */
-	__u32 watch_seq; /* the segment whose acknowledgment is awaited; datagrams: see guard_datagram() */
+	__u32 watch_seq; /* the segment whose acknowledgment is awaited */
 	__u32 watch_end;
 	__u32 iface; /* where the flow leaves first: below, its packets are seen again */
 	__u16 watch_len; /* its length as an IP packet; 0: none is awaited */
 	__u16 shown; /* longest packet known to have arrived; 0: none */
 	__u16 mtu; /* longest packet that the path takes; 0: not known */
-	__u8 strikes; /* marked packets in a row that are not known to have arrived */
+	__u8 strikes; /* marked segments in a row that did not arrive */
 	__u8 size_strikes; /* likewise, of segments longer than all that arrived */
 	__u8 flags; /* enum guard */
 	__u8 tcp_header; /* length of the shortest TCP header */
-	__u8 backoff; /* datagrams: times in a row that the flow fell back */
-	__u8 zero;
+	__u8 zero[2];
 };
 
 enum guard {
@@ -57,9 +56,6 @@ enum guard {
 	GUARD_WATCH_MARKED = 4, /* the watched segment is marked */
 	GUARD_CAREFUL = 16, /* another flow to the destination fell back */
 	GUARD_ACK_MARKED = 8, /* last_ack was sent in a marked packet without payload */
-	GUARD_NAMED = 32, /* the peer named a marked datagram of this flow */
-	GUARD_RESENT = 64, /* the watched segment was sent again, without a mark */
-	GUARD_LOST = 128, /* ... and that was lost, too */
 };
 
 /* A destination, whatever the flow. */
@@ -73,15 +69,12 @@ struct pdm_path_key {
 struct pdm_path {
 	__u64 shown_at; /* when `shown` was learned */
 	__u64 narrowed; /* when `mtu` was learned */
-	__u64 passed; /* when a marked packet was last seen to arrive */
+	__u64 passed; /* when a marked packet was last seen to arrive for the first time in a flow */
 	__u64 blocked; /* no packet is marked before this time */
-	__u64 quiet; /* no datagram is, unless marked packets were seen to arrive */
 	__u16 shown; /* as in pdm_guard */
 	__u16 mtu;
 	__u8 strikes; /* flows in a row that fell back */
-	__u8 tries; /* datagrams marked since any packet was known to arrive */
-	__u8 backoff; /* times in a row that datagrams went quiet */
-	__u8 zero;
+	__u8 zero[3];
 };
 
 /*

@@ -20,7 +20,6 @@
 #include "policy.h"
 #include "pdm_path.h"
 #include "pdm_guard.h"
-#include "pdm_datagram.h"
 #include "pdm_fit.h"
 #include "pdm_mark.h"
 #include "pdm_sequence.h"

@@ -71,9 +71,8 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 				struct pdm_work *work, __u64 now)
 {
 	struct pdm_segment *seg = &work->segment;
-	__u32 want, len, mtu = 0, path, most, segments, full = 0;
+	__u32 want, len, mtu = 0, path, most, segments;
 	int reason = PDM_MTU;
-	bool could;
 
 	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
 		return PDM_MTU;
@@ -85,11 +84,7 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 		most = path;
 		reason = PDM_PATH_MTU;
 	}
-	if (seg->tcp)
-		full = socket_segment(skb, p, g);
-	/* The socket could send as much, or headroom for a mark was reserved. */
-	could = want <= full || full + PDM_HEADER == mtu;
-	if (want <= most && want <= g->shown && (could || !full)) {
+	if (want <= most && want <= g->shown) {
 		seg->len = want;
 		return MARK_OK;
 	}
@@ -100,7 +95,10 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 		if (segments == 1)
 			return reason;
 	} else if (!g->watch_len && segments <= WATCH_SEGMENTS) {
-		if (full && could) {
+		__u32 full = socket_segment(skb, p, g);
+
+		/* The socket could send as much; or headroom for a mark was reserved. */
+		if (full && (want <= full || full + PDM_HEADER == mtu)) {
 			seg->len = want;
 			return MARK_OK;
 		}

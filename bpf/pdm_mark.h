@@ -305,7 +305,7 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	if (!s)
 		guard_begin(work, now);
 	guard = s ? &s->guard : &work->fresh.guard;
-	rc = guard_packet(skb, p, s, guard, work, now);
+	rc = guard_packet(skb, p, guard, work, now);
 	if (rc != MARK_OK)
 		return rc;
 	rc = fit(skb, p, guard, work, now);
@@ -338,8 +338,6 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	note_sent(s, p);
 	if (work->segment.tcp)
 		guard_sent(guard, &work->segment, true, now);
-	else
-		guard_tried(guard, &work->key, now);
 	if (cfg_pdm_raw)
 		tell_marked(p, &work->key, now, &work->option);
 	account_mark(skb, p);

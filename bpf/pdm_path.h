@@ -43,16 +43,6 @@ static __always_inline struct pdm_path *path_of(const struct pdm_key *key,
 	return bpf_map_lookup_elem(&pdm_paths, path);
 }
 
-/* A marked packet was seen to arrive. */
-static __always_inline void path_passed(struct pdm_path *path, __u64 now)
-{
-	path->passed = now;
-	path->quiet = 0;
-	path->strikes = 0;
-	path->tries = 0;
-	path->backoff = 0;
-}
-
 /* The path to the destination of a flow, made where it is not known. */
 static __noinline struct pdm_path *path_make(const struct pdm_key *key)
 {

@@ -50,7 +50,7 @@ func TestMarkedBursts(t *testing.T) {
 			if err := errors.Join(l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads), l.SetOffloads(lab.TxChecksum, c.checksum)); err != nil {
 				t.Fatal(err)
 			}
-			if c.segment > 1200 || c.reason == "" { // TCP shows that marked packets, and as long ones, arrive
+			if c.segment > 1200 { // TCP shows that packets as long arrive
 				if _, err := traffic.Bulk(t.Context(), a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: 4 << 20}); err != nil {
 					t.Fatal(err)
 				}

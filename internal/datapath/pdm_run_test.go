@@ -22,7 +22,6 @@ type pdmHost struct {
 	veth    *silentVeth
 	ifindex int
 	reasons map[string]uint64
-	unknown bool // nothing is known of paths; else each datagram's takes marks
 }
 
 // everything names all packets, for as long as a test's clock may tell.
@@ -70,9 +69,6 @@ func (h *pdmHost) run(t testing.TB, program string, f packet.Frame) (out []byte,
 
 // runHere is run for callers that are in the namespace of the interface.
 func (h *pdmHost) runHere(program string, f packet.Frame) (out []byte, verdict int32, err error) {
-	if err := h.know(program, f.Data); err != nil {
-		return nil, 0, err
-	}
 	// struct __sk_buff in words: what a test run takes of it.
 	var ctx [48]uint32
 	ctx[10], ctx[41], ctx[44] = uint32(h.ifindex), uint32(f.GSO.Segments), uint32(f.GSO.Size)
@@ -169,22 +165,6 @@ func (h *pdmHost) prove(t testing.TB, length uint16, destinations ...string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// know lets the path of a datagram that leaves be known to take marked packets.
-func (h *pdmHost) know(program string, frame []byte) error {
-	pkt := packetOf(frame)
-	if h.unknown || program != "test_egress" || len(pkt) < 40 || pkt[6] == packet.ProtoTCP {
-		return nil
-	}
-	key, path := ingressPdmPathKey{Remote: [16]byte(pkt[24:40])}, ingressPdmPath{}
-	if err := h.maps["pdm_paths"].Lookup(&key, &path); err != nil && !isMissing(err) {
-		return err
-	}
-	if err := h.coll.Variables["test_now"].Get(&path.Passed); err != nil {
-		return err
-	}
-	return h.maps["pdm_paths"].Put(&key, &path)
 }
 
 func (h *pdmHost) states(t testing.TB) (n int) {
