@@ -41,7 +41,7 @@ func main() {
 	flag.StringVar(&cfg.skips, "skips", "", "file of the skips that are fine, with their reasons")
 	flag.BoolVar(&cfg.strict, "strict", os.Getenv("CI") == "true", "fail on a skip that -skips does not allow")
 	flag.BoolVar(&cfg.race, "race", true, "use the race detector where tests don't touch the kernel")
-	flag.DurationVar(&cfg.timeout, "timeout", 15*time.Minute, "limit for one package")
+	flag.DurationVar(&cfg.timeout, "timeout", 30*time.Minute, "limit for one package")
 	flag.Parse()
 	cfg.patterns = flag.Args()
 	if len(cfg.patterns) == 0 {

@@ -10,7 +10,7 @@ import (
 // and counts as exactly.
 func TestWaymarkOnOlderKernel(t *testing.T) {
 	report := Run(t, Machine{
-		Kernel: "6.1", CPUs: 2, Memory: 1536, Timeout: 8 * time.Minute,
+		Kernel: "6.1", CPUs: 2, Memory: 1536, Timeout: 14 * time.Minute,
 		Files: map[string]string{
 			"/bin/waymark":       Build(t, "../../cmd/waymark"),
 			"/bin/datapath.test": BuildTest(t, "../../internal/datapath"),
