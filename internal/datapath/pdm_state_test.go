@@ -473,8 +473,10 @@ func TestStorm(t *testing.T) {
 			if s.Alerts == 0 {
 				t.Error("nobody noticed")
 			}
-			if s.Created+s.Refused != storm+established {
-				t.Errorf("%d states and %d refused, of %d flows", s.Created, s.Refused, storm+established)
+			// A run that a signal interrupts is done again, and sends new flows once more.
+			again := s.Marked + s.Refused - (storm + established*(storm/chunk+1))
+			if flows := storm + established + again; s.Created+s.Refused != flows || again > storm/100 {
+				t.Errorf("%d states and %d refused, of %d flows", s.Created, s.Refused, flows)
 			}
 			if s.Evicted != s.Created-s.States {
 				t.Errorf("%d evicted: %d created, %d are there", s.Evicted, s.Created, s.States)
