@@ -71,6 +71,12 @@ func TestReload(t *testing.T) {
 		})
 	})
 	wants(t, a.ask(t, "status"), 0)
+	poll(t, func() error { // flows that expired meanwhile
+		if info, err := os.Stat(a.path("two.jsonl")); err != nil || info.Size() == 0 {
+			return notYet("no record in two.jsonl: %v", err)
+		}
+		return nil
+	})
 
 	// Back, through a configuration that is wrong and one that cannot be applied.
 	a.reload(t, "flow: {scan_intervall: 1s}\n", "did you mean scan_interval")
