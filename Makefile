@@ -14,7 +14,7 @@ stamp = $(shell git status --porcelain >/dev/null 2>&1 && echo true || echo fals
 go_build = CGO_ENABLED=0 go build -trimpath -buildvcs=$(stamp)
 ldflags = -s -w -X github.com/waymark-net/waymark/internal/obs.version=$(VERSION)
 
-bpf := $(wildcard bpf/*.[ch])
+bpf := $(wildcard bpf/*.[ch] bpf/*/*.[ch])
 generators := $(shell grep -rl --include='*.go' '^//go:generate' cmd internal)
 
 .PHONY: help

@@ -6,7 +6,7 @@
 #ifndef WAYMARK_ABI_H
 #define WAYMARK_ABI_H
 
-#include "abi_pdm.h"
+#include "pdm/abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {
@@ -177,7 +177,7 @@ enum flow_batch_size { FLOW_BATCH = 8 };
 /* Those of one processor in one epoch; packets begin at a cache line. */
 struct flow_batch {
 	__u32 waiting;
-	__u32 tick; /* in which exact times were taken, and how many; see handshake.h */
+	__u32 tick; /* in which exact times were taken, and how many; see flow/handshake.h */
 	__u32 exact;
 	__u32 zero[13];
 	struct packet packet[FLOW_BATCH];

@@ -3,7 +3,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "pdm_clock.h"
+#include "pdm/clock.h"
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -10,7 +10,7 @@
 #ifndef WAYMARK_FAST_H
 #define WAYMARK_FAST_H
 
-/* Octets of the one extension header of packets that are marked (pdm_option.h). */
+/* Octets of the one extension header of packets that are marked (pdm/option.h). */
 #define FAST_OPTIONS 16
 
 /* All that is not in the IP header. FAST_L4 octets are there from l4 on. */

@@ -14,10 +14,10 @@
 #include "tunnel.h"
 #include "burst.h"
 #include "fragment.h"
-#include "handshake.h"
-#include "flow.h"
-#include "batch.h"
-#include "pdm.h"
+#include "flow/handshake.h"
+#include "flow/flow.h"
+#include "flow/batch.h"
+#include "pdm/pdm.h"
 
 /* Headers that the kernel makes linear for us when they are in fragments. */
 #define PULL_MAX 512

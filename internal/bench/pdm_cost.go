@@ -32,7 +32,7 @@ const (
 	costStranger = "marked, but no state of its flow"
 )
 
-// scenario is one sort of packet. Its programs are those of bpf/pdm_bench.bpf.c.
+// scenario is one sort of packet. Its programs are those of bpf/test/pdm_bench.bpf.c.
 type scenario struct {
 	what    string
 	flows   int // 0: new ones without end

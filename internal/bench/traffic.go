@@ -7,7 +7,7 @@ import (
 	"github.com/waymark-net/waymark/test/packet"
 )
 
-// kind is a sort of packet that vary() in bpf/vary.h makes flows of.
+// kind is a sort of packet that vary() in bpf/test/vary.h makes flows of.
 type kind struct {
 	name    string
 	frame   []byte
@@ -70,12 +70,12 @@ func (k *kind) adapt(flows int) func(*ebpf.CollectionSpec) error {
 	}
 }
 
-// sender is struct sender of bpf/vary.h.
+// sender is struct sender of bpf/test/vary.h.
 type sender struct {
 	Packets uint64
 	Flow    uint64
 	_       [6]uint64
 }
 
-// maxSenders is SENDERS_MAX of bpf/vary.h.
+// maxSenders is SENDERS_MAX of bpf/test/vary.h.
 const maxSenders = 256

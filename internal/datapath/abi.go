@@ -32,7 +32,7 @@ const (
 	setSize = int(unsafe.Sizeof(slotSet{}) + unsafe.Sizeof(extraSet{}))
 )
 
-// freeMeta is flow_slot.meta of a slot that was freed: flow_hit() in bpf/flow.h
+// freeMeta is flow_slot.meta of a slot that was freed: flow_hit() in bpf/flow/flow.h
 // compares without asking whether a slot is free.
 const freeMeta = uint32(ingressL2L2FREE) << ingressMetaMETA_L2SHIFT
 
@@ -112,7 +112,7 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 	d.Unattributed, d.Evicted = false, false
 }
 
-// extraOf is what flow_create() makes of a flow's first packet (bpf/flow.h).
+// extraOf is what flow_create() makes of a flow's first packet (bpf/flow/flow.h).
 func extraOf(p *waitingPacket) extra {
 	x := extra{
 		Overhead: uint64(p.Overhead), First: p.Id.Last, FlowLabel: p.FlowLabel,

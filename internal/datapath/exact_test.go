@@ -26,21 +26,21 @@ var scale = flag.Float64("exact.scale", 1, "part of the packets and flows that t
 
 func scaled(n uint64) uint64 { return max(1, uint64(float64(n)**scale)) }
 
-// Offsets in an Ethernet/IPv4/UDP frame, for vary() in bpf/vary.h.
+// Offsets in an Ethernet/IPv4/UDP frame, for vary() in bpf/test/vary.h.
 const (
 	addressOffset = 14 + 12 // all four octets of the source address
 	portsOffset   = 14 + 20
 	ipHeaders     = 20 + 8
 )
 
-// sender is struct sender of bpf/vary.h.
+// sender is struct sender of bpf/test/vary.h.
 type sender struct {
 	Packets uint64
 	Flow    uint64
 	_       [6]uint64
 }
 
-// sending is traffic that a program of bpf/bench.bpf.c makes of one frame.
+// sending is traffic that a program of bpf/test/bench.bpf.c makes of one frame.
 type sending struct {
 	t       testing.TB
 	program *ebpf.Program

@@ -233,7 +233,7 @@ func (d *Datapath) PDMPassed() (out []flow.Uncounted, err error) {
 	return out, err
 }
 
-// pdmReasonNames are the names of enum pdm_reason in bpf/abi_pdm.h, lower case
+// pdmReasonNames are the names of enum pdm_reason in bpf/pdm/abi.h, lower case
 // and without the prefix.
 var pdmReasonNames = sync.OnceValues(func() (map[uint8]string, error) {
 	spec, err := loadIngress()

@@ -266,10 +266,10 @@ func (r *pdmReader) emitIngress(at moment, k *ingressPdmKey, place ingressPlace,
 	emit(&d)
 }
 
-// stampBits are the bits of a time in a stamp, enum stamp in bpf/abi_pdm.h.
+// stampBits are the bits of a time in a stamp, enum stamp in bpf/pdm/abi.h.
 const stampBits = 48
 
-// clockAhead is CLOCK_AHEAD in bpf/pdm_state.h.
+// clockAhead is CLOCK_AHEAD in bpf/pdm/state.h.
 const clockAhead = 1 << 40
 
 // moment is when a drain happens.

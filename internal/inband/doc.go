@@ -5,6 +5,6 @@
 // histograms and counts. The datapath reads the histograms that the kernel
 // filled, waymark decode computes them from a file.
 //
-// Endpoint, Sequence and Bucket are the reference for bpf/pdm.h: integers only,
+// Endpoint, Sequence and Bucket are the reference for bpf/pdm/pdm.h: integers only,
 // the same steps, the same results.
 package inband

@@ -54,7 +54,7 @@ type Passed struct {
 	Iface     string `json:"iface"`
 	Netns     string `json:"netns,omitempty"`
 	Direction string `json:"direction"`
-	Reason    string `json:"reason"` // name from enum pdm_reason in bpf/abi_pdm.h, lower case
+	Reason    string `json:"reason"` // name from enum pdm_reason in bpf/pdm/abi.h, lower case
 	Packets   uint64 `json:"packets"`
 }
 

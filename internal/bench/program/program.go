@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types bench ../../../bpf/bench.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types without ../../../bpf/without.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types generate ../../../bpf/generate.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types bench ../../../bpf/test/bench.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types without ../../../bpf/test/without.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types generate ../../../bpf/test/generate.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Bench reads the programs that are run by BPF_PROG_TEST_RUN.
 func Bench() (*ebpf.CollectionSpec, error) { return loadBench() }
@@ -31,7 +31,7 @@ const Stride = 2654435761
 // flows: they write the number of the flow into the last four octets of the
 // source address and into the source port, whose offsets in the frame are given.
 func Vary(spec *ebpf.CollectionSpec, frame []byte, address, ports uint32, flows uint64) error {
-	// cfg_vary of bpf/vary.h
+	// cfg_vary of bpf/test/vary.h
 	err := spec.Variables["cfg_vary"].Set(struct{ Flows, Step, Address, BeforeAddress, Ports, DestinationPort uint32 }{
 		Flows: uint32(flows), Step: uint32(Stride % flows),
 		Address: address, BeforeAddress: binary.NativeEndian.Uint32(frame[address-4:]),

@@ -1,16 +1,16 @@
 // Package pdmtest holds the compiled BPF programs that PDM is tested with
-// (bpf/pdm_test.bpf.c, pdm_testin.bpf.c, pdm_bench.bpf.c). In comes nothing; out goes a collection that
+// (bpf/test/pdm_test.bpf.c, pdm_testin.bpf.c, pdm_bench.bpf.c). In comes nothing; out goes a collection that
 // datapath.Beside loads over a probe's maps. Only tests and benchmarks call it.
 package pdmtest
 
 import "github.com/cilium/ebpf"
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type test_number -type test_event -type test_step -type pdm_state test ../../../bpf/pdm_test.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type test_number -type test_event -type test_step -type pdm_state test ../../../bpf/test/pdm_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types ingress ../../../bpf/pdm_testin.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types bench ../../../bpf/pdm_bench.bpf.c -- -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types ingress ../../../bpf/test/pdm_testin.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types bench ../../../bpf/test/pdm_bench.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
-// The case of a time, and a step of a flow's state, as in bpf/pdm_test.bpf.c.
+// The case of a time, and a step of a flow's state, as in bpf/test/pdm_test.bpf.c.
 type (
 	Number = testTestNumber
 	Event  = testTestEvent

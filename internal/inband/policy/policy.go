@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Limits of what the kernel keeps, as enum policy in bpf/abi_pdm.h.
+// Limits of what the kernel keeps, as enum policy in bpf/pdm/abi.h.
 const (
 	Max      = 64 // policies
 	MaxPorts = 16 // ranges of ports in one policy

@@ -5,7 +5,7 @@
  * frame out of an interface.
  */
 #include "prelude.h"
-#include "vary.h"
+#include "test/vary.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

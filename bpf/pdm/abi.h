@@ -3,8 +3,8 @@
  * The part of abi.h that PDM (RFC 8250) needs: state, delays, policy, counts.
  * Times are CLOCK_MONOTONIC in nanoseconds unless said otherwise.
  */
-#ifndef WAYMARK_ABI_PDM_H
-#define WAYMARK_ABI_PDM_H
+#ifndef WAYMARK_PDM_ABI_H
+#define WAYMARK_PDM_ABI_H
 
 /* A 5-tuple from the local host's view: remote is where packets are sent. */
 struct pdm_key {
@@ -26,7 +26,7 @@ enum stamp { PSN_BITS = 16 };
 
 /*
  * What is known of whether marked packets of a flow arrive, and how long they may
- * be: see pdm_guard.h. Written when a packet is sent, by whole fields; `mtu` and
+ * be: see guard.h. Written when a packet is sent, by whole fields; `mtu` and
  * `narrowed` also when a Packet Too Big is received.
  */
 struct pdm_guard {
@@ -81,7 +81,7 @@ struct pdm_path {
  * What is kept of a flow that is marked. The first part is written when a packet
  * is sent, on any processor, so by atomic operations and whole words; only `rx`
  * comes from the other side. The second part is written when one is received,
- * under `lock`. The third is that of pdm_guard.h.
+ * under `lock`. The third is that of guard.h.
  */
 struct pdm_state {
 	__u64 tx; /* stamp of the packet last sent */
@@ -106,7 +106,7 @@ struct pdm_state {
 	__u16 highest; /* newest number of the peer */
 	__be16 in_dport;
 	__u8 span; /* bits of `seen` that count; 0: no packet yet */
-	__u8 rounds; /* proofs that the peer is who sends these; see pdm_sequence.h */
+	__u8 rounds; /* proofs that the peer is who sends these; see sequence.h */
 	__u8 contested; /* another sequence had a proof, too */
 	__u8 burst; /* numbers until the peer is no longer known to mark bursts */
 	__u32 echoed; /* packets sent up to the newest that the peer named */
@@ -124,7 +124,7 @@ struct pdm_state {
 	__u16 wild_next; /* the number that would follow */
 	__u8 wild_rounds; /* its proofs */
 	__u8 zero[3];
-	/* Packets that came while another processor held the lock; see pdm_missed.h. */
+	/* Packets that came while another processor held the lock; see missed.h. */
 	__u32 missed_far; /* not in `missed`: too far ahead */
 	__u64 missed; /* bit -number % 64 */
 	/* Running counts, which user space takes differences of. */

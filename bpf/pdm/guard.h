@@ -5,7 +5,7 @@
  *
  * Input: a TCP segment on its way out, and its socket. Output: whether it may be
  * marked, and what the acknowledgments so far show of the path. Called by
- * pdm_mark.h.
+ * mark.h.
  *
  * What TCP sends again goes unmarked, so whatever a mark cost arrives in the end.
  * Where it is not known whether marked packets arrive, one segment at a time is

@@ -8,9 +8,9 @@
 #include "abi.h"
 #include "config.h"
 #define cfg_features 0
-#include "pdm_clock.h"
+#include "pdm/clock.h"
 #include "probe.h"
-#include "vary.h"
+#include "test/vary.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -3,7 +3,7 @@
  * Learns from ICMPv6 Packet Too Big how long packets on a path may be.
  *
  * Input: a Packet Too Big that arrives. Output: the flow that it is about, and the
- * path to its destination, know the MTU. Called at tc ingress by pdm_read.h.
+ * path to its destination, know the MTU. Called at tc ingress by read.h.
  *
  * A marked packet that is too long tells the stack nothing new when the stack's
  * own part of it was not: it would send the next one just as long.

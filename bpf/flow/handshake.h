@@ -11,8 +11,8 @@
  * user space orders the two halves of a conversation. A retransmitted SYN or
  * SYN-ACK gives no time (Karn).
  */
-#ifndef WAYMARK_HANDSHAKE_H
-#define WAYMARK_HANDSHAKE_H
+#ifndef WAYMARK_FLOW_HANDSHAKE_H
+#define WAYMARK_FLOW_HANDSHAKE_H
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02

@@ -6,7 +6,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "pdm_test_clock.h"
+#include "test/pdm_clock.h"
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

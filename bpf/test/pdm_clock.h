@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The clock of PDM in tests: it stands until it is set. In place of pdm_clock.h. */
-#ifndef WAYMARK_PDM_TEST_CLOCK_H
-#define WAYMARK_PDM_TEST_CLOCK_H
+/* The clock of PDM in tests: it stands until it is set. In place of pdm/clock.h. */
+#ifndef WAYMARK_TEST_PDM_CLOCK_H
+#define WAYMARK_TEST_PDM_CLOCK_H
 
 volatile __u64 test_now SEC(".data.test");
 

@@ -3,7 +3,7 @@
  * What flows learned of the path to a destination, for flows that begin later.
  *
  * Input: a destination, and what a flow learned. Output: what is known. Called by
- * pdm_guard.h when a flow begins or learns something, and by pdm_too_big.h.
+ * guard.h when a flow begins or learns something, and by too_big.h.
  */
 #ifndef WAYMARK_PDM_PATH_H
 #define WAYMARK_PDM_PATH_H

@@ -5,8 +5,8 @@
  * In: a parsed packet on its way out. Out: the policy that names it. Called for
  * the first packet of a flow, and again after policies changed.
  */
-#ifndef WAYMARK_POLICY_H
-#define WAYMARK_POLICY_H
+#ifndef WAYMARK_PDM_POLICY_H
+#define WAYMARK_PDM_POLICY_H
 
 /*
  * Policies by longest prefix of the destination; a prefix has those of all

@@ -6,8 +6,8 @@
  * the number of a flow in its source address and source port. Called first by
  * every program of tests and benchmarks, the empty one included.
  */
-#ifndef WAYMARK_VARY_H
-#define WAYMARK_VARY_H
+#ifndef WAYMARK_TEST_VARY_H
+#define WAYMARK_TEST_VARY_H
 
 /*
  * What is varied, and how. One struct, so that programs that are measured need

@@ -7,9 +7,9 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "pdm_clock.h"
+#include "pdm/clock.h"
 #include "probe.h"
-#include "vary.h"
+#include "test/vary.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -2,9 +2,9 @@
 /*
  * Whether a packet may grow by a mark.
  *
- * Input: a packet that would be marked, and what its flow has shown (pdm_guard.h).
+ * Input: a packet that would be marked, and what its flow has shown (guard.h).
  * Output: flags for bpf_skb_adjust_room(), or why it stays as it is. Called by
- * pdm_mark.h, after it found the place for the option.
+ * mark.h, after it found the place for the option.
  *
  * No marked packet is longer than the least MTU of IPv6, or a packet that is known
  * to have arrived, or, with an acknowledgment awaited for one at a time, a segment

@@ -10,8 +10,8 @@
  * What waits at the end of an epoch, the agent takes from here. So packets are
  * counted in the order in which they came, and none waits longer than a drain.
  */
-#ifndef WAYMARK_BATCH_H
-#define WAYMARK_BATCH_H
+#ifndef WAYMARK_FLOW_BATCH_H
+#define WAYMARK_FLOW_BATCH_H
 
 /*
  * Index: part_of_now(). Written by the programs; read and emptied by the agent

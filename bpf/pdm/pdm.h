@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Performance and Diagnostic Metrics (RFC 8250): two stages of the probe.
+ *
+ * pdm_mark() marks packets that leave and that a policy names; pdm_read() learns
+ * delays and losses from marked packets that arrive, and pdm_strip() takes the
+ * option out of them. In the order in which each builds on those before it; the
+ * clock, clock.h or that of tests, comes before.
+ */
+#ifndef WAYMARK_PDM_H
+#define WAYMARK_PDM_H
+
+#include "pdm/scale.h"
+#include "pdm/option.h"
+#include "pdm/walk.h"
+#include "pdm/work.h"
+#include "pdm/state.h"
+#include "pdm/count.h"
+#include "pdm/event.h"
+#include "pdm/policy.h"
+#include "pdm/path.h"
+#include "pdm/guard.h"
+#include "pdm/fit.h"
+#include "pdm/mark.h"
+#include "pdm/sequence.h"
+#include "pdm/missed.h"
+#include "pdm/delay.h"
+#include "pdm/too_big.h"
+#include "pdm/read.h"
+#include "pdm/strip.h"
+
+#endif
