@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/lab"
 )
 
 // waitReady polls until the reason against readiness contains want; "" is ready.
@@ -48,12 +51,21 @@ func TestReadiness(t *testing.T) {
 	addVeth(t, alpha, "none0")
 	waitReady(t, a, "")
 
+	// More hooks than the few files that stay free: some must fail. The test itself
+	// takes no file after that.
+	names := []string{"none1", "none2", "none3", "none4"}
+	rename := spareLinks(t, alpha, len(names))
 	files := exhaustFiles(t)
-	addVeth(t, alpha, "none1")
-	addVeth(t, alpha, "none2")
+	for i, name := range names {
+		rename(i, name)
+	}
 	waitReady(t, a, "hooks failed, the first on")
-	if got := append(hookStates(a, "none1"), hookStates(a, "none2")...); !slices.Contains(got, "failed") {
-		t.Errorf("states without files: %v", got)
+	var states []string
+	for _, name := range names {
+		states = append(states, hookStates(a, name)...)
+	}
+	if !slices.Contains(states, "failed") {
+		t.Errorf("states without files: %v", states)
 	}
 	files()
 	waitReady(t, a, "")
@@ -66,6 +78,46 @@ func TestReadiness(t *testing.T) {
 	waitReady(t, a, "missing: missing0")
 	addVeth(t, alpha, "missing0")
 	waitReady(t, a, "")
+}
+
+// spareLinks adds links to a host under names that no pattern matches, and returns
+// what renames them: over a socket that is open already.
+func spareLinks(t *testing.T, host *lab.Host, n int) (rename func(i int, name string)) {
+	t.Helper()
+	var (
+		h     *netlink.Handle
+		links []netlink.Link
+	)
+	err := host.Do(func() (err error) {
+		if h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return err
+		}
+		for i := range n {
+			spare := fmt.Sprintf("spare%d", i)
+			pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: spare}, PeerName: "p" + spare}
+			if err := h.LinkAdd(pair); err != nil {
+				return err
+			}
+			link, err := h.LinkByName(spare)
+			if err != nil {
+				return err
+			}
+			links = append(links, link)
+		}
+		return nil
+	})
+	if h != nil {
+		t.Cleanup(h.Close)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(i int, name string) {
+		t.Helper()
+		if err := h.LinkSetName(links[i], name); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // exhaustFiles opens files until no more can be, but for the few that changing a
