@@ -22,12 +22,15 @@ func newConfigCheckCommand() *cobra.Command {
 	limit := ""
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check a configuration file and name every problem in it",
+		Short: "Check a configuration file and report every problem in it",
 		Long: `Check reads a configuration file as waymark run does, without variables and flags.
-Problems are named with file, line and column, and with what is allowed instead;
-the exit code is 2 then. Where an agent answers on the socket of that configuration,
-else on the one that waymark status asks, check also names what differs from what the agent
-runs: what a reload applies, and what needs a restart. --memory shows how the agent divides a memory limit.`,
+It reports every problem with file, line and column, and what is allowed instead; the
+exit code is then 2.
+
+If an agent is running, check also reports how the file differs from the agent's
+configuration: which changes a reload applies, and which need a restart. It looks for
+the agent on the socket that the file names, then on the one that waymark status uses.
+--memory shows how the agent would divide a memory limit among its components.`,
 		Example: `  waymark config check /etc/waymark/waymark.yaml
   waymark config check --memory 256M /etc/waymark/waymark.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -52,7 +55,7 @@ runs: what a reload applies, and what needs a restart. --memory shows how the ag
 			return compareWithAgent(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&limit, "memory", "", "show the sizes of all components under this memory limit, such as 256M")
+	cmd.Flags().StringVar(&limit, "memory", "", "show the size of each component under this memory limit, such as 256M")
 	return cmd
 }
 
@@ -61,9 +64,9 @@ func newConfigDumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump",
 		Short: "Print the effective configuration, and where each value was set",
-		Long: `Dump prints the effective configuration as YAML that waymark run reads back: defaults,
-then the file, then WAYMARK_… variables, then flags. A comment says where a value
-that is not a default was set.`,
+		Long: `Dump prints the effective configuration as YAML that waymark run can read: defaults,
+overridden by the file, by WAYMARK_… variables and by flags, in this order. A comment
+after each value that is not a default names its source.`,
 		Example: `  waymark config dump > waymark.yaml
   WAYMARK_FLOW_SAMPLING=10 waymark config dump --config /etc/waymark/waymark.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

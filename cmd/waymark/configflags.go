@@ -20,21 +20,21 @@ type configFlags struct {
 
 // keyFlags are short ways to set common keys; --set takes them all.
 var keyFlags = []struct{ name, short, key, usage string }{
-	{"interface", "i", "interfaces", "interface `IFACE` to attach to: a name or a glob, with :ingress or :egress for one direction; may be repeated"},
-	{"exclude", "", "exclude", "interface `IFACE` not to attach to, a name or a glob; may be repeated"},
-	{"netns", "", "netns", "further network namespace `NAME` to look into, or all; may be repeated"},
-	{"probe", "", "probe", "what counts packets: `PROBE` is auto, ebpf or afpacket"},
-	{"socket", "", "api.socket", "`PATH` of the unix socket of the API"},
-	{"log-level", "", "log.level", "least severe `LEVEL` that is logged: debug, info, warn or error"},
+	{"interface", "i", "interfaces", "attach to interface `IFACE`: a name or a glob; IFACE:ingress or IFACE:egress for one direction; may be repeated"},
+	{"exclude", "", "exclude", "do not attach to interface `IFACE`, a name or a glob; may be repeated"},
+	{"netns", "", "netns", "also attach in network namespace `NAME`; all: in every one; may be repeated"},
+	{"probe", "", "probe", "count packets with `PROBE`: auto, ebpf or afpacket"},
+	{"socket", "", "api.socket", "`PATH` of the API's unix socket"},
+	{"log-level", "", "log.level", "log messages of this `LEVEL` and above: debug, info, warn or error"},
 }
 
 func (c *configFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.file, "config", "c", "", "YAML configuration `FILE`")
+	cmd.Flags().StringVarP(&c.file, "config", "c", "", "read the configuration from YAML `FILE`")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	for _, f := range keyFlags {
 		cmd.Flags().VarP(&keyFlag{c, "--" + f.name, f.key}, f.name, f.short, f.usage)
 	}
-	cmd.Flags().Var(&keyFlag{flags: c, name: "--set"}, "set", "set any key: `KEY=VALUE`; may be repeated")
+	cmd.Flags().Var(&keyFlag{flags: c, name: "--set"}, "set", "set any configuration key, as in `KEY=VALUE`; may be repeated")
 	completeKeys(cmd)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/capfile"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
+	"github.com/waymark-net/waymark/internal/term"
 )
 
 // newDecodeCommand is waymark decode FILE.
@@ -23,11 +24,11 @@ func newDecodeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "decode FILE",
 		Short: "Show PDM in a capture, and the delays computed from it",
-		Long: `Decode reads a pcap or pcapng file, compressed with gzip or not, and shows the PDM
-option (RFC 8250) of every packet that has one. From them it computes, for each
-flow, the delay of the server, the round trip of the network, also from the capture
-point to either end, and what was lost, reordered and duplicated on the way to the
-capture point. FILE - is stdin.`,
+		Long: `Decode reads a pcap or pcapng file, plain or compressed with gzip, and shows the PDM
+option (RFC 8250) of every packet that carries one. For each flow it computes the
+server delay, the network round trip (between the ends, and from the capture point to
+each end), and how many packets were lost, reordered and duplicated before the capture
+point. FILE - is stdin.`,
 		Example: `  waymark decode trace.pcapng
   waymark decode --show flows --host 2001:db8::1 --port 443 trace.pcapng
   tcpdump -i eth0 -w - ip6 | waymark decode -o jsonl -`,
@@ -35,9 +36,9 @@ capture point. FILE - is stdin.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd, args[0]) },
 	}
 	d.output.register(c, outputTable, outputJSON, outputJSONL, outputCSV)
-	c.Flags().StringSliceVar(&d.show, "show", nil, "packets, flows or both; default is both, and packets with -o csv")
-	c.Flags().StringArrayVar(&d.hosts, "host", nil, "only packets from or to this address or prefix; twice: between both")
-	c.Flags().StringArrayVar(&d.ports, "port", nil, "only packets from or to this port; twice: between both")
+	c.Flags().StringSliceVar(&d.show, "show", nil, "show packets, flows or both (default: both; packets with -o csv)")
+	c.Flags().StringArrayVar(&d.hosts, "host", nil, "only packets from or to this address or prefix; given twice: between the two")
+	c.Flags().StringArrayVar(&d.ports, "port", nil, "only packets from or to this port; given twice: between the two")
 	c.Flags().StringVar(&d.proto, "proto", "", "only packets of this protocol: tcp, udp, icmpv6, sctp, or a number")
 	return c
 }
@@ -82,11 +83,11 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 		return w.Flush() // somebody may be watching
 	})
 	if sum.UnknownLink > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %d frames skipped: their link type is not known\n", sum.UnknownLink)
+		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %s skipped: unknown link type\n", term.Number(sum.UnknownLink, "frames"))
 	}
 	if flows && sum.FlowsDropped > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %d flows with %d packets are not shown: the oldest made room for later ones; decode less at once with --host, --port or --proto\n",
-			sum.FlowsDropped, sum.PacketsDropped)
+		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %s with %s not shown: the table of flows was full, and the oldest were dropped; select fewer with --host, --port or --proto\n",
+			term.Number(sum.FlowsDropped, "flows"), term.Number(sum.PacketsDropped, "packets"))
 	}
 	// What was read before an error is worth showing.
 	err = out.end(table, sum)
@@ -94,7 +95,7 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 		err = w.Flush()
 	}
 	if err != nil {
-		return fmt.Errorf("write what %s holds: %w", name, err)
+		return fmt.Errorf("write the contents of %s: %w", name, err)
 	}
 	if failed != nil {
 		return captureError(name, failed)
@@ -111,14 +112,14 @@ func (d *decodeCommand) shown() (packets, flows bool, err error) {
 		case "flows":
 			flows = true
 		default:
-			return false, false, usageErrorf("--show %s: it is packets, flows or both", s)
+			return false, false, usageErrorf("--show %s: want packets, flows or both", s)
 		}
 	}
 	switch {
 	case len(d.show) == 0:
 		return true, d.output.format != outputCSV, nil
 	case packets && flows && d.output.format == outputCSV:
-		return false, false, usageErrorf("-o csv holds one table: use --show packets or --show flows")
+		return false, false, usageErrorf("-o csv shows one table: use --show packets or --show flows")
 	}
 	return packets, flows, nil
 }
@@ -145,9 +146,9 @@ func captureError(name string, err error) error {
 	case errors.Is(err, capfile.ErrFormat):
 		return fmt.Errorf("decode %s: %w; capture with tcpdump -w or save as pcapng", name, err)
 	case errors.Is(err, io.ErrUnexpectedEOF) && bad.Frame > 0:
-		return fmt.Errorf("decode %s: %w: the file is cut short, and all before was decoded", name, err)
+		return fmt.Errorf("decode %s: %w: the file is truncated; everything before was decoded", name, err)
 	case bad.Frame > 0:
-		return fmt.Errorf("decode %s: %w; all before was decoded", name, err)
+		return fmt.Errorf("decode %s: %w; everything before was decoded", name, err)
 	}
 	return fmt.Errorf("decode %s: %w", name, err)
 }
@@ -204,7 +205,7 @@ func parseHost(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("want an IPv6 address or prefix: %w", err)
 	}
 	if p.Addr().Is4() {
-		return netip.Prefix{}, errors.New("it is IPv4, and PDM is of IPv6 only")
+		return netip.Prefix{}, errors.New("this is IPv4, and PDM is an option of IPv6")
 	}
 	return p, nil
 }

@@ -43,7 +43,7 @@ func TestDecodeBoundsMemory(t *testing.T) {
 			}
 		}
 		stop()
-		if reported := strings.Contains(stderr.String(), "are not shown: the oldest made room"); reported != (show == "flows") {
+		if reported := strings.Contains(stderr.String(), " not shown: the table of flows was full"); reported != (show == "flows") {
 			t.Errorf("--show %s: %q", show, stderr.String())
 		}
 		dropped, _ := totals["flows_dropped"].(float64)

@@ -13,6 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
+	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -259,7 +260,7 @@ func (d *decodeTable) end(t *offline.Table, sum offline.Totals) error {
 		writeFlowTable(w, t)
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%d frames, %d IPv6 packets, %d with PDM", sum.Frames, sum.Packets, sum.Marked)
+	fmt.Fprintf(w, "%s, %s, %s with PDM", term.Number(sum.Frames, "frames"), term.Number(sum.Packets, "IPv6 packets"), term.Count(sum.Marked))
 	if sum.Version2 > 0 {
 		fmt.Fprintf(w, ", %d with PDMv2 (not supported)", sum.Version2)
 	}

@@ -276,22 +276,22 @@ func TestDecodeBadInput(t *testing.T) {
 		stderr string
 		stdout string // a part of it
 	}{
-		{"no file", nil, exitUsage, "decode: an argument is missing: waymark decode FILE", ""},
+		{"no file", nil, exitUsage, "decode: missing argument: waymark decode FILE", ""},
 		{"missing", []string{"/nonexistent/trace.pcap"}, exitFailure, "open /nonexistent/trace.pcap: no such file", ""},
 		{"empty", []string{write(nil)}, exitFailure, "neither pcap nor pcapng: it is empty", ""},
 		{"text", []string{write([]byte("hello, world"))}, exitFailure, "it begins with 68 65 6c 6c; capture with tcpdump -w", ""},
 		{"short header", []string{write(whole[:10])}, exitFailure, "byte 0: unexpected EOF", ""},
-		{"cut in the first record header", []string{write(whole[:30])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is cut short", ""},
-		{"cut behind a record header", []string{write(whole[:40])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is cut short", ""},
+		{"cut in the first record header", []string{write(whole[:30])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
+		{"cut behind a record header", []string{write(whole[:40])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
 		{"cut in the last frame", []string{write(whole[:len(whole)-1])}, exitFailure, "frame 10 at byte", "7 with PDM"},
 		{"impossible length", []string{write(lying)}, exitFailure, "frame 1 at byte 24: capture length exceeds", ""},
 		{"damaged gzip", []string{write([]byte{0x1F, 0x8B, 9, 9})}, exitFailure, "byte 0", ""},
 		{"format", []string{"-o", "xml", name}, exitUsage, "one of table, json, jsonl, csv", ""},
-		{"show", []string{"--show", "bytes", name}, exitUsage, "--show bytes: it is packets, flows or both", ""},
+		{"show", []string{"--show", "bytes", name}, exitUsage, "--show bytes: want packets, flows or both", ""},
 		{"two tables in one", []string{"-o", "csv", "--show", "packets,flows", name}, exitUsage, "--show packets or --show flows", ""},
 		{"host", []string{"--host", "example", name}, exitUsage, "--host example: want an IPv6 address or prefix", ""},
 		{"prefix", []string{"--host", "2001:db8::/129", name}, exitUsage, "--host 2001:db8::/129", ""},
-		{"IPv4 host", []string{"--host", "192.0.2.1", name}, exitUsage, "PDM is of IPv6 only", ""},
+		{"IPv4 host", []string{"--host", "192.0.2.1", name}, exitUsage, "PDM is an option of IPv6", ""},
 		{"port", []string{"--port", "65536", name}, exitUsage, "--port 65536: want a number up to 65535", ""},
 		{"proto", []string{"--proto", "quic", name}, exitUsage, "--proto quic: want tcp", ""},
 	} {

@@ -21,26 +21,23 @@ func newDelaysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delays [FILTER]",
 		Short: "Show network time and server time of flows that carry PDM",
-		Long: `Delays asks the running agent for its recent marked flows, and shows for each
-how long the other end took to answer, how long packets were on their way, and
-which of the two takes most of the time. Times come from marks that both ends
-insert into their IPv6 packets (PDM, RFC 8250): the median, and the 90th and
-99th percentile. Loss, reordering and duplicates come from the sequence numbers
-of the marks.
+		Long: `Delays shows recent flows that carry PDM (RFC 8250), from the running agent: the time
+that the peer took to answer (SERVER), the network round trip without that time
+(NETWORK), and which of the two dominates. The times come from marks that both ends
+insert into their IPv6 packets: median, 90th and 99th percentile. Loss, reordering and
+duplicates come from the sequence numbers of the marks.
 
-A row is a session of this host with a peer. --by groups further: by peer/64 for
-each network, by peer_service for each port of other hosts, by local_service for
-each port of this one, or by any key of flows --by. NETWORK is a round trip
-without the time at the peer. In a narrow terminal, percentiles and counts are
-left out; --wide shows them. A verdict calls the peer a client where it began
-the conversation (where that is not known, ports decide): its time is what
-passes between an answer and the next request.
+A row is a session of this host with a peer. --by groups rows: peer/64 by network,
+peer_service by port of other hosts, local_service by port of this host, or any key of
+flows --by. A narrow terminal omits percentiles and counts; --wide shows them. If the
+peer began the conversation, the verdict calls it a client, and SERVER is the time
+between an answer and its next request. If the initiator is unknown, ports decide.
 
-Nothing is marked unless the configuration names it, at both ends:
+Packets are marked only if the configuration of both ends names them:
 
 ` + indent(turnOn, "  ") + `
 Filters are those of waymark flows; 'server > 40ms', 'network_p99 > 100ms' and
-'lost > 0' select what is slow or loses packets.`,
+'lost > 0' select slow flows and flows with loss.`,
 		Example: `  waymark delays
   waymark delays --by peer/64 --sort network
   waymark delays --by peer_service --since 5m
@@ -144,14 +141,14 @@ func whyNoDelays(s *obs.Status) string {
 	p := s.PDM
 	switch {
 	case p == nil || len(p.Policies) == 0:
-		return "no flow is marked: marking is off. Name the flows in the agent's configuration, at both ends, and reload it (systemctl reload waymark, or SIGHUP):\n" +
+		return "no flow is marked: marking is off. Name the flows to mark in the configuration of both ends, and reload it (systemctl reload waymark, or SIGHUP):\n" +
 			strings.TrimSuffix(indent(turnOn, "  "), "\n")
 	case !anyInForce(s):
-		return fmt.Sprintf("no flow is marked: every policy has ended; kill -HUP %d renews them", s.PID)
+		return fmt.Sprintf("no flow is marked: every policy has expired; kill -HUP %d renews them", s.PID)
 	case p.Marked == 0 && p.Read == 0:
-		return fmt.Sprintf("no flow is marked: no packet is one that a policy names (%s)%s", policyTexts(p), passedText(p))
+		return fmt.Sprintf("no flow is marked: no packet matches a policy (%s)%s", policyTexts(p), passedText(p))
 	case p.Read == 0:
-		return fmt.Sprintf("%s packets left here with a mark, none came with one: does the other end mark, too?%s", term.Count(p.Marked), passedText(p))
+		return fmt.Sprintf("%s sent with a mark, none received with one: does the other end mark packets, too?%s", term.Number(p.Marked, "packets"), passedText(p))
 	}
 	return ""
 }
@@ -181,5 +178,5 @@ func passedText(p *obs.PDM) string {
 	if most == "" {
 		return ""
 	}
-	return fmt.Sprintf("\n%s packets were passed over for the reason %s; waymark status lists all", term.Count(sums[most]), most)
+	return fmt.Sprintf("\n%s went unmarked or unread with reason %s; waymark status lists all reasons", term.Number(sums[most], "packets"), most)
 }

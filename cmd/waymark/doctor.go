@@ -22,12 +22,12 @@ func newDoctorCommand() *cobra.Command {
 	var out outputFlag
 	cmd := &cobra.Command{
 		Use:   "doctor [IFACE]",
-		Short: "Report what works on this host, and what to do about the rest",
-		Long: `Doctor checks privileges, kernel features and, when an interface is named, how the
+		Short: "Report what works on this host, and how to fix the rest",
+		Long: `Doctor checks privileges and kernel features and, if an interface is named, how the
 probe would attach to it. The last line is the verdict. Doctor changes nothing.
 
-Only root can ask the kernel for all features; what needs root is reported as unknown.
-Exit code 3 means that the eBPF probe cannot run here, or that this is unknown.`,
+Some checks need root; without it they are reported as unknown. Exit code 3 means that
+the eBPF probe cannot run here, or that this is unknown.`,
 		Example: `  sudo waymark doctor
   sudo waymark doctor eth0`,
 		Args:              cobra.MaximumNArgs(1),
@@ -95,12 +95,12 @@ func examineInterface(name string) (*interfaceReport, error) {
 		r.Notes = append(r.Notes, "no link header: frames begin with the IP header")
 	}
 	if link.Kind == "physical" {
-		r.Notes = append(r.Notes, "coverage compares segments on the wire with the card's counters")
+		r.Notes = append(r.Notes, "coverage compares packets on the wire with the NIC's counters")
 	} else {
-		r.Notes = append(r.Notes, "coverage compares skbs, as this virtual interface counts a GSO burst once")
+		r.Notes = append(r.Notes, "coverage compares frames: a virtual interface counts a GSO burst as one frame")
 	}
 	if !link.Up {
-		r.Notes = append(r.Notes, "it is down: bring it up with: ip link set "+name+" up")
+		r.Notes = append(r.Notes, "the interface is down: set it up with: ip link set "+name+" up")
 	}
 	r.Notes = append(r.Notes, chainNotes(link.IfIndex)...)
 	return r, nil
@@ -115,9 +115,9 @@ func interfaceError(name string, err error) error {
 	}
 	names := present()
 	if near := suggest.Nearest(name, names); near != "" {
-		return usageErrorf("doctor: there is no interface %s: did you mean %s?", name, near)
+		return usageErrorf("doctor: no interface %s: did you mean %s?", name, near)
 	}
-	return usageErrorf("doctor: there is no interface %s here: there are %s", name, strings.Join(names, ", "))
+	return usageErrorf("doctor: no interface %s: the interfaces are %s", name, strings.Join(names, ", "))
 }
 
 func (r *doctorReport) print(w io.Writer, format string) error {
@@ -127,7 +127,7 @@ func (r *doctorReport) print(w io.Writer, format string) error {
 		obs.FillLists(r)
 		return enc.Encode(r)
 	}
-	fmt.Fprintf(w, "kernel %s; flow table by default: %d flows\n\n", r.Kernel, r.MaxEntries)
+	fmt.Fprintf(w, "kernel %s; default size of the flow table: %d flows\n\n", r.Kernel, r.MaxEntries)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "CHECK\tSTATE\tSINCE\tFOR")
 	for _, c := range r.Checks {

@@ -49,28 +49,29 @@ func newFlowsCommand() *cobra.Command {
 	f := &flowsCommand{answers: answers{verb: "flows", columns: view.Merging.Columns}}
 	cmd := &cobra.Command{
 		Use:   "flows [FILTER]",
-		Short: "Show the flows of the recent past, from the running agent or a capture",
-		Long: `Flows asks the running agent for its recent flows, groups them by any keys and shows
-the largest. With --follow it shows each scan interval as it ends.
+		Short: "Show recent flows, from the running agent or a capture",
+		Long: `Flows shows recent flows of the running agent, grouped by any keys, largest first. With
+--follow it shows each scan interval as it ends.
 
-A filter is made of tests joined with and, or, not and parentheses. Most expressions of
-tcpdump work unchanged:
+A filter combines tests with and, or, not and parentheses. Most expressions of tcpdump
+work unchanged:
 
   tcp dst port 443               host 10.0.4.2 and not port 22
   port 80 or 443 or 8000-8099    src net 10/8 and dst net 2001:db8::/32
   iface veth* and not icmp       host www.example.com and port https
   bytes > 10MB and rtt > 50ms    tcp_flags syn and not tcp_flags ack
 
-A shell interprets ( ) < > ! & | and *: put such a filter into quotes. All fields and
-their values: waymark help filter.
+The shell interprets ( ) < > ! & | and *: quote filters that contain them. For all
+fields and their values see waymark help filter.
 
-Keys to group by are ` + strings.Join(keyNames(), ", ") + `.
-src and dst may be cut to a prefix: src/24 cuts IPv4, src/64 IPv6, src/24/48 both.
+The keys to group by are ` + strings.Join(keyNames(), ", ") + `.
+src and dst can be shortened to a prefix: src/24 for IPv4, src/64 for IPv6, src/24/48 for
+both.
 
-A packet that this host forwards is seen on several interfaces, and counts where it was
-seen first. Rows of an interface or direction have all that was seen there; --everywhere
-has them all add up. --by transit shows each flow once, with the interfaces on which it
-came in and left; --by in,out how much goes from which interface to which.`,
+A forwarded packet is seen on several interfaces. It is counted once, where it was seen
+first; rows of an interface or direction include everything seen there, and --everywhere
+counts it on every interface. --by transit shows each flow once, with its input and
+output interface; --by in,out shows the traffic between each pair of interfaces.`,
 		Example: `  waymark flows
   waymark flows tcp and dport 443 --since 5m --sort rtt
   waymark flows --by conversation --limit 10
@@ -82,7 +83,7 @@ came in and left; --by in,out how much goes from which interface to which.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.register(cmd, "flow", "bytes")
-	cmd.Flags().StringVar(&f.read, "read", "", "take the flows from a capture `FILE` (pcap, pcapng) and not from the agent")
+	cmd.Flags().StringVar(&f.read, "read", "", "read flows from a capture `FILE` (pcap, pcapng) instead of the agent")
 	return cmd
 }
 
@@ -90,16 +91,16 @@ came in and left; --by in,out how much goes from which interface to which.`,
 func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	f.out.register(cmd, outputTable, outputJSON, outputJSONL, outputCSV)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.request.Filter, "filter", "f", "", "only flows that match the filter `EXPR`; the flag may be left out")
-	flags.StringVarP(&f.request.By, "by", "b", by, "`KEYS` to group by, with commas between them")
+	flags.StringVarP(&f.request.Filter, "filter", "f", "", "show only flows that match the filter `EXPR`; --filter may be omitted")
+	flags.StringVarP(&f.request.By, "by", "b", by, "group by `KEYS`, separated by commas")
 	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
-	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "reverse the order: sums with the smallest first, keys with the largest")
-	flags.BoolVar(&f.request.Everywhere, "everywhere", false, "count a packet on each interface that it passes, not once")
+	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "reverse order: sums smallest first, keys largest first")
+	flags.BoolVar(&f.request.Everywhere, "everywhere", false, "count a packet on every interface that it passes, instead of once")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
-	durationVar(flags, &f.request.Every, "every", 0, "with --follow: ask the agent for intervals as short as this")
-	flags.BoolVarP(&f.wide, "wide", "w", false, "do not fit the table to the width of the terminal")
+	durationVar(flags, &f.request.Every, "every", 0, "with --follow: request scan intervals of at most `TIME`")
+	flags.BoolVarP(&f.wide, "wide", "w", false, "show all columns, even if the table is wider than the terminal")
 	f.agent.register(cmd)
 	cmd.ValidArgsFunction = completeFilter
 	_ = cmd.RegisterFlagCompletionFunc("by", completeList(keyNames()))
@@ -153,7 +154,7 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	if f.request.Limit < 0 {
-		return usageErrorf("%s: --limit %d: give a number of rows, or 0 for all", f.verb, f.request.Limit)
+		return usageErrorf("%s: --limit %d: write a number of rows, or 0 for all", f.verb, f.request.Limit)
 	}
 	if f.request.Follow && f.out.format == outputJSON {
 		return usageErrorf("%s: -o json is one document and --follow has no end: use -o jsonl", f.verb)
@@ -161,9 +162,9 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 	if cmd.Flags().Changed("every") {
 		switch {
 		case !f.request.Follow:
-			return usageErrorf("%s: --every needs --follow, too", f.verb)
+			return usageErrorf("%s: --every needs --follow", f.verb)
 		case f.request.Every < api.MinEvery:
-			return usageErrorf("%s: --every %v: the shortest is %v", f.verb, f.request.Every, api.MinEvery)
+			return usageErrorf("%s: --every %v: the minimum is %v", f.verb, f.request.Every, api.MinEvery)
 		}
 	}
 	if err := f.checkRead(); err != nil {
@@ -193,11 +194,11 @@ func (f *flowsCommand) checkRead() error {
 	case f.read == "":
 		return nil
 	case f.request.Follow:
-		return usageErrorf("%s: --follow waits for an agent, but --read %s is a capture, which ends: leave out one of them", f.verb, f.read)
+		return usageErrorf("%s: --follow needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.request.Since != "":
-		return usageErrorf("%s: --since counts back from now, but --read %s is a capture: leave out one of them", f.verb, f.read)
+		return usageErrorf("%s: --since is relative to now, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.agent.socket != "":
-		return usageErrorf("%s: --socket asks an agent, but --read %s is a capture: leave out one of them", f.verb, f.read)
+		return usageErrorf("%s: --socket needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	}
 	return nil
 }
@@ -276,10 +277,10 @@ func (f *flowsCommand) summary(a api.Answer) string {
 		return f.read + " has no IP packets"
 	}
 	if since, err := time.Parse(time.RFC3339Nano, f.request.Since); err == nil && a.To.IsZero() {
-		return "no scan interval has ended since " + since.Format(time.DateTime) + ": give an earlier --since"
+		return "no scan interval has ended since " + since.Format(time.DateTime) + ": choose an earlier --since"
 	}
 	if a.To.IsZero() {
-		return "no scan interval has ended yet: ask again in a few seconds"
+		return "no scan interval has ended yet: try again in a few seconds"
 	}
 	s := fmt.Sprintf("%d of %s; %s, %s bytes; %s to %s",
 		len(a.Rows), term.Number(uint64(a.Groups), "rows"), term.Number(a.Total.Packets, "packets"), term.Count(a.Total.Bytes),
@@ -288,10 +289,10 @@ func (f *flowsCommand) summary(a api.Answer) string {
 		s += "; --limit 0 shows all"
 	}
 	if n := a.Repeated.Packets; n > 0 {
-		s += fmt.Sprintf("; %s packets were seen again on a further interface", term.Count(n))
+		s += fmt.Sprintf("; %s seen on a further interface, counted once", term.Number(n, "packets"))
 	}
 	if a.Summed > 0 {
-		s += fmt.Sprintf("; %s records were too many to keep and are summed", term.Count(a.Summed))
+		s += fmt.Sprintf("; %s beyond the size of the history, shown as a sum", term.Number(a.Summed, "records"))
 	}
 	if a.Sampling > 1 {
 		s += fmt.Sprintf("; one packet in %d was counted", a.Sampling)
@@ -303,7 +304,7 @@ func (f *flowsCommand) summary(a api.Answer) string {
 // columns as long as they do.
 func (f *flowsCommand) printFollowed(stdout, stderr io.Writer, by view.Merging, a api.Answer) error {
 	if a.Missed > 0 {
-		if _, err := fmt.Fprintf(stderr, "%d intervals were missed: this reader is too slow\n", a.Missed); err != nil {
+		if _, err := fmt.Fprintf(stderr, "%s missed: this reader is too slow\n", term.Number(uint64(a.Missed), "intervals")); err != nil {
 			return err
 		}
 	}

@@ -21,12 +21,12 @@ func defaultInterfaces(cfg *config.Config, log *slog.Logger) error {
 		return fmt.Errorf("run: choosing interfaces: %w", err)
 	}
 	if len(names) == 0 {
-		return usageErrorf("run: no interface is configured, and none has a default route: name some with -i IFACE or under interfaces: in the configuration; there are %s", strings.Join(present(), ", "))
+		return usageErrorf("run: no interface is configured, and none has a default route: name one with -i IFACE or under interfaces: in the configuration; the interfaces are %s", strings.Join(present(), ", "))
 	}
 	for _, name := range names {
 		cfg.Interfaces = append(cfg.Interfaces, config.Interface{Match: name, Direction: "both"})
 	}
-	log.Info("no interface is configured: counting on those with a default route", "interfaces", strings.Join(names, ","))
+	log.Info("no interface is configured: counting on interfaces with a default route", "interfaces", strings.Join(names, ","))
 	return nil
 }
 

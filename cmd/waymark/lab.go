@@ -19,9 +19,9 @@ import (
 func newLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Create a network of hosts on this machine, as network namespaces",
-		Long: `Lab creates hosts as network namespaces, connects them to a topology and removes them
-again. Nothing outside of the namespaces changes. It needs root.`,
+		Short: "Create a network of hosts on this machine from network namespaces",
+		Long: `Lab creates hosts as network namespaces, connects them in a topology, and removes
+them. Nothing outside these namespaces changes. Lab needs root.`,
 		Example: `  waymark lab up chain
   waymark lab exec alpha -- ping -c 3 10.0.4.2
   waymark lab down`,
@@ -35,7 +35,7 @@ again. Nothing outside of the namespaces changes. It needs root.`,
 
 // labPrefix is --prefix of the verbs of lab.
 func labPrefix(cmd *cobra.Command) *string {
-	prefix := cmd.Flags().String("prefix", lab.DefaultPrefix, "begins the names of the network namespaces; labs with different ones coexist")
+	prefix := cmd.Flags().String("prefix", lab.DefaultPrefix, "prefix of the names of the network namespaces; labs with different prefixes coexist")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completePrefixes)
 	return prefix
 }
@@ -55,7 +55,7 @@ func newLabUpCommand() *cobra.Command {
 		Args:      cobra.ExactArgs(1),
 	}
 	prefix := labPrefix(cmd)
-	cmd.Flags().IntVar(&cfg.MTU, "mtu", cfg.MTU, "of every link, in bytes")
+	cmd.Flags().IntVar(&cfg.MTU, "mtu", cfg.MTU, "MTU of every link, in bytes")
 	path := registerPathFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg.Topology, cfg.Prefix = args[0], *prefix
@@ -64,7 +64,7 @@ func newLabUpCommand() *cobra.Command {
 			return usageErrorf("lab up: %w", err)
 		}
 		if given := path.given(); cfg.Topology != "path" && len(given) > 0 {
-			return usageErrorf("lab up: --%s needs the topology path: links of %s neither delay nor lose packets", given[0].Name, cfg.Topology)
+			return usageErrorf("lab up: --%s needs topology path: the links of %s do not delay or drop packets", given[0].Name, cfg.Topology)
 		}
 		l, err := lab.Up(cfg)
 		if err != nil {
@@ -89,14 +89,13 @@ func newLabDownCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [TOPOLOGY]",
 		Short: "Remove a lab",
-		Long: `Down ends the processes on the hosts of a lab and removes their links, namespaces and
-files. It looks for what exists, and so also cleans up after a lab up that was killed.
-Where there is nothing, it does nothing.`,
+		Long: `Down ends the processes on the hosts of a lab and removes its links, namespaces and
+files. It also cleans up after a lab up that was killed. Without a lab it does nothing.`,
 		ValidArgs: lab.Topologies(),
 		Args:      cobra.MaximumNArgs(1),
 	}
 	prefix := labPrefix(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "every lab on this machine, of any prefix")
+	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this machine, with any prefix")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if err := lab.CheckTopology(args[0]); err != nil {
@@ -114,7 +113,7 @@ Where there is nothing, it does nothing.`,
 				prefixes = append(prefixes, i.Prefix)
 			}
 		} else if mine := only(infos, *prefix); len(args) == 1 && len(mine) == 1 && mine[0].Topology != "" && mine[0].Topology != args[0] {
-			return labError("down", fmt.Errorf("the lab with prefix %q is of topology %s, not %s: leave the topology out to take it away all the same",
+			return labError("down", fmt.Errorf("the lab with prefix %q has topology %s, not %s: omit the topology to remove it anyway",
 				*prefix, mine[0].Topology, args[0]))
 		}
 		var errs []error
@@ -179,7 +178,7 @@ func newLabExecCommand() *cobra.Command {
 			argv = argv[1:]
 		}
 		if len(argv) == 0 {
-			return usageErrorf("lab exec: a command is missing: write it like: waymark lab exec %s -- ip address", h.Name)
+			return usageErrorf("lab exec: missing command: write it like: waymark lab exec %s -- ip address", h.Name)
 		}
 		return labError("exec", h.Exec(argv))
 	}

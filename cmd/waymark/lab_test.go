@@ -78,10 +78,10 @@ func TestLabVerbs(t *testing.T) {
 		say  string // on stderr
 	}{
 		{"lab up pair", exitFailure, "waymark lab down " + strings.Replace(prefix, "=", " ", 1)},
-		{"lab down pair", exitFailure, "of topology chain"},
+		{"lab down pair", exitFailure, "has topology chain"},
 		{"lab up ring", exitUsage, "chain, pair, path"},
 		{"lab up pair --mtu 1279", exitUsage, "1280"},
-		{"lab up pair --delay 1ms", exitUsage, "--delay needs the topology path"},
+		{"lab up pair --delay 1ms", exitUsage, "--delay needs topology path"},
 		{"lab up path --match sctp", exitUsage, "udp/PORT"},
 		{"lab up path --reorder-every 1", exitUsage, "2 or more"},
 		{"lab up path --delay -1s", exitUsage, "delay"},

@@ -15,10 +15,10 @@ func newLabDemoCommand() *cobra.Command {
 	prefix := ""
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show Waymark at work on a network made for it",
-		Long: `demo brings a lab up, runs agents in it as on real hosts, makes real traffic, asks
-the agents, and holds their answers against the truth. It takes less than a minute
-and leaves nothing behind.`,
+		Short: "Demonstrate Waymark in a lab, and verify its results",
+		Long: `Demo creates a lab, runs agents on its hosts, sends traffic between them, queries the
+agents, and compares their answers with the ground truth. It takes less than a minute
+and removes everything that it created.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			binary, err := os.Executable()
 			if err != nil {
@@ -36,6 +36,6 @@ and leaves nothing behind.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "prefix", "wm-demo-", "prefix of the names of the lab's network namespaces")
+	cmd.Flags().StringVar(&prefix, "prefix", "wm-demo-", "prefix of the names of the network namespaces")
 	return cmd
 }

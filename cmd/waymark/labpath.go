@@ -27,12 +27,12 @@ type pathFlags struct {
 
 func registerPathFlags(cmd *cobra.Command) *pathFlags {
 	p := &pathFlags{set: pflag.NewFlagSet("path", pflag.ContinueOnError)}
-	durationVar(p.set, &p.delay, "delay", 0, "path: one way, such as 20ms")
-	durationVar(p.set, &p.back, "delay-back", 0, "path: from beta to alpha; without it, as --delay")
-	p.set.StringVar(&p.match, "match", "ip", "path: which packets the next three concern: "+wire.Matches)
-	p.set.Uint64Var(&p.loss, "loss-every", 0, "path: drop every n-th packet, each way")
-	p.set.Uint64Var(&p.duplicate, "duplicate-every", 0, "path: double every n-th packet, each way")
-	p.set.Uint64Var(&p.reorders, "reorder-every", 0, "path: swap every n-th packet with the next, each way")
+	durationVar(p.set, &p.delay, "delay", 0, "path: delay in each direction, such as 20ms")
+	durationVar(p.set, &p.back, "delay-back", 0, "path: delay from beta to alpha (default: as --delay)")
+	p.set.StringVar(&p.match, "match", "ip", "path: packets to which the --…-every flags apply: "+wire.Matches)
+	p.set.Uint64Var(&p.loss, "loss-every", 0, "path: drop every `N`-th packet in each direction")
+	p.set.Uint64Var(&p.duplicate, "duplicate-every", 0, "path: duplicate every `N`-th packet in each direction")
+	p.set.Uint64Var(&p.reorders, "reorder-every", 0, "path: swap every `N`-th packet with the next in each direction")
 	cmd.Flags().AddFlagSet(p.set)
 	return p
 }

@@ -49,9 +49,9 @@ func newRootCommand() (root *cobra.Command, started *bool) {
 	root = &cobra.Command{
 		Use:   "waymark",
 		Short: "See every flow on this host: is it the network or the server?",
-		Long: `Waymark counts every packet that crosses the interfaces of a Linux host into
-flows, in the kernel, and answers questions about them: here on the command line,
-and through IPFIX, JSON lines and Prometheus.`,
+		Long: `Waymark counts every packet on the interfaces of a Linux host in the kernel, by
+flow. It shows the flows on the command line, and exports them as IPFIX, JSON lines
+and Prometheus metrics.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -72,7 +72,7 @@ and through IPFIX, JSON lines and Prometheus.`,
 	)
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()
-	root.Flags().BoolP("version", "V", false, "print the version and end")
+	root.Flags().BoolP("version", "V", false, "print the version and exit")
 	root.Version = versionText()
 	root.SetVersionTemplate("{{.Version}}")
 	root.InitDefaultCompletionCmd()
@@ -113,7 +113,7 @@ func runGroup(cmd *cobra.Command, args []string) error {
 		if !cmd.HasParent() {
 			return cmd.Help()
 		}
-		return fmt.Errorf("%s: a command is missing: write %s and one of %s", verbOf(cmd), cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
+		return fmt.Errorf("%s: missing command: write %s and one of %s", verbOf(cmd), cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
 	}
 	return unknownCommand(cmd, args)
 }

@@ -18,12 +18,12 @@ func newMarksCommand() *cobra.Command {
 	var out outputFlag
 	cmd := &cobra.Command{
 		Use:   "marks",
-		Short: "Show packets that carry PDM one by one, as they pass",
-		Long: `Marks shows every packet that the running agent marks, or whose mark it reads, until
-it is interrupted: its sequence numbers and times (PDM, RFC 8250), and the delays that
-follow from them. The agent reports single packets only with pdm.raw: true, at most
-pdm.raw_per_second on each processor; further ones are counted (events_lost in waymark
-status). For delays, waymark delays needs none of this.`,
+		Short: "Show single packets that carry PDM, live",
+		Long: `Marks shows each packet that the running agent marks, or whose mark it reads, until
+interrupted: its sequence numbers and times (PDM, RFC 8250), and the delays computed
+from them. The agent must run with pdm.raw: true. It reports at most
+pdm.raw_per_second packets per second and CPU, and counts the rest (events_lost in
+waymark status). waymark delays does not need pdm.raw.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := cmd.OutOrStdout()
 			return agent.client().Marks(cmd.Context(), func(m api.Mark) error {

@@ -27,7 +27,7 @@ func clarify(cmd *cobra.Command, args []string, err error) error {
 	case errors.As(err, &unknown):
 		return fmt.Errorf("%s: %s", verb, unknownFlag(cmd, args, unknown))
 	case errors.As(err, &missing):
-		return fmt.Errorf("%s: a value is missing after %s", verb, flagWithArgument(missing.GetFlag()))
+		return fmt.Errorf("%s: missing value after %s", verb, flagWithArgument(missing.GetFlag()))
 	case errors.As(err, &invalid):
 		flag := invalid.GetFlag()
 		return fmt.Errorf("%s: --%s %s: %s", verb, flag.Name, invalid.GetValue(), invalidValue(flag, invalid.Unwrap()))
@@ -86,7 +86,7 @@ func unknownFlag(cmd *cobra.Command, args []string, e *pflag.NotExistError) stri
 		}
 	}
 	if typed == "-i" || typed == "--interface" {
-		return text + ": only run takes interfaces; an agent counts all that it was started with"
+		return text + ": only run takes interfaces; the agent counts on those that it was started with"
 	}
 	if meant := meantFlags[name]; meant != "" && hasFlag(cmd, meant) {
 		return text + ": did you mean " + meant + "?"
@@ -137,9 +137,9 @@ var meantArguments = map[string]string{
 	"run":          "interfaces are named with -i: waymark run -i %s",
 	"status":       "for the flows of an interface: waymark flows iface %s",
 	"config dump":  "a file is named with --config: waymark config dump --config %s",
-	"config check": "check one file at a time",
-	"decode":       "decode one file at a time",
-	"doctor":       "examine one interface at a time",
+	"config check": "check takes one file",
+	"decode":       "decode takes one file",
+	"doctor":       "doctor takes one interface",
 }
 
 // arguments says of wrong ones which, and what is right.
@@ -167,7 +167,7 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 			example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
 			usage += ", such as: " + example
 		}
-		return fmt.Errorf("%s: an argument is missing: %s", verb, usage)
+		return fmt.Errorf("%s: missing argument: %s", verb, usage)
 	}
 }
 

@@ -21,7 +21,7 @@ const resolveTimeout = 3 * time.Second
 // filterOf is the filter of a command line: behind --filter, or as arguments.
 func filterOf(cmd *cobra.Command, flag string, args []string) (string, error) {
 	if flag != "" && len(args) > 0 {
-		return "", usageErrorf("%s: two filters, %q and %q: give one, with or without --filter", cmd.Name(), flag, strings.Join(args, " "))
+		return "", usageErrorf("%s: two filters, %q and %q: write one, with or without --filter", cmd.Name(), flag, strings.Join(args, " "))
 	}
 	if len(args) > 0 {
 		flag = strings.Join(args, " ")
@@ -70,7 +70,7 @@ func lookupError(err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return errors.New("no host of this name in /etc/hosts or DNS")
+		return errors.New("unknown host: not in /etc/hosts or DNS")
 	case errors.As(err, &dns) && dns.IsTimeout, errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from DNS within %v: write the address instead", resolveTimeout)
 	}

@@ -33,7 +33,7 @@ func (o *outputFlag) register(cmd *cobra.Command, formats ...string) {
 // Set implements pflag.Value.
 func (o *outputFlag) Set(s string) error {
 	if !slices.Contains(o.allowed, s) {
-		return fmt.Errorf("it is one of %s", strings.Join(o.allowed, ", "))
+		return fmt.Errorf("want one of %s", strings.Join(o.allowed, ", "))
 	}
 	o.format = s
 	return nil

@@ -19,10 +19,10 @@ func newRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore",
 		Short: "Restore interface settings that a killed agent left reduced",
-		Long: `Restore puts back what agents reduced to make MTU headroom for marks (pdm) and could
-not restore themselves, because they were killed: IPv6 MTU, gso_max_segs and MTUs of
-routes. What agents that run need stays, and so does what something else has changed
-since. Every agent does the same when it starts.`,
+		Long: `An agent with pdm reduces settings to make MTU headroom for marks: the IPv6 MTU,
+gso_max_segs and MTUs of routes. Restore restores those that a killed agent left
+reduced. It keeps settings that a running agent needs, and those that have been
+changed since. Every agent does the same when it starts.`,
 		Example: `  sudo waymark restore`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := headroom.Default()

@@ -28,16 +28,16 @@ func newRunCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the agent: count every packet on the interfaces into flows",
 		Long: `Run loads the probe, attaches it to the interfaces, and exports flow records until
-SIGTERM or SIGINT. Then it drains the last interval, exports every flow and detaches.
-A signal that comes more than a second later ends it at once. With no interface named
-it counts on those that have a default route.
+SIGTERM or SIGINT. Then it drains the last interval, exports all flows and detaches.
+A second signal, more than one second later, ends it immediately. If no interface is
+named, it counts on those that have a default route.
 
-SIGHUP reads the configuration again and applies what can change at run time, without
-losing a packet; the log names keys that need a restart. It also reopens files, after
-log rotation moved them away, and renews the policies of pdm, which end by themselves.
+SIGHUP reloads the configuration without losing a packet; the log names changed keys
+that need a restart. SIGHUP also reopens output files after log rotation, and renews
+the policies of pdm, which otherwise expire.
 
-Configuration comes from the file, then from WAYMARK_… variables, then from flags;
-waymark config dump shows the effective values and where they were set.`,
+The file is overridden by WAYMARK_… variables, and these by flags; waymark config dump
+shows the effective values and their sources.`,
 		Example: `  waymark run
   waymark run -i eth0
   waymark run --config /etc/waymark/waymark.yaml
@@ -49,7 +49,7 @@ waymark config dump shows the effective values and where they were set.`,
 				return err
 			}
 			if cmd.Flags().Changed("for") && limit < time.Second {
-				return usageErrorf("run: --for %v: the shortest is 1s", limit)
+				return usageErrorf("run: --for %v: the minimum is 1s", limit)
 			}
 			options.level.Set(logLevel(cfg.Log))
 			log := newLogger(cfg.Log, &options.level, cmd.ErrOrStderr())
@@ -68,9 +68,9 @@ waymark config dump shows the effective values and where they were set.`,
 		},
 	}
 	flags.register(cmd)
-	durationVar(cmd.Flags(), &limit, "for", 0, "stop after `TIME` as with SIGTERM, such as 60s")
-	cmd.Flags().BoolVar(&options.profile, "pprof", false, "serve profiles of the agent at /debug/pprof/ of the socket, for root and the agent's own user")
-	cmd.Flags().BoolVar(&options.keepPrivileges, "keep-privileges", false, "keep the capabilities that are needed only to start")
+	durationVar(cmd.Flags(), &limit, "for", 0, "stop after `TIME`, such as 60s, as SIGTERM does")
+	cmd.Flags().BoolVar(&options.profile, "pprof", false, "serve profiles of the agent at /debug/pprof/ on the API socket, for root and the agent's user")
+	cmd.Flags().BoolVar(&options.keepPrivileges, "keep-privileges", false, "keep the capabilities that are only needed to start")
 	return cmd
 }
 
@@ -135,7 +135,7 @@ func reload(a *agent.Agent, options *runOptions, log *slog.Logger) {
 		applied, restart, err = a.Reload(next, origins)
 	}
 	if err != nil {
-		log.Error("configuration not reloaded: the agent keeps the one it has", "error", err)
+		log.Error("configuration not reloaded: the agent keeps the current one", "error", err)
 		return
 	}
 	options.level.Set(logLevel(next.Log))

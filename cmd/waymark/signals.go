@@ -64,7 +64,7 @@ func (s *stopper) wait(signals <-chan os.Signal, released <-chan struct{}, cance
 			if s.clock().Sub(stopped) < sameStop {
 				continue
 			}
-			s.log.Error("asked to stop again: flows of the last interval may be lost", "reason", sig.String())
+			s.log.Error("second stop signal: flows of the last interval may be lost", "reason", sig.String())
 			s.force()
 			return
 		case <-released:

@@ -19,12 +19,13 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Report the state of the running agent: hooks, table, coverage, losses",
-		Long: `Status reports on which interfaces the agent counts and how, how full its table is, how
-much of what the interfaces say they passed is in flows, and what was lost for which
-reason. Counters run since the agent started.
+		Long: `Status reports the interfaces on which the agent counts, the use of its flow table,
+coverage (counted packets compared with the interface's own counters), and every loss
+with its reason. Counters start at zero when the agent starts.
 
-A GSO or GRO burst is one frame of several packets. An interface counts frames or packets,
-depending on its offloads, so status shows both next to the interface's own counters.`,
+A GSO or GRO burst is one frame of several packets. An interface counts frames or
+packets, depending on its offloads, so status shows both next to the interface's own
+counter.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := agent.client().Status(cmd.Context())
 			if err != nil {
@@ -64,8 +65,8 @@ func statusAgent(w io.Writer, s *obs.Status) error {
 	lines := []struct{ name, text string }{
 		{"agent", fmt.Sprintf("waymark %s on %s, pid %d, up %s", s.Version, s.Host, s.PID, term.Duration(s.Now.Sub(s.Started)))},
 		{"probe", s.Probe},
-		{"table", fmt.Sprintf("%d of %d flows (%s), %sB; %s evicted, %s packets unattributed; %s live in the agent, %s exported early",
-			t.Entries, t.MaxEntries, term.Percent(fill), term.Count(t.MemoryBytes), term.Count(t.Evicted), term.Count(t.Unattributed), term.Count(t.Live), term.Count(t.Shed))},
+		{"table", fmt.Sprintf("%d of %d flows (%s), %sB; %s evicted, %s unattributed; %s live in the agent, %s exported early",
+			t.Entries, t.MaxEntries, term.Percent(fill), term.Count(t.MemoryBytes), term.Count(t.Evicted), term.Number(t.Unattributed, "packets"), term.Count(t.Live), term.Count(t.Shed))},
 		{"drain", drainText(d)},
 	}
 	for _, l := range lines {
@@ -77,7 +78,7 @@ func statusAgent(w io.Writer, s *obs.Status) error {
 }
 
 func drainText(d *obs.Drain) string {
-	s := fmt.Sprintf("every %s; %s so far, %s deltas, %s records", term.Duration(d.Interval), term.Count(d.Count), term.Count(d.Deltas), term.Count(d.Records))
+	s := fmt.Sprintf("every %s; %s, %s, %s so far", term.Duration(d.Interval), term.Number(d.Count, "drains"), term.Number(d.Deltas, "deltas"), term.Number(d.Records, "records"))
 	if d.Count > 0 {
 		s += fmt.Sprintf("; the last took %s", term.Duration(d.Last))
 		if d.Grace > 0 {

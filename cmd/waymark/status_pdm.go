@@ -34,18 +34,18 @@ func statusPDM(w io.Writer, s *obs.Status) error {
 		return err
 	}
 	if p.Alerts > 0 {
-		if _, err := fmt.Fprintf(w, "more flows than pdm.state allows for, in %s scan intervals: name fewer, or raise pdm.state.max_entries\n", term.Count(p.Alerts)); err != nil {
+		if _, err := fmt.Fprintf(w, "more flows than pdm.state allows, in %s: name fewer flows in pdm.policies, or raise pdm.state.max_entries\n", term.Number(p.Alerts, "scan intervals")); err != nil {
 			return err
 		}
 	}
 	if p.Fallbacks > 0 {
-		if _, err := fmt.Fprintf(w, "marked packets of %s flows did not arrive, so the flows went on without marks; %s destinations get none for ten minutes\n",
-			term.Count(p.Fallbacks), term.Count(p.Blocked)); err != nil {
+		if _, err := fmt.Fprintf(w, "marked packets of %s did not arrive, so the flows continue unmarked; packets to %s stay unmarked for ten minutes\n",
+			term.Number(p.Fallbacks, "flows"), term.Number(p.Blocked, "destinations")); err != nil {
 			return err
 		}
 	}
 	if p.Narrowed > 0 {
-		if _, err := fmt.Fprintf(w, "%s paths take shorter packets than expected: longer ones go unmarked for ten minutes\n", term.Count(p.Narrowed)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s with a smaller MTU than expected: packets above it go unmarked for ten minutes\n", term.Number(p.Narrowed, "paths")); err != nil {
 			return err
 		}
 	}

@@ -15,11 +15,11 @@ func newTopCommand() *cobra.Command {
 	cfg := top.Default()
 	cmd := &cobra.Command{
 		Use:   "top [FILTER]",
-		Short: "Watch the busiest flows, conversations and hosts live",
-		Long: `Top shows in the terminal who talks with whom right now: rates both ways, round trip
-and the recent past, as conversations, flows, pairs of hosts, services or interfaces,
-and of marked flows where their time goes. While it runs it asks the agent for short
-intervals. ? shows the keys.`,
+		Short: "Show the busiest conversations, flows and hosts live",
+		Long: `Top shows current rates in both directions, round-trip times and recent history, by
+conversation, flow, pair of hosts, service or interface; for flows with PDM marks, also
+server and network delay. While top runs, the agent uses a short scan interval. Press ?
+for the keys.`,
 		Example: `  waymark top
   waymark top tcp and port 443
   waymark top --view services --every 1s`,
@@ -39,9 +39,9 @@ intervals. ? shows the keys.`,
 			return t.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVarP(&cfg.Filter, "filter", "f", "", "only flows that match the filter `EXPR`; the flag may be left out")
-	cmd.Flags().StringVar(&cfg.View, "view", cfg.View, "`VIEW` to begin with: "+strings.Join(top.ViewNames(), ", "))
-	durationVar(cmd.Flags(), &cfg.Every, "every", cfg.Every, "ask the agent for intervals as short as this, at least 1s")
+	cmd.Flags().StringVarP(&cfg.Filter, "filter", "f", "", "show only flows that match the filter `EXPR`; --filter may be omitted")
+	cmd.Flags().StringVar(&cfg.View, "view", cfg.View, "start with `VIEW`: "+strings.Join(top.ViewNames(), ", "))
+	durationVar(cmd.Flags(), &cfg.Every, "every", cfg.Every, "request scan intervals of at most `TIME`, 1s or longer")
 	cmd.ValidArgsFunction = completeFilter
 	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(top.ViewNames(), cobra.ShellCompDirectiveNoFileComp))
 	agent.register(cmd)

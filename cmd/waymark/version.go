@@ -23,7 +23,7 @@ func newVersionCommand() *cobra.Command {
 	var out outputFlag
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this binary and of the kernel under it",
+		Short: "Print the version of this binary and of the kernel",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out.format == outputJSON {

@@ -45,7 +45,7 @@ func remedy(err error) string {
 	case errors.Is(err, capfile.ErrFormat):
 		return ": capture with tcpdump -w, or save as pcapng"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return ": the file is cut short; all before was counted"
+		return ": the file is truncated; everything before was counted"
 	case errors.Is(err, errLinkType):
 		return ": capture on an Ethernet or IP interface, or on any"
 	}

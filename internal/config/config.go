@@ -22,32 +22,32 @@ import "time"
 
 // Config is the whole configuration.
 type Config struct {
-	Interfaces []Interface `yaml:"interfaces" short:"match:direction" reload:"yes" doc:"interfaces to attach to: names or globs; the first entry that matches a name decides. eth0:ingress is short for {match: eth0, direction: ingress}"`
-	Exclude    []string    `yaml:"exclude" kind:"glob" reload:"yes" doc:"names or globs of interfaces that are not attached to, whatever interfaces says"`
-	Netns      []string    `yaml:"netns" kind:"netns" doc:"further network namespaces to look into, by name, or all"`
-	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"wait for an interface that does not exist yet, or fail"`
-	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"what counts packets; auto takes ebpf where the kernel allows it"`
+	Interfaces []Interface `yaml:"interfaces" short:"match:direction" reload:"yes" doc:"interfaces to attach to: names or globs; the first match wins. eth0:ingress is short for {match: eth0, direction: ingress}"`
+	Exclude    []string    `yaml:"exclude" kind:"glob" reload:"yes" doc:"names or globs of interfaces not to attach to; overrides interfaces"`
+	Netns      []string    `yaml:"netns" kind:"netns" doc:"names of further network namespaces in which to attach, or all"`
+	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"what to do when a named interface does not exist: wait for it, or fail"`
+	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"probe that counts packets; auto uses ebpf if the kernel supports it"`
 	Flow       Flow        `yaml:"flow" doc:"the flow table"`
-	PDM        PDM         `yaml:"pdm" doc:"network and server delay from marks in packets (RFC 8250)"`
-	Export     []Export    `yaml:"export" reload:"yes" doc:"where flow records go; each entry is one exporter"`
-	API        API         `yaml:"api" doc:"where the command line reaches the agent"`
-	Log        Log         `yaml:"log" doc:"what the agent logs to stderr"`
+	PDM        PDM         `yaml:"pdm" doc:"network and server delay, measured by marks in packets (RFC 8250)"`
+	Export     []Export    `yaml:"export" reload:"yes" doc:"exporters of flow records, one per entry"`
+	API        API         `yaml:"api" doc:"API for the command line"`
+	Log        Log         `yaml:"log" doc:"log messages on stderr"`
 }
 
 // Flow configures the flow table.
 type Flow struct {
-	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"flows the table holds; 0: 524288, or what 1 % of memory holds, or the share of a memory limit, if that is less"`
+	MaxEntries    uint32        `yaml:"max_entries" default:"0" max:"67108864" doc:"capacity of the flow table; 0: 524288, or fewer if 1 % of memory or the share of a memory limit holds fewer"`
 	ScanInterval  time.Duration `yaml:"scan_interval" default:"10s" min:"10ms" max:"10m" reload:"yes" doc:"time between two drains of the kernel's table"`
-	ActiveTimeout time.Duration `yaml:"active_timeout" default:"60s" min:"10ms" max:"24h" reload:"yes" doc:"a flow that goes on is exported after this time"`
+	ActiveTimeout time.Duration `yaml:"active_timeout" default:"60s" min:"10ms" max:"24h" reload:"yes" doc:"an active flow is exported after this time"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"15s" min:"10ms" max:"24h" reload:"yes" doc:"a flow without packets is exported after this time"`
-	Sampling      uint32        `yaml:"sampling" default:"1" min:"1" doc:"count one packet in N, at random"`
+	Sampling      uint32        `yaml:"sampling" default:"1" min:"1" doc:"count one packet in N, chosen at random"`
 	Tunnels       []string      `yaml:"tunnels" oneof:"vxlan geneve gre ipip" doc:"tunnels whose inner flows are counted"`
-	RingSize      uint32        `yaml:"ring_size" default:"16MiB" min:"4KiB" max:"1GiB" kind:"size" doc:"ring that takes flows evicted from a full table, or, with probe afpacket, packets of one interface; a power of two; less under a memory limit"`
+	RingSize      uint32        `yaml:"ring_size" default:"16MiB" min:"4KiB" max:"1GiB" kind:"size" doc:"size of the ring for flows evicted from the flow table or, with probe afpacket, for packets of one interface; a power of two; smaller under a memory limit"`
 }
 
 // Export is one exporter; exactly one of its fields is set.
 type Export struct {
-	JSONL      *JSONL      `yaml:"jsonl,omitempty" doc:"one JSON object a line"`
+	JSONL      *JSONL      `yaml:"jsonl,omitempty" doc:"one JSON object per line"`
 	IPFIX      *IPFIX      `yaml:"ipfix,omitempty" doc:"RFC 7011 messages to a collector"`
 	Prometheus *Prometheus `yaml:"prometheus,omitempty" doc:"metrics of agent, interfaces and protocols over HTTP"`
 }
@@ -66,23 +66,23 @@ func (e Export) Filter() string {
 // JSONL writes one JSON object a line.
 type JSONL struct {
 	Path   string `yaml:"path" default:"-" kind:"file" doc:"file to append to; - is stdout"`
-	Filter string `yaml:"filter" kind:"filter" doc:"only records that the expression matches are exported, such as not port 22; empty: all. The rest is counted as filtered"`
-	Queue  int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted; fewer under a memory limit"`
+	Filter string `yaml:"filter" kind:"filter" doc:"export only records that match this filter, such as not port 22; empty: all. The rest is counted as filtered"`
+	Queue  int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"capacity of the queue in records; when it is full, records are dropped and counted; smaller under a memory limit"`
 }
 
 // IPFIX sends RFC 7011 messages to a collector.
 type IPFIX struct {
 	Collector         string        `yaml:"collector" default:"udp://127.0.0.1:4739" kind:"collector" doc:"udp://, tcp:// or tls:// host:port"`
-	Filter            string        `yaml:"filter" kind:"filter" doc:"only records that the expression matches are exported, such as not port 22; empty: all. The rest is counted as filtered"`
+	Filter            string        `yaml:"filter" kind:"filter" doc:"export only records that match this filter, such as not port 22; empty: all. The rest is counted as filtered"`
 	ObservationDomain uint32        `yaml:"observation_domain" default:"1" doc:"observation domain id"`
-	TemplateInterval  time.Duration `yaml:"template_interval" default:"60s" min:"1s" max:"24h" doc:"time between two sendings of the templates over UDP"`
+	TemplateInterval  time.Duration `yaml:"template_interval" default:"60s" min:"1s" max:"24h" doc:"interval at which templates are resent over UDP"`
 	Biflow            bool          `yaml:"biflow" default:"false" doc:"join both directions in one record (RFC 5103)"`
 	MTU               int           `yaml:"mtu" default:"1400" min:"512" max:"65507" doc:"largest UDP message in bytes"`
-	Enterprise        uint32        `yaml:"enterprise" default:"32473" min:"1" doc:"private enterprise number of waymark's own elements; 32473 is set aside for documentation (RFC 5612)"`
-	CA                string        `yaml:"ca" doc:"tls: PEM file with the collector's authority; empty: the system's"`
+	Enterprise        uint32        `yaml:"enterprise" default:"32473" min:"1" doc:"private enterprise number of Waymark's own elements; 32473 is reserved for documentation (RFC 5612)"`
+	CA                string        `yaml:"ca" doc:"tls: PEM file with the CA of the collector; empty: the system's CAs"`
 	Cert              string        `yaml:"cert" doc:"tls: PEM file with the client certificate"`
 	Key               string        `yaml:"key" doc:"tls: PEM file with the client key"`
-	Queue             int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"records that may wait before they are dropped and counted; fewer under a memory limit"`
+	Queue             int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"capacity of the queue in records; when it is full, records are dropped and counted; smaller under a memory limit"`
 }
 
 // Prometheus serves /metrics.
@@ -94,11 +94,11 @@ type Prometheus struct {
 type API struct {
 	Socket  string `yaml:"socket" default:"/run/waymark/agent.sock" kind:"socket" doc:"path of the unix socket"`
 	Listen  string `yaml:"listen" kind:"loopback" doc:"loopback host:port for HTTP; empty: none"`
-	History int    `yaml:"history" default:"131072" min:"1" max:"16777216" doc:"records of recent intervals kept in memory for waymark flows; fewer under a memory limit"`
+	History int    `yaml:"history" default:"131072" min:"1" max:"16777216" doc:"records of recent intervals kept in memory for waymark flows; smaller under a memory limit"`
 }
 
 // Log configures stderr.
 type Log struct {
-	Level  string `yaml:"level" default:"info" oneof:"debug info warn error" reload:"yes" doc:"least severe message that is written"`
-	Format string `yaml:"format" default:"text" oneof:"text json" doc:"form of a message"`
+	Level  string `yaml:"level" default:"info" oneof:"debug info warn error" reload:"yes" doc:"lowest severity that is logged"`
+	Format string `yaml:"format" default:"text" oneof:"text json" doc:"format of messages"`
 }

@@ -26,9 +26,9 @@ var kinds = map[string]struct {
 	"glob":      {"name or glob", "names or globs", "write a name as ip -br link prints it, or a pattern like veth*", checkGlob, false},
 	"netns":     {"name", "names", "write a name as ip netns prints it, or all", checkNetns, false},
 	"listen":    {"host:port", "", "write it like 127.0.0.1:9474 or [::1]:9474", checkListen, false},
-	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; for other hosts put a proxy that authenticates in front of the unix socket", checkLoopback, false},
+	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; to serve other hosts, put an authenticating proxy in front of the unix socket", checkLoopback, false},
 	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector, false},
-	"socket":    {"path", "", "a socket's path is absolute and has at most 107 bytes", checkSocket, false},
+	"socket":    {"path", "", "write an absolute path of at most 107 bytes", checkSocket, false},
 	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile, false},
 	"prefix6":   {"IPv6 prefix", "IPv6 prefixes", "write it like 2001:db8::/32, 2001:db8::1 or ::/0", checkPrefix, false},
 	"proto":     {"protocol", "protocols", "write " + orList(policy.ProtoNames()) + ", or a number up to 255", checkProto, true},
@@ -44,7 +44,7 @@ func checkGlob(s string) error {
 		return fmt.Errorf("%q is not a pattern: %w", s, err)
 	}
 	if s == "" || strings.ContainsAny(s, "/: \t\n") { // as the kernel (dev_valid_name)
-		return fmt.Errorf("%q can be no interface", s)
+		return fmt.Errorf("%q is not the name of an interface", s)
 	}
 	if !strings.ContainsAny(s, `*?[\`) && len(s) > maxIfName {
 		return fmt.Errorf("%q is longer than the %d bytes of an interface name", s, maxIfName)
@@ -54,7 +54,7 @@ func checkGlob(s string) error {
 
 func checkNetns(s string) error {
 	if s == "" || s == "." || s == ".." || strings.ContainsAny(s, "/ \t\n") {
-		return fmt.Errorf("%q can be no network namespace", s)
+		return fmt.Errorf("%q is not the name of a network namespace", s)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func checkLoopback(s string) error {
 		return nil
 	}
 	if addr, err := netip.ParseAddr(host); err != nil || !addr.IsLoopback() {
-		return fmt.Errorf("%q can be reached from outside this host, and the API asks for no password", s)
+		return fmt.Errorf("%q can be reached from other hosts, and the API has no authentication", s)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func checkCollector(s string) error {
 	case u.Scheme != "udp" && u.Scheme != "tcp" && u.Scheme != "tls":
 		return fmt.Errorf("%q does not begin with udp://, tcp:// or tls://", s)
 	case u.Hostname() == "" || u.Port() == "" || checkListen(u.Host) != nil:
-		return fmt.Errorf("%q lacks host or port", s)
+		return fmt.Errorf("host or port is missing in %q", s)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 		return fmt.Errorf("%q has more than a host and a port", s)
 	}
@@ -129,7 +129,7 @@ func checkPrefix(s string) error {
 
 func checkProto(s string) error {
 	if _, err := policy.ParseProto(s); err != nil {
-		return fmt.Errorf("%q is no protocol", s)
+		return fmt.Errorf("%q is not a protocol", s)
 	}
 	return nil
 }

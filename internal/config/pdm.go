@@ -9,30 +9,30 @@ import (
 
 // PDM configures marking (RFC 8250). Nothing is marked that no policy names.
 type PDM struct {
-	Mode         string      `yaml:"mode" default:"burst" oneof:"burst packet" doc:"what gets a number: a burst of segments as the stack hands it over, or each packet on the wire, which ends bursts on the interface"`
-	State        PDMState    `yaml:"state" doc:"what is kept of marked flows"`
-	Policies     []PDMPolicy `yaml:"policies" reload:"yes" doc:"flows that are marked"`
-	Strip        bool        `yaml:"strip" default:"false" doc:"take the option out of received packets before the stack gets them"`
-	Reserve      string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where the 16 bytes of a mark are reserved while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or nowhere, so that full packets go unmarked"`
-	ClosedDomain bool        `yaml:"closed_domain" default:"false" doc:"mark forwarded packets, too: only where all hosts and routers that these packets pass are one's own, since RFC 8200 lets none but the source insert options"`
-	Raw          bool        `yaml:"raw" default:"false" doc:"report single marked packets, too (waymark marks)"`
-	RawPerSecond uint32      `yaml:"raw_per_second" default:"10000" min:"1" doc:"single packets reported in a second, by each processor"`
+	Mode         string      `yaml:"mode" default:"burst" oneof:"burst packet" doc:"unit that gets a sequence number: a GSO burst as the stack passes it, or each packet on the wire, which disables GSO bursts on the interface"`
+	State        PDMState    `yaml:"state" doc:"state of marked flows"`
+	Policies     []PDMPolicy `yaml:"policies" reload:"yes" doc:"flows to mark"`
+	Strip        bool        `yaml:"strip" default:"false" doc:"remove the option from received packets before they reach the stack"`
+	Reserve      string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where 16 bytes of MTU headroom for marks come from while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or none: full-size packets then go unmarked"`
+	ClosedDomain bool        `yaml:"closed_domain" default:"false" doc:"mark forwarded packets, too. RFC 8200 allows only the source to insert options: set this only if all hosts and routers on the path are under your control"`
+	Raw          bool        `yaml:"raw" default:"false" doc:"also report single marked packets (waymark marks)"`
+	RawPerSecond uint32      `yaml:"raw_per_second" default:"10000" min:"1" doc:"limit of single packets reported per second and CPU"`
 }
 
 // PDMState bounds what is kept of marked flows.
 type PDMState struct {
-	MaxEntries   uint32        `yaml:"max_entries" default:"65536" min:"1" max:"16777216" doc:"flows whose state is kept; when all entries are in use, further flows go unmarked"`
-	Lifetime     time.Duration `yaml:"lifetime" default:"60s" min:"1s" max:"24h" doc:"a state without packets is forgotten after this time"`
-	NewPerSecond uint32        `yaml:"new_per_second" default:"0" doc:"flows that may begin to be marked in one second; 0: a sixteenth of the entries that are free"`
+	MaxEntries   uint32        `yaml:"max_entries" default:"65536" min:"1" max:"16777216" doc:"capacity of the table of marked flows; when it is full, new flows go unmarked"`
+	Lifetime     time.Duration `yaml:"lifetime" default:"60s" min:"1s" max:"24h" doc:"state of a flow without packets expires after this time"`
+	NewPerSecond uint32        `yaml:"new_per_second" default:"0" doc:"limit of new marked flows per second; 0: a sixteenth of the free entries"`
 }
 
 // PDMPolicy names flows.
 type PDMPolicy struct {
-	To        string        `yaml:"to" kind:"prefix6" doc:"destination; a shorter prefix than ff00::/8 does not mean multicast, nor one than fe80::/10 link-local addresses"`
+	To        string        `yaml:"to" kind:"prefix6" doc:"destination prefix; multicast and link-local addresses are included only by prefixes within ff00::/8 and fe80::/10"`
 	Proto     string        `yaml:"proto" default:"any" kind:"proto" doc:"protocol, by name or number"`
-	Ports     []string      `yaml:"ports" kind:"ports" doc:"ports of either end; none: all"`
-	For       time.Duration `yaml:"for" default:"1h" min:"1s" max:"8760h" doc:"marking ends after this time, unless it is renewed"`
-	Interface string        `yaml:"interface" default:"*" kind:"glob" doc:"interface name or glob"`
+	Ports     []string      `yaml:"ports" kind:"ports" doc:"ports, of the source or the destination; empty: all"`
+	For       time.Duration `yaml:"for" default:"1h" min:"1s" max:"8760h" doc:"the policy expires after this time, unless SIGHUP renews it"`
+	Interface string        `yaml:"interface" default:"*" kind:"glob" doc:"name or glob of the interfaces on which packets are marked"`
 }
 
 // On reports whether the kernel has anything to do for PDM.
@@ -72,7 +72,7 @@ func (p PDMPolicy) flows() (out policy.Policy, err error) {
 // nothing here could carry out.
 func (w *whole) checkPDM(c *Config) {
 	if c.PDM.On() && c.Probe == "afpacket" {
-		w.complain("pdm", "the probe afpacket cannot change packets", "set probe: ebpf, or take pdm out")
+		w.complain("pdm", "the afpacket probe cannot change packets", "set probe: ebpf, or remove pdm")
 	}
 	if n := len(c.PDM.Policies); n > policy.Max {
 		w.complain("pdm.policies", fmt.Sprintf("%d policies", n), fmt.Sprintf("at most %d", policy.Max))
@@ -93,7 +93,7 @@ func (w *whole) checkPDM(c *Config) {
 		for j, other := range list {
 			if one.Overlaps(other) {
 				w.complain(key, fmt.Sprintf("a policy to %s that overlaps pdm.policies[%d], to %s", one.To, j, other.To),
-					"which one holds for a packet that both name would be unclear: part them by prefix, protocol, ports or interface")
+					"a packet may match at most one policy: separate them by prefix, protocol, ports or interface")
 				break
 			}
 		}

@@ -48,7 +48,7 @@ func (w *whole) complain(key, what, allowed string) {
 // take refuses a second user of what only one may have.
 func (w *whole) take(key, what string) {
 	if first, ok := w.taken[what]; ok && !strings.HasSuffix(what, ":0") {
-		w.complain(key, what+" is taken", fmt.Sprintf("%s at %s has it", first, w.origins.at(first)))
+		w.complain(key, what+" is already in use", fmt.Sprintf("used by %s at %s", first, w.origins.at(first)))
 		return
 	}
 	w.taken[what] = key
@@ -66,7 +66,7 @@ func (w *whole) checkTLS(key string, c *IPFIX) {
 		if c.Cert == "" {
 			given, lacking = lacking, given
 		}
-		w.complain(key+"."+given, "no "+lacking+" beside it", "a client certificate needs both cert and key")
+		w.complain(key+"."+given, lacking+" is missing", "a client certificate needs both cert and key")
 	}
 }
 

@@ -27,12 +27,12 @@ var plans = map[string]plan{
 		links: [][2]string{{"alpha", "beta"}},
 	},
 	"chain": {
-		about: "five nodes in a row, the three in the middle route",
+		about: "five nodes in a row; the three in the middle are routers",
 		hosts: []string{"alpha", "athos", "porthos", "aramis", "beta"},
 		links: [][2]string{{"alpha", "athos"}, {"athos", "porthos"}, {"porthos", "aramis"}, {"aramis", "beta"}},
 	},
 	"path": {
-		about: "alpha and beta, with a wire between them that delays, loses, doubles and reorders",
+		about: "alpha and beta, on a link that delays, drops, duplicates and reorders packets",
 		hosts: []string{"alpha", "beta"},
 		links: [][2]string{{"alpha", "beta"}},
 		wired: true,

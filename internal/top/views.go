@@ -172,7 +172,7 @@ func viewNamed(name string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("no view %s: there are %s", strconv.Quote(name), strings.Join(ViewNames(), ", "))
+	return 0, fmt.Errorf("unknown view %s: the views are %s", strconv.Quote(name), strings.Join(ViewNames(), ", "))
 }
 
 // sorts are the orders of all views without their own.

@@ -364,7 +364,7 @@ log: {format: json}
 			t.Errorf("no message in JSON: %q: %v", line, err)
 		}
 	}
-	if !strings.Contains(a.stderr.String(), "asked to stop again") {
+	if !strings.Contains(a.stderr.String(), "second stop signal") {
 		t.Errorf("it does not report the second signal: %s", a.stderr)
 	}
 	if got := attached(t, h); got != "" {

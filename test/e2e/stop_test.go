@@ -83,7 +83,7 @@ func TestNoDefaultRoute(t *testing.T) {
 // wantStopped fails unless the agent stopped once, for the reason.
 func wantStopped(t *testing.T, a *agent, reason string) {
 	t.Helper()
-	if log := a.stderr.String(); !strings.Contains(log, "stopping") || !strings.Contains(log, reason) || strings.Contains(log, "asked to stop again") {
+	if log := a.stderr.String(); !strings.Contains(log, "stopping") || !strings.Contains(log, reason) || strings.Contains(log, "second stop signal") {
 		t.Errorf("it reports: %s", log)
 	}
 }

@@ -87,7 +87,7 @@ var agentMetrics = []Metric{
 	{
 		"waymark_hook_attached", Gauge, "",
 		[]string{"interface", "netns", "direction", "mode"},
-		"1 when packets of the interface are counted in this direction.",
+		"1 when packets in this direction are counted.",
 		func(s *obs.Status, sample func(float64, ...string)) {
 			for _, h := range s.Hooks {
 				attached := 0.
@@ -100,7 +100,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_hook_warning", Gauge, "", perInterface,
-		"1 when packets may be missing although the hook is attached, or marks have no MTU headroom; `waymark status` says why.",
+		"1 when the hook is attached, but may miss packets or has no MTU headroom for marks; `waymark status` reports the reason.",
 		func(s *obs.Status, sample func(float64, ...string)) {
 			for _, h := range s.Hooks {
 				if h.State == "attached" {
@@ -116,22 +116,22 @@ var agentMetrics = []Metric{
 
 	{
 		"waymark_flow_table_entries", Gauge, "", nil,
-		"Flows in the kernel's table at the last drain.",
+		"Flows in the kernel's flow table at the last drain.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.Entries) }),
 	},
 	{
 		"waymark_flow_table_max_entries", Gauge, "", nil,
-		"Flows that the kernel's table has room for.",
+		"Capacity of the kernel's flow table.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.MaxEntries) }),
 	},
 	{
 		"waymark_flow_table_memory_bytes", Gauge, "bytes", nil,
-		"Memory of the kernel's table.",
+		"Memory of the kernel's flow table.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.MemoryBytes) }),
 	},
 	{
 		"waymark_flow_table_evicted_flows_total", Counter, "", nil,
-		"Flows that left a full kernel table between two drains; none of their packets is lost.",
+		"Flows evicted from the kernel's flow table between two drains; their packets are still counted.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.Evicted) }),
 	},
 	{
@@ -141,12 +141,12 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_flow_table_unattributed_packets_total", Counter, "", nil,
-		"Packets that were counted but whose flow could not be kept.",
+		"Packets that were counted without their flow: table and ring were full.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.Unattributed) }),
 	},
 	{
 		"waymark_flow_table_counts_full_packets_total", Counter, "", nil,
-		"Packets for which not even a counter by reason had room.",
+		"Packets counted only here: the map of counters by reason was full.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.CountsFull) }),
 	},
 	{
@@ -156,22 +156,22 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_api_connections_evicted_total", Counter, "", nil,
-		"Connections that were closed without a request, or while slow, to make room for others.",
+		"Idle or slow connections that were closed to accept new ones.",
 		one(func(s *obs.Status) float64 { return float64(s.API.Evicted) }),
 	},
 	{
 		"waymark_api_followers", Gauge, "", nil,
-		"Readers who follow flows or marks.",
+		"Clients that follow flows or marks.",
 		one(func(s *obs.Status) float64 { return float64(s.API.Followers) }),
 	},
 	{
 		"waymark_api_followers_dropped_total", Counter, "", nil,
-		"Followers who were dropped because they read too slowly.",
+		"Followers that were dropped because they read too slowly.",
 		one(func(s *obs.Status) float64 { return float64(s.API.Dropped) }),
 	},
 	{
 		"waymark_live_flows", Gauge, "", nil,
-		"Flows that the agent holds until their timeout.",
+		"Flows in the agent's table, which keeps them until their timeout.",
 		one(func(s *obs.Status) float64 { return float64(s.Table.Live) }),
 	},
 
@@ -187,12 +187,12 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_drain_deltas_total", Counter, "", nil,
-		"Flows read from the kernel's table, each once a drain.",
+		"Flows read from the kernel's table, counted once per drain.",
 		one(func(s *obs.Status) float64 { return float64(s.Drain.Deltas) }),
 	},
 	{
 		"waymark_drain_records_total", Counter, "", nil,
-		"Records handed to the exporters.",
+		"Records passed to the exporters.",
 		one(func(s *obs.Status) float64 { return float64(s.Drain.Records) }),
 	},
 	{
@@ -202,7 +202,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_drain_last_grace_seconds", Gauge, "seconds", nil,
-		"Part of the last drain that waited for programs to end.",
+		"Part of the last drain spent waiting for running programs (grace period).",
 		one(func(s *obs.Status) float64 { return s.Drain.Grace.Seconds() }),
 	},
 	{
@@ -229,7 +229,7 @@ var agentMetrics = []Metric{
 
 	{
 		"waymark_coverage_ratio", Gauge, "ratio", perInterface,
-		"What was counted, in flows or by reason, over the interface's own counters: 1 when nothing is missing.",
+		"Packets and bytes counted, in flows or by reason, divided by the interface's own counters: 1 when none are missing.",
 		func(s *obs.Status, sample func(float64, ...string)) {
 			for _, i := range s.Interfaces {
 				sample(i.Coverage, i.Iface, i.Netns, i.Direction)
@@ -248,7 +248,7 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_interface_own_packets_total", Counter, "", perInterface,
-		"Packets by the interface's own counter since its hook was attached; an offload burst is one or many.",
+		"Packets by the interface's own counter since its hook was attached; it counts an offload burst as one frame or as its packets.",
 		perIface(func(i *obs.Interface) uint64 { return i.IfacePackets }),
 	},
 	{
@@ -258,19 +258,19 @@ var agentMetrics = []Metric{
 	},
 	{
 		"waymark_uncounted_packets_total", Counter, "", perReason,
-		"Packets in no flow, with the reason.",
+		"Packets in no flow, by reason.",
 		perUncounted(func(r *obs.Reason) uint64 { return r.Packets }),
 	},
 	{
 		"waymark_uncounted_bytes_total", Counter, "bytes", perReason,
-		"Bytes of frames in no flow, with the reason.",
+		"Bytes of frames in no flow, by reason.",
 		perUncounted(func(r *obs.Reason) uint64 { return r.Bytes }),
 	},
 
 	{
 		"waymark_losses_total", Counter, "",
 		[]string{"where", "reason"},
-		"Packets or records that are missing somewhere, with the reason.",
+		"Packets or records lost, by component and reason.",
 		func(s *obs.Status, sample func(float64, ...string)) {
 			for _, l := range s.Losses {
 				sample(float64(l.Count), l.Where, l.Reason)
@@ -281,7 +281,7 @@ var agentMetrics = []Metric{
 	{
 		"waymark_exporter_up", Gauge, "",
 		[]string{"exporter"},
-		"0 when the last try to export failed.",
+		"1 when the last attempt to export succeeded, 0 when it failed.",
 		perExporter(func(e *obs.Exporter) float64 {
 			if e.LastError != "" {
 				return 0
@@ -292,13 +292,13 @@ var agentMetrics = []Metric{
 	{
 		"waymark_exporter_queue_records", Gauge, "",
 		[]string{"exporter"},
-		"Records that wait for the exporter.",
+		"Records in the exporter's queue.",
 		perExporter(func(e *obs.Exporter) float64 { return float64(e.Queued) }),
 	},
 	{
 		"waymark_exporter_queue_max_records", Gauge, "",
 		[]string{"exporter"},
-		"Records that may wait before they are lost.",
+		"Capacity of the exporter's queue.",
 		perExporter(func(e *obs.Exporter) float64 { return float64(e.QueueSize) }),
 	},
 	{
@@ -316,13 +316,13 @@ var agentMetrics = []Metric{
 	{
 		"waymark_exporter_retries_total", Counter, "",
 		[]string{"exporter"},
-		"Exports tried again after a failure.",
+		"Exports retried after a failure.",
 		perExporter(func(e *obs.Exporter) float64 { return float64(e.Retries) }),
 	},
 	{
 		"waymark_exporter_lost_records_total", Counter, "",
 		[]string{"exporter", "where", "reason"},
-		"Records lost in the queue, or after they left for the output, with the reason.",
+		"Records lost in the queue or on the way to the output, by reason.",
 		func(s *obs.Status, sample func(float64, ...string)) {
 			for _, e := range s.Exporters {
 				for _, l := range e.Lost {

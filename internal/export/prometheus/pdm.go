@@ -16,7 +16,7 @@ var pdmMetrics = []Metric{
 	{
 		"waymark_pdm_policies", Gauge, "",
 		[]string{"state"},
-		"Policies that name the flows to mark, by state: in_force, ended.",
+		"Policies, by state: in_force, ended.",
 		perPDM(func(p *obs.PDM, s *obs.Status, sample func(float64, ...string)) {
 			inForce := 0
 			for i := range p.Policies {
@@ -30,42 +30,42 @@ var pdmMetrics = []Metric{
 	},
 	{
 		"waymark_pdm_marked_packets_total", Counter, "", perMarked,
-		"Packets that left with a mark, an offload burst as one.",
+		"Packets marked and sent; an offload burst counts as one.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Sent) }),
 	},
 	{
 		"waymark_pdm_read_packets_total", Counter, "", perMarked,
-		"Packets of marked flows whose mark was read and believed, an offload burst as one.",
+		"Packets whose mark was read and accepted; an offload burst counts as one.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Received) }),
 	},
 	{
 		"waymark_pdm_lost_packets", Gauge, "", perMarked,
-		"Packets of peers that did not come; one that comes after its loss was reported offsets the next loss.",
+		"Marked packets of peers that did not arrive; a late packet, already counted as lost, is subtracted.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Lost) }),
 	},
 	{
 		"waymark_pdm_reordered_packets_total", Counter, "", perMarked,
-		"Packets of peers that came behind later ones.",
+		"Marked packets of peers that arrived after later ones.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Reordered) }),
 	},
 	{
 		"waymark_pdm_duplicate_packets_total", Counter, "", perMarked,
-		"Packets of peers that arrived more than once.",
+		"Marked packets of peers that arrived more than once.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Duplicates) }),
 	},
 	{
 		"waymark_pdm_suspicious_packets_total", Counter, "", perMarked,
-		"Packets with impossible times, or with numbers that are not believed: kept out of the delays.",
+		"Marked packets with impossible times or implausible sequence numbers, excluded from the delays.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Suspicious) }),
 	},
 	{
 		"waymark_pdm_discarded_packets_total", Counter, "", perMarked,
-		"Packets in order that do not answer the packet sent last.",
+		"Marked packets in order that do not answer the packet sent last; they give no delay.",
 		perMark(func(t *obs.PDMTotal) float64 { return float64(t.Discarded) }),
 	},
 	{
 		"waymark_pdm_passed_packets_total", Counter, "", perReason,
-		"Packets that a policy names and that got no mark, or whose mark was not read, with the reason.",
+		"Packets that match a policy but were not marked, or whose mark was not read, by reason.",
 		perPDM(func(p *obs.PDM, _ *obs.Status, sample func(float64, ...string)) {
 			for _, one := range p.Passed {
 				sample(float64(one.Packets), one.Iface, one.Netns, one.Direction, one.Reason)
@@ -75,7 +75,7 @@ var pdmMetrics = []Metric{
 	{
 		"waymark_pdm_reduced_settings", Gauge, "",
 		[]string{"interface", "netns", "setting"},
-		"Settings of an interface that are lower while packets are marked: its IPv6 MTU, gso_max_segs, MTUs of routes.",
+		"Settings reduced while packets are marked: IPv6 MTU, gso_max_segs, MTUs of routes.",
 		perPDM(func(p *obs.PDM, _ *obs.Status, sample func(float64, ...string)) {
 			type setting struct{ iface, netns, name string }
 			count := map[setting]int{}
@@ -87,33 +87,33 @@ var pdmMetrics = []Metric{
 			}
 		}),
 	},
-	onePDM("waymark_pdm_stripped_packets_total", Counter, "", "Packets whose mark was taken off before the stack got them.",
+	onePDM("waymark_pdm_stripped_packets_total", Counter, "", "Received packets whose mark was removed before they reached the stack.",
 		func(p *obs.PDM) float64 { return float64(p.Stripped) }),
 	onePDM("waymark_pdm_states", Gauge, "", "Marked flows in the kernel's table at the last drain.",
 		func(p *obs.PDM) float64 { return float64(p.Entries) }),
-	onePDM("waymark_pdm_max_states", Gauge, "", "Marked flows that the kernel's table has room for.",
+	onePDM("waymark_pdm_max_states", Gauge, "", "Capacity of the kernel's table of marked flows.",
 		func(p *obs.PDM) float64 { return float64(p.MaxEntries) }),
 	onePDM("waymark_pdm_state_memory_bytes", Gauge, "bytes", "Memory of the kernel's table of marked flows.",
 		func(p *obs.PDM) float64 { return float64(p.MemoryBytes) }),
-	onePDM("waymark_pdm_created_states_total", Counter, "", "Marked flows that began.",
+	onePDM("waymark_pdm_created_states_total", Counter, "", "Marked flows added to the table.",
 		func(p *obs.PDM) float64 { return float64(p.Created) }),
-	onePDM("waymark_pdm_expired_states_total", Counter, "", "Marked flows that ended for their age.",
+	onePDM("waymark_pdm_expired_states_total", Counter, "", "Marked flows that expired.",
 		func(p *obs.PDM) float64 { return float64(p.Expired) }),
 	onePDM("waymark_pdm_evicted_states_total", Counter, "", "Marked flows evicted from a full table: their sequence numbers restart.",
 		func(p *obs.PDM) float64 { return float64(p.Evicted) }),
-	onePDM("waymark_pdm_refused_packets_total", Counter, "", "Packets of new flows that left without a mark: more began in a second than pdm.state allows.",
+	onePDM("waymark_pdm_refused_packets_total", Counter, "", "Packets of new flows sent unmarked: more flows started in one second than pdm.state allows.",
 		func(p *obs.PDM) float64 { return float64(p.Refused) }),
-	onePDM("waymark_pdm_state_alerts_total", Counter, "", "Drains that found states evicted or refused: more flows than pdm.state allows for, perhaps a flood.",
+	onePDM("waymark_pdm_state_alerts_total", Counter, "", "Drains that found evicted or refused states: more flows than pdm.state allows, possibly a flood.",
 		func(p *obs.PDM) float64 { return float64(p.Alerts) }),
-	onePDM("waymark_pdm_fallbacks_total", Counter, "", "Flows that went on without marks, since marked packets of them did not arrive.",
+	onePDM("waymark_pdm_fallbacks_total", Counter, "", "Flows that continue unmarked because their marked packets did not arrive.",
 		func(p *obs.PDM) float64 { return float64(p.Fallbacks) }),
-	onePDM("waymark_pdm_blocked_destinations_total", Counter, "", "Destinations where marked packets did not arrive: no packet to them is marked for ten minutes.",
+	onePDM("waymark_pdm_blocked_destinations_total", Counter, "", "Destinations at which marked packets did not arrive; packets to them stay unmarked for ten minutes.",
 		func(p *obs.PDM) float64 { return float64(p.Blocked) }),
-	onePDM("waymark_pdm_narrowed_paths_total", Counter, "", "Paths that turned out to take shorter packets than expected: longer ones are not marked for ten minutes.",
+	onePDM("waymark_pdm_narrowed_paths_total", Counter, "", "Paths with a smaller MTU than expected; packets above it stay unmarked for ten minutes.",
 		func(p *obs.PDM) float64 { return float64(p.Narrowed) }),
-	onePDM("waymark_pdm_lost_delays_total", Counter, "", "Delays that found no room.",
+	onePDM("waymark_pdm_lost_delays_total", Counter, "", "Delays dropped because their table was full.",
 		func(p *obs.PDM) float64 { return float64(p.DelaysLost) }),
-	onePDM("waymark_pdm_lost_events_total", Counter, "", "Raw events beyond their rate, or that found no room.",
+	onePDM("waymark_pdm_lost_events_total", Counter, "", "Raw events dropped by the rate limit or because the ring was full.",
 		func(p *obs.PDM) float64 { return float64(p.EventsLost) }),
 	onePDM("waymark_pdm_drain_last_duration_seconds", Gauge, "seconds", "Duration of the last drain of counts and delays from marks.",
 		func(p *obs.PDM) float64 { return p.Drain.Seconds() }),
@@ -150,11 +150,11 @@ type delayHistogram struct {
 
 var delayHistograms = []delayHistogram{
 	{
-		Metric{"waymark_pdm_server_delay_seconds", Histogram, "seconds", perMarked, "Time at the peer, from a request's arrival to its answer, by the peer's own mark.", nil},
+		Metric{"waymark_pdm_server_delay_seconds", Histogram, "seconds", perMarked, "Time at the peer from the arrival of a request to its answer, as reported in the peer's mark.", nil},
 		func(t *obs.PDMTotal) *flow.Delays { return &t.Server },
 	},
 	{
-		Metric{"waymark_pdm_network_delay_seconds", Histogram, "seconds", perMarked, "Round trips without the time at the peer.", nil},
+		Metric{"waymark_pdm_network_delay_seconds", Histogram, "seconds", perMarked, "Round trips between the hosts, without the time at the peer.", nil},
 		func(t *obs.PDMTotal) *flow.Delays { return &t.Network },
 	},
 }

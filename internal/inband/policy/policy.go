@@ -64,7 +64,7 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 	if err != nil {
 		a, errAddr := netip.ParseAddr(s)
 		if errAddr != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%q is no IPv6 prefix", s)
+			return netip.Prefix{}, fmt.Errorf("%q is not an IPv6 prefix", s)
 		}
 		p = netip.PrefixFrom(a, a.BitLen())
 	}
@@ -116,7 +116,7 @@ func ParseProto(s string) ([]uint8, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 8)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no protocol: write a number, or one of %s", s, strings.Join(ProtoNames(), ", "))
+		return nil, fmt.Errorf("%q is not a protocol: write a number, or one of %s", s, strings.Join(ProtoNames(), ", "))
 	}
 	return []uint8{uint8(n)}, nil
 }
@@ -139,19 +139,19 @@ func (p Policy) Check() error {
 	case !p.To.Addr().Is6() || p.To.Addr().Is4In6():
 		return fmt.Errorf("%s is an IPv4 prefix, and PDM is an option of IPv6", p.To)
 	case p.For <= 0:
-		return fmt.Errorf("a policy of %v has ended before it begins", p.For)
+		return fmt.Errorf("a policy of %v ends before it begins", p.For)
 	case len(p.Ports) > MaxPorts:
 		return fmt.Errorf("%d ranges of ports: at most %d", len(p.Ports), MaxPorts)
 	}
 	if len(p.Ports) > 0 {
 		for _, proto := range p.Protos {
 			if !HasPorts(proto) {
-				return fmt.Errorf("ports, but protocol %d has none", proto)
+				return fmt.Errorf("protocol %d has no ports", proto)
 			}
 		}
 	}
 	if _, err := path.Match(p.Interface, ""); err != nil {
-		return fmt.Errorf("%q is no interface pattern: %w", p.Interface, err)
+		return fmt.Errorf("%q is not an interface pattern: %w", p.Interface, err)
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func CheckAll(policies []Policy) error {
 		}
 		for j, q := range policies[:i] {
 			if p.Overlaps(q) {
-				return fmt.Errorf("policy %d (to %s) overlaps policy %d (to %s): which one holds would be unclear", i+1, p.To, j+1, q.To)
+				return fmt.Errorf("policy %d (to %s) overlaps policy %d (to %s): a packet may match at most one policy", i+1, p.To, j+1, q.To)
 			}
 		}
 	}
