@@ -26,14 +26,14 @@ struct nested {
 };
 
 /* The transport header there. False where it is none that GSO cuts behind. */
-static __always_inline bool nested_transport(struct __sk_buff *skb, struct nested *n)
+static __always_inline bool nested_transport(frame_ctx *ctx, struct nested *n)
 {
 	__u32 len;
 	__u8 doff;
 
 	switch (n->next) {
 	case IPPROTO_TCP:
-		if (bpf_skb_load_bytes(skb, n->offset + 12, &doff, sizeof(doff)))
+		if (frame_load(ctx, n->offset + 12, &doff, sizeof(doff)))
 			return false;
 		len = doff >> 4 << 2;
 		if (len < sizeof(struct tcphdr))
@@ -55,12 +55,12 @@ static __always_inline bool nested_transport(struct __sk_buff *skb, struct neste
 }
 
 /* Moves behind a GRE header. EtherType of what follows, or 0. */
-static __always_inline __be16 nested_gre(struct __sk_buff *skb, struct nested *n)
+static __always_inline __be16 nested_gre(frame_ctx *ctx, struct nested *n)
 {
 	struct gre_header gre;
 	__u16 flags;
 
-	if (bpf_skb_load_bytes(skb, n->offset, &gre, sizeof(gre)))
+	if (frame_load(ctx, n->offset, &gre, sizeof(gre)))
 		return 0;
 	flags = bpf_ntohs(gre.flags);
 	if (flags & GRE_UNREADABLE)
@@ -71,14 +71,14 @@ static __always_inline __be16 nested_gre(struct __sk_buff *skb, struct nested *n
 }
 
 /* Moves behind VXLAN or Geneve, on any port: what is inside must fit exactly. */
-static __always_inline __be16 nested_udp(struct __sk_buff *skb, struct nested *n)
+static __always_inline __be16 nested_udp(frame_ctx *ctx, struct nested *n)
 {
 	struct {
 		struct udphdr udp;
 		struct geneve_header inner; /* or VXLAN's, of the same size */
 	} h;
 
-	if (bpf_skb_load_bytes(skb, n->offset, &h, sizeof(h)))
+	if (frame_load(ctx, n->offset, &h, sizeof(h)))
 		return 0;
 	n->offset += sizeof(h);
 	if (*(__be32 *)&h.inner & VXLAN_VNI_VALID)
@@ -89,7 +89,7 @@ static __always_inline __be16 nested_udp(struct __sk_buff *skb, struct nested *n
 	return h.inner.proto;
 }
 
-static __always_inline __be16 nested_tunnel(struct __sk_buff *skb, struct nested *n)
+static __always_inline __be16 nested_tunnel(frame_ctx *ctx, struct nested *n)
 {
 	switch (n->next) {
 	case IPPROTO_IPIP:
@@ -97,22 +97,22 @@ static __always_inline __be16 nested_tunnel(struct __sk_buff *skb, struct nested
 	case IPPROTO_IPV6:
 		return bpf_htons(ETH_P_IPV6);
 	case IPPROTO_GRE:
-		return nested_gre(skb, n);
+		return nested_gre(ctx, n);
 	case IPPROTO_UDP:
-		return nested_udp(skb, n);
+		return nested_udp(ctx, n);
 	}
 	return 0;
 }
 
 /* Moves behind an inner Ethernet header with up to two tags. */
-static __always_inline __be16 nested_ethernet(struct __sk_buff *skb, struct nested *n)
+static __always_inline __be16 nested_ethernet(frame_ctx *ctx, struct nested *n)
 {
 	__be16 proto = 0;
 
 	n->offset += offsetof(struct ethhdr, h_proto);
 #pragma clang loop unroll(full)
 	for (int tags = 0; tags <= VLAN_TAGS_MAX; tags++) {
-		if (bpf_skb_load_bytes(skb, n->offset, &proto, sizeof(proto)))
+		if (frame_load(ctx, n->offset, &proto, sizeof(proto)))
 			return 0;
 		n->offset += sizeof(proto);
 		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
@@ -123,7 +123,7 @@ static __always_inline __be16 nested_ethernet(struct __sk_buff *skb, struct nest
 }
 
 /* Moves behind an inner IP header that ends where the frame does. */
-static __always_inline bool nested_ip(struct __sk_buff *skb, struct nested *n, __be16 proto)
+static __always_inline bool nested_ip(frame_ctx *ctx, struct nested *n, __be16 proto)
 {
 	struct chain chain = { .ip_end = n->end };
 	union {
@@ -135,7 +135,7 @@ static __always_inline bool nested_ip(struct __sk_buff *skb, struct nested *n, _
 	if (n->offset > n->end)
 		return false;
 	if (proto == bpf_htons(ETH_P_IP)) {
-		if (bpf_skb_load_bytes(skb, n->offset, &ip, sizeof(ip.v4)))
+		if (frame_load(ctx, n->offset, &ip, sizeof(ip.v4)))
 			return false;
 		header = ip.v4.ihl * 4;
 		total = bpf_ntohs(ip.v4.tot_len);
@@ -144,7 +144,7 @@ static __always_inline bool nested_ip(struct __sk_buff *skb, struct nested *n, _
 			return false;
 		chain.next = ip.v4.protocol;
 	} else if (proto == bpf_htons(ETH_P_IPV6)) {
-		if (bpf_skb_load_bytes(skb, n->offset, &ip, sizeof(ip.v6)))
+		if (frame_load(ctx, n->offset, &ip, sizeof(ip.v6)))
 			return false;
 		header = sizeof(ip.v6);
 		total = ip.v6.payload_len ? header + bpf_ntohs(ip.v6.payload_len) : 0;
@@ -159,7 +159,7 @@ static __always_inline bool nested_ip(struct __sk_buff *skb, struct nested *n, _
 		return false;
 	chain.offset = n->offset + header;
 	if (is_extension(chain.next, chain.ipv6) &&
-	    (walk_extensions(skb, &chain) != PARSE_OK || chain.fragment))
+	    (walk_extensions(ctx, &chain) != PARSE_OK || chain.fragment))
 		return false;
 	n->offset = chain.offset;
 	n->next = chain.next;
@@ -167,18 +167,18 @@ static __always_inline bool nested_ip(struct __sk_buff *skb, struct nested *n, _
 }
 
 /* One tunnel deeper. Not 0 where there is none, or nothing behind it to look for. */
-__noinline int enter_nested(struct __sk_buff *skb, struct nested *n)
+__noinline int enter_nested(frame_ctx *ctx, struct nested *n)
 {
 	__be16 proto;
 
 	if (!n)
 		return 1;
-	proto = nested_tunnel(skb, n);
+	proto = nested_tunnel(ctx, n);
 	if (proto == bpf_htons(ETH_P_TEB))
-		proto = nested_ethernet(skb, n);
-	if (!nested_ip(skb, n, proto))
+		proto = nested_ethernet(ctx, n);
+	if (!nested_ip(ctx, n, proto))
 		return 1;
-	return nested_transport(skb, n) && n->next != IPPROTO_UDP;
+	return nested_transport(ctx, n) && n->next != IPPROTO_UDP;
 }
 
 /*
@@ -187,24 +187,23 @@ __noinline int enter_nested(struct __sk_buff *skb, struct nested *n)
  * first of many tunnelled datagrams in one frame (UDP_L4) does not. Unrolled: the
  * compiler enters the loop in its middle, which the verifier of 6.1 refuses.
  */
-static __always_inline void walk_tunnels(struct __sk_buff *skb, struct nested *n)
+static __always_inline void walk_tunnels(frame_ctx *ctx, struct nested *n)
 {
 #pragma clang loop unroll(full)
 	for (int depth = 0; depth < NESTED_MAX; depth++) {
-		if (enter_nested(skb, n))
+		if (enter_nested(ctx, n))
 			break;
 	}
 }
 
 /* Bytes of the temporary jumbo option, which no segment has. */
-static __always_inline __u32 jumbo_option(struct __sk_buff *skb, const struct packet *p)
+static __always_inline __u32 jumbo_option(frame_ctx *ctx, const struct packet *p)
 {
 	__u32 at = p->l3_offset + sizeof(struct ipv6hdr);
 	__u64 option;
 
 	if (!(p->id.meta >> META_IPV6_SHIFT & 1) || p->id.bytes <= JUMBO_MIN ||
-	    p->l4_offset != at + JUMBO_HEADER ||
-	    bpf_skb_load_bytes(skb, at, &option, sizeof(option)))
+	    p->l4_offset != at + JUMBO_HEADER || frame_load(ctx, at, &option, sizeof(option)))
 		return 0;
 	/* Next header TCP, 8 bytes long, option 0xc2 of 4 bytes (RFC 2675). */
 	return (bpf_be64_to_cpu(option) >> 32) == (IPPROTO_TCP << 24 | 0xc204) ? JUMBO_HEADER : 0;
@@ -226,8 +225,7 @@ static __always_inline __u32 link_len_of(const struct packet *p)
  * What a GSO frame that is not plain TCP begins with and its segments repeat; 0
  * where nothing says so. With ESP there is a trailer, too, which is not there yet.
  */
-static __always_inline __u32 repeated_of(struct __sk_buff *skb, const struct packet *p,
-					 struct gso *g)
+static __always_inline __u32 repeated_of(frame_ctx *ctx, const struct packet *p, struct gso *g)
 {
 	struct nested n = {
 		.offset = p->l4_offset,
@@ -235,30 +233,31 @@ static __always_inline __u32 repeated_of(struct __sk_buff *skb, const struct pac
 		.next = p->id.proto,
 	};
 
-	gso_of(skb, g);
+	gso_of(ctx, g);
 	if (g->header >= p->l4_offset)
 		return g->header;
 	if (p->id.proto == IPPROTO_UDP || p->id.proto == IPPROTO_SCTP)
 		n.header = p->l4_offset + p->l4_len;
-	walk_tunnels(skb, &n);
+	walk_tunnels(ctx, &n);
 	return n.header;
 }
 
 /* Not where segments differ in size (SCTP). */
-static __always_inline bool explains_segments(struct __sk_buff *skb, __u32 header)
+static __always_inline bool explains_segments(frame_ctx *ctx, __u32 header)
 {
-	__u32 size = skb->gso_size;
+	__u32 size = frame_gso_size(ctx);
 
-	if (!skb->gso_segs || size == 0xffff)
+	if (!frame_gso_segs(ctx) || size == 0xffff)
 		return true;
-	return header < skb->len && (skb->len - header + size - 1) / size == skb->gso_segs;
+	return header < frame_len(ctx) &&
+	       (frame_len(ctx) - header + size - 1) / size == frame_gso_segs(ctx);
 }
 
 /*
  * A GSO frame is counted as its segments: p->repeated is what they all begin
  * with, which `header` is for a frame without a tunnel.
  */
-__noinline int measure_burst(struct __sk_buff *skb, struct packet *p)
+__noinline int measure_burst(frame_ctx *ctx, struct packet *p)
 {
 	__u32 header, repeated, more, removed = 0, inserted = 0;
 	struct gso g = {};
@@ -269,21 +268,21 @@ __noinline int measure_burst(struct __sk_buff *skb, struct packet *p)
 	header = p->l4_offset + p->l4_len;
 	repeated = header;
 	if (p->id.proto == IPPROTO_TCP) {
-		removed = jumbo_option(skb, p);
+		removed = jumbo_option(ctx, p);
 	} else if (!p->fragment) {
-		repeated = repeated_of(skb, p, &g);
-		exact = repeated && p->id.proto != IPPROTO_ESP && explains_segments(skb, repeated);
+		repeated = repeated_of(ctx, p, &g);
+		exact = repeated && p->id.proto != IPPROTO_ESP && explains_segments(ctx, repeated);
 		if (!repeated || repeated > HEADERS_MAX)
 			repeated = header;
 	}
-	more = segments_behind(skb, repeated) - 1;
+	more = segments_behind(ctx, repeated) - 1;
 	if (g.type & GSO_UFO && more) {
 		p->fragment = FRAGMENT_FIRST;
 		if (p->id.meta >> META_IPV6_SHIFT & 1)
 			inserted = FRAGMENT_HEADER;
 	}
 	if (!exact && more)
-		count(skb, p->id.meta & 1, REASON_GSO_INEXACT);
+		count(ctx, p->id.meta & 1, REASON_GSO_INEXACT);
 	p->id.packets += more;
 	if (repeated > header)
 		p->id.payload += more * (repeated - header);
@@ -297,14 +296,14 @@ __noinline int measure_burst(struct __sk_buff *skb, struct packet *p)
 }
 
 /* Also p->rare: what a slot of the flow table cannot hold. */
-static __always_inline void measure(struct __sk_buff *skb, struct packet *p)
+static __always_inline void measure(frame_ctx *ctx, struct packet *p)
 {
-	p->overhead = skb->len - link_len_of(p) - p->id.bytes;
+	p->overhead = frame_len(ctx) - link_len_of(p) - p->id.bytes;
 	p->id.packets = 1;
 	p->id.last = bpf_jiffies64();
 	p->id.payload = p->id.bytes + p->l3_offset - p->l4_offset - p->l4_len;
-	if (skb->gso_size)
-		measure_burst(skb, p);
+	if (frame_gso_size(ctx))
+		measure_burst(ctx, p);
 	p->rare = p->overhead | p->gso_packets | p->fragment | p->tcp_flags_high |
 		  is_congested(p->id.tos);
 }

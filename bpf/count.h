@@ -36,9 +36,9 @@ struct {
 			st_->field += (n);                                          \
 	} while (0)
 
-static __always_inline __u32 iface_of(const struct __sk_buff *skb)
+static __always_inline __u32 iface_of(frame_ctx *ctx)
 {
-	return cfg_iface + skb->ifindex;
+	return cfg_iface + frame_ifindex(ctx);
 }
 
 __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
@@ -69,15 +69,15 @@ __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
 	return 0;
 }
 
-static __always_inline void count(struct __sk_buff *skb, __u32 direction, enum reason reason)
+static __always_inline void count(frame_ctx *ctx, __u32 direction, enum reason reason)
 {
 	struct count_value one = {
-		.packets = segments_of(skb),
+		.packets = segments_of(ctx),
 		.frames = 1,
-		.bytes = skb->len,
+		.bytes = frame_len(ctx),
 	};
 
-	count_many(iface_of(skb), direction, reason, &one);
+	count_many(iface_of(ctx), direction, reason, &one);
 }
 
 #endif

@@ -14,7 +14,7 @@
 #define FAST_OPTIONS 16
 
 /* All that is not in the IP header. FAST_L4 octets are there from l4 on. */
-static __always_inline bool fast_transport(struct __sk_buff *skb, const void *end, struct packet *p,
+static __always_inline bool fast_transport(frame_ctx *ctx, const void *end, struct packet *p,
 					   const __u8 *l4, __u32 ip_len, __u32 total, __u8 proto,
 					   __u32 features)
 {
@@ -22,7 +22,7 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, const void *en
 
 	p->id.proto = proto;
 	p->id.tcp_flags = 0;
-	p->id.iface = iface_of(skb);
+	p->id.iface = iface_of(ctx);
 	set_ports(p, l4);
 	__builtin_memset(&p->gso_packets, 0,
 			 offsetof(struct packet, frag_id) - offsetof(struct packet, gso_packets));
@@ -38,7 +38,7 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, const void *en
 	} else if (proto != IPPROTO_UDP || features & FEATURE_TUNNELS) {
 		return false;
 	}
-	present = skb->len - sizeof(struct ethhdr);
+	present = frame_len(ctx) - sizeof(struct ethhdr);
 	if (total > present || total < header)
 		return false;
 	p->id.packets = 1;
@@ -59,7 +59,7 @@ static __always_inline bool fast_transport(struct __sk_buff *skb, const void *en
 #define FAST_IPV4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + FAST_L4)
 #define FAST_IPV6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + FAST_L4)
 
-static __always_inline bool fast_ipv4(struct __sk_buff *skb, __u32 direction, __u32 features,
+static __always_inline bool fast_ipv4(frame_ctx *ctx, __u32 direction, __u32 features,
 				      struct packet *p, const struct iphdr *ip, const void *end)
 {
 	if (*(const __u8 *)ip != 0x45 || ip->frag_off & bpf_htons(0x3fff))
@@ -68,14 +68,14 @@ static __always_inline bool fast_ipv4(struct __sk_buff *skb, __u32 direction, __
 	p->id.meta = direction << META_DIRECTION_SHIFT | L2_ETHER << META_L2_SHIFT;
 	p->id.tos = ip->tos;
 	p->id.ttl = ip->ttl;
-	if (!fast_transport(skb, end, p, (const void *)(ip + 1), sizeof(*ip),
+	if (!fast_transport(ctx, end, p, (const void *)(ip + 1), sizeof(*ip),
 			    bpf_ntohs(ip->tot_len), ip->protocol, features))
 		return false;
 	set_ipv4(p, ip);
 	return true;
 }
 
-static __always_inline bool fast_ipv6(struct __sk_buff *skb, __u32 direction, __u32 features,
+static __always_inline bool fast_ipv6(frame_ctx *ctx, __u32 direction, __u32 features,
 				      struct packet *p, const struct ipv6hdr *ip, const void *end)
 {
 	__u32 word = bpf_ntohl(*(__be32 *)ip), total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
@@ -91,34 +91,35 @@ static __always_inline bool fast_ipv6(struct __sk_buff *skb, __u32 direction, __
 	if (features & FEATURE_PDM && ip->nexthdr == IPPROTO_DSTOPTS) {
 		if ((const void *)l4 + FAST_OPTIONS + FAST_L4 > end ||
 		    l4[1] != FAST_OPTIONS / 8 - 1 ||
-		    !fast_transport(skb, end, p, l4 + FAST_OPTIONS, sizeof(*ip) + FAST_OPTIONS,
+		    !fast_transport(ctx, end, p, l4 + FAST_OPTIONS, sizeof(*ip) + FAST_OPTIONS,
 				    total, l4[0], features))
 			return false;
-	} else if (!fast_transport(skb, end, p, l4, sizeof(*ip), total, ip->nexthdr, features)) {
+	} else if (!fast_transport(ctx, end, p, l4, sizeof(*ip), total, ip->nexthdr, features)) {
 		return false;
 	}
 	set_ipv6(p, ip);
 	return true;
 }
 
-static __always_inline bool parse_fast(struct __sk_buff *skb, __u32 direction, __u32 features,
+static __always_inline bool parse_fast(frame_ctx *ctx, __u32 direction, __u32 features,
 				       struct packet *p)
 {
-	void *data, *end, *ip;
+	struct frame f;
+	__u32 tci;
 	__be16 proto;
+	void *ip;
 
 	p->id.last = bpf_jiffies64(); /* first: calls leave few registers */
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	ip = data + sizeof(struct ethhdr);
-	if (features & FEATURE_NO_LINK || data + FAST_IPV4 > end || skb->vlan_present ||
-	    skb->gso_size)
+	f = frame_of(ctx);
+	ip = f.data + sizeof(struct ethhdr);
+	if (features & FEATURE_NO_LINK || f.data + FAST_IPV4 > f.end || frame_tag(ctx, &tci) ||
+	    frame_gso_size(ctx))
 		return false;
-	proto = *(__be16 *)(data + offsetof(struct ethhdr, h_proto));
+	proto = *(__be16 *)(f.data + offsetof(struct ethhdr, h_proto));
 	if (proto == bpf_htons(ETH_P_IP))
-		return fast_ipv4(skb, direction, features, p, ip, end);
-	if (proto == bpf_htons(ETH_P_IPV6) && data + FAST_IPV6 <= end)
-		return fast_ipv6(skb, direction, features, p, ip, end);
+		return fast_ipv4(ctx, direction, features, p, ip, f.end);
+	if (proto == bpf_htons(ETH_P_IPV6) && f.data + FAST_IPV6 <= f.end)
+		return fast_ipv6(ctx, direction, features, p, ip, f.end);
 	return false;
 }
 

@@ -21,7 +21,7 @@ struct {
 	__type(value, struct fragment_ports);
 } fragments SEC(".maps");
 
-__noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
+__noinline int fragment_ports(frame_ctx *ctx, struct packet *p)
 {
 	struct fragment_key key = {};
 	struct fragment_ports ports = {}, *seen;
@@ -44,12 +44,12 @@ __noinline int fragment_ports(struct __sk_buff *skb, struct packet *p)
 		ports.dport = p->id.dport;
 		ports.proto = p->id.proto;
 		if (bpf_map_update_elem(&fragments, &key, &ports, BPF_ANY))
-			count(skb, p->id.meta & 1, REASON_FRAGMENT_LOST);
+			count(ctx, p->id.meta & 1, REASON_FRAGMENT_LOST);
 		return 0;
 	}
 	seen = bpf_map_lookup_elem(&fragments, &key);
 	if (!seen || (__s64)(now - seen->time) > (__s64)cfg_fragment_lifetime) {
-		count(skb, p->id.meta & 1, REASON_FRAGMENT_UNMATCHED);
+		count(ctx, p->id.meta & 1, REASON_FRAGMENT_UNMATCHED);
 		return 0;
 	}
 	p->id.sport = seen->sport;

@@ -7,9 +7,9 @@
  *
  * Every parser gets a cursor that stands on its header, checks its bounds,
  * moves the cursor behind the header and tells what comes next. Two bounds
- * count: `end` is where readable memory ends, `ip_end` where the IP packet
+ * count: `frame.end` is where readable memory ends, `ip_end` where the IP packet
  * ends by its own length. A header beyond ip_end is malformed; a header beyond
- * `end` may be in a fragment of the skb, so the caller pulls and tries again.
+ * `frame.end` may be in another buffer, so the caller pulls and tries again.
  */
 #ifndef WAYMARK_PARSE_H
 #define WAYMARK_PARSE_H
@@ -23,11 +23,10 @@
 #define PARSE_PULL (-2)
 
 struct cursor {
-	void *start; /* first octet of the frame */
+	struct frame frame;
 	void *pos;
-	void *end;
-	__u32 len; /* of the frame, paged data included */
-	__u32 ip_end; /* offset from start where the IP packet ends */
+	__u32 len; /* of the frame, or of what is parsed of it */
+	__u32 ip_end; /* offset from the frame's start where the IP packet ends */
 };
 
 /* Words of flow_slot. The ports have the interface above them. */
@@ -78,11 +77,11 @@ struct icmp_header {
 
 static __always_inline __u32 offset_of(const struct cursor *c)
 {
-	return c->pos - c->start;
+	return c->pos - c->frame.data;
 }
 
 /* The header of n octets under the cursor, or NULL when it is not readable. */
-#define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->end ? NULL : (type *)(c)->pos)
+#define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->frame.end ? NULL : (type *)(c)->pos)
 
 /* An IPv4 address as the second half of an IPv6 one, whose first half is 0. */
 static __always_inline __u64 mapped(__be32 address)
@@ -122,16 +121,12 @@ static __always_inline __u32 is_congested(__u32 tos)
 	return low & tos >> 1;
 }
 
-/*
- * Link header. In: EtherType of the accelerated tag's packet is skb->protocol.
- * Out: the network protocol in *proto and id.meta; PARSE_OK or a reason.
- */
-static __always_inline int parse_link(struct __sk_buff *skb, struct cursor *c, struct packet *p,
-				      __be16 *proto)
+/* Link header. Out: the network protocol in *proto and id.meta; PARSE_OK or a reason. */
+static __always_inline int parse_link(struct cursor *c, struct packet *p, __be16 *proto)
 {
 	struct vlan_header *tag;
 	struct ethhdr *eth;
-	__u32 meta = 0, tags = 0, accelerated = 0;
+	__u32 meta = 0, tags = 0, accelerated = 0, tci;
 
 	eth = HEADER(c, struct ethhdr);
 	if (!eth)
@@ -139,10 +134,10 @@ static __always_inline int parse_link(struct __sk_buff *skb, struct cursor *c, s
 	c->pos += sizeof(*eth);
 	*proto = eth->h_proto;
 
-	if (skb->vlan_present) {
+	if (frame_tag(c->frame.ctx, &tci)) {
 		accelerated = 1;
 		tags = 1;
-		meta = (skb->vlan_tci & 0xfff) << META_VLAN_SHIFT;
+		meta = (tci & 0xfff) << META_VLAN_SHIFT;
 	}
 	for (int i = 0; i < VLAN_TAGS_MAX; i++) {
 		if (*proto != bpf_htons(ETH_P_8021Q) && *proto != bpf_htons(ETH_P_8021AD))
@@ -256,7 +251,7 @@ struct chain {
  * function of its own, verified alone, that few packets need; so it reads
  * through a helper, wherever the octets are.
  */
-__noinline int walk_extensions(struct __sk_buff *skb, struct chain *chain)
+__noinline int walk_extensions(frame_ctx *ctx, struct chain *chain)
 {
 	struct ext_header ext;
 	__u32 len;
@@ -267,7 +262,7 @@ __noinline int walk_extensions(struct __sk_buff *skb, struct chain *chain)
 	for (int i = 0; i < EXT_HEADERS_MAX; i++) {
 		if (chain->offset + sizeof(ext) > chain->ip_end)
 			return REASON_MALFORMED;
-		if (bpf_skb_load_bytes(skb, chain->offset, &ext, sizeof(ext)))
+		if (frame_load(ctx, chain->offset, &ext, sizeof(ext)))
 			return REASON_UNREADABLE;
 		len = (ext.len + 1) * 8;
 		if (chain->next == IPPROTO_AH)
@@ -292,8 +287,8 @@ __noinline int walk_extensions(struct __sk_buff *skb, struct chain *chain)
 	return REASON_EXT_CHAIN;
 }
 
-static __always_inline int parse_extensions(struct __sk_buff *skb, struct cursor *c,
-					    struct packet *p, bool ipv6, __u8 *next)
+static __always_inline int parse_extensions(struct cursor *c, struct packet *p, bool ipv6,
+					    __u8 *next)
 {
 	struct chain chain = {
 		.offset = offset_of(c),
@@ -307,7 +302,7 @@ static __always_inline int parse_extensions(struct __sk_buff *skb, struct cursor
 
 	if (p->fragment == FRAGMENT_LATER || !is_extension(*next, ipv6))
 		return PARSE_OK;
-	rc = walk_extensions(skb, &chain);
+	rc = walk_extensions(c->frame.ctx, &chain);
 	if (rc != PARSE_OK)
 		return rc;
 	p->fragment = chain.fragment;
@@ -315,7 +310,7 @@ static __always_inline int parse_extensions(struct __sk_buff *skb, struct cursor
 	*next = chain.next;
 	if (chain.offset > HEADERS_MAX)
 		return REASON_EXT_CHAIN;
-	c->pos = c->start + chain.offset;
+	c->pos = c->frame.data + chain.offset;
 	return PARSE_OK;
 }
 
@@ -363,7 +358,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 		p->l4_len = 12; /* SCTP common header; DCCP's shortest */
 		if (room < p->l4_len)
 			return REASON_MALFORMED;
-		if (c->pos + 12 > c->end)
+		if (c->pos + 12 > c->frame.end)
 			return PARSE_PULL;
 		octets = c->pos;
 		set_ports(p, octets);
@@ -378,7 +373,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 		if (room < 4)
 			return REASON_MALFORMED;
 		p->l4_len = room < sizeof(*icmp) ? room : sizeof(*icmp);
-		if (c->pos + 4 > c->end)
+		if (c->pos + 4 > c->frame.end)
 			return PARSE_PULL;
 		icmp = c->pos;
 		p->id.dport = bpf_htons(icmp->type << 8 | icmp->code);
@@ -399,10 +394,10 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 }
 
 /* The cursor stands on an IP header whose version is not known yet. */
-static __always_inline int parse_ip(struct __sk_buff *skb, struct cursor *c, struct packet *p,
-				    __be16 proto, __u32 gso)
+static __always_inline int parse_ip(struct cursor *c, struct packet *p, __be16 proto)
 {
 	bool ipv6 = proto == bpf_htons(ETH_P_IPV6);
+	__u32 gso = frame_gso_size(c->frame.ctx);
 	__u8 next;
 	int rc;
 
@@ -412,7 +407,7 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct cursor *c, str
 		rc = parse_ipv4(c, p, gso, &next);
 	if (rc != PARSE_OK)
 		return rc;
-	rc = parse_extensions(skb, c, p, ipv6, &next);
+	rc = parse_extensions(c, p, ipv6, &next);
 	if (rc != PARSE_OK)
 		return rc;
 	p->id.proto = next;

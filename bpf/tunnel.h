@@ -92,7 +92,7 @@ static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *
 {
 	if (p->l4_offset > HEADERS_MAX)
 		return TUNNEL_NONE;
-	c->pos = c->start + p->l4_offset;
+	c->pos = c->frame.data + p->l4_offset;
 	switch (p->id.proto) {
 	case IPPROTO_IPIP:
 	case IPPROTO_IPV6:
@@ -140,8 +140,8 @@ struct {
 } outer_packet SEC(".maps");
 
 /* The inner packet in *p; whatever it returns but PARSE_OK, *p is spoilt. */
-static __always_inline int parse_inner(struct __sk_buff *skb, struct cursor *c,
-				       const struct packet *outer, struct packet *p)
+static __always_inline int parse_inner(struct cursor *c, const struct packet *outer,
+				       struct packet *p)
 {
 	__be16 proto = 0;
 	__u32 tunnel, vni = 0;
@@ -159,11 +159,11 @@ static __always_inline int parse_inner(struct __sk_buff *skb, struct cursor *c,
 	p->vni = vni;
 	p->id.iface = outer->id.iface;
 	p->id.meta = (outer->id.meta & ~(1u << META_IPV6_SHIFT)) | tunnel << META_TUNNEL_SHIFT;
-	return parse_ip(skb, c, p, proto, skb->gso_size);
+	return parse_ip(c, p, proto);
 }
 
 /* PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. */
-__noinline int parse_tunnel(struct __sk_buff *skb, struct packet *p)
+__noinline int parse_tunnel(frame_ctx *ctx, struct packet *p)
 {
 	struct packet *outer;
 	struct cursor c = {};
@@ -176,11 +176,10 @@ __noinline int parse_tunnel(struct __sk_buff *skb, struct packet *p)
 	if (!outer)
 		return PARSE_OK;
 	*outer = *p;
-	c.start = (void *)(long)skb->data;
-	c.end = (void *)(long)skb->data_end;
+	c.frame = frame_of(ctx);
 	/* The inner packet ends where the outer one does, at the latest. */
 	c.len = p->l3_offset + p->id.bytes;
-	rc = parse_inner(skb, &c, outer, p);
+	rc = parse_inner(&c, outer, p);
 	if (rc == PARSE_PULL)
 		return rc;
 	if (rc != PARSE_OK)

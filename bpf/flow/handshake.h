@@ -141,7 +141,7 @@ static __always_inline __u8 opening_of(__u8 tcp_flags)
 }
 
 /* The packet has SYN, or may be the ACK that is expected. */
-__noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
+__noinline int handshake_step(frame_ctx *ctx, struct packet *p)
 {
 	__u32 index, seq, ack_seq;
 	struct handshake *h;
@@ -152,7 +152,7 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 		return 0;
 	p->opening = opening_of(p->id.tcp_flags);
 	p->rare |= p->opening;
-	if (bpf_skb_load_bytes(skb, p->l4_offset, &tcp, sizeof(tcp)))
+	if (frame_load(ctx, p->l4_offset, &tcp, sizeof(tcp)))
 		return 0;
 	seq = bpf_ntohl(tcp.seq);
 	ack_seq = bpf_ntohl(tcp.ack_seq);
@@ -170,11 +170,11 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 			return 0;
 		}
 		if (was_lost(h, hash, seq, now)) {
-			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
+			count(ctx, p->id.meta & 1, REASON_HANDSHAKE_LOST);
 			return 0;
 		}
 		if (h->hash && h->hash != hash && h->syn && now - h->syn < HANDSHAKE_LIFETIME)
-			count(skb, p->id.meta & 1, REASON_HANDSHAKE_LOST);
+			count(ctx, p->id.meta & 1, REASON_HANDSHAKE_LOST);
 		if (h->hash)
 			h->lost |= fingerprint(h->hash, h->syn_seq);
 		h->hash = hash;
@@ -217,8 +217,7 @@ __noinline int handshake_step(struct __sk_buff *skb, struct packet *p)
 }
 
 /* Only what has a TCP header has flags. */
-static __always_inline void handshake(struct __sk_buff *skb, struct flow_batch *batch,
-				      struct packet *p)
+static __always_inline void handshake(frame_ctx *ctx, struct flow_batch *batch, struct packet *p)
 {
 	__u32 flags = p->id.tcp_flags & (TCP_SYN | TCP_ACK);
 
@@ -228,7 +227,7 @@ static __always_inline void handshake(struct __sk_buff *skb, struct flow_batch *
 	}
 	if (flags == TCP_ACK && expected_acks[ack_slot(p->hash_high)] != ack_tag(p->hash_high))
 		return;
-	handshake_step(skb, p);
+	handshake_step(ctx, p);
 }
 
 #endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * From a frame to struct packet, whatever the frame is: link header, IP, tunnel,
+ * transport, fragment, GSO.
+ *
+ * Input: a frame. Output: all that is counted of it, or a reason why it is in no
+ * flow. Called at every hook, for frames that fast.h leaves.
+ */
+#ifndef WAYMARK_DISSECT_H
+#define WAYMARK_DISSECT_H
+
+#include "gso.h"
+#include "count.h"
+#include "parse.h"
+#include "tunnel.h"
+#include "burst.h"
+#include "fragment.h"
+
+/* Headers that the kernel puts into one buffer for us when they are in several. */
+#define PULL_MAX 512
+
+static __always_inline int parse_frame(frame_ctx *ctx, struct packet *p)
+{
+	struct cursor c;
+	__u32 readable;
+	__be16 proto;
+	int rc;
+
+	c.frame = frame_of(ctx);
+	c.pos = c.frame.data;
+	c.len = frame_len(ctx);
+	c.ip_end = 0;
+	readable = c.frame.end - c.frame.data;
+	if (cfg_features & FEATURE_TUNNELS && readable < PULL_MAX && readable < c.len)
+		return PARSE_PULL;
+
+	if (cfg_features & FEATURE_NO_LINK) {
+		__u8 *version = HEADER(&c, __u8);
+
+		if (!version)
+			return c.len ? PARSE_PULL : REASON_TRUNCATED;
+		proto = *version >> 4 == 6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+		p->id.meta |= L2_NONE << META_L2_SHIFT;
+	} else {
+		rc = parse_link(&c, p, &proto);
+		if (rc != PARSE_OK)
+			return rc;
+	}
+	if (proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
+		return proto == bpf_htons(ETH_P_ARP) ? REASON_ARP : REASON_ETHERTYPE;
+	rc = parse_ip(&c, p, proto);
+	if (rc != PARSE_OK)
+		return rc;
+	if (cfg_features & FEATURE_TUNNELS && p->fragment == FRAGMENT_NONE)
+		return parse_tunnel(ctx, p);
+	return PARSE_OK;
+}
+
+/*
+ * Parses once; when headers are not linear, makes them so and parses again.
+ * PARSE_OK and all of the packet, or a reason.
+ */
+static __noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
+{
+	__u32 len;
+	int rc;
+
+	if (!p)
+		return REASON_UNREADABLE;
+#pragma clang loop unroll(disable)
+	for (int pass = 0; pass < 2; pass++) {
+		__builtin_memset(p, 0, sizeof(*p));
+		p->id.iface = iface_of(ctx);
+		p->id.meta = direction << META_DIRECTION_SHIFT;
+		rc = parse_frame(ctx, p);
+		if (rc != PARSE_PULL)
+			break;
+		rc = REASON_UNREADABLE;
+		len = frame_len(ctx);
+		if (pass == 0 && frame_pull(ctx, len < PULL_MAX ? len : PULL_MAX))
+			break;
+	}
+	if (rc != PARSE_OK)
+		return rc;
+	if (p->fragment)
+		fragment_ports(ctx, p);
+	measure(ctx, p);
+	return PARSE_OK;
+}
+
+#endif

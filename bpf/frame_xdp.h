@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Frames at XDP: struct xdp_md, in one buffer or in several ("xdp.frags"). See
+ * frame.h.
+ *
+ * They are as they came from the wire: tags are in the frame, and no frame stands
+ * for several packets.
+ */
+#ifndef WAYMARK_FRAME_XDP_H
+#define WAYMARK_FRAME_XDP_H
+
+typedef struct xdp_md frame_ctx;
+
+#include "frame.h"
+
+/* Linux 6.18 and later. */
+extern int bpf_xdp_pull_data(struct xdp_md *xdp, __u32 len) __ksym __weak;
+
+static __always_inline struct frame frame_of(frame_ctx *xdp)
+{
+	return (struct frame){
+		.ctx = xdp,
+		.data = (void *)(long)xdp->data,
+		.end = (void *)(long)xdp->data_end,
+	};
+}
+
+static __always_inline __u32 frame_len(frame_ctx *xdp)
+{
+	return bpf_xdp_get_buff_len(xdp);
+}
+
+static __always_inline __u32 frame_ifindex(frame_ctx *xdp)
+{
+	return xdp->ingress_ifindex;
+}
+
+static __always_inline long frame_load(frame_ctx *xdp, __u32 offset, void *to, __u32 n)
+{
+	return bpf_xdp_load_bytes(xdp, offset, to, n);
+}
+
+/* Drivers put headers into the first buffer, as a rule. */
+static __always_inline long frame_pull(frame_ctx *xdp, __u32 n)
+{
+	return bpf_xdp_pull_data ? bpf_xdp_pull_data(xdp, n) : -1;
+}
+
+static __always_inline bool frame_tag(frame_ctx *xdp, __u32 *tci)
+{
+	return false;
+}
+
+static __always_inline __u32 frame_gso_size(frame_ctx *xdp)
+{
+	return 0;
+}
+
+static __always_inline __u32 frame_gso_segs(frame_ctx *xdp)
+{
+	return 0;
+}
+
+static __always_inline int frame_gso(frame_ctx *xdp, __u32 *type, __u32 *transport)
+{
+	return -1;
+}
+
+#endif
