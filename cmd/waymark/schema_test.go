@@ -48,7 +48,7 @@ func fullAnswer(t *testing.T, by string) (api.Answer, store.By) {
 		Iface: "eth0", Netns: "blue", IfIndex: 2, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
 		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"),
 		VLAN: 1, InnerVLAN: 2, Tunnel: flow.TunnelVXLAN, VNI: 3, TOS: 4, TCPFlags: 5, FlowLabel: 6, TTLMin: 7, TTLMax: 8,
-		Packets: 9, Bytes: 10, PayloadBytes: 11, WireBytes: 12, Fragments: 13, CEPackets: 14, First: at, Last: at.Add(time.Second),
+		Counters: flow.Counters{Packets: 9, Bytes: 10, PayloadBytes: 11, WireBytes: 12, Fragments: 13, CEPackets: 14}, First: at, Last: at.Add(time.Second),
 		EndReason: flow.EndReasonIdleTimeout, Initiator: flow.InitiatorSrc, InitiatorBy: flow.EvidenceHandshake,
 		RTT: flow.RTT{Responder: 15, Initiator: 16},
 		PDM: &flow.PDM{Sent: 17, Received: 18, Lost: 19, Reordered: 20, Duplicates: 21, Suspicious: 22, Discarded: 23, Server: flow.DelaysOf(&h), Network: flow.DelaysOf(&h)},

@@ -160,7 +160,7 @@ func fillInterval(s *store.Store, n int) {
 	web := flow.Record{
 		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
 		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:1::2"),
-		TCPFlags: 0x1b, TTLMin: 64, TTLMax: 64, Packets: 1200, Bytes: 1_500_000, PayloadBytes: 1_400_000, WireBytes: 1_516_800,
+		TCPFlags: 0x1b, TTLMin: 64, TTLMax: 64, Counters: flow.Counters{Packets: 1200, Bytes: 1_500_000, PayloadBytes: 1_400_000, WireBytes: 1_516_800},
 		First: scriptStart, Last: scriptStart.Add(8 * time.Second),
 		RTT: flow.RTT{Responder: 8 * time.Millisecond, Initiator: 210 * time.Microsecond},
 	}
@@ -170,7 +170,7 @@ func fillInterval(s *store.Store, n int) {
 	name := flow.Record{
 		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 4, Proto: 17, SrcPort: 40000, DstPort: 53,
 		Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.53"),
-		Packets: 1, Bytes: 60, PayloadBytes: 32, WireBytes: 74, First: scriptStart.Add(time.Second), Last: scriptStart.Add(time.Second),
+		Counters: flow.Counters{Packets: 1, Bytes: 60, PayloadBytes: 32, WireBytes: 74}, First: scriptStart.Add(time.Second), Last: scriptStart.Add(time.Second),
 	}
 	iv := s.Begin(scriptStart.Add(time.Duration(n) * 10 * time.Second))
 	for _, r := range []flow.Record{web, back, name} {
@@ -205,7 +205,7 @@ func fillMarked(s *store.Store) {
 		in := flow.Record{
 			Iface: "eth0", IfIndex: 2, Direction: flow.Ingress, Family: 6, Proto: 6, SrcPort: told.port, DstPort: told.local,
 			Src: netip.MustParseAddr(told.peer), Dst: netip.MustParseAddr("2001:db8::1"), TTLMin: 60, TTLMax: 60,
-			Packets: told.packetsTotal, Bytes: 100 * told.packetsTotal, First: scriptStart, Last: scriptStart.Add(time.Duration(i) * time.Second),
+			Counters: flow.Counters{Packets: told.packetsTotal, Bytes: 100 * told.packetsTotal}, First: scriptStart, Last: scriptStart.Add(time.Duration(i) * time.Second),
 		}
 		out := in
 		out.Direction, out.Src, out.Dst, out.SrcPort, out.DstPort = flow.Egress, in.Dst, in.Src, in.DstPort, in.SrcPort
@@ -261,7 +261,7 @@ func knownStatus() obs.Status {
 			{Iface: "eth0", Direction: "egress", Packets: 999_999, Frames: 999_999, IfacePackets: 1_000_000, Coverage: 0.999999},
 		},
 		API:       obs.API{Connections: 1, Dropped: 3},
-		Totals:    []obs.Total{{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Packets: 900_000, Bytes: 1_200_000_000, WireBytes: 1_212_600_000}},
+		Totals:    []obs.Total{{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Counters: flow.Counters{Packets: 900_000, Bytes: 1_200_000_000, WireBytes: 1_212_600_000}}},
 		Exporters: []obs.Exporter{{Name: "ipfix", Target: "udp://[::1]:4739", Queued: 3, QueueSize: 65536, Exported: 90_000, Retries: 2, Lost: []obs.Loss{{Reason: "queue_full", Count: 7}}, LastError: "connection refused"}},
 		Losses:    []obs.Loss{{Where: "exporter ipfix", Reason: "queue_full", Count: 7}},
 		Programs:  []obs.Program{{Name: "waymark_ingress", ID: 17, RunCount: 1_000_000, RunTime: 60 * time.Millisecond}},

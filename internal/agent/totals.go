@@ -67,9 +67,7 @@ func (t *totals) add(d *flow.Delta) {
 		}
 		t.last, t.into = k, s
 	}
-	s.Packets += d.Packets
-	s.Bytes += d.Bytes
-	s.WireBytes += d.WireBytes
+	s.Counters.Add(&d.Counters)
 	s.Frames += d.Frames
 	s.FrameBytes += d.FrameBytes
 	switch {
@@ -102,8 +100,7 @@ func (t *totals) byPlace() map[place]sums {
 	out := map[place]sums{}
 	for k, s := range t.sum {
 		c := out[k.place]
-		c.Packets += s.Packets
-		c.WireBytes += s.WireBytes
+		c.Counters.Add(&s.Counters)
 		c.Frames += s.Frames
 		c.FrameBytes += s.FrameBytes
 		c.tags += s.tags
@@ -117,19 +114,17 @@ func (t *totals) byPlace() map[place]sums {
 func (t *totals) list(name func(flow.Iface) (name, netns string)) []obs.Total {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	named := make(map[obs.Total]flow.Counts, len(t.sum))
+	named := make(map[obs.Total]flow.Counters, len(t.sum))
 	for k, s := range t.sum {
 		iface, netns := name(k.iface)
 		key := obs.Total{Iface: iface, Netns: netns, Direction: k.direction.String(), Protocol: k.protocol}
 		c := named[key]
-		c.Packets += s.Packets
-		c.Bytes += s.Bytes
-		c.WireBytes += s.WireBytes
+		c.Add(&s.Counters)
 		named[key] = c
 	}
 	out := make([]obs.Total, 0, len(named))
 	for total, c := range named {
-		total.Packets, total.Bytes, total.WireBytes = c.Packets, c.Bytes, c.WireBytes
+		total.Counters = c
 		out = append(out, total)
 	}
 	slices.SortFunc(out, func(a, b obs.Total) int {

@@ -20,7 +20,7 @@ func TestTotals(t *testing.T) {
 	total := func(protocol string, packets uint64) obs.Total {
 		return obs.Total{
 			Iface: "eth0", Direction: "egress", Protocol: protocol,
-			Packets: packets, Bytes: 10 * packets, WireBytes: 20 * packets,
+			Counters: flow.Counters{Packets: packets, Bytes: 10 * packets, WireBytes: 20 * packets},
 		}
 	}
 	want := func(all *totals, want ...obs.Total) {

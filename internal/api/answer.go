@@ -12,32 +12,24 @@ import (
 // Answer is what the agent knows about flows. When following, there is one for
 // each interval, one a line.
 type Answer struct {
-	Host      string    `json:"host"`
-	Sampling  uint32    `json:"sampling"` // one packet in so many was counted
-	From      time.Time `json:"from,omitzero"`
-	To        time.Time `json:"to,omitzero"` // absent: no interval has ended yet
-	Intervals int       `json:"intervals"`
-	By        []string  `json:"by"`
-	Groups    int       `json:"groups"`   // rows before the limit
-	Records   uint64    `json:"records"`  // that match
-	Total     Totals    `json:"total"`    // of all packets that match, each counted once unless asked for everywhere
-	Repeated  Totals    `json:"repeated"` // what was seen again on a further interface
-	Summed    uint64    `json:"summed"`   // records too many to keep, now in unattributed rows
-	Missed    uint64    `json:"missed"`   // intervals that this follower was too late for
+	Host      string        `json:"host"`
+	Sampling  uint32        `json:"sampling"` // one packet in so many was counted
+	From      time.Time     `json:"from,omitzero"`
+	To        time.Time     `json:"to,omitzero"` // absent: no interval has ended yet
+	Intervals int           `json:"intervals"`
+	By        []string      `json:"by"`
+	Groups    int           `json:"groups"`   // rows before the limit
+	Records   uint64        `json:"records"`  // that match
+	Total     flow.Counters `json:"total"`    // of all packets that match, each counted once unless asked for everywhere
+	Repeated  flow.Counters `json:"repeated"` // what was seen again on a further interface
+	Summed    uint64        `json:"summed"`   // records too many to keep, now in unattributed rows
+	Missed    uint64        `json:"missed"`   // intervals that this follower was too late for
 	// Since is what was asked for. Incomplete is why the rows cover less: "history",
 	// older intervals had to leave (api.history); "started", the agent runs only
 	// since then. Absent: they cover it.
 	Since      time.Time   `json:"since,omitzero"`
 	Incomplete store.Short `json:"incomplete,omitempty"`
 	Rows       []Row       `json:"rows"`
-}
-
-// Totals are sums over all that matches.
-type Totals struct {
-	Packets      uint64 `json:"packets"`
-	Bytes        uint64 `json:"bytes"`
-	WireBytes    uint64 `json:"wire_bytes"`
-	PayloadBytes uint64 `json:"payload_bytes"`
 }
 
 // Row is a row of the store with its JSON. Rows by flow are flow records as the
@@ -52,7 +44,7 @@ func NewAnswer(a store.Answer, o flow.Origin) Answer {
 	out := Answer{
 		Host: o.Host, Sampling: max(o.Sampling, 1),
 		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
-		Total: Totals(a.Total), Repeated: Totals(a.Repeated), Summed: a.Summed, Missed: a.Missed,
+		Total: a.Total, Repeated: a.Repeated, Summed: a.Summed, Missed: a.Missed,
 		Since: a.Asked, Incomplete: a.Short,
 		Rows: make([]Row, len(a.Rows)),
 	}

@@ -34,8 +34,8 @@ func web(bytes uint64) flow.Record {
 		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 6,
 		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), Proto: 6, SrcPort: 50000, DstPort: 443,
 		TOS: 8, TCPFlags: 0x1b, FlowLabel: 5, TTLMin: 63, TTLMax: 64,
-		Packets: 10, Bytes: bytes, PayloadBytes: bytes - 400, WireBytes: bytes + 140,
-		First: epoch, Last: epoch.Add(2 * time.Second),
+		Counters: flow.Counters{Packets: 10, Bytes: bytes, PayloadBytes: bytes - 400, WireBytes: bytes + 140},
+		First:    epoch, Last: epoch.Add(2 * time.Second),
 		RTT: flow.RTT{Responder: 8 * time.Millisecond, Initiator: time.Millisecond},
 	}
 }
@@ -182,7 +182,7 @@ func TestFlows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Host != "alpha" || got.Sampling != 1 || got.Intervals != 1 || got.Records != 2 || got.Groups != 1 ||
-		got.Total != (Totals{20, 3000, 3280, 2200}) || !got.To.Equal(epoch.Add(10*time.Second)) {
+		got.Total != (flow.Counters{Packets: 20, Bytes: 3000, WireBytes: 3280, PayloadBytes: 2200}) || !got.To.Equal(epoch.Add(10*time.Second)) {
 		t.Errorf("%+v", got)
 	}
 	want := web(3000)

@@ -58,7 +58,7 @@ var rowFields = func() []RowField {
 	for i := range flow.Fields {
 		fields = append(fields, recordField(&flow.Fields[i]))
 	}
-	noBack := func(w *store.Row) bool { return w.Back == store.Counters{} }
+	noBack := func(w *store.Row) bool { return w.Back == flow.Counters{} }
 	never := func(*store.Row) bool { return false }
 	return append(
 		fields,

@@ -310,7 +310,7 @@ func TestUDPBursts(t *testing.T) {
 		if k.Proto != protoUDP || k.DstPort != 9 {
 			continue
 		}
-		want := flow.Counts{Packets: bursts * count, Frames: bursts, PayloadBytes: bursts * ((count-1)*size + last)}
+		want := flow.Counts{Counters: flow.Counters{Packets: bursts * count, PayloadBytes: bursts * ((count-1)*size + last)}, Frames: bursts}
 		want.Bytes = want.PayloadBytes + want.Packets*48
 		want.WireBytes = want.Bytes + want.Packets*14
 		want.FrameBytes = want.PayloadBytes + want.Frames*(48+14)

@@ -147,7 +147,7 @@ func TestExact(t *testing.T) {
 	if len(sum) != 2*flows {
 		t.Errorf("%d flows, want %d at each end", len(sum), flows)
 	}
-	want := flow.Counts{Packets: packets / flows, Frames: packets / flows}
+	want := flow.Counts{Counters: flow.Counters{Packets: packets / flows}, Frames: packets / flows}
 	want.PayloadBytes = want.Packets * payload
 	want.Bytes = want.Packets * (40 + 8 + payload)
 	want.WireBytes = want.Packets * (14 + 40 + 8 + payload)

@@ -52,8 +52,10 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 			Direction: m.direction(), Tunnel: m.tunnel(), IPv6: m.ipv6(),
 		}
 		d.Counts = flow.Counts{
-			Packets: packets, Bytes: sum.Bytes - told.Bytes, PayloadBytes: sum.Payload - told.Payload,
-			WireBytes: wire, Frames: packets - (sum.GsoPackets - told.GsoPackets),
+			Counters: flow.Counters{
+				Packets: packets, Bytes: sum.Bytes - told.Bytes, PayloadBytes: sum.Payload - told.Payload, WireBytes: wire,
+			},
+			Frames:     packets - (sum.GsoPackets - told.GsoPackets),
 			FrameBytes: wire - packets*m.accelLen() - (sum.GsoBytes - told.GsoBytes),
 			First:      r.last.UnixNano(), Last: now.UnixNano(),
 		}

@@ -233,15 +233,15 @@ func TestTapKinds(t *testing.T) {
 	}{
 		{
 			name: "ufo ipv4", frame: eth4.UDP(1, 2).Payload(14804), kind: virtioUFO, size: 1480, at: 34,
-			want: flow.Counts{Packets: 11, Fragments: 11, Bytes: 11*20 + 8 + 14804, WireBytes: 11*34 + 8 + 14804, PayloadBytes: 14804},
+			want: flow.Counts{Counters: flow.Counters{Packets: 11, Fragments: 11, Bytes: 11*20 + 8 + 14804, WireBytes: 11*34 + 8 + 14804, PayloadBytes: 14804}},
 		},
 		{
 			name: "ufo ipv6", frame: eth6.UDP(1, 2).Payload(14804), kind: virtioUFO, size: 1448, at: 54,
-			want: flow.Counts{Packets: 11, Fragments: 11, Bytes: 11*48 + 8 + 14804, WireBytes: 11*62 + 8 + 14804, PayloadBytes: 14804},
+			want: flow.Counts{Counters: flow.Counters{Packets: 11, Fragments: 11, Bytes: 11*48 + 8 + 14804, WireBytes: 11*62 + 8 + 14804, PayloadBytes: 14804}},
 		},
 		{
 			name: "uso", frame: eth4.UDP(1, 2).Payload(14800), kind: virtioUDP, size: 1480, at: 34, alsoByWalking: true,
-			want: flow.Counts{Packets: 10, Bytes: 10*28 + 14800, WireBytes: 10*42 + 14800, PayloadBytes: 14800},
+			want: flow.Counts{Counters: flow.Counters{Packets: 10, Bytes: 10*28 + 14800, WireBytes: 10*42 + 14800, PayloadBytes: 14800}},
 		},
 		{
 			name: "false length", frame: eth4.TotalLength(9).TCP(1, 2).Payload(14000), kind: virtioTCPv4, size: 1400, at: 34,
@@ -262,7 +262,7 @@ func TestTapKinds(t *testing.T) {
 			for _, counts := range got {
 				all.Add(&counts)
 			}
-			all = flow.Counts{Packets: all.Packets, Fragments: all.Fragments, Bytes: all.Bytes, WireBytes: all.WireBytes, PayloadBytes: all.PayloadBytes}
+			all = flow.Counts{Counters: flow.Counters{Packets: all.Packets, Fragments: all.Fragments, Bytes: all.Bytes, WireBytes: all.WireBytes, PayloadBytes: all.PayloadBytes}}
 			if name == "walks" && !c.alsoByWalking {
 				continue
 			}

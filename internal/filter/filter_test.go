@@ -19,7 +19,7 @@ func web() flow.Record {
 		Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:1::2"),
 		Proto: 6, SrcPort: 50000, DstPort: 443, VLAN: 100, TOS: 46<<2 | 1, TCPFlags: 0x12,
 		TTLMin: 63, TTLMax: 64, FlowLabel: 0xbeef, Tunnel: flow.TunnelVXLAN, VNI: 5000,
-		Packets: 100, Bytes: 150_000, PayloadBytes: 140_000, WireBytes: 151_400, CEPackets: 2,
+		Counters:  flow.Counters{Packets: 100, Bytes: 150_000, PayloadBytes: 140_000, WireBytes: 151_400, CEPackets: 2},
 		EndReason: flow.EndReasonIdleTimeout,
 		RTT:       flow.RTT{Responder: 8 * time.Millisecond, Initiator: 4 * time.Millisecond},
 	}
@@ -28,12 +28,12 @@ func web() flow.Record {
 func ping() flow.Record {
 	return flow.Record{
 		Iface: "eth0", Family: 4, Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.1.1"),
-		Proto: 1, SrcPort: 77, DstPort: 8 << 8, Packets: 3, Bytes: 252,
+		Proto: 1, SrcPort: 77, DstPort: 8 << 8, Counters: flow.Counters{Packets: 3, Bytes: 252},
 	}
 }
 
 func lost() flow.Record {
-	return flow.Record{Iface: "eth0", Family: 6, Proto: 17, Packets: 1000, Unattributed: true}
+	return flow.Record{Iface: "eth0", Family: 6, Proto: 17, Counters: flow.Counters{Packets: 1000}, Unattributed: true}
 }
 
 func TestMatch(t *testing.T) {

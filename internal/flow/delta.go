@@ -68,8 +68,7 @@ func (i Iface) Netns() uint32 { return uint32(i) >> 22 }
 // Counts is what was counted of a flow; fields as in Record, times in
 // nanoseconds since the Unix epoch.
 type Counts struct {
-	Packets, Bytes, PayloadBytes, WireBytes uint64
-	Fragments, CEPackets                    uint64
+	Counters
 
 	// Frames and FrameBytes count as a virtual interface's own counters do:
 	// one for a GSO burst, without accelerated VLAN tags. For coverage only.
@@ -96,12 +95,7 @@ func (c *Counts) Add(d *Counts) {
 	if d.Packets > 0 || c.Packets == 0 && c.First == 0 {
 		c.addTimes(d)
 	}
-	c.Packets += d.Packets
-	c.Bytes += d.Bytes
-	c.PayloadBytes += d.PayloadBytes
-	c.WireBytes += d.WireBytes
-	c.Fragments += d.Fragments
-	c.CEPackets += d.CEPackets
+	c.Counters.Add(&d.Counters)
 	c.Frames += d.Frames
 	c.FrameBytes += d.FrameBytes
 	if d.RTT.Responder != 0 {

@@ -79,10 +79,10 @@ func TestInitiatorOfConversations(t *testing.T) {
 				}
 			}
 			table := NewTable(TableConfig{MaxFlows: 100, ActiveTimeout: time.Second, IdleTimeout: time.Hour}, anyName, TableOutput{Interval: note, Expired: note})
-			table.Merge(&Delta{Key: Key{Iface: 2, Proto: 99}, Counts: Counts{Packets: 1}})
+			table.Merge(&Delta{Key: Key{Iface: 2, Proto: 99}, Counts: Counts{Counters: Counters{Packets: 1}}})
 			for i, halves := range tt.intervals {
 				for _, h := range halves {
-					d := Delta{Key: back, Counts: Counts{Packets: 1, First: int64(h.at), Last: int64(h.at), FirstSpread: h.spread, Opening: h.opening}}
+					d := Delta{Key: back, Counts: Counts{Counters: Counters{Packets: 1}, First: int64(h.at), Last: int64(h.at), FirstSpread: h.spread, Opening: h.opening}}
 					if h.forth {
 						d.Key = tt.key
 					}
@@ -158,7 +158,7 @@ func TestInitiatorIsRemembered(t *testing.T) {
 			},
 		})
 		merge := func(k Key, at int64, o Opening) {
-			table.Merge(&Delta{Key: k, Counts: Counts{Packets: 1, First: at, Last: at, Opening: o}})
+			table.Merge(&Delta{Key: k, Counts: Counts{Counters: Counters{Packets: 1}, First: at, Last: at, Opening: o}})
 		}
 		answer := OpeningSYNACK
 		if tt.opening == 0 {

@@ -48,7 +48,7 @@ func TestTableTellsPDM(t *testing.T) {
 	key := Key{SrcPort: 1, DstPort: 2, Proto: 17, IPv6: true, Direction: Ingress}
 	at := time.Unix(1000, 0)
 	merge := func(packets uint64, p *PDM) {
-		d := Delta{Key: key, Counts: Counts{Packets: packets, PDM: p, First: at.UnixNano(), Last: at.UnixNano()}}
+		d := Delta{Key: key, Counts: Counts{Counters: Counters{Packets: packets}, PDM: p, First: at.UnixNano(), Last: at.UnixNano()}}
 		table.Merge(&d)
 	}
 	end := func() {

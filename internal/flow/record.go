@@ -52,12 +52,7 @@ type Record struct {
 	FlowLabel      uint32 // IPv6, of the first packet
 	TTLMin, TTLMax uint8  // TTL or hop limit
 
-	Packets      uint64
-	Bytes        uint64 // IP octets including headers (octetDeltaCount)
-	PayloadBytes uint64 // octets above the transport header
-	WireBytes    uint64 // IP octets, link header, padding and tunnel headers
-	Fragments    uint64 // packets that are IP fragments
-	CEPackets    uint64 // packets marked congestion experienced (ECN)
+	Counters
 
 	First, Last time.Time // of the packets counted here
 	EndReason   EndReason

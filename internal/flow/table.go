@@ -276,8 +276,7 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 	r.SrcPort, r.DstPort, r.VLAN, r.InnerVLAN = k.SrcPort, k.DstPort, k.VLAN, k.InnerVLAN
 	r.Tunnel, r.VNI = k.Tunnel, c.VNI
 	r.TOS, r.TCPFlags, r.FlowLabel, r.TTLMin, r.TTLMax = c.TOS, c.TCPFlags, c.FlowLabel, c.TTLMin, c.TTLMax
-	r.Packets, r.Bytes, r.PayloadBytes, r.WireBytes = c.Packets, c.Bytes, c.PayloadBytes, c.WireBytes
-	r.Fragments, r.CEPackets = c.Fragments, c.CEPackets
+	r.Counters = c.Counters
 	r.First, r.Last = time.Unix(0, c.First).UTC(), time.Unix(0, c.Last).UTC()
 	r.EndReason, r.Unattributed = EndReasonNone, false
 	r.Initiator, r.InitiatorBy = InitiatorUnknown, EvidenceNone

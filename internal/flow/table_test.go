@@ -40,7 +40,7 @@ func tcpDelta(sport uint16, at time.Time, flags uint16) *Delta {
 		SrcPort: sport, DstPort: 443, Proto: protoTCP, Iface: NewIface(0, 2), Direction: Egress,
 	}
 	return &Delta{Key: k, Counts: Counts{
-		Packets: 2, Bytes: 200, WireBytes: 228, TCPFlags: flags,
+		Counters: Counters{Packets: 2, Bytes: 200, WireBytes: 228}, TCPFlags: flags,
 		First: at.Add(-time.Second).UnixNano(), Last: at.UnixNano(),
 	}}
 }

@@ -2,7 +2,11 @@
 // that waymark status prints, the API serves and Prometheus exposes.
 package obs
 
-import "time"
+import (
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
 
 // Status is the state of the agent at one moment. Counters run since it started.
 type Status struct {
@@ -141,9 +145,7 @@ type Total struct {
 	Netns     string `json:"netns,omitempty"`
 	Direction string `json:"direction"`
 	Protocol  string `json:"protocol"` // tcp, udp, icmp, icmpv6, sctp, other
-	Packets   uint64 `json:"packets"`
-	Bytes     uint64 `json:"bytes"`
-	WireBytes uint64 `json:"wire_bytes"`
+	flow.Counters
 }
 
 // Exporter is one output and its queue.

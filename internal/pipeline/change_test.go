@@ -39,7 +39,7 @@ func TestExportersComeAndGo(t *testing.T) {
 	}
 	publish := func(n int) {
 		for range n {
-			p.Publish(append(p.Buffer(), flow.Record{Packets: 1}))
+			p.Publish(append(p.Buffer(), flow.Record{Counters: flow.Counters{Packets: 1}}))
 		}
 	}
 	publish(10)

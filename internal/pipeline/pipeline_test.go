@@ -54,7 +54,7 @@ func (s *script) Export(ctx context.Context, records []flow.Record) (int, error)
 func numbered(p *Pipeline, first, n int) []flow.Record {
 	records := p.Buffer()
 	for i := range n {
-		records = append(records, flow.Record{Packets: uint64(first + i), Bytes: 10})
+		records = append(records, flow.Record{Counters: flow.Counters{Packets: uint64(first + i), Bytes: 10}})
 	}
 	return records
 }

@@ -1,72 +1,11 @@
 package store
 
 import (
-	"math/bits"
 	"net/netip"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
-
-// Counters are what is summed.
-type Counters struct {
-	Packets, Bytes, WireBytes, PayloadBytes uint64
-}
-
-func (c *Counters) add(r *flow.Record) {
-	c.Packets += r.Packets
-	c.Bytes += r.Bytes
-	c.WireBytes += r.WireBytes
-	c.PayloadBytes += r.PayloadBytes
-}
-
-func (c *Counters) addAll(o Counters) {
-	c.Packets += o.Packets
-	c.Bytes += o.Bytes
-	c.WireBytes += o.WireBytes
-	c.PayloadBytes += o.PayloadBytes
-}
-
-func (c *Counters) subtract(o Counters) {
-	c.Packets -= o.Packets
-	c.Bytes -= o.Bytes
-	c.WireBytes -= o.WireBytes
-	c.PayloadBytes -= o.PayloadBytes
-}
-
-// part is the share of so many of a record's packets.
-func part(r *flow.Record, packets uint64) Counters {
-	return Counters{
-		Packets: packets, Bytes: portion(r.Bytes, packets, r.Packets),
-		WireBytes: portion(r.WireBytes, packets, r.Packets), PayloadBytes: portion(r.PayloadBytes, packets, r.Packets),
-	}
-}
-
-// remove takes a part of a record from it.
-func remove(r *flow.Record, c Counters) {
-	left := r.Packets - c.Packets
-	r.Fragments = portion(r.Fragments, left, r.Packets)
-	r.CEPackets = portion(r.CEPackets, left, r.Packets)
-	r.Packets = left
-	r.Bytes -= c.Bytes
-	r.WireBytes -= c.WireBytes
-	r.PayloadBytes -= c.PayloadBytes
-}
-
-// portion is n × part / whole, where part is no more than whole.
-func portion(n, part, whole uint64) uint64 {
-	if part >= whole {
-		return n
-	}
-	high, low := bits.Mul64(n, part)
-	quotient, _ := bits.Div64(high, low, whole)
-	return quotient
-}
-
-// counters are the sums of the row.
-func (w *Row) counters() Counters {
-	return Counters{w.Packets, w.Bytes, w.WireBytes, w.PayloadBytes}
-}
 
 // Row is one line of an answer: the keys, and sums over its records.
 type Row struct {
@@ -79,10 +18,10 @@ type Row struct {
 	SrcPrefix, DstPrefix netip.Prefix // like Src and Dst, cut as the key says
 
 	Records uint64
-	Back    Counters // of the records that a fold turned round; part of the sums
-	RTTSeen uint64   // records with a round trip
+	Back    flow.Counters // of the records that a fold turned round; part of the sums
+	RTTSeen uint64        // records with a round trip
 
-	repeated             Counters // of packets that count in another row
+	repeated             flow.Counters // of packets that count in another row
 	responder, initiator mean
 	disputed             bool  // records differ in the initiator
 	rank                 int64 // to sort by
@@ -121,9 +60,9 @@ type Answer struct {
 	Intervals int
 	By        []Key
 	Rows      []Row
-	Groups    int      // rows before the limit
-	Total     Counters // of all packets, each counted once unless Query.Everywhere
-	Repeated  Counters // of what was seen again on a further interface
+	Groups    int           // rows before the limit
+	Total     flow.Counters // of all packets, each counted once unless Query.Everywhere
+	Repeated  flow.Counters // of what was seen again on a further interface
 	Records   uint64
 	// Asked is Query.Since. Short is why the answer covers less than that.
 	Asked time.Time

@@ -28,7 +28,7 @@ func marked(peer byte, port uint16, server, network time.Duration) (sent, receiv
 	received = flow.Record{
 		Iface: "eth0", IfIndex: 2, Direction: flow.Ingress, Family: 6, Proto: 6,
 		Src: netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 15: peer}), Dst: netip.MustParseAddr("2001:db8:ffff::1"),
-		SrcPort: port, DstPort: 50000, Packets: 10, Bytes: 1000, First: at(0), Last: at(1),
+		SrcPort: port, DstPort: 50000, Counters: flow.Counters{Packets: 10, Bytes: 1000}, First: at(0), Last: at(1),
 		PDM: &flow.PDM{Received: 10, Lost: 1, Server: delays(server), Network: delays(network)},
 	}
 	sent = received

@@ -102,14 +102,14 @@ func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
 	}
 	i.iv.summed++
 	top := &i.heap[0]
-	if w.bytes <= top.bytes {
+	if w.Bytes <= top.bytes {
 		i.sum(w)
 		return
 	}
 	i.sum(i.iv.rows.at(int(top.index)))
 	w.pdm = i.iv.told.put(p)
 	*i.iv.rows.at(int(top.index)) = *w
-	top.bytes = w.bytes
+	top.bytes = w.Bytes
 	siftDown(i.heap, 0)
 }
 
@@ -138,12 +138,7 @@ func (i *Interval) sum(w *row) {
 		}
 		i.sums[key] = total
 	}
-	total.packets += w.packets
-	total.bytes += w.bytes
-	total.payloadBytes += w.payloadBytes
-	total.wireBytes += w.wireBytes
-	total.fragments += w.fragments
-	total.cePackets += w.cePackets
+	total.Counters.Add(&w.Counters)
 	total.tcpFlags |= w.tcpFlags
 	total.first = min(total.first, w.first)
 	total.last = max(total.last, w.last)
@@ -161,7 +156,7 @@ type heapItem struct {
 func heapOf(rows rows) []heapItem {
 	h := make([]heapItem, rows.len())
 	for i := range h {
-		h[i] = heapItem{rows.at(i).bytes, int32(i)}
+		h[i] = heapItem{rows.at(i).Bytes, int32(i)}
 	}
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		siftDown(h, i)

@@ -18,7 +18,7 @@ type grouping struct {
 	once      bool // a packet counts in one row only
 	passage   bool // some key is in or out
 
-	onlyRepeated Counters // of rows that have nothing else, and are none
+	onlyRepeated flow.Counters // of rows that have nothing else, and are none
 
 	index  map[digest]*Row
 	merged []*Row
@@ -76,10 +76,10 @@ func (g *grouping) add(r *flow.Record, in, out string, repeated uint64) {
 		g.index[d] = w
 	}
 	if repeated > 0 {
-		again := part(r, repeated)
-		w.repeated.addAll(again)
+		again := r.Share(repeated)
+		w.repeated.Add(&again)
 		if g.once {
-			remove(r, again)
+			r.Subtract(&again)
 		}
 	}
 	if r.Packets > 0 || repeated == 0 {
@@ -135,12 +135,7 @@ func (w *Row) count(r *flow.Record, turned bool) {
 		w.First, w.Last, w.TTLMin = r.First, r.Last, r.TTLMin
 	}
 	w.Records++
-	w.Packets += r.Packets
-	w.Bytes += r.Bytes
-	w.PayloadBytes += r.PayloadBytes
-	w.WireBytes += r.WireBytes
-	w.Fragments += r.Fragments
-	w.CEPackets += r.CEPackets
+	w.Counters.Add(&r.Counters)
 	w.TCPFlags |= r.TCPFlags
 	w.TTLMin = min(w.TTLMin, r.TTLMin)
 	w.TTLMax = max(w.TTLMax, r.TTLMax)
@@ -151,7 +146,7 @@ func (w *Row) count(r *flow.Record, turned bool) {
 		w.Last = r.Last
 	}
 	if turned {
-		w.Back.add(r)
+		w.Back.Add(&r.Counters)
 	}
 }
 
@@ -190,7 +185,7 @@ func (w *Row) mergeInitiator(r *flow.Record) {
 func (g *grouping) end(f filter.Filter) {
 	g.merged = slices.DeleteFunc(g.merged, func(w *Row) bool {
 		if w.Records == 0 && f.Empty() {
-			g.onlyRepeated.addAll(w.repeated)
+			g.onlyRepeated.Add(&w.repeated)
 		}
 		return w.Records == 0
 	})

@@ -12,12 +12,12 @@ import (
 
 func TestKeys(t *testing.T) {
 	v6 := flow.Record{
-		Iface: "eth1", Netns: "blue", Family: 6, Proto: 6, SrcPort: 40000, DstPort: 443, VLAN: 7, TOS: 8, Bytes: 1000, Packets: 2,
+		Iface: "eth1", Netns: "blue", Family: 6, Proto: 6, SrcPort: 40000, DstPort: 443, VLAN: 7, TOS: 8, Counters: flow.Counters{Bytes: 1000, Packets: 2},
 		Src: netip.MustParseAddr("2001:db8:0:1::1"), Dst: netip.MustParseAddr("2001:db8:0:2::1"), First: at(1), Last: at(2),
 	}
 	back := v6
 	back.Src, back.Dst, back.SrcPort, back.DstPort, back.Bytes = v6.Dst, v6.Src, 443, 40000, 9000
-	lost := flow.Record{Iface: "eth0", Family: 6, Proto: 17, Bytes: 7, Packets: 1, Unattributed: true, First: at(1), Last: at(1)}
+	lost := flow.Record{Iface: "eth0", Family: 6, Proto: 17, Counters: flow.Counters{Bytes: 7, Packets: 1}, Unattributed: true, First: at(1), Last: at(1)}
 	s := New(Default())
 	fill(s, 0, 10, record(1, 1, 10), record(2, 1, 20), record(3, 9, 30), v6, back, lost)
 
@@ -116,7 +116,7 @@ func TestICMPConversation(t *testing.T) {
 // The initiator of the record decides who is the client; without one, ports do.
 func TestConversationByInitiator(t *testing.T) {
 	r := flow.Record{
-		Iface: "eth0", Family: 4, Proto: 6, SrcPort: 40000, DstPort: 60999, Bytes: 1000, First: at(0), Last: at(1),
+		Iface: "eth0", Family: 4, Proto: 6, SrcPort: 40000, DstPort: 60999, Counters: flow.Counters{Bytes: 1000}, First: at(0), Last: at(1),
 		Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
 		Initiator: flow.InitiatorSrc, InitiatorBy: flow.EvidenceHandshake,
 	}

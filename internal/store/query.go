@@ -146,10 +146,10 @@ func (q *Query) run(before *interval, intervals []*interval) Answer {
 	a.Repeated = g.onlyRepeated
 	for _, w := range g.merged {
 		a.Records += w.Records
-		a.Total.addAll(w.counters())
-		a.Repeated.addAll(w.repeated)
+		a.Total.Add(&w.Counters)
+		a.Repeated.Add(&w.repeated)
 		if !g.once { // the row has them, too
-			a.Total.subtract(w.repeated)
+			a.Total.Subtract(&w.repeated)
 		}
 	}
 	rank, compare := q.compare()
@@ -170,8 +170,8 @@ func (q *Query) addSeen(g *grouping, seen *sightings, x *sighting, r *flow.Recor
 		if repeated > 0 {
 			again := *r
 			again.RTT, again.PDM = flow.RTT{}, nil // once is enough
-			remove(&again, part(r, r.Packets-repeated))
-			remove(r, part(r, repeated))
+			again.Counters = r.Share(repeated)
+			r.Subtract(&again.Counters)
 			g.add(&again, in, out, counted)
 		}
 		in, counted = first, 0

@@ -11,11 +11,9 @@ import (
 // hundred thousand costs the garbage collector nothing. What PDM told of it
 // stands beside it.
 type row struct {
+	flow.Counters
 	src, dst                   [16]byte
 	first, last                int64 // ns since the Unix epoch
-	packets, bytes             uint64
-	payloadBytes, wireBytes    uint64
-	fragments, cePackets       uint64
 	rttResponder, rttInitiator int64
 	link, vni, flowLabel       uint32
 	pdm                        uint32 // where it is told; 0: nothing is
@@ -41,8 +39,7 @@ type link struct {
 func (w *row) set(r *flow.Record, number uint32) {
 	*w = row{
 		first: nanos(r.First), last: nanos(r.Last),
-		packets: r.Packets, bytes: r.Bytes, payloadBytes: r.PayloadBytes, wireBytes: r.WireBytes,
-		fragments: r.Fragments, cePackets: r.CEPackets,
+		Counters:     r.Counters,
 		rttResponder: int64(r.RTT.Responder), rttInitiator: int64(r.RTT.Initiator),
 		link: number, vni: r.VNI, flowLabel: r.FlowLabel,
 		sport: r.SrcPort, dport: r.DstPort, vlan: r.VLAN, innerVLAN: r.InnerVLAN, tcpFlags: r.TCPFlags,
@@ -64,9 +61,8 @@ func (w *row) record(iv *interval, r *flow.Record, pdm *flow.PDM) {
 		Family: w.family, Proto: w.proto, SrcPort: w.sport, DstPort: w.dport,
 		VLAN: w.vlan, InnerVLAN: w.innerVLAN, Tunnel: w.tunnel, VNI: w.vni,
 		TOS: w.tos, TCPFlags: w.tcpFlags, FlowLabel: w.flowLabel, TTLMin: w.ttlMin, TTLMax: w.ttlMax,
-		Packets: w.packets, Bytes: w.bytes, PayloadBytes: w.payloadBytes, WireBytes: w.wireBytes,
-		Fragments: w.fragments, CEPackets: w.cePackets,
-		First: fromNanos(w.first), Last: fromNanos(w.last),
+		Counters: w.Counters,
+		First:    fromNanos(w.first), Last: fromNanos(w.last),
 		EndReason: w.endReason, Unattributed: w.unattributed,
 		Initiator: w.initiator, InitiatorBy: w.initiatorBy,
 		RTT: flow.RTT{Responder: time.Duration(w.rttResponder), Initiator: time.Duration(w.rttInitiator)},

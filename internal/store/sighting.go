@@ -131,17 +131,17 @@ func (s *sightings) add(w *row) int32 {
 	}
 	for n := head; n >= 0; n = s.list[n].next {
 		if x := &s.list[n]; x.place == at && x.tunnel == tunnel {
-			x.packets += w.packets
-			x.addFragments(w.fragments)
+			x.packets += w.Packets
+			x.addFragments(w.Fragments)
 			x.ttlMin, x.ttlMax = min(x.ttlMin, w.ttlMin), max(x.ttlMax, w.ttlMax)
 			return n
 		}
 	}
 	n := int32(len(s.list))
 	s.list = append(s.list, sighting{
-		place: at, next: head, in: -1, out: -1, packets: w.packets, ttlMin: w.ttlMin, ttlMax: w.ttlMax, tunnel: tunnel,
+		place: at, next: head, in: -1, out: -1, packets: w.Packets, ttlMin: w.ttlMin, ttlMax: w.ttlMax, tunnel: tunnel,
 	})
-	s.list[n].addFragments(w.fragments)
+	s.list[n].addFragments(w.Fragments)
 	s.flows[key] = n
 	return n
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -152,19 +151,19 @@ func TestRepeatedAtMost(t *testing.T) {
 		s := New(Default())
 		s.SetWiring(wiring)
 		fill(s, 0, 1, tt.records...)
-		var all Counters
+		var all flow.Counters
 		for i := range tt.records {
-			all.add(&tt.records[i])
+			all.Add(&tt.records[i].Counters)
 		}
 		for _, by := range []string{"conversation", "src", "transit", "in,out", "proto", "iface", "iface,in,out", "flow"} {
 			for _, everywhere := range []bool{false, true} {
 				a := ask(t, s, Query{By: parseBy(t, by), Everywhere: everywhere})
-				var rows, sum Counters
+				var rows, sum flow.Counters
 				for _, w := range a.Rows {
-					rows.addAll(w.counters())
+					rows.Add(&w.Counters)
 				}
 				sum = a.Total
-				sum.addAll(a.Repeated)
+				sum.Add(&a.Repeated)
 				want, inRows := tt.packets, a.Total
 				if everywhere {
 					want = all.Packets
@@ -185,20 +184,6 @@ func TestRepeatedAtMost(t *testing.T) {
 		if got := strings.Join(ways, ", "); got != tt.transit {
 			t.Errorf("%s: came in and left on %q, want %q", tt.name, got, tt.transit)
 		}
-	}
-}
-
-// TestPartOfARecord: parts are exact where all of it is meant, and add up.
-func TestPartOfARecord(t *testing.T) {
-	whole := flow.Record{Packets: 3, Bytes: math.MaxUint64, WireBytes: 1000, PayloadBytes: 7, Fragments: 3}
-	for n := range whole.Packets + 1 {
-		r, c := whole, part(&whole, n)
-		if remove(&r, c); c.Packets != n || r.Packets+n != 3 || r.Bytes+c.Bytes != whole.Bytes || r.WireBytes+c.WireBytes != 1000 || r.Fragments != 3-n {
-			t.Errorf("%d packets: %+v of %+v", n, c, r)
-		}
-	}
-	if c := part(&whole, 3); c.Bytes != whole.Bytes || c.PayloadBytes != 7 {
-		t.Errorf("all of it: %+v", c)
 	}
 }
 

@@ -24,7 +24,7 @@ func record(src, dst byte, bytes uint64) flow.Record {
 	return flow.Record{
 		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 4,
 		Src: netip.AddrFrom4([4]byte{10, 0, 0, src}), Dst: netip.AddrFrom4([4]byte{10, 0, 1, dst}),
-		Proto: 17, SrcPort: 5000, DstPort: 53, Packets: 1, Bytes: bytes, WireBytes: bytes + 14,
+		Proto: 17, SrcPort: 5000, DstPort: 53, Counters: flow.Counters{Packets: 1, Bytes: bytes, WireBytes: bytes + 14},
 		First: at(0), Last: at(1),
 	}
 }
@@ -268,7 +268,7 @@ func TestRateOfABurst(t *testing.T) {
 		lasted time.Duration
 		want   float64
 	}{{0, 8000}, {time.Millisecond, 8000}, {time.Second, 8000}, {4 * time.Second, 2000}} {
-		w := Row{Record: flow.Record{Bytes: 1000, First: at(0), Last: at(0).Add(tt.lasted)}}
+		w := Row{Record: flow.Record{Counters: flow.Counters{Bytes: 1000}, First: at(0), Last: at(0).Add(tt.lasted)}}
 		if got := w.Rate(); got != tt.want {
 			t.Errorf("1000 bytes in %v: %v bit/s, want %v", tt.lasted, got, tt.want)
 		}

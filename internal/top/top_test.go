@@ -39,7 +39,7 @@ func scene(n int) []flow.Record {
 	tcp := flow.Record{
 		Iface: "eth0", Direction: flow.Egress, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
 		Src: netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:6666"), Dst: netip.MustParseAddr("2001:db8::1"),
-		Packets: uint64(100_000 * (n + 1)), Bytes: uint64(150_000_000 * (n + 1)), First: epoch, Last: epoch.Add(time.Second),
+		Counters: flow.Counters{Packets: uint64(100_000 * (n + 1)), Bytes: uint64(150_000_000 * (n + 1))}, First: epoch, Last: epoch.Add(time.Second),
 	}
 	if n == 0 {
 		tcp.RTT = flow.RTT{Responder: 8 * time.Millisecond, Initiator: 210 * time.Microsecond}
@@ -52,15 +52,15 @@ func scene(n int) []flow.Record {
 		records = append(records, flow.Record{
 			Iface: "eth0", Family: 4, Proto: 17, SrcPort: uint16(30000 + i), DstPort: 53,
 			Src: netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), Dst: netip.MustParseAddr("198.51.100.200"),
-			Packets: 10, Bytes: uint64(100_000 / (i + 1 + n*i%7)), First: epoch, Last: epoch,
+			Counters: flow.Counters{Packets: 10, Bytes: uint64(100_000 / (i + 1 + n*i%7))}, First: epoch, Last: epoch,
 		})
 	}
 	records = append(records,
 		flow.Record{
-			Iface: "eth0", Family: 4, Proto: 1, SrcPort: 7, DstPort: 8 << 8, Packets: 2, Bytes: 168_000,
+			Iface: "eth0", Family: 4, Proto: 1, SrcPort: 7, DstPort: 8 << 8, Counters: flow.Counters{Packets: 2, Bytes: 168_000},
 			Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.254"), First: epoch, Last: epoch,
 		},
-		flow.Record{Iface: "eth0", Family: 4, Proto: 6, Packets: 30, Bytes: 4000, Unattributed: true, First: epoch, Last: epoch},
+		flow.Record{Iface: "eth0", Family: 4, Proto: 6, Counters: flow.Counters{Packets: 30, Bytes: 4000}, Unattributed: true, First: epoch, Last: epoch},
 	)
 	return records
 }
@@ -428,7 +428,7 @@ func TestSortByRoundTrip(t *testing.T) {
 
 func TestTrend(t *testing.T) {
 	past := trends{}
-	row := api.Row{Row: store.Row{Record: flow.Record{Iface: "eth0", Bytes: 1000}}}
+	row := api.Row{Row: store.Row{Record: flow.Record{Iface: "eth0", Counters: flow.Counters{Bytes: 1000}}}}
 	past.add(1, time.Second, []api.Row{row})
 	past.add(4, time.Second, []api.Row{row})
 	p := past[keyOf(&row)]

@@ -21,7 +21,7 @@ func records() []flow.Record {
 	tcp := flow.Record{
 		Iface: "eth0", Direction: flow.Egress, Family: 6, Proto: 6, SrcPort: 50000, DstPort: 443,
 		Src: netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:6666"), Dst: netip.MustParseAddr("2001:db8::1"),
-		Packets: 1_234_567, Bytes: 9_000_000_000, First: epoch, Last: epoch.Add(9 * time.Second),
+		Counters: flow.Counters{Packets: 1_234_567, Bytes: 9_000_000_000}, First: epoch, Last: epoch.Add(9 * time.Second),
 		RTT: flow.RTT{Responder: 8 * time.Millisecond, Initiator: 210 * time.Microsecond},
 	}
 	back := tcp
@@ -30,7 +30,7 @@ func records() []flow.Record {
 	udp := flow.Record{
 		Iface: "eth0.100", Netns: "blue", Family: 4, Proto: 17, SrcPort: 5353, DstPort: 53, VLAN: 100,
 		Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.2"),
-		Packets: 12, Bytes: 1234, First: epoch, Last: epoch.Add(time.Second),
+		Counters: flow.Counters{Packets: 12, Bytes: 1234}, First: epoch, Last: epoch.Add(time.Second),
 	}
 	ping := udp
 	ping.Proto, ping.SrcPort, ping.DstPort, ping.Bytes = 1, 77, 8<<8, 900
@@ -38,7 +38,7 @@ func records() []flow.Record {
 	odd.DstPort, odd.Bytes = 40<<8|1, 800
 	gre := udp
 	gre.Proto, gre.SrcPort, gre.DstPort, gre.Bytes, gre.VLAN = 47, 0, 0, 700, 0
-	lost := flow.Record{Iface: "eth0", Family: 6, Proto: 132, Packets: 3, Bytes: 300, Unattributed: true, First: epoch, Last: epoch}
+	lost := flow.Record{Iface: "eth0", Family: 6, Proto: 132, Counters: flow.Counters{Packets: 3, Bytes: 300}, Unattributed: true, First: epoch, Last: epoch}
 	return []flow.Record{tcp, back, udp, ping, odd, gre, lost}
 }
 

@@ -36,16 +36,16 @@ func judged() []flow.Record {
 		Src: v4("192.0.2.1"), Dst: v4("198.51.100.254"), SrcPort: 40000, DstPort: 443,
 		Initiator: flow.InitiatorSrc, InitiatorBy: flow.EvidenceHandshake,
 		TOS: 0xb8, TCPFlags: 0x0d5b, TTLMin: 1, TTLMax: 255, EndReason: flow.EndReasonEndOfFlow,
-		Packets: 101, Bytes: 1 << 40, WireBytes: 1<<40 + 1414, PayloadBytes: 1<<40 - 4040,
-		First: at.Add(1), Last: at.Add(59_999_999_999),
+		Counters: flow.Counters{Packets: 101, Bytes: 1 << 40, WireBytes: 1<<40 + 1414, PayloadBytes: 1<<40 - 4040},
+		First:    at.Add(1), Last: at.Add(59_999_999_999),
 	}
 	udp := flow.Record{
 		Iface: "eth1", IfIndex: 3, Direction: flow.Ingress, Family: 6, Proto: 17,
 		Src: v6("2001:db8::1"), Dst: v6("2001:db8:ffff::2"), SrcPort: 65535, DstPort: 53, VLAN: 4094,
 		Initiator: flow.InitiatorSrc, InitiatorBy: flow.EvidenceFirst,
 		TOS: 1, FlowLabel: 0xfffff, TTLMin: 63, TTLMax: 64, EndReason: flow.EndReasonIdleTimeout,
-		Packets: 103, Bytes: 9000, WireBytes: 9999, PayloadBytes: 8000, Fragments: 5, CEPackets: 6,
-		First: at.Add(333_333_333), Last: at.Add(1_666_666_667),
+		Counters: flow.Counters{Packets: 103, Bytes: 9000, WireBytes: 9999, PayloadBytes: 8000, Fragments: 5, CEPackets: 6},
+		First:    at.Add(333_333_333), Last: at.Add(1_666_666_667),
 	}
 	ping := tcp
 	ping.Proto, ping.SrcPort, ping.DstPort, ping.TCPFlags, ping.Packets = 1, 4711, 8<<8, 0, 105
@@ -66,7 +66,7 @@ func judged() []flow.Record {
 	inner6.Packets, inner6.Tunnel, inner6.VNI, inner6.Fragments = 113, flow.TunnelGRE, 7, 1<<33
 	unattributed := flow.Record{
 		Iface: "eth0", IfIndex: 2, Family: 6, Proto: 17, Unattributed: true, EndReason: flow.EndReasonLackOfResources,
-		Packets: 114, Bytes: 11400, WireBytes: 12996, PayloadBytes: 9000, First: at, Last: at.Add(time.Second),
+		Counters: flow.Counters{Packets: 114, Bytes: 11400, WireBytes: 12996, PayloadBytes: 9000}, First: at, Last: at.Add(time.Second),
 	}
 	back := func(r flow.Record, dport uint16) flow.Record {
 		r.Direction ^= 1

@@ -72,9 +72,8 @@ func drawRecord(t *rapid.T) flow.Record {
 		VLAN:         rapid.Uint16Range(0, 4095).Draw(t, "vlan"),
 		TOS:          rapid.Uint8().Draw(t, "tos"), TCPFlags: rapid.Uint16().Draw(t, "flags"),
 		TTLMin: rapid.Uint8().Draw(t, "ttl"), TTLMax: rapid.Uint8().Draw(t, "ttl"),
-		Packets: counter.Draw(t, "packets"), Bytes: counter.Draw(t, "bytes"),
-		PayloadBytes: counter.Draw(t, "payload"), WireBytes: counter.Draw(t, "wire"),
-		First: at(), Last: at(), EndReason: flow.EndReason(rapid.IntRange(0, 5).Draw(t, "reason")),
+		Counters: flow.Counters{Packets: counter.Draw(t, "packets"), Bytes: counter.Draw(t, "bytes"), PayloadBytes: counter.Draw(t, "payload"), WireBytes: counter.Draw(t, "wire")},
+		First:    at(), Last: at(), EndReason: flow.EndReason(rapid.IntRange(0, 5).Draw(t, "reason")),
 	}
 	r.Iface = r.Netns + "eth" + string(rune('0'+r.IfIndex))
 	if rapid.IntRange(0, 3).Draw(t, "extra") == 0 {
@@ -207,7 +206,7 @@ func TestNTP(t *testing.T) {
 var benchmarkRecord = flow.Record{
 	Iface: "eth0", IfIndex: 2, Family: 4, Proto: 6, SrcPort: 40000, DstPort: 443,
 	Src: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Dst: netip.AddrFrom4([4]byte{198, 51, 100, 1}),
-	Packets: 10, Bytes: 4000, WireBytes: 4140, First: start.Add(-time.Minute), Last: start, EndReason: flow.EndReasonActiveTimeout,
+	Counters: flow.Counters{Packets: 10, Bytes: 4000, WireBytes: 4140}, First: start.Add(-time.Minute), Last: start, EndReason: flow.EndReasonActiveTimeout,
 }
 
 // benchmarkRecords are conversations, as the flow table exports them.

@@ -25,7 +25,7 @@ var compareRecords = cmp.Options{
 
 var tcp = flow.Record{
 	Iface: "eth0", Direction: flow.Egress, Family: 4, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.2"),
-	Proto: 6, SrcPort: 40000, DstPort: 443, TOS: 0x28, TCPFlags: 0x11b, Packets: 12, Bytes: 4200, PayloadBytes: 3576, WireBytes: 4368,
+	Proto: 6, SrcPort: 40000, DstPort: 443, TOS: 0x28, TCPFlags: 0x11b, Counters: flow.Counters{Packets: 12, Bytes: 4200, PayloadBytes: 3576, WireBytes: 4368},
 	TTLMin: 63, TTLMax: 64, First: time.Unix(1700000000, 5), Last: time.Unix(1700000059, 987654321),
 	EndReason: flow.EndReasonEndOfFlow, RTT: flow.RTT{Responder: 31_000_000, Initiator: 120_000},
 }
@@ -34,12 +34,11 @@ var tcp = flow.Record{
 func TestAppend(t *testing.T) {
 	icmpv6 := flow.Record{
 		Iface: "wlan0", Netns: "blue", Family: 6, Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"),
-		Proto: 58, SrcPort: 7, DstPort: 128<<8 | 3, VLAN: 100, InnerVLAN: 7, FlowLabel: 0xfffff, Packets: 1, Bytes: 64, WireBytes: 86,
-		Fragments: 1, CEPackets: 2, Tunnel: flow.TunnelVXLAN, VNI: 42, First: time.Unix(0, 0), Last: time.Unix(0, 0),
+		Proto: 58, SrcPort: 7, DstPort: 128<<8 | 3, VLAN: 100, InnerVLAN: 7, FlowLabel: 0xfffff, Counters: flow.Counters{Packets: 1, Bytes: 64, WireBytes: 86, Fragments: 1, CEPackets: 2}, Tunnel: flow.TunnelVXLAN, VNI: 42, First: time.Unix(0, 0), Last: time.Unix(0, 0),
 		EndReason: flow.EndReasonActiveTimeout,
 	}
 	unattributed := flow.Record{
-		Iface: "eth0", Family: 6, Proto: 17, Unattributed: true, Packets: 3, Bytes: 300, WireBytes: 342,
+		Iface: "eth0", Family: 6, Proto: 17, Unattributed: true, Counters: flow.Counters{Packets: 3, Bytes: 300, WireBytes: 342},
 		First: time.Unix(0, 0), Last: time.Unix(1, 0), EndReason: flow.EndReasonLackOfResources,
 	}
 	plain := flow.Record{Family: 6, Unattributed: true, First: time.Unix(0, 0), Last: time.Unix(0, 0)}
@@ -140,8 +139,7 @@ func record() *rapid.Generator[flow.Record] {
 			Tunnel: flow.Tunnel(rapid.IntRange(0, 4).Draw(t, "tunnel")), VNI: rapid.Uint32().Draw(t, "vni"),
 			TOS: rapid.Uint8().Draw(t, "tos"), TCPFlags: rapid.Uint16().Draw(t, "flags"), FlowLabel: rapid.Uint32Range(0, 1<<20-1).Draw(t, "label"),
 			TTLMin: rapid.Uint8().Draw(t, "ttl"), TTLMax: rapid.Uint8().Draw(t, "ttl"),
-			Packets: u64.Draw(t, "packets"), Bytes: u64.Draw(t, "bytes"), PayloadBytes: u64.Draw(t, "payload"), WireBytes: u64.Draw(t, "wire"),
-			Fragments: u64.Draw(t, "fragments"), CEPackets: u64.Draw(t, "ce"),
+			Counters:  flow.Counters{Packets: u64.Draw(t, "packets"), Bytes: u64.Draw(t, "bytes"), PayloadBytes: u64.Draw(t, "payload"), WireBytes: u64.Draw(t, "wire"), Fragments: u64.Draw(t, "fragments"), CEPackets: u64.Draw(t, "ce")},
 			Initiator: flow.Initiator(rapid.IntRange(0, 2).Draw(t, "initiator")), InitiatorBy: flow.Evidence(rapid.IntRange(0, 4).Draw(t, "evidence")),
 			First: at("first"), Last: at("last"), EndReason: flow.EndReason(rapid.IntRange(0, 5).Draw(t, "reason")),
 			RTT: flow.RTT{

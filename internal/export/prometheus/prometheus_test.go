@@ -58,9 +58,9 @@ func status() obs.Status {
 			{Iface: "eth0", Direction: "egress", Coverage: 0.875},
 		},
 		Totals: []obs.Total{
-			{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Packets: 80, Bytes: 70000, WireBytes: 71120},
-			{Iface: "eth0", Direction: "ingress", Protocol: "udp", Packets: 20, Bytes: 5000, WireBytes: 5280},
-			{Iface: "veth1", Netns: "blue", Direction: "egress", Protocol: "icmpv6", Packets: 1, Bytes: 104, WireBytes: 118},
+			{Iface: "eth0", Direction: "ingress", Protocol: "tcp", Counters: flow.Counters{Packets: 80, Bytes: 70000, WireBytes: 71120}},
+			{Iface: "eth0", Direction: "ingress", Protocol: "udp", Counters: flow.Counters{Packets: 20, Bytes: 5000, WireBytes: 5280}},
+			{Iface: "veth1", Netns: "blue", Direction: "egress", Protocol: "icmpv6", Counters: flow.Counters{Packets: 1, Bytes: 104, WireBytes: 118}},
 		},
 		Exporters: []obs.Exporter{
 			{Name: "jsonl", Target: "/var/log/flows.jsonl", Queued: 5, QueueSize: 65536, Exported: 4000},
