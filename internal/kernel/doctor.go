@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -43,7 +44,7 @@ func Examine() []Check {
 	for _, f := range Features() {
 		checks = append(checks, f.examine())
 	}
-	return append(checks, jit(), processors(), realtime())
+	return append(checks, byteOrder(binary.NativeEndian), jit(), processors(), realtime())
 }
 
 // needsRoot is found where only root can ask.
@@ -116,6 +117,17 @@ func privileges() []Check {
 		checks = append(checks, c)
 	}
 	return checks
+}
+
+// byteOrder checks that the programs are made for this processor: the flow table
+// is written in words of a little-endian one.
+func byteOrder(native binary.ByteOrder) Check {
+	c := Check{Name: "byte-order", State: StateOK, Purpose: "programs compiled for little-endian processors"}
+	if native.Uint16([]byte{1, 0}) != 1 {
+		c.State, c.Found = StateMissing, "a big-endian processor"
+		c.Remedy = "set probe: afpacket"
+	}
+	return c
 }
 
 func jit() Check {

@@ -1,6 +1,10 @@
 package kernel
 
-import "testing"
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+)
 
 func TestRealtime(t *testing.T) {
 	for version, want := range map[string]State{
@@ -43,5 +47,17 @@ func TestPrivilegesOfAUser(t *testing.T) {
 	})
 	if got[0].State != StateUnknown || got[0].Found != "needs root" || got[0].Remedy != "" || got[1].State != StateOK {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The programs are compiled for little-endian processors; on others the AF_PACKET
+// probe counts, and doctor says so.
+func TestByteOrder(t *testing.T) {
+	if c := byteOrder(binary.LittleEndian); c.State != StateOK {
+		t.Errorf("%+v", c)
+	}
+	c := byteOrder(binary.BigEndian)
+	if v := Judge([]Check{c, {Name: "cap_net_raw", State: StateOK}}, "waymark run"); v.State != StateMissing || !strings.HasSuffix(v.Text, "waymark run --probe afpacket") {
+		t.Errorf("%+v: %+v", c, v)
 	}
 }

@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -118,6 +119,9 @@ var ErrMissing = errors.New("missing kernel feature or privilege")
 // Require returns an error that wraps ErrMissing and names the first privilege
 // or required feature that is not there, and the remedy.
 func Require() error {
+	if c := byteOrder(binary.NativeEndian); c.State == StateMissing {
+		return fmt.Errorf("%w: the eBPF probe needs a little-endian processor, found %s: %s", ErrMissing, c.Found, c.Remedy)
+	}
 	for _, c := range privileges() {
 		if c.State == StateMissing {
 			return fmt.Errorf("%w: %s, for %s: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; or set probe: afpacket, which takes CAP_NET_RAW",

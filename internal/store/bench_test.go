@@ -15,7 +15,7 @@ func BenchmarkAdd(b *testing.B) {
 				iv := s.Begin(at(0))
 				for n := range flows {
 					r.SrcPort = uint16(n)
-					r.Bytes = uint64(n * 2654435761 & 0xffffff)
+					r.Bytes = uint64(uint32(n) * 2654435761 & 0xffffff)
 					iv.Add(&r)
 				}
 				iv.End(at(1))

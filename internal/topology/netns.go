@@ -70,7 +70,8 @@ func StatNetns(path string) (NetnsID, error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return NetnsID{}, fmt.Errorf("stat %s: %w", path, err)
 	}
-	return NetnsID{Dev: st.Dev, Ino: st.Ino}, nil
+	// The type of st_dev differs between architectures.
+	return NetnsID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
 // ID identifies the namespace.

@@ -5,7 +5,7 @@ package parsetest
 
 import "github.com/cilium/ebpf"
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type parsers test ../../../bpf/test/parse_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type parsers test ../../../bpf/test/parse_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Outcome is what a frame is to the two parsers.
 type Outcome = testParsers
