@@ -21,11 +21,15 @@ func TestFindings(t *testing.T) {
 	}{
 		{"a.md", "It was Told\nfine, untold\n", []string{"a.md:1: Told: write reported"}},
 		{"a.md", "octetDeltaCount has octets", []string{"a.md:1: octets: write bytes"}},
-		{"a.go", "package a\n\n// told\nvar told, readTold, untoldNumber = 1, `a\ntold`, 2\n",
-			[]string{"a.go:3: told: write reported", "a.go:4: told: write reported", "a.go:5: told: write reported"}},
+		{
+			"a.go", "package a\n\n// told\nvar told, readTold, untoldNumber = 1, `a\ntold`, 2\n",
+			[]string{"a.go:3: told: write reported", "a.go:4: told: write reported", "a.go:5: told: write reported"},
+		},
 		{"a.go", "package a\n\nvar readTold = \"octetDeltaCount\"\n", []string{"a.go:3: readTold: write reported"}},
-		{"a.h", "int a; /* not\n * told */ int b; // for good\nint told_at = x / y;\n",
-			[]string{"a.h:2: told: write reported", "a.h:2: for good: write permanently", "a.h:3: told_at: write reported"}},
+		{
+			"a.h", "int a; /* not\n * told */ int b; // for good\nint told_at = x / y;\n",
+			[]string{"a.h:2: told: write reported", "a.h:2: for good: write permanently", "a.h:3: told_at: write reported"},
+		},
 		{"a.sh", "echo fine # octetDeltaCount\n", nil},
 	} {
 		if got := rules.check(c.file, []byte(c.text)); !slices.Equal(got, c.want) {
