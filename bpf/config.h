@@ -34,24 +34,6 @@ const volatile __u64 cfg_fragment_lifetime = 30000000000;
 /* Octets in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
 
-/* Every packet on the wire needs a number of its own: no GSO burst is marked. */
-const volatile bool cfg_pdm_packets = false;
-
-/* Forwarded packets may be marked, too. */
-const volatile bool cfg_pdm_closed_domain = false;
-
-/* The option is taken out of received packets before the stack gets them. */
-const volatile bool cfg_pdm_strip = false;
-
-/* Marked packets told one by one, each second and processor; 0: none. */
-const volatile __u32 cfg_pdm_raw = 0;
-
-/* New states each second, all processors together; 0: a part of the vacant ones. */
-const volatile __u32 cfg_pdm_new_per_second = 0;
-
-/* A state without packets for so many ns is forgotten. */
-const volatile __u64 cfg_pdm_lifetime = 0;
-
 /* Where packets are counted: the epoch, and above 32 bits the number of sets in use. */
 volatile __u64 filling SEC(".data.control");
 

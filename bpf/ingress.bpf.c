@@ -25,12 +25,5 @@ struct abi {
 	enum feature feature;
 	struct flow_evicted flow_evicted;
 	struct flow_batch flow_batch;
-	enum state_id state_id;
-	enum delay delay;
-	enum policy policy;
-	enum pdm_reason pdm_reason;
-	enum pdm_arrival pdm_arrival;
-	enum pdm_suspicion pdm_suspicion;
-	struct pdm_event pdm_event;
 };
 const struct abi *const abi __attribute__((unused));

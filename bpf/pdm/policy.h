@@ -52,7 +52,7 @@ enum unnamed { UNNAMED_BITS = 16 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << UNNAMED_BITS);
+	__uint(max_entries, 1); /* 1 << UNNAMED_BITS where PDM is on */
 	__type(key, __u32);
 	__type(value, __u64);
 } policy_unnamed SEC(".maps");

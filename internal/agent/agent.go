@@ -243,11 +243,9 @@ func (a *Agent) load() error {
 	if err := a.probe.Load(); err != nil {
 		return err
 	}
-	if p, ok := a.probe.(*ebpfProbe); ok {
-		if err := a.marking.start(p); err != nil {
-			a.probe.Close()
-			return err
-		}
+	if err := a.marking.start(); err != nil {
+		a.probe.Close()
+		return err
 	}
 	a.history = a.store.Begin(a.started)
 	a.table = flow.NewTable(flow.TableConfig{

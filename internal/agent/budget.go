@@ -8,6 +8,7 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -83,7 +84,7 @@ func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
 	}
 	if cfg.PDM.On() {
 		shares = append(shares, bounded(
-			memory.Share{Name: shareStates, Key: "pdm.state.max_entries", Unit: datapath.StateBytes, Least: 1024, Weight: 15},
+			memory.Share{Name: shareStates, Key: "pdm.state.max_entries", Unit: pdm.StateBytes, Least: 1024, Weight: 15},
 			uint64(cfg.PDM.State.MaxEntries), uint64(def.PDM.State.MaxEntries)))
 	}
 	for i := range cfg.Export {

@@ -14,6 +14,7 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
+	inbandpdm "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/topology"
@@ -23,6 +24,7 @@ import (
 // marking is what PDM takes besides programs: policies, and MTU headroom.
 type marking struct {
 	cfg      config.PDM
+	marker   *inbandpdm.Marker
 	headroom *headroom.Keeper
 	log      *slog.Logger
 
@@ -48,23 +50,31 @@ func newMarking(cfg config.Config, keeper *headroom.Keeper, policies []policy.Po
 	if !cfg.PDM.On() {
 		return nil
 	}
-	return &marking{cfg: cfg.PDM, policies: policies, headroom: keeper, log: log}
+	return &marking{
+		cfg: cfg.PDM, marker: inbandpdm.New(markerConfig(cfg.PDM)),
+		policies: policies, headroom: keeper, log: log,
+	}
 }
 
-// datapathConfig is the part of marking that is in the kernel.
-func (m *marking) datapathConfig() *datapath.PDM {
+// markerConfig is the part of the configuration that the kernel needs.
+func markerConfig(cfg config.PDM) inbandpdm.Config {
+	p := inbandpdm.Config{
+		MaxEntries: cfg.State.MaxEntries, Lifetime: cfg.State.Lifetime, NewPerSecond: cfg.State.NewPerSecond,
+		Packets: cfg.Mode == "packet", Strip: cfg.Strip,
+		ClosedDomain: cfg.ClosedDomain,
+	}
+	if cfg.Raw {
+		p.Raw = cfg.RawPerSecond
+	}
+	return p
+}
+
+// stages are those that a configuration adds to the datapath.
+func (m *marking) stages() []*datapath.Stage {
 	if m == nil {
 		return nil
 	}
-	p := datapath.PDM{
-		MaxEntries: m.cfg.State.MaxEntries, Lifetime: m.cfg.State.Lifetime, NewPerSecond: m.cfg.State.NewPerSecond,
-		Packets: m.cfg.Mode == "packet", Strip: m.cfg.Strip,
-		ClosedDomain: m.cfg.ClosedDomain,
-	}
-	if m.cfg.Raw {
-		p.Raw = m.cfg.RawPerSecond
-	}
-	return &p
+	return []*datapath.Stage{m.marker.Stage()}
 }
 
 // marks tells whether packets that leave an interface may get a mark.
@@ -73,34 +83,33 @@ func (m *marking) marks(l topology.Link) bool {
 }
 
 // start hands the policies over.
-func (m *marking) start(p *ebpfProbe) error {
+func (m *marking) start() error {
 	if m == nil {
 		return nil
 	}
-	return p.SetPolicies(m.current())
+	return m.marker.SetPolicies(m.current())
 }
 
 // Renew lets policies begin anew that end by themselves (RFC 8250 section 4.4).
 func (a *Agent) Renew() error {
-	p, ok := a.probe.(*ebpfProbe)
-	if a.marking == nil || !ok {
+	if a.marking == nil {
 		return nil
 	}
-	return p.RenewPolicies()
+	return a.marking.marker.Renew()
 }
 
 // pdmStatus is nil where nothing is ever marked.
 func (a *Agent) pdmStatus() (*obs.PDM, error) {
-	p, ok := a.probe.(*ebpfProbe)
-	if a.marking == nil || !ok {
+	if a.marking == nil {
 		return nil, nil
 	}
-	s, err := p.PDMStats()
+	p := a.marking.marker
+	s, err := p.Stats()
 	if err != nil {
 		return nil, err
 	}
 	policies, policiesErr := p.Policies()
-	passed, passedErr := p.PDMPassed()
+	passed, passedErr := p.Passed()
 	out := &obs.PDM{
 		Mode:   a.marking.cfg.Mode,
 		Marked: s.Marked, Read: s.Read, Stripped: s.Stripped,
@@ -185,12 +194,11 @@ type pdmPlace struct{ netns, iface, protocol string }
 
 // streamMarks tells marked packets one by one; nil where none are told.
 func (a *Agent) streamMarks() func(context.Context, func(*api.Mark)) error {
-	p, ok := a.probe.(*ebpfProbe)
-	if a.marking == nil || !a.marking.cfg.Raw || !ok {
+	if a.marking == nil || !a.marking.cfg.Raw {
 		return nil
 	}
 	return func(ctx context.Context, emit func(*api.Mark)) error {
-		return p.StreamPDM(ctx, func(e *datapath.PDMEvent) {
+		return a.marking.marker.Stream(ctx, func(e *inbandpdm.Event) {
 			m := api.Mark{
 				Time: e.Time, Direction: e.Direction.String(), Proto: e.Proto, Local: e.Local, Remote: e.Remote,
 				PSNTP: e.Option.PSNTP, PSNLR: e.Option.PSNLR,

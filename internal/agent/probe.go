@@ -44,7 +44,7 @@ func newProbe(cfg config.Config, m *marking, log *slog.Logger) (probe, error) {
 	if kind == "ebpf" {
 		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
 			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
-			PDM: m.datapathConfig(),
+			Stages: m.stages(),
 		}, log)}, nil
 	}
 	return newAFPacketProbe(cfg, tunnels, log), nil

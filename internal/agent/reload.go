@@ -82,11 +82,10 @@ func canRemark(running, next config.PDM) bool {
 // setPolicies marks by other policies from now on. MTU headroom follows when the
 // watcher has matched the interfaces.
 func (a *Agent) setPolicies(policies []policy.Policy) error {
-	p, ok := a.probe.(*ebpfProbe)
-	if a.marking == nil || !ok {
+	if a.marking == nil {
 		return nil
 	}
-	if err := p.SetPolicies(policies); err != nil {
+	if err := a.marking.marker.SetPolicies(policies); err != nil {
 		return err
 	}
 	a.marking.setPolicies(policies)

@@ -3,7 +3,7 @@ package bench
 import (
 	"fmt"
 
-	"github.com/waymark-net/waymark/internal/datapath"
+	inbandpdm "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -38,7 +38,7 @@ type scenario struct {
 	flows   int // 0: new ones without end
 	egress  bool
 	payload int // octets
-	cfg     datapath.PDM
+	cfg     inbandpdm.Config
 	unnamed bool // without a policy
 	known   bool // every flow is marked before
 	marked  bool // leaves with a header more, which the test takes away
@@ -63,11 +63,11 @@ func flowsOf(n int) string {
 func pdmScenarios() []scenario {
 	// As by default, but for what would end the test: there is room for all
 	// flows, and they may begin at once.
-	cfg := datapath.DefaultPDM()
+	cfg := inbandpdm.Default()
 	cfg.MaxEntries, cfg.NewPerSecond = 1<<17, 1<<31
 	refusing, bounded := cfg, cfg
 	refusing.NewPerSecond = 1
-	bounded.MaxEntries, bounded.Evict = datapath.DefaultPDM().MaxEntries, true
+	bounded.MaxEntries, bounded.Evict = inbandpdm.Default().MaxEntries, true
 	mark := scenario{
 		what: costMark, egress: true, payload: payload, cfg: cfg, known: true, marked: true,
 		stage: "bench_mark", base: "bench_empty", whole: "bench_egress",

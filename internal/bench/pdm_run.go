@@ -10,8 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/datapath"
-	"github.com/waymark-net/waymark/internal/datapath/pdmtest"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/pdm"
+	"github.com/waymark-net/waymark/internal/inband/pdm/pdmtest"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/kernel"
 )
@@ -20,7 +21,13 @@ import (
 type pdmHost struct {
 	space *space
 	index int
-	probe []*datapath.Datapath
+	probe []*probe
+}
+
+// probe is a datapath, with PDM or without.
+type probe struct {
+	*datapath.Datapath
+	marker *pdm.Marker // nil: PDM is off
 }
 
 func newPDMHost() (*pdmHost, error) {
@@ -52,14 +59,20 @@ func (h *pdmHost) close() {
 }
 
 // load loads the probe and puts it on the interface; cfg is nil for PDM off.
-func (h *pdmHost) load(cfg *datapath.PDM, slots uint32, policies []policy.Policy) (*datapath.Datapath, error) {
-	d := datapath.New(datapath.Config{MaxEntries: slots, PDM: cfg}, slog.New(slog.DiscardHandler))
+func (h *pdmHost) load(cfg *pdm.Config, slots uint32, policies []policy.Policy) (*probe, error) {
+	d := &probe{}
+	table := datapath.Config{MaxEntries: slots}
+	if cfg != nil {
+		d.marker = pdm.New(*cfg)
+		table.Stages = []*datapath.Stage{d.marker.Stage()}
+	}
+	d.Datapath = datapath.New(table, slog.New(slog.DiscardHandler))
 	if err := d.Load(); err != nil {
 		return nil, err
 	}
 	h.probe = append(h.probe, d)
 	if cfg != nil {
-		if err := d.SetPolicies(policies); err != nil {
+		if err := d.marker.SetPolicies(policies); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +84,7 @@ func (h *pdmHost) load(cfg *datapath.PDM, slots uint32, policies []policy.Policy
 }
 
 // beside loads programs of the benchmark over the maps of a probe.
-func beside(d *datapath.Datapath, flows int, names ...string) (*ebpf.Collection, error) {
+func beside(d *probe, flows int, names ...string) (*ebpf.Collection, error) {
 	if flows == 0 {
 		flows = endless
 	}
@@ -165,19 +178,19 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 	if err != nil {
 		return PDMCost{}, err
 	}
-	if err := s.check(on); err != nil {
+	if err := s.check(on.marker); err != nil {
 		return PDMCost{}, err
 	}
 	return s.cost(turns), nil
 }
 
 // check makes sure that packets took the way that is measured.
-func (s scenario) check(d *datapath.Datapath) error {
-	stats, err := d.PDMStats()
+func (s scenario) check(m *pdm.Marker) error {
+	stats, err := m.Stats()
 	if err != nil {
 		return err
 	}
-	passed, err := d.PDMPassed()
+	passed, err := m.Passed()
 	if err != nil {
 		return err
 	}

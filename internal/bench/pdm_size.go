@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/inband/pdm"
 )
 
 // PDMSize is what the kernel made of the program at a hook.
@@ -24,7 +24,7 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 		return nil, state, err
 	}
 	defer h.close()
-	cfg := datapath.DefaultPDM()
+	cfg := pdm.Default()
 	on, err := h.load(&cfg, 1<<16, nil)
 	if err != nil {
 		return nil, state, err
@@ -33,7 +33,7 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 	if err != nil {
 		return nil, state, err
 	}
-	for _, d := range []*datapath.Datapath{off, on} {
+	for _, d := range []*probe{off, on} {
 		list, err := d.Programs()
 		if err != nil {
 			return nil, state, err
@@ -53,7 +53,7 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 			sizes = append(sizes, PDMSize{Program: name, PDM: d == on, Size: largest[name]})
 		}
 	}
-	stats, err := on.PDMStats()
+	stats, err := on.marker.Stats()
 	if err != nil {
 		return nil, state, err
 	}

@@ -48,6 +48,11 @@ func (m meta) tunnel() flow.Tunnel { return flow.Tunnel(m >> ingressMetaMETA_TUN
 func (m meta) vlan() uint16        { return uint16(m >> ingressMetaMETA_VLAN_SHIFT & 0xfff) }
 func (m meta) innerVLAN() uint16   { return uint16(m >> ingressMetaMETA_INNER_VLAN_SHIFT & 0xfff) }
 
+// VLANs are the tags in flow_slot.meta.
+func VLANs(flowMeta uint32) (vlan, inner uint16) {
+	return meta(flowMeta).vlan(), meta(flowMeta).innerVLAN()
+}
+
 // linkLen is the length of the link header on the wire, in octets.
 func (m meta) linkLen() uint64 {
 	switch m.l2() {
@@ -69,8 +74,8 @@ func (m meta) accelLen() uint64 {
 	return 0
 }
 
-// hostPort turns a port that was read as it lies in memory into its value.
-func hostPort(p uint16) uint16 {
+// HostPort turns a port that was read as it lies in memory into its value.
+func HostPort(p uint16) uint16 {
 	if nativeIsLittle {
 		return bits.ReverseBytes16(p)
 	}
@@ -87,7 +92,7 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 	wire := uint64(s.Bytes) + packets*m.linkLen() + uint64(x.Overhead)
 
 	d.Src, d.Dst = s.Saddr, s.Daddr
-	d.SrcPort, d.DstPort = hostPort(s.Sport), hostPort(s.Dport)
+	d.SrcPort, d.DstPort = HostPort(s.Sport), HostPort(s.Dport)
 	d.Iface, d.VLAN, d.InnerVLAN = flow.Iface(s.Iface), m.vlan(), m.innerVLAN()
 	d.Proto, d.Direction, d.Tunnel, d.IPv6 = s.Proto, m.direction(), m.tunnel(), m.ipv6()
 

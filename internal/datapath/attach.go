@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/kernel"
 )
 
 // Target is an interface to attach to.
@@ -29,29 +26,12 @@ type Target struct {
 	Do func(func() error) error
 }
 
-// hook is one program on one interface.
-type hook struct {
-	direction flow.Direction
-	netns     uint32 // number of its namespace
-	close     func() error
-	ahead     func() ([]string, error) // programs of others that run before
-}
-
-// Mode is the way a program hangs on an interface.
-type Mode string
-
-// The two ways of tc.
-const (
-	ModeTCX    Mode = "tcx"
-	ModeClsact Mode = "clsact"
-)
-
-// Attach puts the probe on the directions of an interface that are asked for, or
+// Attach puts the programs that have work there on the hooks of an interface, or
 // on none of them.
 func (d *Datapath) Attach(t Target) (Mode, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.table == nil {
+	if !d.open {
 		return "", errClosed
 	}
 	if len(d.hooks[t.Iface]) > 0 {
@@ -60,77 +40,92 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 	if t.IfIndex == 0 {
 		t.IfIndex, t.Netns = t.Iface.IfIndex(), t.Iface.Netns()
 	}
-	v := variantOf(&t)
-	p, err := d.variant(v)
-	if err != nil && t.IfIndex != t.Iface.IfIndex() && v.netns == 0 {
-		return "", fmt.Errorf("attaching to %s: index %d takes programs of its own, which the agent cannot load any more: restart it, or start it with --keep-privileges: %w", t.Name, t.IfIndex, err)
+	if t.Do == nil {
+		t.Do = func(f func() error) error { return f() }
 	}
-	if err != nil {
-		return "", err
-	}
-	mode, attach := ModeTCX, attachTCX
-	if d.cfg.Clsact || !kernel.TCX.Has() {
-		mode, attach = ModeClsact, attachClsact
-	}
-	do := t.Do
-	if do == nil {
-		do = func(f func() error) error { return f() }
-	}
-	err = do(func() error {
-		for _, side := range []struct {
-			direction flow.Direction
-			program   *ebpf.Program
-		}{{flow.Ingress, p.ingress}, {flow.Egress, p.egress}} {
-			if len(t.Directions) > 0 && !slices.Contains(t.Directions, side.direction) {
-				continue
-			}
-			h, err := attach(int(t.IfIndex), side.direction, side.program)
-			if err != nil {
-				return fmt.Errorf("attaching to %s %s by %s: %w", t.Name, directionName(side.direction), mode, explain(err))
-			}
-			h = h.inside(do, mode)
-			h.netns = v.netns
-			d.hooks[t.Iface] = append(d.hooks[t.Iface], h)
-		}
-		return nil
-	})
-	if err == nil && d.pdm != nil {
-		err = d.pdm.attach(t.Iface, t.Name)
+	err := t.Do(func() error { return d.attachAll(&t) })
+	if err == nil {
+		err = d.announce(t.Iface)
 	}
 	if err != nil {
 		return "", errors.Join(err, d.detach(t.Iface))
 	}
-	return mode, nil
+	return d.mode(t.Iface), nil
 }
 
-// inside makes a hook usable from any namespace. A filter is found by its
-// interface, a link is not, but the programs before it are.
-func (h *hook) inside(do func(func() error) error, mode Mode) *hook {
-	out := *h
-	if mode == ModeClsact {
-		out.close = func() error { return do(h.close) }
-	}
-	out.ahead = func() (names []string, err error) {
-		err = do(func() (err error) {
-			names, err = h.ahead()
+// attachAll attaches the programs that some stage wants on an interface. The
+// caller is in its namespace.
+func (d *Datapath) attachAll(t *Target) error {
+	for _, p := range d.all {
+		at := Hook{p.Hook, t}
+		wanted := slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.has(p) && s.Uses != nil && s.Uses(at) })
+		if !wanted {
+			continue
+		}
+		loaded, err := d.loadFor(p, t)
+		if err != nil {
 			return err
-		})
-		return names, err
+		}
+		h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), d.cfg.Clsact)
+		if err != nil {
+			return fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.Name, p.Hook, explain(err))
+		}
+		h.Hook, h.netns = at, t.Netns
+		d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(t.Do))
 	}
-	return &out
+	return nil
 }
 
-// Rename makes the policies that choose interfaces by name follow a new one.
+// announce calls the stages for each hook of an interface.
+func (d *Datapath) announce(iface flow.Iface) error {
+	return d.each(iface, func(s *Stage) func(Hook) error { return s.Attach })
+}
+
+// each calls a function of the stages for each hook of an interface at which they run.
+func (d *Datapath) each(iface flow.Iface, of func(*Stage) func(Hook) error) error {
+	var errs []error
+	for _, h := range d.hooks[iface] {
+		for _, s := range d.stages {
+			if f := of(s); f != nil && slices.ContainsFunc(s.Programs, func(p *Program) bool { return p.Hook == h.Type }) && s.uses(h.Hook) {
+				errs = append(errs, f(h.Hook))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mode is the way in which tc programs are attached to an interface.
+func (d *Datapath) mode(iface flow.Iface) Mode {
+	for _, h := range d.hooks[iface] {
+		if h.Type != XDP {
+			return h.mode
+		}
+	}
+	return ""
+}
+
+// Modes are the hooks of an interface with the way in which they are attached.
+func (d *Datapath) Modes(iface flow.Iface) map[HookType]Mode {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[HookType]Mode{}
+	for _, h := range d.hooks[iface] {
+		out[h.Type] = h.mode
+	}
+	return out
+}
+
+// Rename has the stages follow the new name of an interface.
 func (d *Datapath) Rename(iface flow.Iface, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.pdm == nil || len(d.hooks[iface]) == 0 {
-		return nil
+	for _, h := range d.hooks[iface] {
+		h.Target.Name = name
 	}
-	return d.pdm.attach(iface, name)
+	return d.announce(iface)
 }
 
-// Detach takes the probe off an interface, which may be gone by now. What was
+// Detach takes the programs off an interface, which may be gone by now. What was
 // counted stays until the next drain.
 func (d *Datapath) Detach(iface flow.Iface) error {
 	d.mu.Lock()
@@ -139,27 +134,28 @@ func (d *Datapath) Detach(iface flow.Iface) error {
 }
 
 func (d *Datapath) detach(iface flow.Iface) error {
+	hooks := d.hooks[iface]
+	if len(hooks) == 0 {
+		return nil
+	}
 	var errs []error
-	netns := uint32(0)
-	for _, h := range slices.Backward(d.hooks[iface]) { // the first may own what both hang on
+	for _, h := range slices.Backward(hooks) { // the first may own what both hang on
 		if err := h.close(); err != nil && !errors.Is(err, unix.ENODEV) {
-			errs = append(errs, fmt.Errorf("detaching %s from interface %d: %w", directionName(h.direction), iface.IfIndex(), err))
+			errs = append(errs, fmt.Errorf("detaching %s from interface %d: %w", h.Type, iface.IfIndex(), err))
 		}
 	}
-	if hooks := d.hooks[iface]; len(hooks) > 0 {
-		netns = hooks[0].netns
-	}
+	errs = append(errs, d.each(iface, func(s *Stage) func(Hook) error { return s.Detach }))
 	delete(d.hooks, iface)
-	if d.pdm != nil {
-		errs = append(errs, d.pdm.detach(iface))
-	}
-	if netns != 0 && !d.isOn(netns) {
-		d.unload(netns)
-	}
+	// Programs of the agent's own namespace stay, since the privilege to load may
+	// be gone by now.
+	netns, index := hooks[0].netns, hooks[0].Target.IfIndex
+	d.unload(func(v variant) bool {
+		return v.netns == netns && (v.device == index || netns != 0 && !d.isOn(netns))
+	})
 	return errors.Join(errs...)
 }
 
-// isOn tells whether any interface of a namespace is attached to.
+// isOn reports whether any interface of a namespace is attached to.
 func (d *Datapath) isOn(netns uint32) bool {
 	for _, hooks := range d.hooks {
 		if slices.ContainsFunc(hooks, func(h *hook) bool { return h.netns == netns }) {
@@ -167,44 +163,4 @@ func (d *Datapath) isOn(netns uint32) bool {
 		}
 	}
 	return false
-}
-
-func directionName(d flow.Direction) string {
-	if d == flow.Egress {
-		return "egress"
-	}
-	return "ingress"
-}
-
-// attachTCX stands first at ingress and last at egress: what it counts is what
-// is on the wire. Where others are at egress already it stands first there too,
-// since a program that ends the chain would hide its packets. The link ends with
-// this process, however it ends.
-func attachTCX(ifindex int, direction flow.Direction, program *ebpf.Program) (*hook, error) {
-	opts := link.TCXOptions{
-		Interface: ifindex, Program: program,
-		Attach: ebpf.AttachTCXIngress, Anchor: link.Head(),
-	}
-	if direction == flow.Egress {
-		opts.Attach = ebpf.AttachTCXEgress
-		others, err := foreignTCX(ifindex, direction, 0)
-		if err != nil {
-			return nil, err
-		}
-		if len(others) == 0 {
-			opts.Anchor = link.Tail()
-		}
-	}
-	l, err := link.AttachTCX(opts)
-	if err != nil {
-		return nil, err
-	}
-	info, err := l.Info()
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return &hook{
-		direction: direction, close: l.Close,
-		ahead: func() ([]string, error) { return foreignTCX(ifindex, direction, info.ID) },
-	}, nil
 }

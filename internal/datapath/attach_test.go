@@ -9,12 +9,12 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -96,16 +96,6 @@ func startHolder(t *testing.T, v *silentVeth, clsact bool) (*exec.Cmd, []ebpf.Pr
 	return nil, nil
 }
 
-// waitUntil polls a condition; what names it.
-func waitUntil(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
-}
-
 func exists(id ebpf.ProgramID) bool {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
@@ -168,7 +158,7 @@ func countsOf(t *testing.T, v *silentVeth, n int, probes ...*Datapath) {
 	}
 	for i, d := range probes {
 		var got uint64
-		waitUntil(t, fmt.Sprintf("probe %d counts %d packets", i, n), func() bool {
+		datapathtest.WaitUntil(t, fmt.Sprintf("probe %d counts %d packets", i, n), func() bool {
 			if err := d.Drain(func(x *flow.Delta) { got += x.Packets }); err != nil {
 				t.Fatal(err)
 			}
@@ -270,7 +260,7 @@ func TestKilledProbe(t *testing.T) {
 			}
 			countsOf(t, v, 5, d)
 			for _, id := range ids {
-				waitUntil(t, fmt.Sprintf("program %d of the killed process is gone", id), func() bool { return !exists(id) })
+				datapathtest.WaitUntil(t, fmt.Sprintf("program %d of the killed process is gone", id), func() bool { return !exists(id) })
 			}
 			if clsact && len(v.filters(t)) != 2 {
 				t.Errorf("filters %q, want ours only", v.filters(t))
@@ -332,7 +322,7 @@ func TestInterfaceVanishes(t *testing.T) {
 func TestNamespacesComeAndGo(t *testing.T) {
 	v := newSilentVeth(t)
 	d := load(t, Config{MaxEntries: 1024})
-	own := len(d.programs)
+	own := len(d.loaded)
 	for netns := range uint32(3) {
 		from, to := v.target(), v.target()
 		from.Iface, to.Iface = flow.NewIface(netns+1, uint32(v.from)), flow.NewIface(netns+1, uint32(v.to))
@@ -345,14 +335,14 @@ func TestNamespacesComeAndGo(t *testing.T) {
 		if err := d.Detach(from.Iface); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(d.programs); got != own+1 {
-			t.Errorf("namespace %d: %d sets of programs with one interface left, want %d", netns, got, own+1)
+		if got := len(d.loaded); got != own+2 {
+			t.Errorf("namespace %d: %d programs with one interface left, want %d", netns, got, own+2)
 		}
 		if err := d.Detach(to.Iface); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(d.programs); got != own {
-			t.Errorf("namespace %d: %d sets of programs without an interface, want %d", netns, got, own)
+		if got := len(d.loaded); got != own {
+			t.Errorf("namespace %d: %d programs without an interface, want %d", netns, got, own)
 		}
 	}
 	gone := flow.NewIface(2, uint32(v.from))

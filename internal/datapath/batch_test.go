@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/datapath/parsetest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
@@ -49,7 +50,7 @@ func fillBatches(t testing.TB, d *Datapath) {
 	b := &d.table.batches[d.table.filling.epoch] // of processor 0
 	for range b.Packet {
 		if b.Waiting > 0 {
-			run(t, d.programs[variant{}].ingress, filler)
+			run(t, loaded(t, d, Ingress), filler)
 		}
 	}
 	if b.Waiting > 0 {
@@ -63,7 +64,7 @@ func TestBatchesAgree(t *testing.T) {
 	var frames []packet.Frame
 	for _, c := range packet.Cases() {
 		for _, f := range c.Frames {
-			if !f.L3 && testRunnable(f) == "" && !isPriorityTagged(f.Data) {
+			if !f.L3 && datapathtest.Runnable(f) == "" && !isPriorityTagged(f.Data) {
 				frames = append(frames, f)
 			}
 		}
@@ -75,14 +76,14 @@ func TestBatchesAgree(t *testing.T) {
 		defer onOneProcessor(rt)()
 		send := func(d *Datapath, f packet.Frame) {
 			ctx := skb{GSOSegs: uint32(f.GSO.Segments), GSOSize: uint32(f.GSO.Size)}
-			if _, err := d.programs[variant{}].ingress.Run(&ebpf.RunOptions{Data: f.Data, Context: &ctx}); err != nil {
+			if _, err := loaded(t, d, Ingress).Run(&ebpf.RunOptions{Data: f.Data, Context: &ctx}); err != nil {
 				rt.Fatalf("running %d octets: %v", len(f.Data), err)
 			}
 		}
 		var one []flow.Delta
 		for range 40 {
 			f := packet.Frame{Data: random.Draw(rt, "random")}
-			if testRunnable(f) != "" || isPriorityTagged(f.Data) || rapid.Bool().Draw(rt, "from the table") {
+			if datapathtest.Runnable(f) != "" || isPriorityTagged(f.Data) || rapid.Bool().Draw(rt, "from the table") {
 				f = rapid.SampledFrom(frames).Draw(rt, "frame")
 			}
 			for range rapid.IntRange(1, 4).Draw(rt, "times") {
@@ -156,7 +157,7 @@ func TestHits(t *testing.T) {
 			if hits(tc.frame) {
 				t.Error("a hit before the first packet")
 			}
-			run(t, d.programs[variant{}].ingress, packet.Frame{Data: tc.frame})
+			run(t, loaded(t, d, Ingress), packet.Frame{Data: tc.frame})
 			fillBatches(t, d)
 			if !hits(tc.frame) {
 				t.Error("no hit")
@@ -185,7 +186,7 @@ func TestBatchesWait(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			defer onOneProcessor(t)()
 			for range n {
-				run(t, d.programs[variant{}].ingress, f)
+				run(t, loaded(t, d, Ingress), f)
 			}
 			b := &d.table.batches[d.table.filling.epoch]
 			if got, want := int(b.Waiting), n%size; got != want {

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/cilium/ebpf"
 )
@@ -14,21 +13,20 @@ import (
 func (d *Datapath) Beside(load func() (*ebpf.CollectionSpec, error), adapt func(*ebpf.CollectionSpec) error) (*ebpf.Collection, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.table == nil {
+	if !d.open {
 		return nil, errClosed
 	}
-	spec, err := d.spec(load, variant{})
+	all := variant{features: d.features(Ingress, func(*Stage) bool { return true })}
+	spec, err := d.prepare("of tests", load, all, Ingress.has)
 	if err != nil {
 		return nil, err
 	}
 	if adapt != nil {
-		if err := adapt(spec); err != nil {
+		if err := adapt(spec.CollectionSpec); err != nil {
 			return nil, err
 		}
 	}
-	shared := maps.Clone(d.maps)
-	maps.DeleteFunc(shared, func(name string, _ *ebpf.Map) bool { return spec.Maps[name] == nil })
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	coll, err := ebpf.NewCollectionWithOptions(spec.CollectionSpec, ebpf.CollectionOptions{MapReplacements: d.shared(spec)})
 	if err != nil {
 		return nil, fmt.Errorf("loading programs beside the probe: %w", explain(err))
 	}

@@ -16,19 +16,16 @@ import (
 func TestBurstsAreTheirSegments(t *testing.T) {
 	for _, tunnels := range [][]flow.Tunnel{nil, {flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}} {
 		d := load(t, Config{MaxEntries: 1024, Tunnels: tunnels})
-		p, err := d.variant(variant{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := loaded(t, d, Ingress)
 		bursts := rapid.SliceOfN(packet.RandomBurst(), 2, 6)
 		rapid.Check(t, func(rt *rapid.T) {
 			defer onOneProcessor(t)()
 			for _, b := range bursts.Draw(rt, "bursts") {
-				run(t, p.ingress, b.Frame)
+				run(t, p, b.Frame)
 				fillBatches(t, d)
 				whole := onlyWire(counted(t, d))
 				for _, s := range b.Segments {
-					run(t, p.ingress, packet.Frame{Data: s})
+					run(t, p, packet.Frame{Data: s})
 				}
 				fillBatches(t, d)
 				cut := onlyWire(counted(t, d))

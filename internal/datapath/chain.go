@@ -25,12 +25,15 @@ func (d *Datapath) Ahead(iface flow.Iface) (map[flow.Direction][]string, error) 
 	out := map[flow.Direction][]string{}
 	var errs []error
 	for _, h := range d.hooks[iface] {
+		if h.ahead == nil {
+			continue
+		}
 		names, err := h.ahead()
 		if err != nil && !errors.Is(err, unix.ENODEV) {
-			errs = append(errs, fmt.Errorf("reading the %s programs of interface %d: %w", directionName(h.direction), iface.IfIndex(), err))
+			errs = append(errs, fmt.Errorf("reading the %s programs of interface %d: %w", h.Type, iface.IfIndex(), err))
 		}
 		if len(names) > 0 {
-			out[h.direction] = names
+			out[h.Type.direction()] = names
 		}
 	}
 	return out, errors.Join(errs...)

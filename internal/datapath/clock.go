@@ -134,3 +134,15 @@ func (c *clock) exact(stamp, ns uint32) int64 {
 func (c *clock) spread() uint8 {
 	return uint8(min((c.length+int64(time.Millisecond)-1)/int64(time.Millisecond), math.MaxUint8))
 }
+
+// Moment is a time on two clocks.
+type Moment struct {
+	Mono int64 // CLOCK_MONOTONIC, ns
+	Wall int64 // ns since the Unix epoch
+}
+
+// Now reads both.
+func Now() (Moment, error) {
+	mono, err := clockGettime(unix.CLOCK_MONOTONIC)
+	return Moment{Mono: mono, Wall: time.Now().UnixNano()}, err
+}

@@ -68,7 +68,7 @@ func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) 
 		}
 		return err
 	}
-	return &hook{direction: direction, close: remove, ahead: func() ([]string, error) {
+	return &hook{mode: ModeClsact, close: remove, ahead: func() ([]string, error) {
 		var links []string
 		if kernel.TCX.Has() { // they run before all filters
 			var err error

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 )
@@ -30,13 +28,12 @@ type Stats struct {
 // errClosed is what a drain after Close gets.
 var errClosed = errors.New("the probe is closed")
 
-// Drain turns the epoch, waits until no program uses the old one, and emits and
-// frees all that it holds; then what the ring and the sums of unattributed
-// packets hold. Implements flow.Probe.
+// Drain turns the epoch, waits until no program uses the old one, and has every
+// stage emit what that counted. Implements flow.Probe.
 func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.table == nil {
+	if !d.open {
 		return errClosed
 	}
 	start := time.Now()
@@ -46,27 +43,46 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 		return err
 	}
 	d.stats.Grace = time.Since(waited)
-
-	c, err := d.ticks.read()
+	at, err := Now()
 	if err != nil {
 		return err
 	}
-	d.ring.clock.Store(&c)
-	d.stats.Entries = d.table.drain(old, &c, emit)
-	err = errors.Join(d.ring.flush(emit), d.sums.drain(time.Now(), emit))
-	if d.pdm != nil {
-		err = errors.Join(err, d.pdm.drain(old, emit))
+	var errs []error
+	for _, s := range d.stages {
+		if s.Drain == nil {
+			continue
+		}
+		if err := s.Drain(Epoch{Number: old, At: at}, emit); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	d.stats.Drain = time.Since(start)
-	return err
+	return errors.Join(errs...)
+}
+
+// Forget has every stage drop the running totals of an interface that is gone, and
+// known to be drained: else interfaces that come and go would fill the maps.
+func (d *Datapath) Forget(iface flow.Iface) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return errClosed
+	}
+	var errs []error
+	for _, s := range d.stages {
+		if s.Forget != nil {
+			errs = append(errs, s.Forget(iface))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Stream emits flows as they leave full sets. Implements flow.Streamer.
 func (d *Datapath) Stream(ctx context.Context, emit func(*flow.Delta)) error {
 	d.mu.Lock()
-	table := d.table
+	table, open := d.table, d.open
 	d.mu.Unlock()
-	if table == nil {
+	if !open {
 		return errClosed
 	}
 	return d.ring.stream(ctx, table.filling.grow, emit)
@@ -76,14 +92,14 @@ func (d *Datapath) Stream(ctx context.Context, emit func(*flow.Delta)) error {
 func (d *Datapath) Stats() (Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.table == nil {
+	if !d.open {
 		return Stats{}, errClosed
 	}
 	s := d.stats
 	s.MaxEntries = uint64(d.cpus) * uint64(d.sets) * uint64(ways)
 	s.Memory = d.table.size()
 	var perCPU []tableStats
-	if err := d.maps["flow_stats"].Lookup(uint32(0), &perCPU); err != nil {
+	if err := d.perCPU.Lookup(uint32(0), &perCPU); err != nil {
 		return Stats{}, fmt.Errorf("reading the flow table's counters: %w", err)
 	}
 	for _, v := range perCPU {
@@ -100,19 +116,17 @@ func (d *Datapath) Programs() ([]obs.Program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []obs.Program
-	for _, p := range d.programs {
-		for _, prog := range []*ebpf.Program{p.ingress, p.egress} {
-			info, err := prog.Info()
-			if err != nil {
-				return nil, fmt.Errorf("reading program info: %w", err)
-			}
-			stats, err := prog.Stats()
-			if err != nil {
-				return nil, fmt.Errorf("reading program statistics: %w", err)
-			}
-			id, _ := info.ID()
-			out = append(out, obs.Program{Name: info.Name, ID: uint32(id), RunCount: stats.RunCount, RunTime: stats.Runtime})
+	for _, prog := range d.loaded {
+		info, err := prog.Info()
+		if err != nil {
+			return nil, fmt.Errorf("reading program info: %w", err)
 		}
+		stats, err := prog.Stats()
+		if err != nil {
+			return nil, fmt.Errorf("reading program statistics: %w", err)
+		}
+		id, _ := info.ID()
+		out = append(out, obs.Program{Name: info.Name, ID: uint32(id), RunCount: stats.RunCount, RunTime: stats.Runtime})
 	}
 	slices.SortFunc(out, func(a, b obs.Program) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/kernel"
 )
 
@@ -69,7 +70,7 @@ func TestFillingGrows(t *testing.T) {
 		t.Fatalf("%d sets are in use for no flow", few)
 	}
 	runOn(t, s, 0, 2*flows)
-	waitUntil(t, "all sets in use", func() bool { return f.used(f.epoch) == int(f.sets) })
+	datapathtest.WaitUntil(t, "all sets in use", func() bool { return f.used(f.epoch) == int(f.sets) })
 	for range 3 {
 		if err := d.Drain(got.add); err != nil {
 			t.Fatal(err)

@@ -14,10 +14,7 @@ import (
 // knows which of the two was answered.
 func TestRetransmittedHandshake(t *testing.T) {
 	d := load(t, Config{MaxEntries: 64})
-	p, err := d.variant(variant{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := loaded(t, d, Ingress)
 	there := func(sport uint16) packet.Builder {
 		return packet.Eth().IPv6("2001:db8::1", "2001:db8::2").TCP(sport, 443)
 	}
@@ -46,7 +43,7 @@ func TestRetransmittedHandshake(t *testing.T) {
 			defer onOneProcessor(t)()
 			f := frames(uint16(1000 + i))
 			for j, n := range tc.sent {
-				run(t, p.ingress, f[n])
+				run(t, p, f[n])
 				if (i+j)%2 == 0 {
 					fillBatches(t, d)
 				}
@@ -70,10 +67,7 @@ func TestRetransmittedHandshake(t *testing.T) {
 func TestFloodedHandshakes(t *testing.T) {
 	defer onOneProcessor(t)()
 	d := load(t, Config{MaxEntries: 4096})
-	p, err := d.variant(variant{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := loaded(t, d, Ingress)
 	const victims, flood = 64, 100_000 // 1.5 for each slot
 	send := func(client byte, sport uint16, what int) {
 		there, back := "192.0.2."+strconv.Itoa(int(client)), "198.51.100.1"
@@ -84,7 +78,7 @@ func TestFloodedHandshakes(t *testing.T) {
 		case 2:
 			b = packet.Eth().IPv4(there, back).TCP(sport, 443).Flags(packet.ACK).Seq(101).Ack(501)
 		}
-		run(t, p.ingress, packet.Frame{Data: b.Bytes()})
+		run(t, p, packet.Frame{Data: b.Bytes()})
 	}
 	for n := range uint16(victims) {
 		send(1, n, 0)
@@ -92,7 +86,7 @@ func TestFloodedHandshakes(t *testing.T) {
 	syn := packet.Eth().IPv4("203.0.113.1", "198.51.100.1").TCP(1, 443).Flags(packet.SYN).Bytes()
 	for n := range uint32(flood) {
 		copy(syn[26:30], []byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
-		if _, err := p.ingress.Run(&ebpf.RunOptions{Data: syn}); err != nil {
+		if _, err := p.Run(&ebpf.RunOptions{Data: syn}); err != nil {
 			t.Fatal(err)
 		}
 	}

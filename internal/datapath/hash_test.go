@@ -41,7 +41,7 @@ func TestFlowsThatOnlyDifferInTwoOctets(t *testing.T) {
 			for i := range values * values {
 				// The upper bits of both octets, so that the differences are large ones.
 				tc.frame[tc.first], tc.frame[tc.second] = byte(i/values*4), byte(i%values*4)
-				if _, err := d.programs[variant{}].ingress.Run(&ebpf.RunOptions{Data: tc.frame}); err != nil {
+				if _, err := loaded(t, d, Ingress).Run(&ebpf.RunOptions{Data: tc.frame}); err != nil {
 					t.Fatal(err)
 				}
 			}

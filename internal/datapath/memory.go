@@ -5,10 +5,6 @@ import "github.com/waymark-net/waymark/internal/memory"
 // FlowBytes is what a flow takes of the kernel's memory, in both epochs.
 const FlowBytes = uint64(2 * setSize / ways)
 
-// StateBytes is what the state of a marked flow takes of the kernel's memory, with
-// the delays of those that have some in an interval.
-const StateBytes = 1200
-
 // DefaultMaxEntries is 524288, or what 1 % of the machine's memory holds, if that
 // is less.
 func DefaultMaxEntries() uint32 {

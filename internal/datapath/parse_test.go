@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -24,6 +24,16 @@ func load(t testing.TB, cfg Config) *Datapath {
 	}
 	t.Cleanup(d.Close)
 	return d
+}
+
+// loaded is the copy of a program that serves the agent's own namespace.
+func loaded(t testing.TB, d *Datapath, p *Program, noLink ...bool) *ebpf.Program {
+	t.Helper()
+	out, err := d.load(p, d.allFeatures(p, variant{noLink: len(noLink) > 0 && noLink[0]}))
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	return out
 }
 
 // skb is the part of struct __sk_buff that a test run takes.
@@ -152,22 +162,6 @@ func forget(t testing.TB, m *ebpf.Map) {
 	}
 }
 
-// testRunnable says why BPF_PROG_TEST_RUN cannot take a frame, if so.
-func testRunnable(f packet.Frame) string {
-	switch {
-	case f.Tag != nil:
-		return "a test run has no accelerated tags: see TestCasesOnVeth"
-	case len(f.Data) < 14:
-		return "a test run wants 14 octets"
-	case len(f.Data) > 65535:
-		return "a test run takes 64 KiB: BIG TCP is tested on real connections"
-	case binary.BigEndian.Uint16(f.Data[12:]) == packet.TypeIPv4 && len(f.Data) < 14+20,
-		binary.BigEndian.Uint16(f.Data[12:]) == packet.TypeIPv6 && len(f.Data) < 14+40:
-		return "a test run wants a whole IP header: see TestCasesOnVeth"
-	}
-	return ""
-}
-
 // TestCases: every packet of the table, whole and cut at every length, gives
 // the flow or the reason that the table tells, and comes out unchanged; whether
 // the kernel counts it, or a drain finds it waiting.
@@ -199,16 +193,12 @@ func testCases(t *testing.T, then func(testing.TB, *Datapath)) {
 			t.Run(fmt.Sprintf("tunnels %x/%s", tunnels, c.Name), func(t *testing.T) {
 				defer onOneProcessor(t)()
 				for _, f := range c.Frames {
-					if testRunnable(f) != "" {
+					if datapathtest.Runnable(f) != "" {
 						return
 					}
 				}
 				for _, f := range c.Frames {
-					p, err := d.variant(variant{noLink: f.L3})
-					if err != nil {
-						t.Fatal(err)
-					}
-					run(t, p.ingress, f)
+					run(t, loaded(t, d, Ingress, f.L3), f)
 				}
 				then(t, d)
 				if diff := cmp.Diff(c.Flows, counted(t, d), anyOrder); diff != "" {

@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/datapath/parsetest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
@@ -14,11 +15,10 @@ import (
 // TestParsersAgree: what the short parser takes, the whole one reads just so, on
 // frames of all cases, cut anywhere, and on random ones.
 func TestParsersAgree(t *testing.T) {
-	marks := DefaultPDM()
 	for name, cfg := range map[string]Config{
 		"plain":   {MaxEntries: 64},
 		"tunnels": {MaxEntries: 64, Tunnels: []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}},
-		"pdm":     {MaxEntries: 64, PDM: &marks},
+		"a stage": {MaxEntries: 64, Stages: []*Stage{{Name: "pdm", Programs: []*Program{Ingress, Egress}, Feature: uint32(ingressFeatureFEATURE_PDM)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			coll, err := load(t, cfg).Beside(parsetest.Load, nil)
@@ -41,7 +41,7 @@ func TestParsersAgree(t *testing.T) {
 			for _, c := range packet.Cases() {
 				for _, c := range append(packet.Truncations(c), c) {
 					for _, f := range c.Frames {
-						if !f.L3 && testRunnable(f) == "" {
+						if !f.L3 && datapathtest.Runnable(f) == "" {
 							compare(t, f)
 						}
 					}
@@ -50,7 +50,7 @@ func TestParsersAgree(t *testing.T) {
 			random := packet.Random()
 			rapid.Check(t, func(t *rapid.T) {
 				for range 60 {
-					if f := (packet.Frame{Data: random.Draw(t, "frame")}); testRunnable(f) == "" {
+					if f := (packet.Frame{Data: random.Draw(t, "frame")}); datapathtest.Runnable(f) == "" {
 						compare(t, f)
 					}
 				}

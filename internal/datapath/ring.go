@@ -13,13 +13,13 @@ import (
 
 // ring receives the flows that left a full set between two drains.
 type ring struct {
-	reader *ringbufReader
+	reader *Ringbuf
 	ticks  *ticks
 	clock  atomic.Pointer[clock]
 }
 
 func openRing(m *ebpf.Map, wakeup int, t *ticks) (*ring, error) {
-	reader, err := openRingbuf(m, wakeup)
+	reader, err := OpenRingbuf(m, wakeup)
 	if err != nil {
 		return nil, fmt.Errorf("ring of evicted flows: %w", err)
 	}
@@ -30,7 +30,7 @@ func openRing(m *ebpf.Map, wakeup int, t *ticks) (*ring, error) {
 // when a quarter of the ring is taken, which it tells; a drain takes the rest.
 func (r *ring) stream(ctx context.Context, woken func(), emit func(*flow.Delta)) error {
 	for {
-		switch more, err := r.reader.wait(ctx); {
+		switch more, err := r.reader.Wait(ctx); {
 		case err != nil:
 			return fmt.Errorf("ring of evicted flows: %w", err)
 		case !more:
@@ -54,7 +54,7 @@ func (r *ring) flush(emit func(*flow.Delta)) error {
 		c = &fresh
 	}
 	var d flow.Delta
-	err := r.reader.read(func(raw []byte) error {
+	err := r.reader.Read(func(raw []byte) error {
 		if len(raw) < int(unsafe.Sizeof(evictedFlow{})) {
 			return fmt.Errorf("element of %d bytes", len(raw))
 		}
@@ -70,4 +70,4 @@ func (r *ring) flush(emit func(*flow.Delta)) error {
 	return nil
 }
 
-func (r *ring) close() { r.reader.close() }
+func (r *ring) close() { r.reader.Close() }

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ringbufReader reads a BPF ring buffer without ever blocking a thread in the
+// Ringbuf reads a BPF ring buffer without ever blocking a thread in the
 // kernel: a thread that enters a system call for good may do so just when Go
 // stops the world, which then waits for it, a minute even.
-type ringbufReader struct {
+type Ringbuf struct {
 	ring   *ringbuf.Reader
 	file   *os.File // the map, for Go's poller to wait on
 	conn   syscall.RawConn
@@ -28,14 +28,14 @@ type ringbufReader struct {
 	closed bool
 }
 
-// openRingbuf reads m, whose programs wake the reader when wakeup octets wait.
-func openRingbuf(m *ebpf.Map, wakeup int) (*ringbufReader, error) {
+// OpenRingbuf reads m, whose programs wake the reader when wakeup octets wait.
+func OpenRingbuf(m *ebpf.Map, wakeup int) (*Ringbuf, error) {
 	reader, err := ringbuf.NewReader(m)
 	if err != nil {
 		return nil, err
 	}
 	reader.SetDeadline(time.Unix(1, 0)) // it gives what there is, and never waits
-	r := &ringbufReader{ring: reader, wakeup: wakeup}
+	r := &Ringbuf{ring: reader, wakeup: wakeup}
 	if err := r.openFile(m); err != nil {
 		reader.Close()
 		return nil, err
@@ -43,7 +43,7 @@ func openRingbuf(m *ebpf.Map, wakeup int) (*ringbufReader, error) {
 	return r, nil
 }
 
-func (r *ringbufReader) openFile(m *ebpf.Map) error {
+func (r *Ringbuf) openFile(m *ebpf.Map) error {
 	fd, err := unix.FcntlInt(uintptr(m.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("duplicating the descriptor of a ring: %w", err)
@@ -61,9 +61,9 @@ func (r *ringbufReader) openFile(m *ebpf.Map) error {
 	return err
 }
 
-// wait returns when programs woke the reader; false when ctx ended or the reader
+// Wait returns when programs woke the reader; false when ctx ended or the reader
 // was closed.
-func (r *ringbufReader) wait(ctx context.Context) (bool, error) {
+func (r *Ringbuf) Wait(ctx context.Context) (bool, error) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
@@ -89,9 +89,9 @@ func (r *ringbufReader) wait(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// read gives what was in the ring when it was called to take, which must not
+// Read gives what was in the ring when it was called to take, which must not
 // keep it.
-func (r *ringbufReader) read(take func([]byte) error) error {
+func (r *Ringbuf) Read(take func([]byte) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -112,8 +112,8 @@ func (r *ringbufReader) read(take func([]byte) error) error {
 	return nil
 }
 
-// close ends a wait.
-func (r *ringbufReader) close() {
+// Close ends a wait.
+func (r *Ringbuf) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()

@@ -13,17 +13,17 @@ func TestVerifierWork(t *testing.T) {
 		"plain": nil, "all tunnels": {flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP},
 	} {
 		d := load(t, Config{MaxEntries: 64, Tunnels: tunnels})
-		for v, p := range d.programs {
-			info, err := p.ingress.Info()
+		for v, p := range d.loaded {
+			info, err := p.Info()
 			if err != nil {
 				t.Fatal(err)
 			}
 			n, _ := info.VerifiedInstructions()
 			x, _ := info.TranslatedSize()
 			jited, _ := info.JitedSize()
-			t.Logf("%s, %+v: %d instructions verified, %d octets translated, %d of machine code", name, v, n, x, jited)
+			t.Logf("%s, %s %+v: %d instructions verified, %d octets translated, %d of machine code", name, v.program.Name, v.variant, n, x, jited)
 			if n > 100_000 {
-				t.Errorf("%s, %+v: the verifier looked at %d instructions", name, v, n)
+				t.Errorf("%s, %s %+v: the verifier looked at %d instructions", name, v.program.Name, v.variant, n)
 			}
 		}
 	}

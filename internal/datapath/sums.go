@@ -3,11 +3,12 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -84,19 +85,19 @@ func (d *Datapath) Incomplete() ([]flow.Uncounted, error) {
 }
 
 func (d *Datapath) reasons(want func(uint8) bool) ([]flow.Uncounted, error) {
-	if d.maps["counts"] == nil {
+	if !d.open {
 		return nil, nil
 	}
 	names, err := reasonNames()
 	if err != nil {
 		return nil, err
 	}
-	return countsBy(d.maps["counts"], names, want)
+	return CountsBy(d.counts, names, want)
 }
 
-// countsBy sums a map of counts by interface, direction and reason over the
+// CountsBy sums a map of counts by interface, direction and reason over the
 // processors.
-func countsBy(m *ebpf.Map, names map[uint8]string, want func(uint8) bool) ([]flow.Uncounted, error) {
+func CountsBy(m *ebpf.Map, names map[uint8]string, want func(uint8) bool) ([]flow.Uncounted, error) {
 	var out []flow.Uncounted
 	var key countKey
 	var perCPU []countValue
@@ -119,21 +120,6 @@ func countsBy(m *ebpf.Map, names map[uint8]string, want func(uint8) bool) ([]flo
 		return nil, fmt.Errorf("reading counts by reason: %w", err)
 	}
 	return out, nil
-}
-
-// Forget drops the running totals of an interface that is gone, and known to be
-// drained: else interfaces that come and go would fill the maps.
-func (d *Datapath) Forget(iface flow.Iface) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.table == nil {
-		return errClosed
-	}
-	maps.DeleteFunc(d.sums.told, func(k unattributedKey, _ unattributedSum) bool { return k.Iface == uint32(iface) })
-	return errors.Join(
-		deleteKeys[countKey, countValue](d.maps["counts"], func(k countKey) bool { return k.Iface == uint32(iface) }),
-		deleteKeys[unattributedKey, unattributedSum](d.sums.sums, func(k unattributedKey) bool { return k.Iface == uint32(iface) }),
-	)
 }
 
 // deleteKeys takes elements out of a map of values per processor.
@@ -160,9 +146,23 @@ func deleteKeys[K, V any](m *ebpf.Map, gone func(K) bool) error {
 // reasonNames are the names of enum reason in bpf/abi.h, lower case and without
 // the prefix, from the programs' own type information.
 var reasonNames = sync.OnceValues(func() (map[uint8]string, error) {
-	spec, err := loadIngress()
+	return EnumNames(loadIngress, "reason", "REASON_")
+})
+
+// EnumNames are the names of an enum by value, lower case and without the prefix,
+// from the type information of an object.
+func EnumNames(load func() (*ebpf.CollectionSpec, error), name, prefix string) (map[uint8]string, error) {
+	spec, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("reading the built-in programs: %w", err)
 	}
-	return enumNames(spec, "reason", "REASON_")
-})
+	var enum *btf.Enum
+	if err := spec.Types.TypeByName(name, &enum); err != nil {
+		return nil, fmt.Errorf("names of enum %s: %w", name, err)
+	}
+	names := map[uint8]string{}
+	for _, v := range enum.Values {
+		names[uint8(v.Value)] = strings.ToLower(strings.TrimPrefix(v.Name, prefix))
+	}
+	return names, nil
+}

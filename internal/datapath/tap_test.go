@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,12 +40,15 @@ const (
 	virtioUDP   = 5
 )
 
+// taps numbers the namespaces of this process.
+var taps atomic.Uint32
+
 func newTap(t testing.TB) *tap {
 	t.Helper()
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		t.Skip("no tap devices in this kernel")
 	}
-	v := &tap{netns: fmt.Sprintf("wmtap%d-%d", os.Getpid(), labs.Add(1))}
+	v := &tap{netns: fmt.Sprintf("wmtap%d-%d", os.Getpid(), taps.Add(1))}
 	if err := lab.AddNetns(v.netns); err != nil {
 		t.Fatal(err)
 	}
@@ -171,10 +175,7 @@ func TestTapBursts(t *testing.T) {
 		probes := v.probes(t, tunnels)
 		told := map[string]map[string]uint64{}
 		reference := load(t, Config{MaxEntries: 4096, Tunnels: tunnels})
-		p, err := reference.variant(variant{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := loaded(t, reference, Ingress)
 		bursts := rapid.SliceOfN(packet.RandomBurst(), 5, 30)
 		rapid.Check(t, func(rt *rapid.T) {
 			want := map[flow.Key]flow.Counts{}
@@ -189,7 +190,7 @@ func TestTapBursts(t *testing.T) {
 				}
 				v.send(t, b.Frame.Data, kind, int(b.Frame.GSO.Size), b.TransportAt)
 				for _, s := range b.Segments {
-					run(t, p.ingress, packet.Frame{Data: s})
+					run(t, p, packet.Frame{Data: s})
 					packets++
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/capture"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/test/packet"
@@ -50,7 +51,7 @@ func tunnelKinds(under netlink.Link, a, b *lab.Host) map[string]netlink.Link {
 // segmentation offload, so that its own counters are those of the segments. The
 // receiver merges them again (GRO).
 func TestTunnelBursts(t *testing.T) {
-	l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
+	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 	a, b := l.Hosts()[0], l.Hosts()[1]
 	for _, h := range l.Hosts() {
 		must(t, h.SetFeatures(h.Interfaces[0].Name, false, "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"))

@@ -2,88 +2,36 @@ package datapath
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/lab"
-	"github.com/waymark-net/waymark/internal/topology"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
-// silentVeth is a veth pair in a namespace of its own that carries nothing but
-// what a test sends: no IPv6, no addresses.
+// silentVeth is a datapathtest.Veth with what these tests ask of it.
 type silentVeth struct {
-	netns    string
+	*datapathtest.Veth
 	from, to int // ifindex
-	socket   int // packet socket on from
 }
 
 func newSilentVeth(t testing.TB) *silentVeth {
 	t.Helper()
-	v := &silentVeth{netns: fmt.Sprintf("wmdp%d-%d", os.Getpid(), time.Now().UnixNano()%1e6), socket: -1}
-	if err := lab.AddNetns(v.netns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if v.socket >= 0 {
-			_ = unix.Close(v.socket)
-		}
-		if err := lab.DeleteNetns(v.netns); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := v.do(v.build); err != nil {
-		t.Fatal(err)
-	}
-	return v
+	v := datapathtest.NewVeth(t)
+	return &silentVeth{v, v.From, v.To}
 }
 
-func (v *silentVeth) do(f func() error) error { return topology.InNetns(v.netns, f) }
-
-func (v *silentVeth) build() error {
-	for _, which := range []string{"default", "all"} {
-		if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", which, "disable_ipv6"), []byte("1"), 0); err != nil {
-			return err
-		}
-	}
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "from", MTU: 9000}, PeerName: "to"}
-	if err := netlink.LinkAdd(pair); err != nil {
-		return err
-	}
-	for name, index := range map[string]*int{"from": &v.from, "to": &v.to} {
-		l, err := netlink.LinkByName(name)
-		if err != nil {
-			return err
-		}
-		*index = l.Attrs().Index
-		if err := netlink.LinkSetMTU(l, 9000); err != nil {
-			return err
-		}
-		if err := netlink.LinkSetUp(l); err != nil {
-			return err
-		}
-	}
-	var err error
-	v.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	return err
-}
+func (v *silentVeth) do(f func() error) error { return v.Do(f) }
 
 func (v *silentVeth) send(t *testing.T, frame []byte) {
 	t.Helper()
-	if err := unix.Sendto(v.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: v.from}); err != nil {
-		t.Fatalf("sending %d octets: %v", len(frame), err)
-	}
+	v.Send(t, frame)
 }
 
 // inline puts the tag that a case has in its metadata where the wire has it.

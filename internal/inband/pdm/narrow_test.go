@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
@@ -104,7 +105,7 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 		{name: "options dropped, packets", mtu: [2]int{1500, 1500}, box: middlebox{options: true}, reserve: headroom.None, packets: true, falls: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
+			l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 			if err := l.SetOffloads(allOffloads, false); err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 			for i := range plain {
 				plain[i] = transfer(hosts[i], hosts[1-i])
 			}
-			cfg := DefaultPDM()
+			cfg := Default()
 			cfg.Packets = c.packets
 			marking := [2]*markingHost{mark(t, hosts[0], cfg, c.reserve), mark(t, hosts[1], cfg, c.reserve)}
 			for round := range 2 {
@@ -159,7 +160,7 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 			}
 			for _, m := range marking {
 				m.drain(t)
-				s, err := m.PDMStats()
+				s, err := m.marker.Stats()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
@@ -37,8 +39,8 @@ func bulk(t testing.TB, from, to *lab.Host, addr netip.Addr, size int64) {
 // section 4), unless the domain is closed; and no ICMPv6 error (RFC 4443 2.4).
 func TestOnlyTheSourceMarks(t *testing.T) {
 	for _, closed := range []bool{false, true} {
-		l := newTrafficLab(t, lab.Config{Topology: "chain", MTU: 1500})
-		cfg := DefaultPDM()
+		l := datapathtest.NewLab(t, lab.Config{Topology: "chain", MTU: 1500})
+		cfg := Default()
 		cfg.ClosedDomain = closed
 		alpha, athos, beta := l.Host("alpha"), l.Host("athos"), l.Host("beta")
 		router := mark(t, athos, cfg, headroom.None) // its interface to alpha
@@ -66,7 +68,7 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		router.await(t, "icmp_error")
-		s, err := router.PDMStats()
+		s, err := router.marker.Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +81,7 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 		}
 		// What the router sends itself is marked in any case.
 		bulk(t, athos, alpha, alpha.Addr6(), 1<<20)
-		if own, err := router.PDMStats(); err != nil || own.Marked < s.Marked+10 {
+		if own, err := router.marker.Stats(); err != nil || own.Marked < s.Marked+10 {
 			t.Errorf("closed %t: of its own packets %d were marked, %v", closed, own.Marked-s.Marked, err)
 		}
 	}
@@ -102,7 +104,7 @@ func (m *markingHost) await(t testing.TB, reason string) {
 // Segments of a burst in a tunnel have headers that the outer packet doesn't
 // count: bursts of VXLAN stay as they are, and arrive.
 func TestMarkedTunnels(t *testing.T) {
-	l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
+	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 	if err := l.SetOffloads(allOffloads, false); err != nil {
 		t.Fatal(err)
 	}
@@ -114,13 +116,13 @@ func TestMarkedTunnels(t *testing.T) {
 		command(t, h, "ip", "addr", "add", inner[i]+"/64", "dev", "vx", "nodad")
 		command(t, h, "ip", "link", "set", "vx", "up")
 	}
-	a, b := mark(t, hosts[0], DefaultPDM(), headroom.None), mark(t, hosts[1], DefaultPDM(), headroom.None)
+	a, b := mark(t, hosts[0], Default(), headroom.None), mark(t, hosts[1], Default(), headroom.None)
 	for i, h := range hosts {
 		bulk(t, h, hosts[1-i], netip.MustParseAddr(inner[1-i]), 8<<20)
 	}
 	for _, m := range []*markingHost{a, b} {
 		m.await(t, "burst_tunnel")
-		s, err := m.PDMStats()
+		s, err := m.marker.Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +137,7 @@ func TestMarkedTunnels(t *testing.T) {
 // datagrams of fresh sockets arrive like unmarked ones.
 func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 	for _, narrow := range []int{1400, 1280} {
-		l := newTrafficLab(t, lab.Config{Topology: "chain", MTU: 1500})
+		l := datapathtest.NewLab(t, lab.Config{Topology: "chain", MTU: 1500})
 		for _, ends := range [][2]string{{"athos", "to-porthos"}, {"porthos", "to-athos"}} {
 			if err := l.Host(ends[0]).Do(func() error { return setMTU(ends[1], narrow) }); err != nil {
 				t.Fatal(err)
@@ -158,14 +160,14 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 		if n := datagrams(narrow, 10); n != 10 {
 			t.Fatalf("MTU %d: of 10 unmarked datagrams came %d", narrow, n)
 		}
-		a := mark(t, alpha, DefaultPDM(), headroom.Interface)
+		a := mark(t, alpha, Default(), headroom.Interface)
 		for _, size := range []int{narrow, 1280, 1248} { // EDNS with 1232 bytes, a QUIC Initial with 1200
 			if n := datagrams(size, 10); n != 10 {
 				t.Errorf("MTU %d: of 10 datagrams of %d bytes came %d", narrow, size, n)
 			}
 		}
 		a.drain(t)
-		s, err := a.PDMStats()
+		s, err := a.marker.Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,8 +180,8 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 // A frame that is sent raw with a tag in it, but as IPv6, leaves as it is: the
 // kernel would make room elsewhere.
 func TestRawFramesStayWhole(t *testing.T) {
-	l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
-	a, beta := mark(t, l.Host("alpha"), DefaultPDM(), headroom.None), l.Host("beta")
+	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
+	a, beta := mark(t, l.Host("alpha"), Default(), headroom.None), l.Host("beta")
 	tagged := packet.Eth().VLAN(5).IPv6(hostA, hostB).UDP(portA, portB).Payload(40).Bytes()
 	plain := packet.Eth().IPv6(hostA, hostB).UDP(portA, portB).Payload(40).Bytes()
 	var in int
@@ -197,7 +199,7 @@ func TestRawFramesStayWhole(t *testing.T) {
 		}
 		defer unix.Close(out)
 		for _, f := range [][]byte{tagged, plain} {
-			if err := unix.Sendto(out, f, 0, &unix.SockaddrLinklayer{Protocol: hostPort(unix.ETH_P_IPV6), Ifindex: a.index}); err != nil {
+			if err := unix.Sendto(out, f, 0, &unix.SockaddrLinklayer{Protocol: datapath.HostPort(unix.ETH_P_IPV6), Ifindex: a.index}); err != nil {
 				return err
 			}
 		}
@@ -229,11 +231,11 @@ func packetSocket(iface string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(hostPort(unix.ETH_P_ALL)))
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(datapath.HostPort(unix.ETH_P_ALL)))
 	if err != nil {
 		return 0, err
 	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: hostPort(unix.ETH_P_ALL), Ifindex: l.Attrs().Index}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: datapath.HostPort(unix.ETH_P_ALL), Ifindex: l.Attrs().Index}); err != nil {
 		unix.Close(fd)
 		return 0, err
 	}
@@ -242,15 +244,15 @@ func packetSocket(iface string) (int, error) {
 
 // BIG TCP makes bursts whose length IPv6 can't tell: they go unmarked, and arrive.
 func TestMarkedBigTCP(t *testing.T) {
-	l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
+	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 	for _, h := range l.Hosts() {
 		command(t, h, "ip", "link", "set", "dev", h.Interfaces[0].Name, "gso_max_size", "185000", "gro_max_size", "185000")
 	}
-	a, b := mark(t, l.Host("alpha"), DefaultPDM(), headroom.Interface), mark(t, l.Host("beta"), DefaultPDM(), headroom.Interface)
+	a, b := mark(t, l.Host("alpha"), Default(), headroom.Interface), mark(t, l.Host("beta"), Default(), headroom.Interface)
 	bulk(t, a.Host, b.Host, b.Addr6(), 32<<20)
 	bulk(t, b.Host, a.Host, a.Addr6(), 32<<20)
 	a.drain(t)
-	s, err := a.PDMStats()
+	s, err := a.marker.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}

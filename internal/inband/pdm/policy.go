@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 )
@@ -25,49 +26,48 @@ type PolicyStatus struct {
 // does not name multicast.
 var special = []netip.Prefix{netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8")}
 
-// setPolicies fills the set that does not count, and then turns to it. wait
-// returns when no program uses the old set any more.
-func (p *marker) setPolicies(policies []policy.Policy, wait func() error) error {
+// setPolicies fills the set that does not count, and then turns to it.
+func (m *Marker) setPolicies(policies []policy.Policy) error {
 	if err := policy.CheckAll(policies); err != nil {
 		return fmt.Errorf("pdm policies: %w", err)
 	}
-	now, err := clockGettime(unix.CLOCK_MONOTONIC)
+	now, err := datapath.Now()
 	if err != nil {
 		return err
 	}
-	next := p.generation + 1
-	if err := p.fillSet(next&1, policies, uint64(now)); err != nil {
-		return errors.Join(err, p.clearSet(next&1))
+	next := m.generation + 1
+	if err := m.fillSet(next&1, policies, uint64(now.Mono)); err != nil {
+		return errors.Join(err, m.clearSet(next&1))
 	}
-	if err := p.maps[".data.policy"].Update(uint32(0), next, ebpf.UpdateAny); err != nil {
+	if err := m.maps[".data.policy"].Update(uint32(0), next, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("turning to the new policies: %w", err)
 	}
 	wall := time.Now()
-	p.generation = next
-	p.policies = nil
+	m.generation = next
+	m.policies = nil
 	for _, one := range policies {
-		p.policies = append(p.policies, PolicyStatus{Policy: one, Until: wall.Add(one.For)})
+		m.policies = append(m.policies, PolicyStatus{Policy: one, Until: wall.Add(one.For)})
 	}
-	if err := wait(); err != nil {
+	if err := m.core.Wait(); err != nil {
 		return err
 	}
-	return p.clearSet(1 - next&1)
+	return m.clearSet(1 - next&1)
 }
 
-func (p *marker) fillSet(set uint32, policies []policy.Policy, now uint64) error {
+func (m *Marker) fillSet(set uint32, policies []policy.Policy, now uint64) error {
 	for i, one := range policies {
-		if err := p.maps["policy_rules"].Update(set*policy.Max+uint32(i), ruleOf(one, now), ebpf.UpdateAny); err != nil {
+		if err := m.maps["policy_rules"].Update(set*policy.Max+uint32(i), ruleOf(one, now), ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("policy to %s: %w", one.To, err)
 		}
 	}
 	for prefix, mask := range prefixesOf(policies) {
-		key := ingressPolicyPrefix{Bits: 32 + uint32(prefix.Bits()), Set: set, Addr: prefix.Addr().As16()}
-		if err := p.maps["policy_prefixes"].Update(&key, &mask, ebpf.UpdateAny); err != nil {
+		key := abiPolicyPrefix{Bits: 32 + uint32(prefix.Bits()), Set: set, Addr: prefix.Addr().As16()}
+		if err := m.maps["policy_prefixes"].Update(&key, &mask, ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("policies to %s: %w", prefix, err)
 		}
 	}
-	for iface, here := range p.ifaces {
-		if err := p.putIface(set, iface, maskOf(policies, here.name)); err != nil {
+	for iface, here := range m.ifaces {
+		if err := m.putIface(set, iface, maskOf(policies, here.name)); err != nil {
 			return err
 		}
 	}
@@ -75,34 +75,34 @@ func (p *marker) fillSet(set uint32, policies []policy.Policy, now uint64) error
 }
 
 // ruleOf is what the kernel checks beside the prefix.
-func ruleOf(p policy.Policy, now uint64) *ingressPolicyRule {
-	r := &ingressPolicyRule{Until: now + uint64(p.For), PortsLen: uint32(len(p.Ports))}
+func ruleOf(p policy.Policy, now uint64) *abiPolicyRule {
+	r := &abiPolicyRule{Until: now + uint64(p.For), PortsLen: uint32(len(p.Ports))}
 	for n := range 256 {
 		if p.Names(uint8(n)) {
 			r.Protos[n/64] |= 1 << (n % 64)
 		}
 	}
 	for i, ports := range p.Ports {
-		r.Ports[i] = ingressPolicyPorts{From: ports.From, To: ports.To}
+		r.Ports[i] = abiPolicyPorts{From: ports.From, To: ports.To}
 	}
 	return r
 }
 
 // prefixesOf turns policies into a table in which the longest prefix alone tells
 // of all policies that cover an address.
-func prefixesOf(policies []policy.Policy) map[netip.Prefix]ingressPolicyMask {
+func prefixesOf(policies []policy.Policy) map[netip.Prefix]abiPolicyMask {
 	covers := func(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
-	table := map[netip.Prefix]ingressPolicyMask{}
+	table := map[netip.Prefix]abiPolicyMask{}
 	for _, p := range policies {
-		table[p.To] = ingressPolicyMask{}
+		table[p.To] = abiPolicyMask{}
 		for _, s := range special {
 			if covers(p.To, s) {
-				table[s] = ingressPolicyMask{}
+				table[s] = abiPolicyMask{}
 			}
 		}
 	}
 	for prefix := range table {
-		var mask ingressPolicyMask
+		var mask abiPolicyMask
 		inside := slices.IndexFunc(special, func(s netip.Prefix) bool { return covers(s, prefix) })
 		for i, p := range policies {
 			switch {
@@ -132,23 +132,23 @@ func maskOf(policies []policy.Policy, name string) uint64 {
 // policyIface is an attached interface with its element in policy_ifaces.
 type policyIface struct {
 	name string
-	ingressPolicyIface
+	abiPolicyIface
 }
 
 // putIface sets what applies on an interface in one set. Interfaces where nothing
 // applies have no element.
-func (p *marker) putIface(set uint32, iface flow.Iface, mask uint64) error {
-	here := p.ifaces[iface]
+func (m *Marker) putIface(set uint32, iface flow.Iface, mask uint64) error {
+	here := m.ifaces[iface]
 	if here.Applies[set] == mask {
 		return nil
 	}
-	now := here.ingressPolicyIface
+	now := here.abiPolicyIface
 	now.Applies[set] = mask
 	var err error
-	if now == (ingressPolicyIface{}) {
-		err = p.dropIface(iface)
+	if now == (abiPolicyIface{}) {
+		err = m.dropIface(iface)
 	} else {
-		err = p.maps["policy_ifaces"].Update(uint32(iface), &now, ebpf.UpdateAny)
+		err = m.maps["policy_ifaces"].Update(uint32(iface), &now, ebpf.UpdateAny)
 	}
 	switch {
 	case errors.Is(err, unix.E2BIG):
@@ -156,26 +156,26 @@ func (p *marker) putIface(set uint32, iface flow.Iface, mask uint64) error {
 	case err != nil:
 		return fmt.Errorf("policies of %s: %w", here.name, err)
 	}
-	here.ingressPolicyIface = now
+	here.abiPolicyIface = now
 	return nil
 }
 
-func (p *marker) dropIface(iface flow.Iface) error {
-	if err := p.maps["policy_ifaces"].Delete(uint32(iface)); err != nil && !isMissing(err) {
+func (m *Marker) dropIface(iface flow.Iface) error {
+	if err := m.maps["policy_ifaces"].Delete(uint32(iface)); err != nil && !isGone(err) {
 		return err
 	}
 	return nil
 }
 
 // clearSet forgets what the set held.
-func (p *marker) clearSet(set uint32) error {
-	var prefix ingressPolicyPrefix
-	if err := deleteIf(p.maps["policy_prefixes"], &prefix, func() bool { return prefix.Set == set }); err != nil {
+func (m *Marker) clearSet(set uint32) error {
+	var prefix abiPolicyPrefix
+	if err := deleteIf(m.maps["policy_prefixes"], &prefix, func() bool { return prefix.Set == set }); err != nil {
 		return fmt.Errorf("forgetting old prefixes: %w", err)
 	}
 	var errs []error
-	for iface := range p.ifaces {
-		errs = append(errs, p.putIface(set, iface, 0))
+	for iface := range m.ifaces {
+		errs = append(errs, m.putIface(set, iface, 0))
 	}
 	return errors.Join(errs...)
 }
@@ -185,7 +185,7 @@ func (p *marker) clearSet(set uint32) error {
 func deleteIf[K any](m *ebpf.Map, key *K, drop func() bool) error {
 	var all []K
 	for err := m.NextKey(nil, key); ; err = m.NextKey(&all[len(all)-1], key) {
-		if isMissing(err) {
+		if isGone(err) {
 			break
 		}
 		if err != nil {
@@ -197,7 +197,7 @@ func deleteIf[K any](m *ebpf.Map, key *K, drop func() bool) error {
 		if !drop() {
 			continue
 		}
-		if err := m.Delete(key); err != nil && !isMissing(err) {
+		if err := m.Delete(key); err != nil && !isGone(err) {
 			return err
 		}
 	}
@@ -205,22 +205,22 @@ func deleteIf[K any](m *ebpf.Map, key *K, drop func() bool) error {
 }
 
 // attach makes policies apply on an interface, or again when its name changed.
-func (p *marker) attach(iface flow.Iface, name string) error {
+func (m *Marker) attach(iface flow.Iface, name string) error {
 	var policies []policy.Policy
-	for _, s := range p.policies {
+	for _, s := range m.policies {
 		policies = append(policies, s.Policy)
 	}
 	name = path.Base(name) // without its namespace
-	if p.ifaces[iface] == nil {
-		p.ifaces[iface] = &policyIface{}
+	if m.ifaces[iface] == nil {
+		m.ifaces[iface] = &policyIface{}
 	}
-	p.ifaces[iface].name = name
-	return p.putIface(p.generation&1, iface, maskOf(policies, name))
+	m.ifaces[iface].name = name
+	return m.putIface(m.generation&1, iface, maskOf(policies, name))
 }
 
-func (p *marker) detach(iface flow.Iface) error {
-	delete(p.ifaces, iface)
-	if err := p.dropIface(iface); err != nil {
+func (m *Marker) detach(iface flow.Iface) error {
+	delete(m.ifaces, iface)
+	if err := m.dropIface(iface); err != nil {
 		return fmt.Errorf("forgetting the policies of interface %d: %w", iface.IfIndex(), err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
@@ -43,8 +44,8 @@ func TestMarkedBursts(t *testing.T) {
 		{segment: 1000, offloads: true, checksum: true, options: unix.IPV6_DSTOPTS, reason: "burst_checksum"},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
-			cfg := DefaultPDM()
+			l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
+			cfg := Default()
 			cfg.Packets = c.packets
 			a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 			if err := errors.Join(l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads), l.SetOffloads(lab.TxChecksum, c.checksum)); err != nil {
@@ -163,13 +164,13 @@ func TestMarkedTrafficThroughRouters(t *testing.T) {
 }
 
 func testThroughRouters(t *testing.T, narrow int, packets bool) {
-	l := newTrafficLab(t, lab.Config{Topology: "chain", MTU: 1500})
+	l := datapathtest.NewLab(t, lab.Config{Topology: "chain", MTU: 1500})
 	for _, ends := range [][2]string{{"athos", "to-porthos"}, {"porthos", "to-athos"}} {
 		if err := l.Host(ends[0]).Do(func() error { return setMTU(ends[1], narrow) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg := DefaultPDM()
+	cfg := Default()
 	cfg.Packets = packets
 	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 	for round := range 4 {

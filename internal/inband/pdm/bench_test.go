@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/waymark-net/waymark/internal/datapath/pdmtest"
+	"github.com/waymark-net/waymark/internal/inband/pdm/pdmtest"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -24,7 +24,7 @@ func newBenchHost(b testing.TB, flows uint32) *benchHost {
 	return newBenchHostOf(b, cfg, flows)
 }
 
-func newBenchHostOf(b testing.TB, cfg PDM, flows uint32) *benchHost {
+func newBenchHostOf(b testing.TB, cfg Config, flows uint32) *benchHost {
 	b.Helper()
 	h := newPDMHost(b, cfg)
 	coll, err := h.Beside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
@@ -41,10 +41,10 @@ func newBenchHostOf(b testing.TB, cfg PDM, flows uint32) *benchHost {
 func (h *benchHost) perRun(b testing.TB, program string, frame []byte, n int) float64 {
 	b.Helper()
 	var took int64
-	err := h.veth.do(func() error {
+	err := h.veth.Do(func() error {
 		var ctx [48]uint32
 		ctx[10] = uint32(h.ifindex)
-		before, err := clockGettime(unix.CLOCK_THREAD_CPUTIME_ID)
+		before, err := threadTime()
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (h *benchHost) perRun(b testing.TB, program string, frame []byte, n int) fl
 		if int32(verdict) != -1 {
 			b.Errorf("%s: verdict %d", program, int32(verdict))
 		}
-		after, err := clockGettime(unix.CLOCK_THREAD_CPUTIME_ID)
+		after, err := threadTime()
 		took = after - before
 		return err
 	})
@@ -63,6 +63,13 @@ func (h *benchHost) perRun(b testing.TB, program string, frame []byte, n int) fl
 		b.Fatal(err)
 	}
 	return float64(took) / float64(n)
+}
+
+// threadTime is the processor time of this thread, in ns.
+func threadTime() (int64, error) {
+	var ts unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
+	return ts.Nano(), err
 }
 
 // BenchmarkPDM reports what the stages take over the empty program, which is
@@ -84,7 +91,7 @@ func BenchmarkPDM(b *testing.B) {
 					sum[p] += h.perRun(b, p, answer, n)
 				}
 			}
-			if err := h.SetPolicies(nil); err != nil {
+			if err := h.pdm.SetPolicies(nil); err != nil {
 				b.Fatal(err)
 			}
 			sum["bench_pass"] = h.perRun(b, "bench_pass", plain, n) * float64(b.N)

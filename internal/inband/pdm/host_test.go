@@ -1,19 +1,18 @@
-package datapath
+package pdm
 
 import (
 	"bufio"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/inband/policy"
@@ -21,38 +20,12 @@ import (
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
-var labs atomic.Uint32
-
-// newTrafficLab is a lab that goes with the test.
-func newTrafficLab(t testing.TB, cfg lab.Config) *lab.Lab {
-	t.Helper()
-	cfg.Prefix = fmt.Sprintf("wmpt%d-%d-", os.Getpid(), labs.Add(1))
-	l, err := lab.Up(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	// No more segments are on their way than a queue of veth holds (256): what is
-	// sent again was lost for another reason.
-	for _, h := range l.Hosts() {
-		if err := h.Do(func() error {
-			return os.WriteFile("/proc/sys/net/ipv4/tcp_rmem", []byte("4096 65536 131072"), 0)
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return l
-}
-
 // markingHost is a host of a lab whose packets are marked, with room for it.
 type markingHost struct {
 	*lab.Host
-	*Datapath
-	index int
+	*datapath.Datapath
+	marker *Marker
+	index  int
 
 	start  netlink.LinkStatistics // of the interface, when it was attached
 	counts map[flow.Direction]flow.Counts
@@ -63,10 +36,11 @@ type markingHost struct {
 }
 
 // mark attaches a probe that marks to a host's first interface.
-func mark(t testing.TB, h *lab.Host, cfg PDM, mode headroom.Mode, policies ...policy.Policy) *markingHost {
+func mark(t testing.TB, h *lab.Host, cfg Config, mode headroom.Mode, policies ...policy.Policy) *markingHost {
 	t.Helper()
+	d, marker := load(t, cfg)
 	m := &markingHost{
-		Host: h, Datapath: load(t, Config{MaxEntries: 4096, PDM: &cfg}),
+		Host: h, Datapath: d, marker: marker,
 		counts: map[flow.Direction]flow.Counts{}, pdm: map[flow.Direction]*flow.PDM{}, whole: true,
 	}
 	name := h.Interfaces[0].Name
@@ -92,10 +66,10 @@ func mark(t testing.TB, h *lab.Host, cfg PDM, mode headroom.Mode, policies ...po
 	if len(policies) == 0 {
 		policies = []policy.Policy{everything}
 	}
-	if err := m.SetPolicies(policies); err != nil {
+	if err := m.marker.SetPolicies(policies); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Attach(Target{Iface: flow.NewIface(0, uint32(m.index)), Name: name, Do: h.Do}); err != nil {
+	if _, err := m.Attach(datapath.Target{Iface: flow.NewIface(0, uint32(m.index)), Name: name, Do: h.Do}); err != nil {
 		t.Fatal(err)
 	}
 	m.begin(t)
@@ -149,7 +123,7 @@ func (m *markingHost) drain(t testing.TB) {
 	for d, c := range m.counts {
 		m.pdm[d] = c.PDM
 	}
-	passed, err := m.PDMPassed()
+	passed, err := m.marker.Passed()
 	if err != nil {
 		t.Fatal(err)
 	}

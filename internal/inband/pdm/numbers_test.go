@@ -1,6 +1,8 @@
-package datapath
+package pdm
 
 import (
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -8,26 +10,78 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/waymark-net/waymark/internal/datapath/pdmtest"
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/inband/pdm/pdmtest"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
 // pdmBench is a probe with the programs of pdmtest beside it.
 type pdmBench struct {
-	*Datapath
+	*datapath.Datapath
+	pdm     *Marker
 	coll    *ebpf.Collection // egress and cases
 	ingress *ebpf.Collection
 }
 
 // marking is a configuration that marks as fast as tests send.
-func marking() *PDM {
-	return &PDM{MaxEntries: 4096, Lifetime: time.Minute, NewPerSecond: 1 << 20}
+func marking() *Config {
+	return &Config{MaxEntries: 4096, Lifetime: time.Minute, NewPerSecond: 1 << 20}
 }
 
-func loadPDM(t testing.TB, cfg PDM) *pdmBench {
+// load returns a probe that marks, which is closed with the test.
+func load(t testing.TB, cfg Config) (*datapath.Datapath, *Marker) {
 	t.Helper()
-	d := load(t, Config{MaxEntries: 4096, PDM: &cfg})
+	m := New(cfg)
+	d := datapath.New(datapath.Config{MaxEntries: 4096, Stages: []*datapath.Stage{m.Stage()}}, slog.New(slog.DiscardHandler))
+	if err := d.Load(); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(d.Close)
+	return d, m
+}
+
+// egress is a copy of the program at egress for a network namespace.
+func (b *pdmBench) egress(t testing.TB, netns uint32) *ebpf.Program {
+	t.Helper()
+	coll, err := b.Beside(datapath.Egress.Load, func(spec *ebpf.CollectionSpec) error {
+		return errors.Join(spec.Variables["cfg_netns"].Set(netns), spec.Variables["cfg_iface"].Set(uint32(flow.NewIface(netns, 0))))
+	})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(coll.Close)
+	return coll.Programs[datapath.Egress.Name]
+}
+
+// moment is now.
+func moment(t testing.TB) datapath.Moment {
+	t.Helper()
+	now, err := datapath.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// epoch is the one that programs fill, from the word that controls them.
+func (b *pdmBench) epoch(t testing.TB) uint32 {
+	t.Helper()
+	control, err := b.pdm.core.Map(".data.control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var word uint64
+	if err := control.Lookup(uint32(0), &word); err != nil {
+		t.Fatal(err)
+	}
+	return uint32(word)
+}
+
+func loadPDM(t testing.TB, cfg Config) *pdmBench {
+	t.Helper()
+	d, m := load(t, cfg)
 	beside := func(load func() (*ebpf.CollectionSpec, error)) *ebpf.Collection {
 		coll, err := d.Beside(load, nil)
 		if err != nil {
@@ -36,7 +90,7 @@ func loadPDM(t testing.TB, cfg PDM) *pdmBench {
 		t.Cleanup(coll.Close)
 		return coll
 	}
-	return &pdmBench{Datapath: d, coll: beside(pdmtest.Load), ingress: beside(pdmtest.LoadIngress)}
+	return &pdmBench{Datapath: d, pdm: m, coll: beside(pdmtest.Load), ingress: beside(pdmtest.LoadIngress)}
 }
 
 // batch is an array of cases that a program works through at once.

@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
@@ -140,11 +141,11 @@ func id(s string) string {
 // tshark decodes every marked packet without a warning, finds every checksum
 // right, and reads what the agent says that it sent.
 func TestTsharkReadsWhatWasSent(t *testing.T) {
-	l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
+	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 	if err := l.SetOffloads(allOffloads, false); err != nil {
 		t.Fatal(err)
 	}
-	cfg := DefaultPDM()
+	cfg := Default()
 	cfg.Packets, cfg.Raw = true, 1<<20
 	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 	sent := map[judged]int{}
@@ -152,7 +153,7 @@ func TestTsharkReadsWhatWasSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	streamed := make(chan error, 1)
 	go func() {
-		streamed <- a.StreamPDM(ctx, func(e *PDMEvent) {
+		streamed <- a.marker.Stream(ctx, func(e *Event) {
 			if e.Direction != flow.Egress {
 				return
 			}
@@ -184,11 +185,11 @@ func TestTsharkReadsWhatWasSent(t *testing.T) {
 	a.settle(t)
 	b.settle(t)
 	stop()
-	s, err := a.PDMStats()
+	s, err := a.marker.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "all events", func() bool { return events.Load()+s.EventsLost >= s.Marked })
+	datapathtest.WaitUntil(t, "all events", func() bool { return events.Load()+s.EventsLost >= s.Marked })
 	cancel()
 	if err := <-streamed; err != nil {
 		t.Fatal(err)
@@ -218,11 +219,11 @@ func TestMeasuredDelays(t *testing.T) {
 	const think, oneWay = 50 * time.Millisecond, 10 * time.Millisecond
 	for _, network := range []string{"tcp", "udp"} {
 		t.Run(network, func(t *testing.T) {
-			l := newTrafficLab(t, lab.Config{Topology: "path", MTU: 1500})
+			l := datapathtest.NewLab(t, lab.Config{Topology: "path", MTU: 1500})
 			cfg := wire.Default()
 			cfg.AB.Delay, cfg.BA.Delay = oneWay, oneWay
 			relay(t, l, cfg)
-			a, b := mark(t, l.Host("alpha"), DefaultPDM(), headroom.Interface), mark(t, l.Host("beta"), DefaultPDM(), headroom.Interface)
+			a, b := mark(t, l.Host("alpha"), Default(), headroom.Interface), mark(t, l.Host("beta"), Default(), headroom.Interface)
 			service, err := traffic.Serve(t.Context(), b.Host, traffic.ServiceConfig{
 				Network: network, Listen: netip.AddrPortFrom(b.Addr6(), 0), Think: think,
 			})
@@ -292,7 +293,7 @@ func relay(t *testing.T, l *lab.Lab, cfg wire.Config) *wire.Relay {
 // What a path loses, doubles and swaps is what the numbers tell.
 func TestMeasuredLoss(t *testing.T) {
 	const port, packets = 7000, 2010
-	l := newTrafficLab(t, lab.Config{Topology: "path", MTU: 1500})
+	l := datapathtest.NewLab(t, lab.Config{Topology: "path", MTU: 1500})
 	if err := l.SetOffloads(allOffloads, false); err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +301,7 @@ func TestMeasuredLoss(t *testing.T) {
 	cfg.AB.Match = wire.Port(unix.IPPROTO_UDP, port)
 	cfg.AB.DropEvery, cfg.AB.DuplicateEvery, cfg.AB.ReorderEvery = 50, 70, 90
 	path := relay(t, l, cfg)
-	a, b := mark(t, l.Host("alpha"), DefaultPDM(), headroom.Interface), mark(t, l.Host("beta"), DefaultPDM(), headroom.Interface)
+	a, b := mark(t, l.Host("alpha"), Default(), headroom.Interface), mark(t, l.Host("beta"), Default(), headroom.Interface)
 	listen := func(h *markingHost) *net.UDPConn {
 		var c *net.UDPConn
 		if err := h.Do(func() (err error) {
@@ -322,14 +323,14 @@ func TestMeasuredLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%20 == 0 { // no faster than the path forwards
-			waitUntil(t, "the path", func() bool {
+			datapathtest.WaitUntil(t, "the path", func() bool {
 				c := path.Stats().AB
 				return c.Matched >= uint64(i+1) && c.Delivered+c.Dropped+2 >= uint64(i+1)+c.Duplicated
 			})
 		}
 	}
 	truth := func() wire.Counts { return path.Stats().AB }
-	waitUntil(t, "the last packet", func() bool {
+	datapathtest.WaitUntil(t, "the last packet", func() bool {
 		b.drain(t)
 		c := truth()
 		return b.told(flow.Ingress).Received >= packets-c.Dropped+c.Duplicated

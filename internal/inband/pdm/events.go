@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// PDMEvent is one packet that was marked, or read, on an interface of this host.
-type PDMEvent struct {
+// Event is one packet that was marked, or read, on an interface of this host.
+type Event struct {
 	Time      time.Time
 	Iface     flow.Iface
 	Direction flow.Direction
@@ -37,37 +38,37 @@ const (
 )
 
 // errNoRaw is what callers get who did not ask for events.
-var errNoRaw = errors.New("this probe reports no single packets: it was made with PDM.Raw 0")
+var errNoRaw = errors.New("this probe reports no single packets: it was made with Raw 0")
 
-// StreamPDM emits marked packets one by one until ctx ends, as many as PDM.Raw
+// Stream emits marked packets one by one until ctx ends, as many as Config.Raw
 // allows. There may be one stream at a time; the event is used again.
-func (d *Datapath) StreamPDM(ctx context.Context, emit func(*PDMEvent)) error {
-	var reader *ringbufReader
-	err := d.withPDM(func(p *marker) (err error) {
-		if p.cfg.Raw == 0 {
+func (m *Marker) Stream(ctx context.Context, emit func(*Event)) error {
+	var reader *datapath.Ringbuf
+	err := m.do(func() (err error) {
+		if m.cfg.Raw == 0 {
 			return errNoRaw
 		}
-		reader, err = openRingbuf(p.maps["pdm_events"], 1)
+		reader, err = datapath.OpenRingbuf(m.maps["pdm_events"], 1)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("ring of marked packets: %w", err)
 	}
-	defer reader.close()
+	defer reader.Close()
 
-	var event PDMEvent
+	var event Event
 	offset := wallOffset{}
 	for {
-		more, err := reader.wait(ctx)
+		more, err := reader.Wait(ctx)
 		if err == nil && more {
-			err = reader.read(func(raw []byte) error {
-				if len(raw) < int(unsafe.Sizeof(ingressPdmEvent{})) {
+			err = reader.Read(func(raw []byte) error {
+				if len(raw) < int(unsafe.Sizeof(abiPdmEvent{})) {
 					return fmt.Errorf("element of %d bytes", len(raw))
 				}
 				if err := offset.refresh(); err != nil {
 					return err
 				}
-				if err := event.set((*ingressPdmEvent)(unsafe.Pointer(&raw[0])), &offset); err != nil {
+				if err := event.set((*abiPdmEvent)(unsafe.Pointer(&raw[0])), &offset); err != nil {
 					return err
 				}
 				emit(&event)
@@ -91,26 +92,26 @@ type wallOffset struct {
 
 func (w *wallOffset) refresh() error {
 	if now := time.Now(); now.Sub(w.read) > time.Second {
-		at, err := thisMoment()
+		at, err := datapath.Now()
 		if err != nil {
 			return err
 		}
-		w.ns, w.read = at.wall-at.mono, now
+		w.ns, w.read = at.Wall-at.Mono, now
 	}
 	return nil
 }
 
-func (e *PDMEvent) set(raw *ingressPdmEvent, offset *wallOffset) error {
+func (e *Event) set(raw *abiPdmEvent, offset *wallOffset) error {
 	option, err := pdm.DecodeOption(raw.Option[:])
 	if err != nil {
 		return err
 	}
-	*e = PDMEvent{
+	*e = Event{
 		Time:      time.Unix(0, int64(raw.Time)+offset.ns).UTC(),
 		Iface:     flow.Iface(raw.Iface),
 		Direction: flow.Direction(raw.Direction),
-		Local:     netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Local), hostPort(raw.Key.Lport)),
-		Remote:    netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Remote), hostPort(raw.Key.Rport)),
+		Local:     netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Local), datapath.HostPort(raw.Key.Lport)),
+		Remote:    netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Remote), datapath.HostPort(raw.Key.Rport)),
 		Proto:     raw.Key.Proto,
 		Option:    option,
 		Arrival:   inband.Arrival(raw.Arrival),

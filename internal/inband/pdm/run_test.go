@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/test/packet"
@@ -19,7 +21,7 @@ import (
 // stands until it is set. Being one table, it is both ends of a flow at once.
 type pdmHost struct {
 	*pdmBench
-	veth    *silentVeth
+	veth    *datapathtest.Veth
 	ifindex int
 	reasons map[string]uint64
 }
@@ -27,17 +29,17 @@ type pdmHost struct {
 // everything names all packets, for as long as a test's clock may tell.
 var everything = policy.Policy{To: netip.MustParsePrefix("::/0"), For: 1000 * time.Hour}
 
-func newPDMHost(t testing.TB, cfg PDM, policies ...policy.Policy) *pdmHost {
+func newPDMHost(t testing.TB, cfg Config, policies ...policy.Policy) *pdmHost {
 	t.Helper()
-	v := newSilentVeth(t)
-	h := &pdmHost{pdmBench: loadPDM(t, cfg), veth: v, ifindex: v.from, reasons: map[string]uint64{}}
+	v := datapathtest.NewVeth(t)
+	h := &pdmHost{pdmBench: loadPDM(t, cfg), veth: v, ifindex: v.From, reasons: map[string]uint64{}}
 	if err := h.pdm.attach(flow.NewIface(0, uint32(h.ifindex)), "from"); err != nil {
 		t.Fatal(err)
 	}
 	if len(policies) == 0 {
 		policies = []policy.Policy{everything}
 	}
-	if err := h.SetPolicies(policies); err != nil {
+	if err := h.pdm.SetPolicies(policies); err != nil {
 		t.Fatal(err)
 	}
 	h.set(t, 1e9)
@@ -57,7 +59,7 @@ func (h *pdmHost) set(t testing.TB, ns uint64) {
 // run sends a frame through a program of pdmtest.
 func (h *pdmHost) run(t testing.TB, program string, f packet.Frame) (out []byte, verdict int32) {
 	t.Helper()
-	err := h.veth.do(func() (err error) {
+	err := h.veth.Do(func() (err error) {
 		out, verdict, err = h.runHere(program, f)
 		return err
 	})
@@ -102,7 +104,7 @@ func (h *pdmHost) receive(t testing.TB, frame []byte) []byte {
 // why are the reasons counted since the last call, with their packets.
 func (h *pdmHost) why(t testing.TB) map[string]uint64 {
 	t.Helper()
-	passed, err := h.PDMPassed()
+	passed, err := h.pdm.Passed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,18 +134,18 @@ func option(t testing.TB, frame []byte) pdm.Option {
 }
 
 // putState begins a flow's state at a number of the test's choice.
-func (h *pdmHost) putState(t testing.TB, key ingressPdmKey, psn uint16) {
+func (h *pdmHost) putState(t testing.TB, key abiPdmKey, psn uint16) {
 	t.Helper()
-	s := ingressPdmState{Psn: uint32(psn), PsnFirst: uint32(psn), Id: 1<<32 + uint64(h.states(t))}
-	if err := h.maps["pdm_states"].Put(&key, &s); err != nil {
+	s := abiPdmState{Psn: uint32(psn), PsnFirst: uint32(psn), Id: 1<<32 + uint64(h.states(t))}
+	if err := h.pdm.maps["pdm_states"].Put(&key, &s); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (h *pdmHost) state(t testing.TB, key ingressPdmKey) (s ingressPdmState, ok bool) {
+func (h *pdmHost) state(t testing.TB, key abiPdmKey) (s abiPdmState, ok bool) {
 	t.Helper()
-	err := h.maps["pdm_states"].Lookup(&key, &s)
-	if isMissing(err) {
+	err := h.pdm.maps["pdm_states"].Lookup(&key, &s)
+	if isGone(err) {
 		return s, false
 	}
 	if err != nil {
@@ -160,8 +162,8 @@ func (h *pdmHost) prove(t testing.TB, length uint16, destinations ...string) {
 		t.Fatal(err)
 	}
 	for _, d := range destinations {
-		key := ingressPdmPathKey{Remote: netip.MustParseAddr(d).As16()}
-		if err := h.maps["pdm_paths"].Put(&key, &ingressPdmPath{Shown: length, ShownAt: now, Passed: now}); err != nil {
+		key := abiPdmPathKey{Remote: netip.MustParseAddr(d).As16()}
+		if err := h.pdm.maps["pdm_paths"].Put(&key, &abiPdmPath{Shown: length, ShownAt: now, Passed: now}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,8 +171,8 @@ func (h *pdmHost) prove(t testing.TB, length uint16, destinations ...string) {
 
 func (h *pdmHost) states(t testing.TB) (n int) {
 	t.Helper()
-	var b pdmBatch[ingressPdmKey, ingressPdmState]
-	if err := b.each(h.maps["pdm_states"], func(*ingressPdmKey, *ingressPdmState) { n++ }); err != nil {
+	var b pdmBatch[abiPdmKey, abiPdmState]
+	if err := b.each(h.pdm.maps["pdm_states"], func(*abiPdmKey, *abiPdmState) { n++ }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -185,10 +187,10 @@ const (
 func aToB() packet.Builder { return packet.Eth().IPv6(hostA, hostB).UDP(portA, portB).Payload(20) }
 func bToA() packet.Builder { return packet.Eth().IPv6(hostB, hostA).UDP(portB, portA).Payload(30) }
 
-func udpKey(local, remote string, lport, rport uint16) ingressPdmKey {
-	return ingressPdmKey{
+func udpKey(local, remote string, lport, rport uint16) abiPdmKey {
+	return abiPdmKey{
 		Local: netip.MustParseAddr(local).As16(), Remote: netip.MustParseAddr(remote).As16(),
-		Lport: hostPort(lport), Rport: hostPort(rport), Proto: 17,
+		Lport: datapath.HostPort(lport), Rport: datapath.HostPort(rport), Proto: 17,
 	}
 }
 

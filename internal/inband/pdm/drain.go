@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"errors"
@@ -9,22 +9,23 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// pdmReader turns what the programs keep of marked flows into deltas, and
+// reader turns what the programs keep of marked flows into deltas, and
 // forgets states that are too old.
-type pdmReader struct {
-	cfg     PDM
+type reader struct {
+	cfg     Config
 	maps    map[string]*ebpf.Map
 	told    map[uint64]toldState // by id of the state
 	deleted uint64               // states deleted for their age
-	stats   PDMStats             // what totals does not tell
+	stats   Stats                // what totals does not tell
 	refused uint64               // at the last drain
 	rounds  uint64               // drains so far
 
-	states pdmBatch[ingressPdmKey, ingressPdmState]
-	delays pdmBatch[ingressPdmDelaysKey, ingressPdmFlowDelays]
+	states pdmBatch[abiPdmKey, abiPdmState]
+	delays pdmBatch[abiPdmDelaysKey, abiPdmFlowDelays]
 }
 
 // toldState is a state's running counts as they were told last.
@@ -39,12 +40,12 @@ type stateCounts struct {
 	sent, received, reordered, duplicates, discarded, suspicious uint32
 }
 
-func newPDMReader(cfg PDM, maps map[string]*ebpf.Map) *pdmReader {
-	return &pdmReader{cfg: cfg, maps: maps, told: map[uint64]toldState{}}
+func newReader(cfg Config, maps map[string]*ebpf.Map) *reader {
+	return &reader{cfg: cfg, maps: maps, told: map[uint64]toldState{}}
 }
 
 // totals sums the counters of all processors.
-func (r *pdmReader) totals() (sum ingressPdmTotals, err error) {
+func (r *reader) totals() (sum abiPdmTotals, err error) {
 	perCPU, err := r.perCPU()
 	for _, v := range perCPU {
 		sum.Marked += v.Marked
@@ -63,7 +64,7 @@ func (r *pdmReader) totals() (sum ingressPdmTotals, err error) {
 	return sum, err
 }
 
-func (r *pdmReader) perCPU() (perCPU []ingressPdmTotals, err error) {
+func (r *reader) perCPU() (perCPU []abiPdmTotals, err error) {
 	if err := r.maps["pdm_stats"].Lookup(uint32(0), &perCPU); err != nil {
 		return nil, fmt.Errorf("reading the counters of marking: %w", err)
 	}
@@ -73,7 +74,7 @@ func (r *pdmReader) perCPU() (perCPU []ingressPdmTotals, err error) {
 // drain emits what marked packets told since the last drain: counts of every
 // state, and the delays of the epoch that no program uses any more. Then it
 // deletes states older than their lifetime.
-func (r *pdmReader) drain(epoch uint32, at moment, emit func(*flow.Delta)) error {
+func (r *reader) drain(epoch uint32, at datapath.Moment, emit func(*flow.Delta)) error {
 	start := time.Now()
 	defer func() { r.stats.Drain = time.Since(start) }()
 	told, err := r.drainDelays(epoch)
@@ -91,7 +92,7 @@ func (r *pdmReader) drain(epoch uint32, at moment, emit func(*flow.Delta)) error
 
 // toldDelays are the delays of one state.
 type toldDelays struct {
-	key   ingressPdmKey
+	key   abiPdmKey
 	place ingressPlace
 	pdm   flow.PDM
 }
@@ -99,22 +100,22 @@ type toldDelays struct {
 // ingressPlace is where a flow's packets were read.
 type ingressPlace struct {
 	iface uint32
-	meta  meta
+	meta  uint32
 	dport uint16 // as it lies in memory
 }
 
 // drainDelays reads and deletes the delays of one epoch.
-func (r *pdmReader) drainDelays(epoch uint32) (map[uint64]*toldDelays, error) {
+func (r *reader) drainDelays(epoch uint32) (map[uint64]*toldDelays, error) {
 	told := map[uint64]*toldDelays{}
-	var used []ingressPdmDelaysKey
+	var used []abiPdmDelaysKey
 	m := r.maps["pdm_delays"]
-	err := r.delays.each(m, func(k *ingressPdmDelaysKey, v *ingressPdmFlowDelays) {
+	err := r.delays.each(m, func(k *abiPdmDelaysKey, v *abiPdmFlowDelays) {
 		if k.Epoch != epoch {
 			return
 		}
 		used = append(used, *k)
 		told[k.Id] = &toldDelays{
-			key: v.Key, place: ingressPlace{iface: v.InIface, meta: meta(v.InMeta), dport: v.InDport},
+			key: v.Key, place: ingressPlace{iface: v.InIface, meta: v.InMeta, dport: v.InDport},
 			pdm: flow.PDM{Server: delaysOf(&v.Server), Network: delaysOf(&v.Network)},
 		}
 	})
@@ -129,7 +130,7 @@ func (r *pdmReader) drainDelays(epoch uint32) (map[uint64]*toldDelays, error) {
 	return told, nil
 }
 
-func delaysOf(h *ingressPdmHistogram) flow.Delays {
+func delaysOf(h *abiPdmHistogram) flow.Delays {
 	d := flow.Delays{Count: h.Count, Sum: h.Sum, Min: h.Min, Max: h.Max}
 	for i, n := range h.Bucket {
 		if n > 0 {
@@ -140,7 +141,7 @@ func delaysOf(h *ingressPdmHistogram) flow.Delays {
 }
 
 // drainStates emits what states counted, with their delays, which leave told.
-func (r *pdmReader) drainStates(at moment, told map[uint64]*toldDelays, emit func(*flow.Delta)) error {
+func (r *reader) drainStates(at datapath.Moment, told map[uint64]*toldDelays, emit func(*flow.Delta)) error {
 	// A state whose number is in here but that is not in the map was pushed out,
 	// unless it was deleted for its age.
 	before, err := r.perCPU()
@@ -148,14 +149,14 @@ func (r *pdmReader) drainStates(at moment, told map[uint64]*toldDelays, emit fun
 		return err
 	}
 	r.stats.States = 0
-	var stale []ingressPdmKey
+	var stale []abiPdmKey
 	var live uint64
 	r.rounds++
 	round := r.rounds
-	err = r.states.each(r.maps["pdm_states"], func(k *ingressPdmKey, s *ingressPdmState) {
+	err = r.states.each(r.maps["pdm_states"], func(k *abiPdmKey, s *abiPdmState) {
 		r.stats.States++
-		if cpu := s.Id >> ingressStateIdSTATE_CPU_SHIFT; cpu < uint64(len(before)) &&
-			s.Id&(1<<ingressStateIdSTATE_CPU_SHIFT-1) <= before[cpu].Created {
+		if cpu := s.Id >> abiStateIdSTATE_CPU_SHIFT; cpu < uint64(len(before)) &&
+			s.Id&(1<<abiStateIdSTATE_CPU_SHIFT-1) <= before[cpu].Created {
 			live++
 		}
 		var delays *flow.PDM
@@ -199,7 +200,7 @@ func (r *pdmReader) drainStates(at moment, told map[uint64]*toldDelays, emit fun
 }
 
 // setVacant says how many states may be made until the next drain.
-func setVacant(maps map[string]*ebpf.Map, cfg PDM, states uint64) error {
+func setVacant(maps map[string]*ebpf.Map, cfg Config, states uint64) error {
 	vacant := int64(cfg.MaxEntries) - int64(states)
 	if cfg.Evict {
 		vacant = math.MaxInt64
@@ -211,7 +212,7 @@ func setVacant(maps map[string]*ebpf.Map, cfg PDM, states uint64) error {
 }
 
 // tell emits what a state counted since it was told last.
-func (r *pdmReader) tell(at moment, k *ingressPdmKey, s *ingressPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
+func (r *reader) tell(at datapath.Moment, k *abiPdmKey, s *abiPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
 	now := stateCounts{
 		sent: s.Psn - s.PsnFirst, received: s.Received, lost: s.Lost, reordered: s.Reordered,
 		duplicates: s.Duplicates, discarded: s.Discarded, suspicious: s.Suspicious,
@@ -238,30 +239,31 @@ func (r *pdmReader) tell(at moment, k *ingressPdmKey, s *ingressPdmState, delays
 	if delays != nil {
 		p.Server, p.Network = delays.Server, delays.Network
 	}
-	r.emitIngress(at, k, ingressPlace{iface: s.InIface, meta: meta(s.InMeta), dport: s.InDport}, &p, emit)
+	r.emitIngress(at, k, ingressPlace{iface: s.InIface, meta: s.InMeta, dport: s.InDport}, &p, emit)
 }
 
 // emitEgress tells of packets sent, under the key that the flow table has them by.
-func (r *pdmReader) emitEgress(at moment, k *ingressPdmKey, s *ingressPdmState, sent uint32, emit func(*flow.Delta)) {
-	m := meta(s.OutMeta)
-	d := flow.Delta{Counts: flow.Counts{PDM: &flow.PDM{Sent: uint64(sent)}, First: at.wall, Last: at.wall}}
+func (r *reader) emitEgress(at datapath.Moment, k *abiPdmKey, s *abiPdmState, sent uint32, emit func(*flow.Delta)) {
+	vlan, inner := datapath.VLANs(s.OutMeta)
+	d := flow.Delta{Counts: flow.Counts{PDM: &flow.PDM{Sent: uint64(sent)}, First: at.Wall, Last: at.Wall}}
 	d.Key = flow.Key{
-		Src: k.Local, Dst: k.Remote, SrcPort: hostPort(k.Lport), DstPort: hostPort(s.OutDport),
-		Iface: flow.Iface(s.OutIface), VLAN: m.vlan(), InnerVLAN: m.innerVLAN(),
+		Src: k.Local, Dst: k.Remote, SrcPort: datapath.HostPort(k.Lport), DstPort: datapath.HostPort(s.OutDport),
+		Iface: flow.Iface(s.OutIface), VLAN: vlan, InnerVLAN: inner,
 		Proto: k.Proto, Direction: flow.Egress, IPv6: true,
 	}
 	emit(&d)
 }
 
-func (r *pdmReader) emitIngress(at moment, k *ingressPdmKey, place ingressPlace, p *flow.PDM, emit func(*flow.Delta)) {
-	d := flow.Delta{Counts: flow.Counts{PDM: p, First: at.wall, Last: at.wall}}
+func (r *reader) emitIngress(at datapath.Moment, k *abiPdmKey, place ingressPlace, p *flow.PDM, emit func(*flow.Delta)) {
+	vlan, inner := datapath.VLANs(place.meta)
+	d := flow.Delta{Counts: flow.Counts{PDM: p, First: at.Wall, Last: at.Wall}}
 	d.Key = flow.Key{
-		Src: k.Remote, Dst: k.Local, SrcPort: hostPort(k.Rport), DstPort: hostPort(place.dport),
-		Iface: flow.Iface(place.iface), VLAN: place.meta.vlan(), InnerVLAN: place.meta.innerVLAN(),
+		Src: k.Remote, Dst: k.Local, SrcPort: datapath.HostPort(k.Rport), DstPort: datapath.HostPort(place.dport),
+		Iface: flow.Iface(place.iface), VLAN: vlan, InnerVLAN: inner,
 		Proto: k.Proto, Direction: flow.Ingress, IPv6: true,
 	}
 	if k.Proto == unix.IPPROTO_ICMPV6 {
-		d.SrcPort = hostPort(k.Lport) // the identifier, in both directions
+		d.SrcPort = datapath.HostPort(k.Lport) // the identifier, in both directions
 	}
 	emit(&d)
 }
@@ -272,22 +274,11 @@ const stampBits = 48
 // clockAhead is CLOCK_AHEAD in bpf/pdm/state.h.
 const clockAhead = 1 << 40
 
-// moment is when a drain happens.
-type moment struct {
-	mono int64 // CLOCK_MONOTONIC, ns
-	wall int64 // ns since the Unix epoch
-}
-
-func thisMoment() (moment, error) {
-	mono, err := clockGettime(unix.CLOCK_MONOTONIC)
-	return moment{mono: mono, wall: time.Now().UnixNano()}, err
-}
-
 // age is the time since a stamp was taken.
-func (at moment) age(stamp uint64) time.Duration {
+func age(at datapath.Moment, stamp uint64) time.Duration {
 	const unused = 64 - stampBits
 	// Shifted up, differences wrap as the stamp does.
-	ns := (uint64(at.mono)<<unused - stamp>>unused<<unused) >> unused
+	ns := (uint64(at.Mono)<<unused - stamp>>unused<<unused) >> unused
 	if ns >= 1<<stampBits-clockAhead {
 		return 0
 	}
@@ -296,19 +287,19 @@ func (at moment) age(stamp uint64) time.Duration {
 
 // isStale reports that no packet passed in either direction for longer than the
 // lifetime. A flow that fell back keeps its state until that ends.
-func (r *pdmReader) isStale(at moment, s *ingressPdmState) bool {
+func (r *reader) isStale(at datapath.Moment, s *abiPdmState) bool {
 	if s.Tx == 0 {
 		return false // about to send its first packet
 	}
-	return uint64(at.mono) >= s.Guard.Fallback && at.age(s.Tx) > r.cfg.Lifetime && (s.Rx == 0 || at.age(s.Rx) > r.cfg.Lifetime)
+	return uint64(at.Mono) >= s.Guard.Fallback && age(at, s.Tx) > r.cfg.Lifetime && (s.Rx == 0 || age(at, s.Rx) > r.cfg.Lifetime)
 }
 
 // deleteStale forgets states, which their flows' next packets would begin anew
 // in any case.
-func (r *pdmReader) deleteStale(keys []ingressPdmKey) error {
+func (r *reader) deleteStale(keys []abiPdmKey) error {
 	for i := range keys {
 		err := r.maps["pdm_states"].Delete(&keys[i])
-		if isMissing(err) {
+		if isGone(err) {
 			continue // the program was first
 		}
 		if err != nil {
@@ -321,7 +312,7 @@ func (r *pdmReader) deleteStale(keys []ingressPdmKey) error {
 	return nil
 }
 
-func isMissing(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }
+func isGone(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }
 
 // pdmBatch reads a hash map many elements at a time.
 type pdmBatch[K, V any] struct {
@@ -343,7 +334,7 @@ func (b *pdmBatch[K, V]) each(m *ebpf.Map, f func(*K, *V)) error {
 		for i := range n {
 			f(&b.keys[i], &b.values[i])
 		}
-		if isMissing(err) {
+		if isGone(err) {
 			return nil
 		}
 		if errors.Is(err, unix.ENOSPC) { // a bucket with more than fit

@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -52,7 +53,7 @@ func TestGoldenExchange(t *testing.T) {
 
 	// What A learned: the server took 4 s of the 12.
 	var got *flow.PDM
-	if err := h.pdm.reader.drain(h.table.filling.epoch, moment{mono: int64(11 * hour)}, func(d *flow.Delta) {
+	if err := h.pdm.reader.drain(h.epoch(t), datapath.Moment{Mono: int64(11 * hour)}, func(d *flow.Delta) {
 		if d.Direction == flow.Ingress && d.Src == keyA.Remote {
 			got = d.PDM
 		}

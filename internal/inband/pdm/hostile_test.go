@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -20,7 +21,7 @@ type exchange struct {
 	asking  int // interface that answers come by
 }
 
-func newExchange(t *testing.T, cfg PDM) *exchange {
+func newExchange(t *testing.T, cfg Config) *exchange {
 	t.Helper()
 	h := newPDMHost(t, cfg)
 	x := &exchange{pdmHost: h, now: 1000 * second, serving: h.ifindex, asking: h.ifindex}
@@ -71,7 +72,7 @@ func nothing() {}
 // told is what the drain tells of packets that the first host received.
 func (x *exchange) told(t *testing.T) (got flow.PDM) {
 	t.Helper()
-	if err := x.pdm.reader.drain(x.table.filling.epoch, moment{mono: int64(x.now)}, func(d *flow.Delta) {
+	if err := x.pdm.reader.drain(x.epoch(t), datapath.Moment{Mono: int64(x.now)}, func(d *flow.Delta) {
 		if d.Direction == flow.Ingress && d.Src == keyA.Remote {
 			got.Add(d.PDM)
 		}
@@ -155,7 +156,7 @@ func TestForgedLoss(t *testing.T) {
 	}
 	s, _ = x.state(t, keyA)
 	s.Lost += 5e9
-	if err := x.maps["pdm_states"].Put(&keyA, &s); err != nil {
+	if err := x.pdm.maps["pdm_states"].Put(&keyA, &s); err != nil {
 		t.Fatal(err)
 	}
 	x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 1, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
@@ -168,7 +169,7 @@ func TestForgedLoss(t *testing.T) {
 // and not with one that is forged.
 func TestForgedPacketsMoveNoFlow(t *testing.T) {
 	x := newExchange(t, *marking())
-	other := x.veth.to
+	other := x.veth.To
 	x.run(t, 2, nothing)
 	x.told(t)
 	psn := uint16(0)
@@ -177,7 +178,7 @@ func TestForgedPacketsMoveNoFlow(t *testing.T) {
 		x.receiveBy(t, other, forged(t, pdm.Option{PSNTP: psn, PSNLR: psn, DeltaTLR: 1}))
 	})
 	s, _ := x.state(t, keyA)
-	if got := x.told(t); got.Network.Count != 20 || got.Lost != 0 || int(s.InIface) != x.veth.from {
+	if got := x.told(t); got.Network.Count != 20 || got.Lost != 0 || int(s.InIface) != x.veth.From {
 		t.Errorf("read on interface %d: %+v", s.InIface, got)
 	}
 	if got := x.why(t); len(got) > 0 {
@@ -204,7 +205,7 @@ func TestContendedIsNotLost(t *testing.T) {
 		if held {
 			s, _ := x.state(t, keyA)
 			s.Lock = 1
-			if err := x.maps["pdm_states"].Put(&keyA, &s); err != nil {
+			if err := x.pdm.maps["pdm_states"].Put(&keyA, &s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -212,7 +213,7 @@ func TestContendedIsNotLost(t *testing.T) {
 		if held {
 			s, _ := x.state(t, keyA)
 			s.Lock = 0
-			if err := x.maps["pdm_states"].Put(&keyA, &s); err != nil {
+			if err := x.pdm.maps["pdm_states"].Put(&keyA, &s); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/lab"
@@ -74,7 +75,7 @@ func TestMarkedTraffic(t *testing.T) {
 
 // testMarkedTraffic tells whether a packet found its state held by another processor.
 func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped bool) {
-	l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: mtu})
+	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: mtu})
 	if err := l.SetOffloads(allOffloads, offloads); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 	if mtu == 1280 {
 		reserve = headroom.None
 	}
-	cfg := DefaultPDM()
+	cfg := Default()
 	cfg.Packets = packets
 	a, b := mark(t, l.Host("alpha"), cfg, reserve), mark(t, l.Host("beta"), cfg, reserve)
 	before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
@@ -135,8 +136,8 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 // Without room, what would be too large goes as it is, and nothing else changes.
 func TestMarkedTrafficWithoutRoom(t *testing.T) {
 	for _, packets := range []bool{false, true} {
-		l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
-		cfg := DefaultPDM()
+		l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
+		cfg := Default()
 		cfg.Packets = packets
 		a, b := mark(t, l.Host("alpha"), cfg, headroom.None), mark(t, l.Host("beta"), cfg, headroom.None)
 		if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
@@ -157,12 +158,12 @@ func TestMarkedTrafficWithoutRoom(t *testing.T) {
 // A peer that knows nothing of PDM talks with a host that marks as with any other.
 func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 	for _, mtu := range []int{1280, 1500, 9000} {
-		l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: mtu})
+		l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: mtu})
 		reserve := headroom.Interface
 		if mtu == 1280 {
 			reserve = headroom.None
 		}
-		a, b := mark(t, l.Host("alpha"), DefaultPDM(), reserve), l.Host("beta")
+		a, b := mark(t, l.Host("alpha"), Default(), reserve), l.Host("beta")
 		before := faults(t, b)
 		if resent := transfers(t, a.Host, b, mtu); resent > resentMost {
 			t.Errorf("MTU %d: %d segments were sent again", mtu, resent)
@@ -180,11 +181,11 @@ func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 // Options that are taken out leave packets as the stack would have got them.
 func TestStrippedTraffic(t *testing.T) {
 	for _, offloads := range []bool{true, false} {
-		l := newTrafficLab(t, lab.Config{Topology: "pair", MTU: 1500})
+		l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 		if err := l.SetOffloads(allOffloads, offloads); err != nil {
 			t.Fatal(err)
 		}
-		cfg := DefaultPDM()
+		cfg := Default()
 		cfg.Strip = true
 		a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 		before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
@@ -197,7 +198,7 @@ func TestStrippedTraffic(t *testing.T) {
 			}
 			h.whole = offloads
 			h.settle(t)
-			s, err := h.PDMStats()
+			s, err := h.marker.Stats()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package datapath
+package pdm
 
 import (
 	"fmt"
@@ -24,11 +24,11 @@ func TestPoliciesOfManyInterfaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	elements := func() map[uint32]ingressPolicyIface {
-		found := map[uint32]ingressPolicyIface{}
+	elements := func() map[uint32]abiPolicyIface {
+		found := map[uint32]abiPolicyIface{}
 		var iface uint32
-		var value ingressPolicyIface
-		for iter := h.maps["policy_ifaces"].Iterate(); iter.Next(&iface, &value); {
+		var value abiPolicyIface
+		for iter := h.pdm.maps["policy_ifaces"].Iterate(); iter.Next(&iface, &value); {
 			found[iface] = value
 		}
 		return found
@@ -40,7 +40,7 @@ func TestPoliciesOfManyInterfaces(t *testing.T) {
 		pattern string
 		want    int
 	}{{"*", interfaces + 1}, {"veth*", interfaces / 2}, {"*", interfaces + 1}, {"none", 0}, {"other*", interfaces / 2}} {
-		if err := h.SetPolicies(on(c.pattern)); err != nil {
+		if err := h.pdm.SetPolicies(on(c.pattern)); err != nil {
 			t.Fatal(err)
 		}
 		set, got := h.pdm.generation&1, elements()

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * No program: brings the types of PDM into the debug information that the Go
+ * ones of internal/inband/pdm are made from.
+ */
+#include "prelude.h"
+#include "../abi.h"
+
+struct pdm_types {
+	struct pdm_state state;
+	struct pdm_delays_key delays_key;
+	struct pdm_flow_delays delays;
+	struct pdm_path_key path_key;
+	struct pdm_path path;
+	struct pdm_totals totals;
+	struct pdm_event event;
+	struct policy_rule rule;
+	struct policy_prefix prefix;
+	struct policy_mask mask;
+	struct policy_iface iface;
+	enum feature feature;
+	enum state_id state_id;
+	enum delay delay;
+	enum policy policy;
+	enum pdm_reason reason;
+	enum pdm_arrival arrival;
+	enum pdm_suspicion suspicion;
+};
+const struct pdm_types *const pdm_types __attribute__((unused));

@@ -1,0 +1,142 @@
+package datapath
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Stage is a part of the programs with maps of its own. The core loads,
+// attaches and drains stages without knowing any by name. A nil function means
+// that there is nothing to do.
+type Stage struct {
+	Name string
+	// Programs are those that contain the stage's code.
+	Programs []*Program
+	// Maps are those that the stage owns: it alone uses them in user space.
+	Maps []string
+	// Feature is the bit of enum feature that enables the stage; 0: it has none.
+	Feature uint32
+
+	// Check reports what makes the stage impossible: an invalid configuration, or
+	// a missing kernel feature.
+	Check func() error
+	// Set sets the stage's map sizes and constants in an object that contains one
+	// of its programs, before it is loaded.
+	Set func(*Spec) error
+	// Open is called once, when the maps exist and no program is loaded yet.
+	Open func(*Core) error
+
+	// Uses reports whether the stage has work at a hook of an interface. Nil:
+	// wherever another stage has one of its programs attached.
+	Uses func(Hook) bool
+	// Attach is called for each hook after the programs of an interface are
+	// attached, and again when the interface has another name.
+	Attach func(Hook) error
+	// Detach is called for each hook after the programs of an interface, which may
+	// be gone, were detached. What was counted stays until the next drain.
+	Detach func(Hook) error
+
+	// Drain emits what an epoch counted that no program uses anymore.
+	Drain func(Epoch, func(*flow.Delta)) error
+	// Forget drops the running totals of an interface that is gone and drained.
+	Forget func(flow.Iface) error
+	// Close is called once, after everything is detached.
+	Close func()
+}
+
+// Hook is a place of an interface where a program runs.
+type Hook struct {
+	Type   HookType
+	Target *Target
+}
+
+// Epoch is a half of the maps that no program uses anymore.
+type Epoch struct {
+	Number uint32
+	At     Moment // shortly after it ended
+}
+
+// has reports whether the stage's code is in a program.
+func (s *Stage) has(p *Program) bool { return slices.Contains(s.Programs, p) }
+
+// uses reports whether the stage runs at a hook of a program that is attached.
+func (s *Stage) uses(h Hook) bool { return s.Uses == nil || s.Uses(h) }
+
+// Core is what a stage is given of the datapath.
+type Core struct{ d *Datapath }
+
+// Map is a map by its name in C.
+func (c *Core) Map(name string) (*ebpf.Map, error) {
+	m := c.d.maps[name]
+	if m == nil {
+		return nil, fmt.Errorf("no object has the map %s", name)
+	}
+	return m, nil
+}
+
+// Maps are several maps by name.
+func (c *Core) Maps(names ...string) (map[string]*ebpf.Map, error) {
+	out := make(map[string]*ebpf.Map, len(names))
+	for _, name := range names {
+		m, err := c.Map(name)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = m
+	}
+	return out, nil
+}
+
+// Do runs f while the datapath neither attaches, drains nor closes.
+func (c *Core) Do(f func() error) error {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	if !c.d.open {
+		return errClosed
+	}
+	return f()
+}
+
+// Wait returns when no program uses anymore what it could reach at the call. The
+// caller is in Do, or in a function of its stage.
+func (c *Core) Wait() error { return c.d.grace.Wait() }
+
+// checkStages reports stages that cannot run, and maps that two of them claim.
+func (d *Datapath) checkStages() error {
+	owner := map[string]string{}
+	for _, s := range d.stages {
+		if s.Check != nil {
+			if err := s.Check(); err != nil {
+				return err
+			}
+		}
+		for _, name := range s.Maps {
+			if other, taken := owner[name]; taken {
+				return fmt.Errorf("stages %s and %s both own the map %s", other, s.Name, name)
+			}
+			owner[name] = s.Name
+		}
+	}
+	return nil
+}
+
+// openStages hands the maps to the stages, after checking that those they own exist.
+func (d *Datapath) openStages() error {
+	core := &Core{d}
+	for _, s := range d.stages {
+		if _, err := core.Maps(s.Maps...); err != nil {
+			return fmt.Errorf("stage %s: %w", s.Name, err)
+		}
+		if s.Open == nil {
+			continue
+		}
+		if err := s.Open(core); err != nil {
+			return fmt.Errorf("stage %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
