@@ -100,10 +100,7 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 
 	a, err := agent.New(cfg, agent.Deps{
 		Log: log, Clock: time.Now, DropPrivileges: !options.keepPrivileges, Origins: options.origins, Profile: options.profile,
-		Ready: func() {
-			notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.InterfaceTexts(), ", "))
-			log.Info("ready", "interfaces", strings.Join(cfg.InterfaceTexts(), ","), "socket", cfg.API.Socket)
-		},
+		Ready: func(reason error) { reportReady(log, &cfg, reason) },
 	})
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -125,6 +122,18 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// reportReady reports readiness to systemd and to the log. READY=1 is sent even if an
+// interface is missing: units that depend on the agent must not wait for a cable.
+func reportReady(log *slog.Logger, cfg *config.Config, reason error) {
+	if reason != nil {
+		notify(log, "READY=1\nSTATUS=not ready: "+reason.Error())
+		log.Warn("not ready", "reason", reason)
+		return
+	}
+	notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.InterfaceTexts(), ", "))
+	log.Info("ready", "interfaces", strings.Join(cfg.InterfaceTexts(), ","), "socket", cfg.API.Socket)
 }
 
 // reload applies the configuration as it is now, and logs what came of it.

@@ -28,9 +28,10 @@ import (
 type Deps struct {
 	Log   *slog.Logger
 	Clock flow.Clock
-	// Ready is called once: programs loaded, interfaces of the start attached,
-	// API and exporters up, privileges dropped.
-	Ready func()
+	// Ready is called when programs are loaded, existing interfaces attached, API and
+	// exporters up, and privileges dropped; and whenever readiness changes after that.
+	// The reason is that of /readyz; nil: everything that is configured is counted.
+	Ready func(reason error)
 	// DropPrivileges gives up, for the whole process, every capability that is
 	// not needed once everything is attached.
 	DropPrivileges bool
@@ -47,7 +48,7 @@ type Agent struct {
 	budget  memory.Budget
 	log     *slog.Logger
 	clock   flow.Clock
-	ready   func()
+	ready   readinessReport
 	drop    bool
 	profile bool
 	origins config.Origins
@@ -90,7 +91,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		return nil, fmt.Errorf("name of this host: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: deps.Ready, drop: deps.DropPrivileges, host: host,
+		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: readinessReport{report: deps.Ready}, drop: deps.DropPrivileges, host: host,
 		profile: deps.Profile, origins: deps.Origins,
 		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), early: newEarly(), failed: make(chan error, 16),
 		control: make(chan func()), stopped: make(chan struct{}),

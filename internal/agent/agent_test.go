@@ -3,12 +3,15 @@ package agent
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +41,29 @@ func newLab(t *testing.T) *lab.Lab {
 // running is an agent under test.
 type running struct {
 	*Agent
-	stop func() error
+	stop    func() error
+	reports *reports
+}
+
+// reports are the reasons that Deps.Ready was called with; "": ready.
+type reports struct {
+	mu      sync.Mutex
+	reasons []string
+}
+
+func (r *reports) add(reason error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reason == nil {
+		reason = errors.New("")
+	}
+	r.reasons = append(r.reasons, reason.Error())
+}
+
+func (r *reports) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.reasons)
 }
 
 // start runs an agent until stop, or the end of the test.
@@ -51,10 +76,15 @@ func start(t *testing.T, cfg config.Config) *running {
 func startAt(t *testing.T, cfg config.Config, clock flow.Clock) *running {
 	t.Helper()
 	ready := make(chan struct{})
+	once := sync.OnceFunc(func() { close(ready) })
+	reports := &reports{}
 	var log io.Writer = t.Output()
 	a, err := New(cfg, Deps{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Clock: clock,
-		Ready: func() { close(ready) },
+		Ready: func(reason error) {
+			reports.add(reason)
+			once()
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +102,7 @@ func startAt(t *testing.T, cfg config.Config, clock flow.Clock) *running {
 		t.Fatal("the agent was not ready within a minute")
 	}
 	stopped := false
-	r := &running{Agent: a, stop: func() error {
+	r := &running{Agent: a, reports: reports, stop: func() error {
 		if stopped {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 
 // onEvent follows the interfaces. The watcher calls it from one goroutine.
 func (a *Agent) onEvent(e topology.Event) {
+	defer a.ready.changed.Store(true)
 	switch e.Kind {
 	case topology.Added:
 		a.addHooks(e.Link)
@@ -70,9 +71,7 @@ func (a *Agent) onSynced() {
 	}
 	a.synced.Store(true)
 	close(a.early.synced)
-	if a.ready != nil {
-		a.ready()
-	}
+	a.reportReadiness()
 }
 
 func (a *Agent) missing() []string {

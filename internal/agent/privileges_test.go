@@ -35,7 +35,7 @@ func privilegesChild(probe string) int {
 	defer cancel()
 	a, err := New(cfg, Deps{
 		Log: discard, Clock: time.Now, DropPrivileges: true,
-		Ready: func() {
+		Ready: func(error) {
 			fmt.Println(statusLine("CapEff"), statusLine("CapPrm"), statusLine("CapBnd"))
 			cancel()
 		},

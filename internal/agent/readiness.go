@@ -4,9 +4,36 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/waymark-net/waymark/internal/obs"
 )
+
+// readinessReport calls Deps.Ready when readiness changes.
+type readinessReport struct {
+	report  func(reason error)
+	changed atomic.Bool // there was an event: it may have changed
+
+	mu   sync.Mutex
+	last string // the reason of the last report
+	once bool   // there was a report
+}
+
+func (a *Agent) reportReadiness() {
+	r := &a.ready
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reason, text := a.readiness(), ""
+	if reason != nil {
+		text = reason.Error()
+	}
+	if r.report == nil || r.once && r.last == text {
+		return
+	}
+	r.last, r.once = text, true
+	r.report(reason)
+}
 
 var errStarting = errors.New("starting: programs are being loaded and attached")
 

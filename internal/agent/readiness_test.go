@@ -76,8 +76,16 @@ func TestReadiness(t *testing.T) {
 	cfg.Interfaces = append(cfg.Interfaces, config.Interface{Match: "missing0", Direction: "both"})
 	a = start(t, cfg)
 	waitReady(t, a, "missing: missing0")
+	if got := a.reports.all(); len(got) != 1 || got[0] == "" {
+		t.Errorf("readiness reported as %q while an interface is missing", got)
+	}
 	addVeth(t, alpha, "missing0")
 	waitReady(t, a, "")
+	for deadline := time.Now().Add(10 * time.Second); len(a.reports.all()) < 2 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	}
+	if got := a.reports.all(); len(got) != 2 || got[1] != "" {
+		t.Errorf("readiness reported as %q after the interface appeared", got)
+	}
 }
 
 // spareLinks adds links to a host under names that no pattern matches, and returns

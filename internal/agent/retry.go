@@ -116,6 +116,9 @@ func (a *Agent) tend(ctx context.Context) error {
 			limit = raiseFileLimit()
 			a.retryHooks(now, limit > before)
 			a.hooks.reportFiles(limit)
+			if a.synced.Load() && a.ready.changed.Swap(false) {
+				a.reportReadiness()
+			}
 			if now.Sub(inspected) >= inspectEvery {
 				inspected = now
 				a.hooks.inspectAll()
@@ -127,6 +130,7 @@ func (a *Agent) tend(ctx context.Context) error {
 func (a *Agent) retryHooks(now time.Time, all bool) {
 	for _, l := range a.hooks.due(now, all) {
 		a.addHooks(l)
+		a.ready.changed.Store(true)
 		if errors.Is(a.hooks.attachedTo(l.Iface), unix.EMFILE) {
 			return // so would the others
 		}
