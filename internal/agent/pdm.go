@@ -18,7 +18,6 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/topology"
-	"github.com/waymark-net/waymark/wire/pdm"
 )
 
 // marking is what PDM takes besides programs: policies, and MTU headroom.
@@ -204,8 +203,8 @@ func (a *Agent) streamMarks() func(context.Context, func(*api.Mark)) error {
 				PSNTP: e.Option.PSNTP, PSNLR: e.Option.PSNLR,
 			}
 			m.Iface, m.Netns = a.ifaceName(e.Iface)
-			m.DTLR, _ = pdm.Duration(e.Option.DeltaTLR, e.Option.ScaleDTLR)
-			m.DTLS, _ = pdm.Duration(e.Option.DeltaTLS, e.Option.ScaleDTLS)
+			m.DTLR = e.Option.DTLR()
+			m.DTLS = e.Option.DTLS()
 			if e.Direction == flow.Ingress {
 				m.Arrival, m.Suspicious = e.Arrival.String(), e.Suspicion.String()
 			}

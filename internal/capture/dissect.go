@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/wire/ipv6"
 )
 
 // frame is a packet as the kernel or a file shows it.
@@ -252,7 +253,7 @@ func (d *dissector) ipv6(p *parsed) reason {
 	}
 	payload := int(binary.BigEndian.Uint16(b[4:]))
 	total := header + payload
-	if payload == 0 && (d.gso || b[6] == protoHopByHop) { // jumbogram (RFC 2675) or BIG TCP
+	if payload == 0 && (d.gso || b[6] == ipv6.HopByHop) { // jumbogram (RFC 2675) or BIG TCP
 		total = d.end - p.ipAt
 	}
 	if p.ipAt+total > d.end {
@@ -271,7 +272,7 @@ func (d *dissector) ipv6(p *parsed) reason {
 // extensions walks the extension headers up to the transport header, or up to
 // a later fragment, behind which there is none.
 func (d *dissector) extensions(p *parsed) reason {
-	const start = 8 // octets that every extension header has
+	const start = 8 // bytes that every extension header has
 	for n := 0; p.fragment != fragmentLater && isExtension(p.Proto, p.IPv6); n++ {
 		if n == extHeaderMax {
 			return reasonExtChain
@@ -280,25 +281,21 @@ func (d *dissector) extensions(p *parsed) reason {
 		if !ok {
 			return d.missing(start)
 		}
-		rest := int(b[1]) * 8
-		switch p.Proto {
-		case protoAH: // in units of 4 octets, less 2 (RFC 4302, 2.2)
-			rest = int(b[1]) * 4
-		case protoFragment:
-			rest = 0
-			p.fragmentID = binary.BigEndian.Uint32(b[4:])
-			switch offset := binary.BigEndian.Uint16(b[2:]); {
-			case offset&0xfff8 != 0:
+		e, _ := ipv6.ParseExtension(p.Proto, b) // b is long enough
+		if p.Proto == ipv6.Fragment {
+			p.fragmentID = e.FragmentID
+			switch {
+			case e.FragmentOffset != 0:
 				p.fragment = fragmentLater
-			case offset&1 != 0:
+			case e.MoreFragments:
 				p.fragment = fragmentFirst
 			}
 		}
-		if d.pos+rest > d.end {
+		if d.pos+e.Size-start > d.end {
 			return reasonMalformed
 		}
-		d.pos += rest // if not captured, whatever is next finds out
-		p.Proto = b[0]
+		d.pos += e.Size - start // if not captured, whatever is next finds out
+		p.Proto = e.Next
 	}
 	return counted
 }

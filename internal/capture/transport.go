@@ -1,39 +1,29 @@
 package capture
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/waymark-net/waymark/wire/ipv6"
+)
 
 // Protocol numbers (IANA).
 const (
-	protoHopByHop = 0
-	protoICMP     = 1
-	protoIPIP     = 4
-	protoTCP      = 6
-	protoUDP      = 17
-	protoDCCP     = 33
-	protoIPv6     = 41
-	protoRouting  = 43
-	protoFragment = 44
-	protoGRE      = 47
-	protoESP      = 50
-	protoAH       = 51
-	protoICMPv6   = 58
-	protoDestOpts = 60
-	protoSCTP     = 132
-	protoMobility = 135
-	protoUDPLite  = 136
-	protoHIP      = 139
-	protoShim6    = 140
+	protoICMP    = 1
+	protoIPIP    = 4
+	protoTCP     = 6
+	protoUDP     = 17
+	protoDCCP    = 33
+	protoIPv6    = 41
+	protoGRE     = 47
+	protoESP     = 50
+	protoICMPv6  = 58
+	protoSCTP    = 132
+	protoUDPLite = 136
 )
 
 // isExtension says whether proto is a header to be skipped. In IPv4 only AH is.
-func isExtension(proto uint8, ipv6 bool) bool {
-	switch proto {
-	case protoAH:
-		return true
-	case protoHopByHop, protoRouting, protoFragment, protoDestOpts, protoMobility, protoHIP, protoShim6:
-		return ipv6
-	}
-	return false
+func isExtension(proto uint8, v6 bool) bool {
+	return proto == ipv6.Auth || v6 && ipv6.IsExtension(proto)
 }
 
 // TCP flags that handshakes are known by.

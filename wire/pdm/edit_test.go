@@ -187,10 +187,11 @@ func checkInsert(t interface{ Fatalf(string, ...any) }, pkt []byte, o pdm.Option
 	if got, err := pdm.Find(out); err != nil || got != o {
 		t.Fatalf("inserted %v, found %v, %v", o, got, err)
 	}
+	last, _ := is.Last()
 	switch {
 	case is.Proto != was.Proto, is.Upper != was.Upper+pdm.HeaderSize, is.End != was.End+pdm.HeaderSize:
 		t.Fatalf("%+v became %+v", was, is)
-	case is.Header != is.Last:
+	case is.Header != last.At:
 		t.Fatalf("the option is not in the header before the upper layer: %+v", is)
 	case (is.Option-is.Header)%2 != 0:
 		t.Fatalf("the option is at an odd place: %+v", is)

@@ -2,44 +2,46 @@ package pdm
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/waymark-net/waymark/wire/ipv6"
 )
 
-// What a decoder finds wrong. Where a place can be named, the error is an
-// [*Error] that wraps one of these.
+// Errors of reading. Where the place is known, the error is an [*Error] that wraps
+// one of these.
 var (
-	ErrNotIPv6      = errors.New("not an IPv6 packet")
-	ErrTruncated    = errors.New("truncated")
-	ErrMalformed    = errors.New("malformed extension header")
-	ErrOptionLength = errors.New("PDM option of a length that is neither PDM's nor PDMv2's")
-	ErrTooComplex   = errors.New("more extension headers or options than are walked")
-	ErrNone         = errors.New("no PDM option")
-	ErrTwice        = errors.New("two PDM options in one IPv6 header")
-	ErrVersion2     = errors.New("PDMv2 option, which is not supported")
+	ErrOptionLength = errors.New("pdm: option of a length that is neither PDM's nor PDMv2's")
+	ErrNone         = errors.New("pdm: no PDM option")
+	ErrTwice        = errors.New("pdm: two PDM options in one packet")
+	ErrVersion2     = errors.New("pdm: PDMv2 option, which is not supported")
+
+	ErrNotIPv6    = ipv6.ErrNotIPv6
+	ErrTruncated  = ipv6.ErrTruncated
+	ErrMalformed  = ipv6.ErrMalformed
+	ErrTooComplex = ipv6.ErrTooComplex
 )
 
-// Why a packet that is well formed is left as it is by [Insert] or [Remove].
+// Errors of [Insert] and [Remove] about well-formed packets.
 var (
-	ErrMarked        = errors.New("packet already carries a PDM option")
-	ErrEncrypted     = errors.New("packet carries ESP: PDM belongs inside the ciphertext")
-	ErrAuthenticated = errors.New("packet carries AH, which covers Destination Options")
-	ErrFragment      = errors.New("packet is a fragment")
-	ErrNeighbor      = errors.New("packet is neighbor discovery or multicast listener discovery")
-	ErrJumbogram     = errors.New("payload length is 0: a jumbogram, or nothing to mark")
-	ErrNoRoom        = errors.New("no room in the Destination Options header for another option")
-	ErrTooLong       = errors.New("payload would exceed 65535 octets")
+	ErrMarked    = errors.New("pdm: packet already carries a PDM option")
+	ErrEncrypted = errors.New("pdm: packet carries ESP: the option belongs inside the ciphertext")
+	ErrNeighbor  = errors.New("pdm: packet is neighbor discovery or multicast listener discovery")
+
+	ErrAuthenticated = ipv6.ErrAuthenticated
+	ErrFragment      = ipv6.ErrFragment
+	ErrJumbogram     = ipv6.ErrJumbogram
+	ErrNoRoom        = ipv6.ErrNoRoom
+	ErrTooLong       = ipv6.ErrTooLong
 )
 
-// Error is a decoding error and its place.
-type Error struct {
-	Offset int // octets from the start of the slice that was decoded
-	Err    error
-}
-
-// Error implements error.
-func (e *Error) Error() string { return fmt.Sprintf("at octet %d: %v", e.Offset, e.Err) }
-
-// Unwrap returns the sentinel.
-func (e *Error) Unwrap() error { return e.Err }
+// Error is an error and where in the input it is.
+type Error = ipv6.Error
 
 func errorAt(offset int, err error) error { return &Error{Offset: offset, Err: err} }
+
+// shift moves the place of an error that was found in a part of the packet.
+func shift(err error, by int) error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return errorAt(e.Offset+by, e.Err)
+	}
+	return err
+}

@@ -18,8 +18,7 @@ func ExampleState() {
 	client.Receive(answer, 70*ms)
 	next := client.Send(90 * ms)
 
-	serverDelay, _ := pdm.Duration(answer.DeltaTLR, answer.ScaleDTLR)
-	whole, _ := pdm.Duration(next.DeltaTLS, next.ScaleDTLS)
+	serverDelay, whole := answer.DTLR(), next.DTLS()
 	fmt.Println("server", serverDelay.Round(time.Millisecond))
 	fmt.Println("network", (whole - serverDelay).Round(time.Millisecond))
 	// Output:
@@ -47,13 +46,13 @@ func ExampleInsert() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(len(plain), "octets, marked", len(marked))
+	fmt.Println(len(plain), "bytes, marked", len(marked))
 	_, err = pdm.Insert(marked, pdm.Option{PSNTP: 2})
 	fmt.Println(errors.Is(err, pdm.ErrMarked), err)
 	o, err := pdm.Find(marked)
 	fmt.Println(o, err)
 	// Output:
-	// 48 octets, marked 64
-	// true packet already carries a PDM option
+	// 48 bytes, marked 64
+	// true pdm: packet already carries a PDM option
 	// PSNTP 1 PSNLR 0 DTLR 0s DTLS 0s <nil>
 }

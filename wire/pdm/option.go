@@ -3,13 +3,16 @@ package pdm
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
+
+	"github.com/waymark-net/waymark/wire/ipv6"
 )
 
 // Sizes and numbers of the option (RFC 8250 section 3.2).
 const (
 	OptionType   = 0x0F // the two highest bits 00: a node that does not know it skips it
 	OptionLength = 10   // Opt Data Len
-	OptionSize   = 12   // octets with type and length
+	OptionSize   = 12   // bytes with type and length
 
 	// Opt Data Len of the two forms of PDMv2, which shares the option type.
 	version2Length          = 0x12
@@ -27,7 +30,7 @@ type Option struct {
 	DeltaTLS  uint16 // time between the previous packet sent and what followed it, in 2^ScaleDTLS attoseconds
 }
 
-// AppendTo appends the twelve octets of the option to b.
+// AppendTo appends the twelve bytes of the option to b.
 func (o Option) AppendTo(b []byte) []byte {
 	b = append(b, OptionType, OptionLength, o.ScaleDTLR, o.ScaleDTLS)
 	b = binary.BigEndian.AppendUint16(b, o.PSNTP)
@@ -66,6 +69,26 @@ func DecodeOption(b []byte) (Option, error) {
 	}, nil
 }
 
+// tlv is the option for package ipv6. RFC 8250 section 3.2 requires no alignment.
+func (o Option) tlv() ipv6.TLV {
+	return ipv6.TLV{Type: OptionType, Data: o.AppendTo(nil)[2:]}
+}
+
+// DTLR is the delta time last received: from the packet that PSNLR names until this
+// one was sent. Deltas that exceed a Duration (292 years) are cut to the longest one.
+func (o Option) DTLR() time.Duration {
+	d, _ := Duration(o.DeltaTLR, o.ScaleDTLR)
+	return d
+}
+
+// DTLS is the delta time last sent: from the packet sent before this one until the
+// answer to it came, or until this one was sent where none did. It is cut as
+// [Option.DTLR] is.
+func (o Option) DTLS() time.Duration {
+	d, _ := Duration(o.DeltaTLS, o.ScaleDTLS)
+	return d
+}
+
 // HasReceived tells whether the sender had received a packet of the flow before
 // it sent this one. A sender that received packet 0 within less than one
 // nanosecond looks as if it had not.
@@ -79,7 +102,5 @@ func (o Option) IsFirst() bool { return o.DeltaTLS == 0 && o.ScaleDTLS == 0 }
 
 // String is for people: numbers, and deltas as durations.
 func (o Option) String() string {
-	dtlr, _ := Duration(o.DeltaTLR, o.ScaleDTLR)
-	dtls, _ := Duration(o.DeltaTLS, o.ScaleDTLS)
-	return fmt.Sprintf("PSNTP %d PSNLR %d DTLR %v DTLS %v", o.PSNTP, o.PSNLR, dtlr, dtls)
+	return fmt.Sprintf("PSNTP %d PSNLR %d DTLR %v DTLS %v", o.PSNTP, o.PSNLR, o.DTLR(), o.DTLS())
 }

@@ -1,143 +1,59 @@
 package pdm
 
-import (
-	"encoding/binary"
-	"errors"
-)
+import "github.com/waymark-net/waymark/wire/ipv6"
 
-const (
-	ipv6HeaderSize = 40
-	payloadLenAt   = 4 // octet of the payload length
-	nextHeaderAt   = 6
-)
+// MaxHeaders bounds the extension headers that are walked in one packet.
+const MaxHeaders = ipv6.MaxHeaders
 
-// MaxHeaders bounds the extension headers that are walked in one packet. RFC
-// 8200 section 4.1 knows an order of seven.
-const MaxHeaders = 8
-
-// Layout is where an IPv6 packet has what concerns PDM. Offsets are octets from
+// Layout is where an IPv6 packet has what concerns PDM. Offsets are bytes from
 // the start of the packet; 0 stands for none.
 type Layout struct {
-	End    int   // end of the packet by its payload length, or of the slice if that is shorter
-	Upper  int   // header the walk stopped at: upper layer, ESP, or a fragment that is not the first
-	Proto  uint8 // protocol number of what is at Upper
-	Link   int   // octet that names Proto: a Next Header field
-	Last   int   // extension header before Upper
-	Header int   // Destination Options header with the PDM option
-	Option int   // the PDM option, at its type octet
-
-	Version2      bool // a PDMv2 option is there instead
-	Authenticated bool // an Authentication header is before Upper
-	Fragment      bool // a Fragment header is before or at Upper
-
-	headers    int    // extension headers before Upper
-	headerLink int    // octet that names Header
-	lastProto  uint8  // protocol number of Last
-	lastDest   Header // Last, when that is a Destination Options header
+	ipv6.Chain      // ends before Mobility, HIP and Shim6 headers
+	Header     int  // Destination Options header with the PDM option
+	Option     int  // the PDM option, at its type
+	Version2   bool // a PDMv2 option is there instead
 }
 
 // Walk follows the extension headers of an IPv6 packet. It reads options only in
 // Destination Options headers: in others the number of PDM means nothing. pkt
 // may be cut short behind the extension headers.
 //
-// It fails with [ErrNotIPv6] and the errors of [ParseHeader].
+// It fails with the errors of [ipv6.Walk] and of [ParseHeader].
 func Walk(pkt []byte) (Layout, error) {
-	if len(pkt) < ipv6HeaderSize {
-		return Layout{}, errorAt(len(pkt), ErrTruncated)
-	}
-	if pkt[0]>>4 != 6 {
-		return Layout{}, errorAt(0, ErrNotIPv6)
-	}
-	l := Layout{End: len(pkt), Upper: ipv6HeaderSize, Proto: pkt[nextHeaderAt], Link: nextHeaderAt}
-	// A jumbogram has payload length 0 and ends where the slice does.
-	if n := payloadLen(pkt); n != 0 {
-		l.End = min(l.End, ipv6HeaderSize+n)
-	}
-	for ; ; l.headers++ {
-		size, err := l.step(pkt[:l.End])
-		if err != nil {
-			return Layout{}, err
+	var l Layout
+	chain, err := ipv6.WalkFunc(pkt, func(h ipv6.Header) error {
+		switch h.Proto {
+		case ipv6.Destination:
+			return l.destination(pkt, h)
+		case ipv6.Mobility, ipv6.HIP, ipv6.Shim6:
+			return ipv6.ErrSkipRest
 		}
-		if size == 0 {
-			return l, nil
-		}
-		if l.headers == MaxHeaders {
-			return Layout{}, errorAt(l.Upper, ErrTooComplex)
-		}
-		l.Last, l.lastProto = l.Upper, l.Proto
-		l.Link, l.Proto = l.Upper, pkt[l.Upper]
-		l.Upper += size
-	}
-}
-
-// step looks at the header at l.Upper and returns its size, or 0 where the walk
-// ends.
-func (l *Layout) step(pkt []byte) (size int, err error) {
-	at := l.Upper
-	switch l.Proto {
-	case protoHopByHop:
-		// Only directly behind the IPv6 header (RFC 8200 section 4.3).
-		if at != ipv6HeaderSize {
-			return 0, errorAt(l.Link, ErrMalformed)
-		}
-		return extSize(pkt, at, extUnit, 1)
-	case protoRouting:
-		return extSize(pkt, at, extUnit, 1)
-	case protoAH:
-		l.Authenticated = true
-		return extSize(pkt, at, 4, 2) // RFC 4302: words of 32 bits, minus 2
-	case protoFragment:
-		l.Fragment = true
-		if at+fragmentHeaderSize > len(pkt) {
-			return 0, errorAt(len(pkt), ErrTruncated)
-		}
-		if binary.BigEndian.Uint16(pkt[at+2:])>>3 != 0 {
-			return 0, nil // what follows is data, not a header
-		}
-		return fragmentHeaderSize, nil
-	case protoDestination:
-		return l.destination(pkt)
-	}
-	return 0, nil
-}
-
-// destination reads the Destination Options header at l.Upper.
-func (l *Layout) destination(pkt []byte) (size int, err error) {
-	at := l.Upper
-	h, err := ParseHeader(pkt[at:])
+		return nil
+	})
 	if err != nil {
-		if e := (*Error)(nil); errors.As(err, &e) {
-			e.Offset += at
-		}
-		return 0, err
+		return Layout{}, err
 	}
-	if h.Option != 0 || h.Version2 {
-		if l.Option != 0 || l.Version2 {
-			return 0, errorAt(at, ErrTwice)
-		}
-		l.Version2 = h.Version2
+	l.Chain = chain
+	return l, nil
+}
+
+// destination reads a Destination Options header.
+func (l *Layout) destination(pkt []byte, at ipv6.Header) error {
+	h, err := ParseHeader(pkt[at.At : at.At+at.Size])
+	switch {
+	case err != nil:
+		return shift(err, at.At)
+	case h.Option == 0 && !h.Version2:
+		return nil
+	case l.Option != 0 || l.Version2:
+		return errorAt(at.At, ErrTwice)
 	}
+	l.Version2 = h.Version2
 	if h.Option != 0 {
-		l.Header, l.headerLink, l.Option = at, l.Link, at+h.Option
+		l.Header, l.Option = at.At, at.At+h.Option
 	}
-	l.lastDest = h
-	return h.Size, nil
+	return nil
 }
-
-// extSize is the size of the extension header at offset at, whose second octet
-// counts units beyond the first extra ones.
-func extSize(pkt []byte, at, unit, extra int) (int, error) {
-	if at+optionTypeSize > len(pkt) {
-		return 0, errorAt(len(pkt), ErrTruncated)
-	}
-	size := (int(pkt[at+1]) + extra) * unit
-	if at+size > len(pkt) {
-		return 0, errorAt(len(pkt), ErrTruncated)
-	}
-	return size, nil
-}
-
-func payloadLen(pkt []byte) int { return int(binary.BigEndian.Uint16(pkt[payloadLenAt:])) }
 
 // Find returns the PDM option of an IPv6 packet, wherever it legally stands.
 // Besides the errors of [Walk] it fails with [ErrNone] and [ErrVersion2]. The

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -20,20 +21,20 @@ func TestWalk(t *testing.T) {
 		pkt  []byte
 		want pdm.Layout
 	}{
-		{"bare", packet(udp()), pdm.Layout{Upper: 40, Proto: 17, Link: 6}},
-		{"marked", packet(marked, udp()), pdm.Layout{Upper: 56, Proto: 17, Link: 40, Last: 40, Header: 40, Option: 42}},
-		{"hop-by-hop first", packet(hopByHop(), marked, udp()), pdm.Layout{Upper: 64, Proto: 17, Link: 48, Last: 48, Header: 48, Option: 50}},
-		{"two destination headers, first marked", packet(marked, routing(), dest(padN(6)), udp()), pdm.Layout{Upper: 88, Proto: 17, Link: 80, Last: 80, Header: 40, Option: 42}},
-		{"two destination headers, second marked", packet(dest(padN(6)), marked, udp()), pdm.Layout{Upper: 64, Proto: 17, Link: 48, Last: 48, Header: 48, Option: 50}},
-		{"behind routing", packet(routing(), marked, udp()), pdm.Layout{Upper: 80, Proto: 17, Link: 64, Last: 64, Header: 64, Option: 66}},
-		{"first fragment", packet(fragment(0), marked, udp()), pdm.Layout{Upper: 64, Proto: 17, Link: 48, Last: 48, Header: 48, Option: 50, Fragment: true}},
-		{"later fragment is data", packet(fragment(9), marked, udp()), pdm.Layout{Upper: 40, Proto: 44, Link: 6, Fragment: true}},
-		{"stops at ESP", packet(marked, esp()), pdm.Layout{Upper: 56, Proto: 50, Link: 40, Last: 40, Header: 40, Option: 42}},
-		{"AH", packet(auth(), udp()), pdm.Layout{Upper: 56, Proto: 17, Link: 40, Last: 40, Authenticated: true}},
-		{"PDMv2", packet(v2, udp()), pdm.Layout{Upper: 64, Proto: 17, Link: 40, Last: 40, Version2: true}},
-		{"no next header", packet(dest(padN(6)), header{59, nil}), pdm.Layout{Upper: 48, Proto: 59, Link: 40, Last: 40}},
-		{"option 0x0F means nothing in hop-by-hop", packet(header{0, marked.b}, udp()), pdm.Layout{Upper: 56, Proto: 17, Link: 40, Last: 40}},
-		{"inner packet of a tunnel is another packet", packet(header{41, packet(marked, udp())}), pdm.Layout{Upper: 40, Proto: 41, Link: 6}},
+		{"bare", packet(udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 40, Proto: 17, Link: 6}}},
+		{"marked", packet(marked, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 56, Proto: 17, Link: 40}, Header: 40, Option: 42}},
+		{"hop-by-hop first", packet(hopByHop(), marked, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 64, Proto: 17, Link: 48}, Header: 48, Option: 50}},
+		{"two destination headers, first marked", packet(marked, routing(), dest(padN(6)), udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 88, Proto: 17, Link: 80}, Header: 40, Option: 42}},
+		{"two destination headers, second marked", packet(dest(padN(6)), marked, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 64, Proto: 17, Link: 48}, Header: 48, Option: 50}},
+		{"behind routing", packet(routing(), marked, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 80, Proto: 17, Link: 64}, Header: 64, Option: 66}},
+		{"first fragment", packet(fragment(0), marked, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 64, Proto: 17, Link: 48, Fragment: true}, Header: 48, Option: 50}},
+		{"later fragment is data", packet(fragment(9), marked, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 40, Proto: 44, Link: 6, Fragment: true}}},
+		{"stops at ESP", packet(marked, esp()), pdm.Layout{Chain: ipv6.Chain{Upper: 56, Proto: 50, Link: 40}, Header: 40, Option: 42}},
+		{"AH", packet(auth(), udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 56, Proto: 17, Link: 40, Authenticated: true}}},
+		{"PDMv2", packet(v2, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 64, Proto: 17, Link: 40}, Version2: true}},
+		{"no next header", packet(dest(padN(6)), header{59, nil}), pdm.Layout{Chain: ipv6.Chain{Upper: 48, Proto: 59, Link: 40}}},
+		{"option 0x0F means nothing in hop-by-hop", packet(header{0, marked.b}, udp()), pdm.Layout{Chain: ipv6.Chain{Upper: 56, Proto: 17, Link: 40}}},
+		{"inner packet of a tunnel is another packet", packet(header{41, packet(marked, udp())}), pdm.Layout{Chain: ipv6.Chain{Upper: 40, Proto: 41, Link: 6}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.want.End = len(c.pkt)
@@ -41,7 +42,7 @@ func TestWalk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(c.want, got, cmpopts.IgnoreUnexported(pdm.Layout{})); d != "" {
+			if d := cmp.Diff(c.want, got, cmpopts.IgnoreUnexported(ipv6.Chain{})); d != "" {
 				t.Error(d)
 			}
 			o, err := pdm.Find(c.pkt)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/waymark-net/waymark/wire/ipv6"
 )
 
 // Match says which frames injections concern. It must be a pure function.
@@ -12,14 +14,10 @@ type Match func(frame []byte) bool
 
 // IANA numbers.
 const (
-	protoHopByHop    = 0
-	protoICMP        = 1
-	protoTCP         = 6
-	protoUDP         = 17
-	protoRouting     = 43
-	protoFragment    = 44
-	protoICMPv6      = 58
-	protoDestOptions = 60
+	protoICMP   = 1
+	protoTCP    = 6
+	protoUDP    = 17
+	protoICMPv6 = 58
 )
 
 const (
@@ -118,34 +116,22 @@ func parseIPv4(p []byte) header {
 }
 
 func parseIPv6(p []byte) header {
-	h := header{ip: true}
-	next, p := int(p[6]), p[40:]
-	for {
-		h.proto = next
-		if len(p) < 8 {
-			return h
-		}
-		switch next {
-		case protoHopByHop, protoRouting, protoDestOptions:
-			h.destOptions = h.destOptions || next == protoDestOptions
-			length := 8 + 8*int(p[1])
-			next = int(p[0])
-			p = p[min(length, len(p)):]
-		case protoFragment:
-			offset := binary.BigEndian.Uint16(p[2:]) >> 3
-			next, p = int(p[0]), p[8:]
-			if offset != 0 {
-				h.proto = next
-				return h
-			}
-		case protoICMPv6:
-			h.ndp = p[0] >= 133 && p[0] <= 137
-			return h
-		default:
-			h.ports(p)
-			return h
-		}
+	c, err := ipv6.Walk(p)
+	h := header{ip: true, proto: int(c.Proto)}
+	for _, x := range c.Headers() {
+		h.destOptions = h.destOptions || x.Proto == ipv6.Destination
 	}
+	upper := p[c.Upper:c.End]
+	switch {
+	case err != nil || len(upper) == 0:
+	case c.Proto == ipv6.Fragment: // not the first: no header follows
+		h.proto = int(upper[0])
+	case c.Proto == protoICMPv6:
+		h.ndp = upper[0] >= 133 && upper[0] <= 137
+	default:
+		h.ports(upper)
+	}
+	return h
 }
 
 func (h *header) ports(p []byte) {
