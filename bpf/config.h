@@ -31,7 +31,7 @@ const volatile __u32 cfg_sample_below = 0xffffffff;
 /* FEATURE_TUNNELS: bit per enum tunnel. */
 const volatile __u32 cfg_tunnels = 0;
 
-/* Where the kernel has what struct __sk_buff lacks, see gso.h. */
+/* Where the kernel has what struct __sk_buff lacks, see frame_tc.h. */
 const volatile struct skb_offsets cfg_skb = {};
 
 /* So many ns after its first fragment a packet is given up (Linux: ipfrag_time). */
