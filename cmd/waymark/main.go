@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 func main() {
@@ -60,7 +61,6 @@ and Prometheus metrics.`,
 		newDoctorCommand(),
 		newConfigCommand(),
 		newDelaysCommand(),
-		newMarksCommand(),
 		newFlowsCommand(),
 		newGendocsCommand(),
 		newLabCommand(),
@@ -70,6 +70,11 @@ and Prometheus metrics.`,
 		newTopCommand(),
 		newVersionCommand(),
 	)
+	for _, k := range list.Kinds() {
+		for _, v := range k.Verbs {
+			root.AddCommand(newStageCommand(v))
+		}
+	}
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()
 	root.Flags().BoolP("version", "V", false, "print the version and exit")

@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/view"
 )
@@ -173,7 +174,7 @@ func TestDecodeSchema(t *testing.T) {
 	for _, name := range strings.Fields(`frame delta_tlr scale_dtlr delta_tls scale_dtls path_ns error`) {
 		own[name] = true
 	}
-	marks := jsonNames(t, [][]byte{must(json.Marshal(api.Mark{Arrival: "first", Suspicious: "x", Server: 1, Network: 1}))})
+	marks := jsonNames(t, [][]byte{must(json.Marshal(pdmservice.Mark{Arrival: "first", Suspicious: "x", Server: 1, Network: 1}))})
 	fields := map[string]bool{}
 	for i := range flow.Fields {
 		fields[flow.Fields[i].Name] = true
