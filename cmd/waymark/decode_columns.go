@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -16,6 +17,11 @@ type column[T any] struct {
 	value func(T) any
 }
 
+// protocol is a number in JSON and a name where people read it.
+type protocol uint8
+
+func (p protocol) String() string { return flow.ProtoName(uint8(p)) }
+
 // packetRow is one packet of waymark decode.
 type packetRow struct {
 	*offline.Packet
@@ -25,7 +31,7 @@ type packetRow struct {
 var packetColumns = []column[packetRow]{
 	{"frame", func(r packetRow) any { return r.Frame }},
 	{"time", func(r packetRow) any { return timeValue(r.Time) }},
-	{"proto", func(r packetRow) any { return r.Proto }},
+	{"proto", func(r packetRow) any { return protocol(r.Proto) }},
 	{"src", func(r packetRow) any { return r.Src.Addr().String() }},
 	{"sport", func(r packetRow) any { return r.Src.Port() }},
 	{"dst", func(r packetRow) any { return r.Dst.Addr().String() }},
@@ -70,7 +76,7 @@ func whenRead(value func(packetRow) any) func(packetRow) any {
 var flowColumns = func() []column[*offline.Conversation] {
 	type conversation = *offline.Conversation
 	cols := []column[conversation]{
-		{"proto", func(c conversation) any { return c.Flow().Proto }},
+		{"proto", func(c conversation) any { return protocol(c.Flow().Proto) }},
 		{"src", func(c conversation) any { return c.Flow().Src.Addr().String() }},
 		{"sport", func(c conversation) any { return c.Flow().Src.Port() }},
 		{"dst", func(c conversation) any { return c.Flow().Dst.Addr().String() }},

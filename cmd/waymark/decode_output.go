@@ -74,6 +74,8 @@ func appendValue(b []byte, v any) []byte {
 		return strconv.AppendInt(b, int64(v), 10)
 	case int64:
 		return strconv.AppendInt(b, v, 10)
+	case protocol:
+		return strconv.AppendUint(b, uint64(v), 10)
 	case uint8:
 		return strconv.AppendUint(b, uint64(v), 10)
 	case uint16:

@@ -231,7 +231,7 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 	case outputCSV:
 		return f.printCSV(stdout, keys, a)
 	}
-	by := view.NewMerging(keys)
+	by := view.NewMerging(keys).SortedBy(f.request.Sort)
 	if f.request.Follow {
 		return f.printFollowed(stdout, stderr, by, a)
 	}
@@ -347,7 +347,7 @@ func (f *flowsCommand) printCSV(w io.Writer, by store.By, a api.Answer) error {
 	for i := range a.Rows {
 		cells := make([]string, 0, len(f.titles))
 		for _, field := range fields {
-			cells = append(cells, field.Value(&origin, &a.Rows[i].Row))
+			cells = append(cells, field.Text(&origin, &a.Rows[i].Row))
 		}
 		for _, x := range extras(&a.Rows[i]) {
 			cells = append(cells, x.Text)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/kernel"
-	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 // page gathers a Markdown page.
@@ -164,7 +162,7 @@ func writeAPI(w io.Writer) error {
 		"A refusal is `{\"what\": …, \"how\": …}` with a status of 400 and more.\n\n"+
 		"```sh\ncurl --unix-socket /run/waymark/agent.sock 'http://waymark/api/v1/flows?by=src/24,dport&limit=5'\n```")
 	var paths [][]string
-	for _, e := range slices.Concat(api.Endpoints(), list.Endpoints()) {
+	for _, e := range api.Endpoints() {
 		paths = append(paths, []string{code(e.Path), e.Doc})
 	}
 	p.table("Path|Answer", paths)
@@ -192,7 +190,7 @@ func writeRecord(w io.Writer) error {
 	for i := range flow.Fields {
 		f := &flow.Fields[i]
 		kind := map[flow.Kind]string{
-			flow.Text: "text", flow.Address: "address", flow.Time: "time, RFC 3339", flow.Number: "number", flow.Flag: "true or false",
+			flow.Text: "text", flow.Address: "address", flow.Time: "time, RFC 3339", flow.Number: "number", flow.Protocol: "number", flow.Bits: "number", flow.Flag: "true or false",
 			flow.Signed: "number, also below 0,", flow.Pairs: "pairs of numbers",
 			flow.Name: strings.Join(f.Values, ", "),
 		}[f.Kind]
@@ -201,7 +199,7 @@ func writeRecord(w io.Writer) error {
 		}
 		elements := make([]string, len(f.IPFIX))
 		for n, e := range f.IPFIX {
-			elements[n] = code(e)
+			elements[n] = code(e.Name)
 		}
 		rows = append(rows, []string{code(f.Name), kind, upper(f.Doc), strings.Join(elements, ", ")})
 	}
@@ -230,7 +228,7 @@ func writeIPFIX(w io.Writer) error {
 func writeMetrics(w io.Writer) error {
 	p := newPage("Metrics", "What `/metrics` reports besides the Go runtime and the process. No label is ever an address.")
 	var rows [][]string
-	for _, m := range prometheus.Metrics(list.Metrics()) {
+	for _, m := range prometheus.Metrics() {
 		labels := make([]string, len(m.Labels))
 		for i, l := range m.Labels {
 			labels[i] = code(l)

@@ -17,7 +17,6 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
-	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 // exporters are those of the configuration: outputs of the pipeline, and pages
@@ -102,7 +101,7 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 	e := &exporter{entry: entry}
 	switch {
 	case entry.JSONL != nil:
-		to := jsonl.New(jsonl.Config{Path: entry.JSONL.Path}, x.origin)
+		to := jsonl.New(jsonl.Config{Path: entry.JSONL.Path, Words: entry.JSONL.Words}, x.origin)
 		e.reopen = to.Reopen
 		e.output = pipeline.Output{Exporter: to, Filter: chosen, Queue: entry.JSONL.Queue}
 	case entry.IPFIX != nil:
@@ -112,7 +111,7 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 		}
 		e.output = pipeline.Output{Exporter: to, Filter: chosen, Queue: entry.IPFIX.Queue}
 	case entry.Prometheus != nil:
-		e.page = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, list.Metrics(), x.log)
+		e.page = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, x.log)
 		if x.serve != nil {
 			return e, e.page.Listen()
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
-	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/lab/wire"
@@ -51,8 +50,7 @@ func TestDelays(t *testing.T) {
 		}
 		t.Logf("%s: %d requests, the client saw a median of %v", network, r.Requests, r.Latencies.Median())
 	}
-	all := a.Status()
-	status := pdmservice.StatusOf(&all)
+	status := a.Status().PDM
 	if err := a.stop(); err != nil {
 		t.Fatal(err)
 	}

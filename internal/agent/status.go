@@ -31,7 +31,9 @@ func (a *Agent) Status() obs.Status {
 	s.Drain.Deltas, s.Drain.Records = flows.Deltas, flows.Records
 	s.Drain.Grace = table.Grace
 	s.Losses = a.losses(table)
-	s.Sections = a.sections()
+	if s.PDM, err = a.pdmStatus(); err != nil {
+		a.log.Debug("reading the state of marking", "error", err)
+	}
 	obs.FillLists(&s)
 	return s
 }

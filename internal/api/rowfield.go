@@ -17,18 +17,13 @@ type RowField struct {
 	Kind   flow.Kind //
 	Unit   string    // as flow.Field.Unit
 	Doc    string    // one sentence; of what no record has
-	object string    // of rtt.responder_ns: rtt; see flow.Field.Inside
+	merge  flow.Merge
+	object string // of rtt.responder_ns: rtt; see flow.Field.Inside
 	key    string
 
 	absent func(*flow.Origin, *store.Row) bool
 	append func([]byte, *flow.Origin, *store.Row) []byte
 	set    func(string, *flow.Origin, *store.Row) error // nil: follows from others
-}
-
-// sums are the fields of a record that rows have besides their keys.
-var sums = []string{
-	"unattributed", "tcp_flags", "packets", "bytes", "wire_bytes", "payload_bytes", "fragments", "ce_packets",
-	"first", "last", "ttl_min", "ttl_max", "initiator", "initiator_by", "rtt.responder_ns", "rtt.initiator_ns", "rtt.handshake_ns",
 }
 
 // RowFields are the fields of rows grouped by the keys: those of the record in its
@@ -39,15 +34,15 @@ func RowFields(by []store.Key) []RowField {
 		return slices.ContainsFunc(by, func(k store.Key) bool { return k.Name == name })
 	}
 	return slices.DeleteFunc(slices.Clone(rowFields), func(f RowField) bool {
-		if f.Doc != "" {
-			return slices.Contains(passage, f.Name) && !isKey(f.Name)
+		switch f.merge {
+		case flow.MergeKey:
+			return !isKey(f.Name) && (!whole || f.Doc != "")
+		case flow.MergeFirst:
+			return !whole
 		}
-		return !whole && !isKey(f.Name) && !slices.Contains(sums, f.Name) && f.object != "pdm" && !strings.HasPrefix(f.object, "pdm.")
+		return false
 	})
 }
-
-// passage are the keys that a record has not.
-var passage = []string{"in", "out"}
 
 // rowFields are all there are.
 var rowFields = func() []RowField {
@@ -60,15 +55,25 @@ var rowFields = func() []RowField {
 	}
 	noBack := func(w *store.Row) bool { return w.Back == flow.Counters{} }
 	never := func(*store.Row) bool { return false }
-	return append(
+	fields = append(
 		fields,
 		countField("records", "flow records in the row", never, func(w *store.Row) *uint64 { return &w.Records }),
 		countField("rtt_records", "those with a round trip; absent: none", func(w *store.Row) bool { return w.RTTSeen == 0 }, func(w *store.Row) *uint64 { return &w.RTTSeen }),
-		countField("back.packets", "packets of the way back, part of packets; absent: both ways are not in one row, or nothing came back", noBack, func(w *store.Row) *uint64 { return &w.Back.Packets }),
-		countField("back.bytes", "likewise of bytes", noBack, func(w *store.Row) *uint64 { return &w.Back.Bytes }),
-		countField("back.wire_bytes", "likewise of wire_bytes", noBack, func(w *store.Row) *uint64 { return &w.Back.WireBytes }),
-		countField("back.payload_bytes", "likewise of payload_bytes", noBack, func(w *store.Row) *uint64 { return &w.Back.PayloadBytes }),
 	)
+	for i := range flow.CounterFields {
+		f := &flow.CounterFields[i]
+		doc := f.Name + " of the way back, part of " + f.Name
+		if i == 0 {
+			doc += "; absent: both ways are not in one row, or nothing came back"
+		}
+		absent := noBack
+		if f.Absent != nil {
+			absent = func(w *store.Row) bool { return *f.Counter(&w.Back) == 0 }
+			doc += "; absent: none"
+		}
+		fields = append(fields, countField("back."+f.Name, doc, absent, func(w *store.Row) *uint64 { return f.Counter(&w.Back) }))
+	}
+	return fields
 }()
 
 // ExtraFields are the fields of rows that records do not have, for the reference.
@@ -85,7 +90,7 @@ func newRowField(name string, kind flow.Kind, doc string) RowField {
 // recordField is a field of the record.
 func recordField(of *flow.Field) RowField {
 	f := newRowField(of.Name, of.Kind, "")
-	f.Unit = of.Unit
+	f.Unit, f.merge = of.Unit, of.Merge
 	f.absent = func(o *flow.Origin, w *store.Row) bool { return of.Absent != nil && of.Absent(o, &w.Record) }
 	f.append = func(b []byte, o *flow.Origin, w *store.Row) []byte { return of.Append(b, o, &w.Record) }
 	if of.Set != nil {
@@ -129,6 +134,7 @@ func nameField(name, doc string, of func(*store.Row) *string) RowField {
 
 func countField(name, doc string, absent func(*store.Row) bool, of func(*store.Row) *uint64) RowField {
 	f := newRowField(name, flow.Number, doc)
+	f.merge = flow.MergeSum
 	f.absent = func(_ *flow.Origin, w *store.Row) bool { return absent(w) }
 	f.append = func(b []byte, _ *flow.Origin, w *store.Row) []byte { return strconv.AppendUint(b, *of(w), 10) }
 	f.set = func(s string, _ *flow.Origin, w *store.Row) (err error) {
@@ -138,10 +144,14 @@ func countField(name, doc string, absent func(*store.Row) bool, of func(*store.R
 	return f
 }
 
-// Value is the value of the field as text; none where it is absent.
-func (f *RowField) Value(o *flow.Origin, w *store.Row) string {
-	if f.absent(o, w) {
+// Text is the value of the field for people and for CSV, a protocol by its name; none
+// where it is absent.
+func (f *RowField) Text(o *flow.Origin, w *store.Row) string {
+	switch {
+	case f.absent(o, w):
 		return ""
+	case f.Kind == flow.Protocol:
+		return flow.ProtoName(w.Proto)
 	}
 	return string(f.append(nil, o, w))
 }

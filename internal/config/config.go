@@ -67,6 +67,7 @@ func (e Export) Filter() string {
 type JSONL struct {
 	Path   string `yaml:"path" default:"-" kind:"file" doc:"file to append to; - is stdout"`
 	Filter string `yaml:"filter" kind:"filter" doc:"export only records that match this filter, such as not port 22; empty: all. The rest is counted as filtered"`
+	Words  bool   `yaml:"words" default:"false" doc:"write protocols by name (tcp), not by number (6)"`
 	Queue  int    `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"capacity of the queue in records; when it is full, records are dropped and counted; smaller under a memory limit"`
 }
 

@@ -62,7 +62,7 @@ func TestReloadOfOneExporter(t *testing.T) {
 	running := load(t, "export: [{jsonl: {path: a}}, {jsonl: {path: b}}]\n")
 	next := load(t, "export: [{jsonl: {path: a}}, {jsonl: {path: b, filter: 'port 53'}}]\n")
 	want := []Change{{
-		"export", `[{jsonl: {path: b, filter: "", queue: 65536}}]`, "[{jsonl: {path: b, filter: port 53, queue: 65536}}]", true,
+		"export", `[{jsonl: {path: b, filter: "", words: false, queue: 65536}}]`, "[{jsonl: {path: b, filter: port 53, words: false, queue: 65536}}]", true,
 	}}
 	if diff := cmp.Diff(want, Changes(running, next)); diff != "" {
 		t.Errorf("Changes (-want +got):\n%s", diff)

@@ -23,7 +23,6 @@ type Config struct {
 	Tunnels    []flow.Tunnel // whose inner flows are counted
 	Clsact     bool          // even where the kernel has TCX
 	Stages     []*Stage      // besides the flow cache
-	WholeTable bool          // the flow table has its full size from the start
 	WalkOnly   bool          // GSO frames are measured by their content, even where the kernel can be asked
 }
 
@@ -51,7 +50,7 @@ type Datapath struct {
 
 // New returns a datapath that has loaded nothing yet.
 func New(cfg Config, log *slog.Logger) *Datapath {
-	cache := newFlowCache(cfg, log)
+	cache := newFlowCache(cfg)
 	d := &Datapath{
 		flowCache: cache,
 		cfg:       cfg, log: log,

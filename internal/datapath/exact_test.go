@@ -277,9 +277,7 @@ func TestExact(t *testing.T) {
 		{"waiting by a map of maps", kernel.NewMapGrace, 20 * time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cfg := Default()
-			cfg.WholeTable = true
-			d := load(t, cfg)
+			d := load(t, Default())
 			d.grace.Close()
 			var err error
 			if d.grace, err = tc.grace(); err != nil {

@@ -1,10 +1,10 @@
 package filter
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -62,6 +62,10 @@ type field struct {
 	services bool // a number that has names: https
 	size     bool // a number of bytes: 1MB
 	sum      bool // of grouped records: it tests the row, not the record
+	signed   bool // a number in two's complement
+
+	columns []column // of the record, one of which has to fit
+	only    Node     // a record without it has none of them; nil: any may
 
 	// One of these, by kind. numbers reports how many of its two values there are.
 	numbers   func(*flow.Record) (a, b uint64, n int)
@@ -78,34 +82,34 @@ type field struct {
 // flagNames are the TCP flags by which tcp_flags tests.
 var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ae"}
 
-// fields, in the order of the reference page.
-var fields = []field{
-	{
-		name: "src", aliases: []string{"src host", "src net"}, kind: kindAddress, doc: "source address",
-		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Src, netip.Addr{} },
-	},
-	{
-		name: "dst", aliases: []string{"dst host", "dst net"}, kind: kindAddress, doc: "destination address",
-		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Dst, netip.Addr{} },
-	},
+// fields, in the order of the reference page: those of the record in its order, with
+// those that are two of it among them, and those that are part of one.
+var fields = func() []field {
+	var list []field
+	for i := range flow.Fields {
+		if f, ok := ofRecordField(&flow.Fields[i]); ok {
+			list = append(list, f)
+		}
+		if flow.Fields[i].Name == "dport" {
+			list = append(list, eitherEnd...)
+		}
+	}
+	return append(list, parts...)
+}()
+
+// eitherEnd are those of one or the other end of a flow.
+var eitherEnd = []field{
 	{
 		name: "addr", aliases: []string{"host", "net", "ip", "src or dst", "src or dst host", "src or dst net"},
 		kind: kindAddress, doc: "source or destination address", example: "host 192.0.2.1, net 10/8, host www.example.com",
+		columns:   []column{{of: flow.FieldNamed("src")}, {of: flow.FieldNamed("dst")}},
 		addresses: func(r *flow.Record) (a, b netip.Addr) { return r.Src, r.Dst },
-	},
-	{
-		name: "sport", aliases: []string{"src port", "src portrange", "srcport"}, example: "src port 53, sport 1024-65535",
-		kind: kindNumber, max: 1<<16 - 1, services: true, doc: "source port; of ICMP echo the identifier",
-		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.SrcPort) }),
-	},
-	{
-		name: "dport", aliases: []string{"dst port", "dst portrange", "dstport"}, example: "dport 443, dport 80,8000-8099, dst port https",
-		kind: kindNumber, max: 1<<16 - 1, services: true, doc: "destination port; of ICMP type × 256 + code",
-		numbers: attributed(func(r *flow.Record) uint64 { return uint64(r.DstPort) }),
 	},
 	{
 		name: "port", aliases: []string{"portrange", "src or dst port", "src or dst portrange"}, example: "port 53, port 443 or 8080, portrange 8000-8099",
 		kind: kindNumber, max: 1<<16 - 1, services: true, doc: "source or destination port, not of ICMP",
+		columns: []column{{of: flow.FieldNamed("sport")}, {of: flow.FieldNamed("dport")}},
+		only:    Not{isICMP},
 		numbers: func(r *flow.Record) (a, b uint64, n int) {
 			if r.Unattributed || r.ICMP() {
 				return 0, 0, 0
@@ -113,90 +117,122 @@ var fields = []field{
 			return uint64(r.SrcPort), uint64(r.DstPort), 2
 		},
 	},
+}
+
+// parts are made of some bits of a field, or of whether there is one.
+var parts = []field{
 	{
-		name: "icmp_type", example: "icmp_type 8", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 type",
-		numbers: icmp(func(r *flow.Record) uint64 { return uint64(r.DstPort >> 8) }),
+		name: "dscp", kind: kindNumber, max: 63, doc: "DSCP of the first packet",
+		columns: []column{{of: flow.FieldNamed("tos"), mask: 0xfc, shift: 2}},
+		numbers: func(r *flow.Record) (a, b uint64, n int) { return uint64(r.TOS >> 2), 0, 1 },
 	},
 	{
-		name: "icmp_code", example: "icmp_code 0", kind: kindNumber, max: 255, doc: "ICMP or ICMPv6 code",
-		numbers: icmp(func(r *flow.Record) uint64 { return uint64(r.DstPort & 0xff) }),
+		name: "ecn", kind: kindNumber, max: 3, doc: "ECN of the first packet",
+		columns: []column{{of: flow.FieldNamed("tos"), mask: 3}},
+		numbers: func(r *flow.Record) (a, b uint64, n int) { return uint64(r.TOS & 3), 0, 1 },
 	},
-	named("proto", []string{"protocol"}, "IANA protocol, by name or number", []string{"tcp", "udp", "icmp", "icmpv6", "sctp", "or a number up to 255"},
-		func(r *flow.Record) uint64 { return uint64(r.Proto) },
-		func(n uint64) string { return flow.ProtoName(uint8(n)) },
-		parseProto),
-	ofList("family", nil, "IP version", map[uint64]string{4: "4", 6: "6"},
-		func(r *flow.Record) uint64 { return uint64(r.Family) }),
-	named("direction", []string{"dir"}, "way of the packets at the interface", []string{"ingress", "egress", "in", "out", "inbound", "outbound"},
-		func(r *flow.Record) uint64 { return uint64(r.Direction) },
-		func(n uint64) string { return flow.Direction(n).String() },
-		parseDirection),
-	{
-		name: "iface", aliases: []string{"interface", "dev"}, kind: kindText, doc: "interface, a name or a glob",
-		text: func(r *flow.Record) string { return r.Iface },
-	},
-	{
-		name: "netns", example: "netns blue, netns \"\"", kind: kindText, doc: `network namespace, a name or a glob; "" is the agent's own`,
-		text: func(r *flow.Record) string { return r.Netns },
-	},
-	number("vlan", 4095, "id of the (outer) VLAN tag; 0: untagged", func(r *flow.Record) uint64 { return uint64(r.VLAN) }),
-	number("inner_vlan", 4095, "id of the inner VLAN tag; 0: none", func(r *flow.Record) uint64 { return uint64(r.InnerVLAN) }),
-	ofList("tunnel", nil, "encapsulation that was taken off", tunnels(), func(r *flow.Record) uint64 { return uint64(r.Tunnel) }),
-	number("vni", 1<<32-1, "VXLAN or Geneve network, or GRE key", func(r *flow.Record) uint64 { return uint64(r.VNI) }),
-	number("tos", 255, "DSCP × 4 + ECN of the first packet", func(r *flow.Record) uint64 { return uint64(r.TOS) }),
-	number("dscp", 63, "DSCP of the first packet", func(r *flow.Record) uint64 { return uint64(r.TOS >> 2) }),
-	number("ecn", 3, "ECN of the first packet", func(r *flow.Record) uint64 { return uint64(r.TOS & 3) }),
-	{
-		name: "tcp_flags", aliases: []string{"flags"}, kind: kindBits, doc: "TCP control bits seen in any packet; + joins bits that must all be there, 0 is none",
-		numbers: func(r *flow.Record) (a, b uint64, n int) {
-			if r.Proto != 6 {
-				return 0, 0, 0
-			}
-			return uint64(r.TCPFlags), 0, 1
-		},
-		names:     flagNames,
-		parseName: parseFlags,
-		nameOf: func(n uint64) string {
-			if n == 0 {
-				return "0" // no bit at all
-			}
-			return flow.TCPFlagNames(uint16(n))
-		},
-	},
-	number("ttl_min", 255, "smallest TTL or hop limit", func(r *flow.Record) uint64 { return uint64(r.TTLMin) }),
-	number("ttl_max", 255, "largest TTL or hop limit", func(r *flow.Record) uint64 { return uint64(r.TTLMax) }),
-	number("flow_label", 1<<20-1, "IPv6 flow label", func(r *flow.Record) uint64 { return uint64(r.FlowLabel) }),
-	counter("packets", "packets on the wire", func(r *flow.Record) uint64 { return r.Packets }),
-	size("bytes", "IP bytes", func(r *flow.Record) uint64 { return r.Bytes }),
-	size("wire_bytes", "bytes on the wire", func(r *flow.Record) uint64 { return r.WireBytes }),
-	size("payload_bytes", "bytes above the transport header", func(r *flow.Record) uint64 { return r.PayloadBytes }),
-	counter("fragments", "packets that are IP fragments", func(r *flow.Record) uint64 { return r.Fragments }),
-	counter("ce_packets", "packets marked congestion experienced", func(r *flow.Record) uint64 { return r.CEPackets }),
-	duration("rtt", "whole round trip of the TCP handshake", func(r *flow.Record) time.Duration { return r.RTT.Handshake() }),
-	duration("rtt.responder_ns", "SYN to SYN-ACK", func(r *flow.Record) time.Duration { return r.RTT.Responder }, "rtt_responder"),
-	duration("rtt.initiator_ns", "SYN-ACK to ACK", func(r *flow.Record) time.Duration { return r.RTT.Initiator }, "rtt_initiator"),
 	{
 		name: "pdm", aliases: []string{"marked"}, kind: kindFlag, doc: "flows whose packets carry PDM, sent or received",
-		flag: func(r *flow.Record) bool { return r.PDM != nil },
+		columns: []column{{of: flow.FieldNamed("pdm.sent")}},
+		flag:    func(r *flow.Record) bool { return r.PDM != nil },
 	},
-	marked("sent", "packets marked here", func(p *flow.PDM) uint64 { return p.Sent }),
-	marked("received", "marked packets read here", func(p *flow.PDM) uint64 { return p.Received }),
-	marked("lost", "marked packets of the peer that did not arrive", func(p *flow.PDM) uint64 { return uint64(max(p.Lost, 0)) }, "lost"),
-	marked("reordered", "marked packets of the peer that arrived after later ones", func(p *flow.PDM) uint64 { return p.Reordered }, "reordered"),
-	marked("duplicates", "marked packets of the peer that arrived more than once", func(p *flow.PDM) uint64 { return p.Duplicates }, "duplicates"),
-	marked("suspicious", "marked packets with impossible times or numbers", func(p *flow.PDM) uint64 { return p.Suspicious }, "suspicious"),
-	marked("discarded", "marked packets in order that do not answer the packet sent last", func(p *flow.PDM) uint64 { return p.Discarded }),
-	delay("server.p50_ns", "median of the delays at the peer", serverDelay, 0.5, "server"),
-	delay("server.p99_ns", "99th percentile of them", serverDelay, 0.99, "server_p99"),
-	delay("network.p50_ns", "median of the round trips without the time at the peer", networkDelay, 0.5, "network"),
-	delay("network.p99_ns", "99th percentile of them", networkDelay, 0.99, "network_p99"),
-	ofList("initiator", nil, "end of the flow that began the conversation", initiators(), func(r *flow.Record) uint64 { return uint64(r.Initiator) }),
-	ofList("initiator_by", nil, "how the initiator is known", evidence(), func(r *flow.Record) uint64 { return uint64(r.InitiatorBy) }),
-	ofList("end_reason", nil, "why a record was exported", endReasons(), func(r *flow.Record) uint64 { return uint64(r.EndReason) }),
-	{
-		name: "unattributed", kind: kindFlag, doc: "packets that were counted but whose flow could not be kept",
-		flag: func(r *flow.Record) bool { return r.Unattributed },
-	},
+}
+
+// ofRecordField is the test of a field of the record; not all have one.
+func ofRecordField(of *flow.Field) (f field, ok bool) {
+	doc, _, _ := strings.Cut(of.Doc, "; absent")
+	f = field{
+		name: of.Name, aliases: of.Aliases, doc: doc, example: of.Example, max: of.Max, services: of.Port, sum: of.Merge.Sum(),
+		columns: []column{{of: of}},
+	}
+	switch {
+	case of.Kind == flow.Text && of.Str != nil:
+		f.kind, f.text = kindText, of.Str
+		f.doc += ": a name or a glob"
+	case of.Kind == flow.Address:
+		f.kind = kindAddress
+		f.addresses = func(r *flow.Record) (a, b netip.Addr) { return of.Addr(r), netip.Addr{} }
+	case of.Kind == flow.Flag:
+		f.kind = kindFlag
+		f.flag = func(r *flow.Record) bool { return of.Uint(r) != 0 }
+	case of.Uint == nil:
+		return f, false
+	default:
+		f.numbers = func(r *flow.Record) (a, b uint64, n int) {
+			if of.Missing != nil && of.Missing(r) {
+				return 0, 0, 0
+			}
+			return of.Uint(r), 0, 1
+		}
+		f.setNumber(of)
+	}
+	return f, true
+}
+
+// setNumber sets how a number is written.
+func (f *field) setNumber(of *flow.Field) {
+	switch {
+	case of.Name == "direction":
+		f.named([]string{"ingress", "egress", "in", "out", "inbound", "outbound"}, of.Values, parseDirection)
+	case of.Name == "family":
+		f.named([]string{"4", "6"}, []string{4: "4", 6: "6"}, nil)
+	case of.Kind == flow.Name:
+		f.named(slices.Sorted(slices.Values(of.Values)), of.Values, nil)
+	case of.Kind == flow.Protocol:
+		f.kind, f.parseName = kindName, parseProto
+		f.names = []string{"tcp", "udp", "icmp", "icmpv6", "sctp", "or a number up to 255"}
+		f.nameOf = func(n uint64) string { return flow.ProtoName(uint8(n)) }
+	case of.Kind == flow.Bits:
+		f.setFlags(of)
+	case of.Duration():
+		f.kind, f.max = kindDuration, math.MaxInt64
+	case of.Kind == flow.Signed:
+		f.kind, f.signed, f.max = kindNumber, true, math.MaxInt64
+	default:
+		f.kind, f.size = kindNumber, of.Unit == "bytes"
+	}
+}
+
+// named is a field of few words: those to offer, and by value. Nil: a word is the one
+// by value.
+func (f *field) named(offered, byValue []string, parse func(string) (uint64, error)) {
+	f.kind, f.names = kindName, offered
+	f.nameOf = func(n uint64) string { return byValue[n] }
+	f.parseName = parse
+	if parse == nil {
+		f.parseName = func(s string) (uint64, error) {
+			if n := slices.Index(byValue, s); n >= 0 && s != "" {
+				return uint64(n), nil
+			}
+			return 0, notOneOf(s, offered)
+		}
+	}
+}
+
+// setFlags makes a field one of TCP flags.
+func (f *field) setFlags(of *flow.Field) {
+	f.kind, f.names, f.parseName, f.only = kindBits, flagNames, parseFlags, isTCP
+	f.doc += "; + joins bits that must all be there, 0 is none"
+	f.numbers = func(r *flow.Record) (a, b uint64, n int) {
+		if r.Proto != 6 {
+			return 0, 0, 0
+		}
+		return of.Uint(r), 0, 1
+	}
+	f.nameOf = func(n uint64) string {
+		if n == 0 {
+			return "0" // no bit at all
+		}
+		return flow.TCPFlagNames(uint16(n))
+	}
+}
+
+// short is the shorter name of a field in an inner object.
+func (f *field) short() string {
+	if strings.Contains(f.name, ".") && len(f.aliases) > 0 {
+		return f.aliases[0]
+	}
+	return f.name
 }
 
 func fieldNamed(name string) *field {
@@ -207,144 +243,6 @@ func fieldNamed(name string) *field {
 		}
 	}
 	return nil
-}
-
-func number(name string, limit uint64, doc string, get func(*flow.Record) uint64) field {
-	return field{
-		name: name, kind: kindNumber, max: limit, doc: doc,
-		numbers: func(r *flow.Record) (a, b uint64, n int) { return get(r), 0, 1 },
-	}
-}
-
-func counter(name, doc string, get func(*flow.Record) uint64) field {
-	f := number(name, 1<<64-1, doc, get)
-	f.sum = true
-	return f
-}
-
-func size(name, doc string, get func(*flow.Record) uint64) field {
-	f := counter(name, doc, get)
-	f.size = true
-	return f
-}
-
-// marked is a number that only marked flows have.
-func marked(name, doc string, get func(*flow.PDM) uint64, aliases ...string) field {
-	return field{
-		name: "pdm." + name, aliases: aliases, kind: kindNumber, max: 1<<64 - 1, doc: doc, sum: true,
-		numbers: func(r *flow.Record) (a, b uint64, n int) {
-			if r.PDM == nil {
-				return 0, 0, 0
-			}
-			return get(r.PDM), 0, 1
-		},
-	}
-}
-
-// delay is a quantile that only answered flows have.
-func delay(name, doc string, get func(*flow.PDM) *flow.Delays, q float64, aliases ...string) field {
-	return duration("pdm."+name, doc, func(r *flow.Record) time.Duration {
-		if r.PDM == nil {
-			return 0
-		}
-		return get(r.PDM).Quantile(q)
-	}, aliases...)
-}
-
-func serverDelay(p *flow.PDM) *flow.Delays { return &p.Server }
-
-func networkDelay(p *flow.PDM) *flow.Delays { return &p.Network }
-
-// duration is a field that is absent when it is 0.
-func duration(name, doc string, get func(*flow.Record) time.Duration, aliases ...string) field {
-	return field{
-		name: name, aliases: aliases, kind: kindDuration, max: 1<<63 - 1, doc: doc, sum: true,
-		numbers: func(r *flow.Record) (a, b uint64, n int) {
-			d := get(r)
-			if d <= 0 {
-				return 0, 0, 0
-			}
-			return uint64(d), 0, 1
-		},
-	}
-}
-
-func named(name string, aliases []string, doc string, names []string,
-	get func(*flow.Record) uint64, nameOf func(uint64) string, parse func(string) (uint64, error),
-) field {
-	return field{
-		name: name, aliases: aliases, kind: kindName, doc: doc, names: names, nameOf: nameOf, parseName: parse,
-		numbers: func(r *flow.Record) (a, b uint64, n int) { return get(r), 0, 1 },
-	}
-}
-
-// ofList is a field whose names are known beforehand.
-func ofList(name string, aliases []string, doc string, list map[uint64]string, get func(*flow.Record) uint64) field {
-	var names []string
-	for _, n := range list {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return named(name, aliases, doc, names, get,
-		func(n uint64) string { return list[n] },
-		func(s string) (uint64, error) {
-			for n, text := range list {
-				if text == s {
-					return n, nil
-				}
-			}
-			return 0, notOneOf(s, names)
-		})
-}
-
-func attributed(get func(*flow.Record) uint64) func(*flow.Record) (uint64, uint64, int) {
-	return func(r *flow.Record) (a, b uint64, n int) {
-		if r.Unattributed {
-			return 0, 0, 0
-		}
-		return get(r), 0, 1
-	}
-}
-
-func icmp(get func(*flow.Record) uint64) func(*flow.Record) (uint64, uint64, int) {
-	return func(r *flow.Record) (a, b uint64, n int) {
-		if r.Unattributed || !r.ICMP() {
-			return 0, 0, 0
-		}
-		return get(r), 0, 1
-	}
-}
-
-func tunnels() map[uint64]string {
-	m := map[uint64]string{}
-	for t := flow.TunnelNone; t <= flow.TunnelIPIP; t++ {
-		m[uint64(t)] = t.String()
-	}
-	return m
-}
-
-func initiators() map[uint64]string {
-	m := map[uint64]string{}
-	for i := flow.InitiatorUnknown; i <= flow.InitiatorDst; i++ {
-		m[uint64(i)] = i.String()
-	}
-	return m
-}
-
-func evidence() map[uint64]string {
-	m := map[uint64]string{}
-	for e := flow.EvidenceNone; e <= flow.EvidenceHandshake; e++ {
-		m[uint64(e)] = e.String()
-	}
-	return m
-}
-
-func endReasons() map[uint64]string {
-	m := map[uint64]string{}
-	for e := flow.EndReasonNone; e <= flow.EndReasonLackOfResources; e++ {
-		m[uint64(e)] = e.String()
-	}
-	return m
 }
 
 // Field describes one field for the reference page.

@@ -10,6 +10,7 @@ import (
 type node interface {
 	match(*flow.Record) bool
 	print(*strings.Builder)
+	tree() Node
 }
 
 type (
@@ -68,6 +69,9 @@ func (t test) any(r *flow.Record) bool {
 		return false
 	}
 	a, b, n := t.field.numbers(r)
+	if t.field.signed && int64(a) < 0 { // no value is
+		return n > 0 && (t.op == "<" || t.op == "<=")
+	}
 	return n > 0 && t.anyNumber(a) || n > 1 && t.anyNumber(b)
 }
 

@@ -15,7 +15,7 @@ func TestSplit(t *testing.T) {
 		{"bytes > 1M", "", "bytes > 1000000", ""},
 		{"bytes > 1M and tcp", "proto tcp", "bytes > 1000000", ""},
 		{"tcp and (dport 443 and (packets < 9 and ipv6))", "proto tcp and dport 443 and family 6", "packets < 9", ""},
-		{"rtt > 50ms and server > 1ms and pdm", "pdm", "rtt > 50ms and pdm.server.p50_ns > 1ms", ""},
+		{"rtt > 50ms and server > 1ms and pdm", "pdm", "rtt.handshake_ns > 50ms and pdm.server.p50_ns > 1ms", ""},
 		{"bytes > 1M or not packets < 10", "", "bytes > 1000000 or not packets < 10", ""},
 		{"tcp or udp", "proto tcp or proto udp", "", ""},
 		{"tcp and (udp or bytes > 1M)", "proto tcp", "proto udp or bytes > 1000000", `"proto udp or bytes > 1000000"`},

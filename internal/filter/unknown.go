@@ -53,7 +53,9 @@ func (p *parser) unknown(at token) error {
 	}
 	var names []string
 	for i := range fields {
-		names = append(names, fields[i].name)
+		if short := fields[i].short(); !strings.Contains(short, ".") {
+			names = append(names, short)
+		}
 	}
 	return p.fail(at, "unknown field %s; the fields are %s", at.text, strings.Join(names, ", "))
 }

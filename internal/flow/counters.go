@@ -2,6 +2,7 @@ package flow
 
 import (
 	"math/bits"
+	"slices"
 	"unsafe"
 )
 
@@ -58,3 +59,41 @@ func portion(n, part, whole uint64) uint64 {
 	quotient, _ := bits.Div64(high, low, whole)
 	return quotient
 }
+
+// counterFields are those that every record has.
+var counterFields = []Field{
+	counter(Field{
+		Name: "packets", Unit: "packets", Doc: "packets on the wire: segments, not offload bursts",
+		IPFIX: []Element{IANA(2, "packetDeltaCount", "unsigned64", "deltaCounter", "packets on the wire")},
+	}, func(c *Counters) *uint64 { return &c.Packets }),
+	counter(Field{
+		Name: "bytes", Unit: "bytes", Doc: "IP bytes, headers included",
+		IPFIX: []Element{IANA(1, "octetDeltaCount", "unsigned64", "deltaCounter", "IP octets, headers included")},
+	}, func(c *Counters) *uint64 { return &c.Bytes }),
+	counter(Field{
+		Name: "wire_bytes", Unit: "bytes", Doc: "IP bytes, link header, padding and tunnel headers",
+		IPFIX: []Element{IANA(352, "layer2OctetDeltaCount", "unsigned64", "deltaCounter", "IP octets, link header, padding and tunnel headers")},
+	}, func(c *Counters) *uint64 { return &c.WireBytes }),
+}
+
+// rareCounterFields are those that are 0 in most records, and absent then.
+var rareCounterFields = []Field{
+	absentZero(counter(Field{
+		Name: "payload_bytes", Unit: "bytes", Doc: "bytes above the transport header; absent: none",
+		IPFIX: []Element{IANA(401, "transportOctetDeltaCount", "unsigned64", "deltaCounter", "octets above the transport header")},
+	}, func(c *Counters) *uint64 { return &c.PayloadBytes })),
+	absentZero(counter(Field{
+		Name: "fragments", Unit: "packets", Doc: "packets that are IP fragments; absent: none",
+		IPFIX: []Element{own(3, "waymarkFragmentDeltaCount", "unsigned64", "deltaCounter", "packets that are IP fragments")},
+	}, func(c *Counters) *uint64 { return &c.Fragments })),
+	absentZero(counter(Field{
+		Name: "ce_packets", Unit: "packets", Doc: "packets marked congestion experienced (RFC 3168); absent: none",
+		IPFIX: []Element{own(4, "waymarkCEPacketDeltaCount", "unsigned64", "deltaCounter", "packets marked congestion experienced")},
+	}, func(c *Counters) *uint64 { return &c.CEPackets })),
+}
+
+// CounterFields are the fields of Counters.
+var CounterFields = slices.Concat(counterFields, rareCounterFields)
+
+// MetricName is what Prometheus calls the sum of a counter over flows.
+func (f *Field) MetricName() string { return "waymark_" + f.Name + "_total" }

@@ -24,8 +24,15 @@ func TestFields(t *testing.T) {
 		if f.Doc == "" || (len(f.IPFIX) == 0) != notInIPFIX[f.Name] || f.Append == nil {
 			t.Errorf("%s lacks a sentence, an information element or its text", f.Name)
 		}
-		if (f.Kind == Number) != (f.Max > 0) || (f.Kind == Name) != (len(f.Values) > 0) {
+		if f.Kind.Number() != (f.Max > 0) || (f.Kind == Name) != (len(f.Values) > 0) {
 			t.Errorf("%s: range does not fit the kind", f.Name)
+		}
+	}
+	for i := range counters {
+		var r Record
+		r.words()[i] = 1
+		if n := countWhere(CounterFields, func(f *Field) bool { return f.Uint(&r) == 1 }); n != 1 {
+			t.Errorf("counter %d has %d fields", i, n)
 		}
 	}
 	if got := strings.Join(names, " "); !strings.HasPrefix(got, want) {
@@ -78,4 +85,13 @@ func TestNames(t *testing.T) {
 	if got := EndReason(200).String(); got != "unknown" {
 		t.Errorf("EndReason(200) is %q", got)
 	}
+}
+
+func countWhere(fields []Field, is func(*Field) bool) (n int) {
+	for i := range fields {
+		if is(&fields[i]) {
+			n++
+		}
+	}
+	return n
 }

@@ -57,12 +57,6 @@ var initiatorNames = [...]string{
 
 func (i Initiator) String() string { return nameOf(initiatorNames[:], int(i)) }
 
-// ParseInitiator is the inverse of Initiator.String; the unknown one is never written.
-func ParseInitiator(s string) (Initiator, error) {
-	i, err := indexOf(initiatorNames[1:], s, "initiator")
-	return Initiator(i + 1), err
-}
-
 var evidenceNames = [...]string{
 	EvidenceNone:      "none",
 	EvidencePorts:     "ports",
@@ -72,12 +66,6 @@ var evidenceNames = [...]string{
 }
 
 func (e Evidence) String() string { return nameOf(evidenceNames[:], int(e)) }
-
-// ParseEvidence is the inverse of Evidence.String; none is never written.
-func ParseEvidence(s string) (Evidence, error) {
-	i, err := indexOf(evidenceNames[1:], s, "evidence of the initiator")
-	return Evidence(i + 1), err
-}
 
 func nameOf(names []string, i int) string {
 	if i < len(names) {

@@ -7,7 +7,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband"
 )
 
-// PDM is what the marks of RFC 8250 told about a flow in an interval. Times are
+// PDM is what the marks of RFC 8250 reported of a flow in an interval. Times are
 // measured where answers arrive, so they stand with the half of a conversation
 // that is received; what was marked stands with the half that is sent.
 type PDM struct {
@@ -26,15 +26,12 @@ type PDM struct {
 	Network Delays // round trips without the time at the peer
 }
 
-// Add adds what another interval, or another processor, told of the same flow.
+// Add adds what another interval, or another processor, reported of the same flow.
 func (p *PDM) Add(o *PDM) {
-	p.Sent += o.Sent
-	p.Received += o.Received
+	for _, of := range PDMCounters {
+		*of(p) += *of(o)
+	}
 	p.Lost += o.Lost
-	p.Reordered += o.Reordered
-	p.Duplicates += o.Duplicates
-	p.Suspicious += o.Suspicious
-	p.Discarded += o.Discarded
 	p.Server.Merge(&o.Server)
 	p.Network.Merge(&o.Network)
 }

@@ -73,7 +73,7 @@ func TestPeersAreSources(t *testing.T) {
 	}{
 		{"peer/64", "network", 1, 3},
 		{"peer_service", "lost", 2, 2},
-		{"local_service", "delays", 1, 3},
+		{"local_service", "delays", 2, 2},
 		{"peer", "network_p99", 3, 1},
 		{"iface,direction", "server_p99", 2, 3},
 	} {
@@ -152,7 +152,7 @@ func TestMergedDelaysAreTheSameInAnySteps(t *testing.T) {
 	})
 }
 
-// Of a full interval, the largest flows keep what was told of them, and nothing
+// Of a full interval, the largest flows keep what was reported of them, and nothing
 // else takes room.
 func TestFullIntervalKeepsWhatWasToldOfItsRows(t *testing.T) {
 	s := New(Config{History: 2})
@@ -164,8 +164,8 @@ func TestFullIntervalKeepsWhatWasToldOfItsRows(t *testing.T) {
 	}
 	iv.End(at(1))
 	kept := s.view().intervals[0]
-	if len(kept.told) > 100 {
-		t.Errorf("%d octets are kept of two flows", len(kept.told))
+	if len(kept.pdm) > 100 {
+		t.Errorf("%d bytes are kept of two flows", len(kept.pdm))
 	}
 	a := ask(t, s, Query{}) // the sum of the others is the first row
 	for i, want := range []uint64{199, 198} {

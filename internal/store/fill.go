@@ -21,7 +21,7 @@ type Interval struct {
 	sums map[sumKey]*row
 }
 
-// sumKey is what is still told of records that are not kept.
+// sumKey is what is still known of records that are not kept.
 type sumKey struct {
 	link      uint32
 	direction flow.Direction
@@ -45,7 +45,7 @@ func (i *Interval) Add(r *flow.Record) {
 	if !r.Unattributed && i.hasRoom() {
 		w := i.iv.rows.add(row{})
 		w.set(r, number)
-		w.pdm = i.iv.told.put(r.PDM)
+		w.pdm = i.iv.pdm.put(r.PDM)
 		return
 	}
 	var w row
@@ -107,20 +107,20 @@ func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
 		return
 	}
 	i.sum(i.iv.rows.at(int(top.index)))
-	w.pdm = i.iv.told.put(p)
+	w.pdm = i.iv.pdm.put(p)
 	*i.iv.rows.at(int(top.index)) = *w
 	top.bytes = w.Bytes
 	siftDown(i.heap, 0)
 }
 
-// forget drops what was told of rows that are no longer kept.
+// forget drops what was reported of rows that are no longer kept.
 func (iv *interval) forget() {
-	var kept told
+	var kept packedPDM
 	for n := range iv.rows.len() {
 		w := iv.rows.at(n)
-		w.pdm = kept.move(iv.told, w.pdm)
+		w.pdm = kept.move(iv.pdm, w.pdm)
 	}
-	iv.told = kept
+	iv.pdm = kept
 }
 
 // sum adds w to the one unattributed row of its interface, direction, family and

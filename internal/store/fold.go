@@ -64,3 +64,24 @@ func echoRequest(r *flow.Record) (request uint16, isReply bool) {
 	}
 	return 0, false
 }
+
+// dropClientPort takes away the port of the end that began the conversation, which is
+// that of no service. A router sees clients among its peers, too. Where nothing says
+// who began it, it is the end with the higher port.
+func dropClientPort(r *flow.Record) {
+	client := r.Initiator
+	switch {
+	case r.Unattributed || r.ICMP():
+		return
+	case client == flow.InitiatorUnknown && r.SrcPort > r.DstPort:
+		client = flow.InitiatorSrc
+	case client == flow.InitiatorUnknown && r.SrcPort < r.DstPort:
+		client = flow.InitiatorDst
+	}
+	switch client {
+	case flow.InitiatorSrc:
+		r.SrcPort = 0
+	case flow.InitiatorDst:
+		r.DstPort = 0
+	}
+}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 // grouping merges records.
 type grouping struct {
 	fold      Fold
+	services  bool
 	picks     []pick
 	endpoints bool // some key is an address or a port
 	addresses bool // some key is an address
@@ -23,36 +25,36 @@ type grouping struct {
 	index  map[digest]*Row
 	merged []*Row
 	block  []Row // where the next row stands: they are large, and never move
+	key    []byte
 }
 
-// digest stands for an identity in the index: a tenth of its size, and different
+// digest stands for the keys of a row in the index: a tenth of their size, and different
 // for different ones but with a probability of 2⁻¹²⁸, whoever chose them.
 type digest [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-func digestOf(id *identity) digest {
-	return digest{maphash.Comparable(seeds[0], *id), maphash.Comparable(seeds[1], *id)}
+func digestOf(key []byte) digest {
+	return digest{maphash.Bytes(seeds[0], key), maphash.Bytes(seeds[1], key)}
 }
 
-// pick is a key with what it does.
+// pick is a key with its field; nil: it is in or out.
 type pick struct {
-	key      Key
-	endpoint bool
-	into     func(Key, *identity, *flow.Record)
+	key   Key
+	field *flow.Field
 }
 
 func newGrouping(by By) *grouping {
 	g := &grouping{
-		fold: by.Fold, index: map[digest]*Row{}, whole: by.Whole(),
+		fold: by.Fold, services: by.Services, index: map[digest]*Row{}, whole: by.Whole(),
 		// A peer is one of the host, or namespace, that its packets end at.
 		once: by.Fold != FoldPeer && !by.has("iface") && !by.has("direction"),
 	}
 	for _, k := range by.Keys {
-		def := &keyDefs[defOf(k.Name)]
-		g.passage = g.passage || k.Name == "in" || k.Name == "out"
-		g.picks = append(g.picks, pick{k, def.endpoint, def.pick})
-		g.endpoints = g.endpoints || def.endpoint
+		field := keyDefs[defOf(k.Name)].field
+		g.picks = append(g.picks, pick{k, field})
+		g.passage = g.passage || field == nil
+		g.endpoints = g.endpoints || field != nil && field.Endpoint
 		g.addresses = g.addresses || k.address()
 	}
 	return g
@@ -62,17 +64,17 @@ func newGrouping(by By) *grouping {
 // changed. What it measured counts also where its packets are repeated.
 func (g *grouping) add(r *flow.Record, in, out string, repeated uint64) {
 	turned := g.fold.turn(r)
-	id := g.identify(r)
-	if g.passage {
-		if turned {
-			in, out = out, in
-		}
-		id.pass(g.picks, in, out)
+	if turned {
+		in, out = out, in
 	}
-	d := digestOf(&id)
+	if g.services {
+		dropClientPort(r)
+	}
+	g.appendKey(r, in, out)
+	d := digestOf(g.key)
 	w, ok := g.index[d]
 	if !ok {
-		w = g.newRow(&id, r)
+		w = g.newRow(r, in, out)
 		g.index[d] = w
 	}
 	if repeated > 0 {
@@ -88,62 +90,102 @@ func (g *grouping) add(r *flow.Record, in, out string, repeated uint64) {
 	w.measure(r)
 }
 
-func (g *grouping) identify(r *flow.Record) identity {
-	var id identity
+// appendKey writes what tells the row of a record from others. Without addresses
+// and ports among the keys, what could not be attributed adds to the row it belongs
+// to.
+func (g *grouping) appendKey(r *flow.Record, in, out string) {
+	b := g.key[:0]
+	if g.endpoints {
+		b = append(b, boolean(r.Unattributed))
+	}
+	if g.addresses {
+		b = append(b, r.Family) // an address tells it anyway, and what has none keeps it
+	}
 	for i := range g.picks {
-		p := &g.picks[i]
-		if !r.Unattributed || !p.endpoint {
-			p.into(p.key, &id, r)
+		switch p := &g.picks[i]; {
+		case p.key.Name == "in":
+			b = appendText(b, in)
+		case p.field == nil:
+			b = appendText(b, out)
+		case r.Unattributed && p.field.Endpoint:
+		case p.key.address():
+			cut := p.key.cut(p.field.Addr(r))
+			b = append(append(b, byte(cut.Bits())), cut.Addr().AsSlice()...)
+		default:
+			b = p.field.AppendKey(b, r)
 		}
 	}
-	// Without addresses and ports among the keys, what could not be attributed
-	// adds to the row it belongs to.
-	id.unattributed = g.endpoints && r.Unattributed
-	if g.addresses {
-		id.family = r.Family // an address tells it anyway, and what has none keeps it
+	g.key = b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.NativeEndian.AppendUint32(b, uint32(len(s))), s...)
+}
+
+func boolean(b bool) (n uint8) {
+	if b {
+		n = 1
 	}
-	return id
+	return n
 }
 
 // newRow adds a row with its keys and no sums.
-func (g *grouping) newRow(id *identity, r *flow.Record) *Row {
+func (g *grouping) newRow(r *flow.Record, in, out string) *Row {
 	if len(g.block) == 0 {
 		g.block = make([]Row, min(len(g.merged)+16, 256))
 	}
 	w := &g.block[0]
 	g.block = g.block[1:]
 	g.merged = append(g.merged, w)
-	*w = Row{
-		Record: flow.Record{
-			Iface: id.iface, Netns: id.netns, Direction: id.direction, Family: id.family,
-			Src: id.src.Addr(), Dst: id.dst.Addr(), Proto: id.proto, SrcPort: id.sport, DstPort: id.dport,
-			VLAN: id.vlan, InnerVLAN: id.innerVLAN, Tunnel: id.tunnel, VNI: id.vni, TOS: id.tos,
-			Unattributed: id.unattributed,
-		},
-		In: id.in, Out: id.out,
-		SrcPrefix: id.src, DstPrefix: id.dst,
+	*w = Row{}
+	w.Unattributed = g.endpoints && r.Unattributed
+	if g.addresses {
+		w.Family = r.Family
 	}
+	for i := range g.picks {
+		switch p := &g.picks[i]; {
+		case p.key.Name == "in":
+			w.In = in
+		case p.field == nil:
+			w.Out = out
+		case !r.Unattributed || !p.field.Endpoint:
+			p.field.Copy(&w.Record, r)
+		}
+	}
+	g.cut(w)
 	if g.whole {
-		w.IfIndex, w.TOS, w.FlowLabel, w.EndReason = r.IfIndex, r.TOS, r.FlowLabel, r.EndReason
+		w.IfIndex, w.TOS = r.IfIndex, r.TOS
+		for _, f := range firstFields {
+			f.Copy(&w.Record, r)
+		}
 	}
 	return w
 }
 
+// firstFields are those that only a row of one flow has.
+var firstFields = slices.DeleteFunc(flow.FieldsMerged(flow.MergeFirst), func(f *flow.Field) bool { return f.Copy == nil })
+
+// cut cuts the addresses of a row as the keys say.
+func (g *grouping) cut(w *Row) {
+	for i := range g.picks {
+		switch k := g.picks[i].key; k.Name {
+		case "src":
+			w.SrcPrefix = k.cut(w.Src)
+			w.Src = w.SrcPrefix.Addr()
+		case "dst":
+			w.DstPrefix = k.cut(w.Dst)
+			w.Dst = w.DstPrefix.Addr()
+		}
+	}
+}
+
 // count adds the packets of one record.
 func (w *Row) count(r *flow.Record, turned bool) {
-	if w.Records == 0 {
-		w.First, w.Last, w.TTLMin = r.First, r.Last, r.TTLMin
-	}
 	w.Records++
-	w.Counters.Add(&r.Counters)
-	w.TCPFlags |= r.TCPFlags
-	w.TTLMin = min(w.TTLMin, r.TTLMin)
-	w.TTLMax = max(w.TTLMax, r.TTLMax)
-	if r.First.Before(w.First) {
-		w.First = r.First
-	}
-	if r.Last.After(w.Last) {
-		w.Last = r.Last
+	if w.Records == 1 {
+		w.CopyMerged(r)
+	} else {
+		w.Record.Merge(r)
 	}
 	if turned {
 		w.Back.Add(&r.Counters)

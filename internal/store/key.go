@@ -64,128 +64,46 @@ const (
 type By struct {
 	Keys []Key
 	Fold Fold
-}
-
-// identity is what tells the rows of an answer apart. What is not asked for is
-// zero.
-type identity struct {
-	iface, netns    string
-	in, out         string
-	src, dst        netip.Prefix
-	vni             uint32
-	sport, dport    uint16
-	vlan, innerVLAN uint16
-	proto, tos      uint8
-	family          uint8
-	direction       flow.Direction
-	tunnel          flow.Tunnel
-	unattributed    bool
-}
-
-// pass sets the keys that are known of a flow and not of a record.
-func (i *identity) pass(picks []pick, in, out string) {
-	for _, p := range picks {
-		switch p.key.Name {
-		case "in":
-			i.in = in
-		case "out":
-			i.out = out
-		}
-	}
+	// Services says that only ports of services are ports: that of the end that began
+	// the conversation is 0.
+	Services bool
 }
 
 func (by By) has(name string) bool {
 	return slices.ContainsFunc(by.Keys, func(k Key) bool { return k.Name == name })
 }
 
-// keyDefs are the fields one can group by.
-var keyDefs = []struct {
+// keyDef is something one can group by: a field of records, or one that only rows have.
+type keyDef struct {
 	name, doc string
-	endpoint  bool // an unattributed record has none
-	pick      func(Key, *identity, *flow.Record)
+	field     *flow.Field // nil: of rows alone
 	compare   func(a, b *Row) int
-}{
-	{
-		name: "netns", doc: "network namespace",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.netns = r.Netns },
-		compare: func(a, b *Row) int { return cmp.Compare(a.Netns, b.Netns) },
-	},
-	{
-		name: "iface", doc: "interface",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.iface = r.Iface },
-		compare: func(a, b *Row) int { return cmp.Compare(a.Iface, b.Iface) },
-	},
-	{
-		name: "direction", doc: "ingress or egress",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.direction = r.Direction },
-		compare: func(a, b *Row) int { return cmp.Compare(a.Direction, b.Direction) },
-	},
-	{
-		name: "in", doc: "interface on which the flow came in; none: it began at this host",
-		pick:    func(Key, *identity, *flow.Record) {}, // see identity.pass
-		compare: func(a, b *Row) int { return cmp.Compare(a.In, b.In) },
-	},
-	{
-		name: "out", doc: "interface on which the flow left; none: it ended at this host",
-		pick:    func(Key, *identity, *flow.Record) {},
-		compare: func(a, b *Row) int { return cmp.Compare(a.Out, b.Out) },
-	},
-	{
-		name: "family", doc: "IP version",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.family = r.Family },
-		compare: func(a, b *Row) int { return cmp.Compare(a.Family, b.Family) },
-	},
-	{
-		name: "proto", doc: "protocol",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.proto = r.Proto },
-		compare: func(a, b *Row) int { return cmp.Compare(a.Proto, b.Proto) },
-	},
-	{
-		name: "src", doc: "source address; src/24 cuts IPv4, src/64 IPv6, src/24/48 both", endpoint: true,
-		pick:    func(k Key, i *identity, r *flow.Record) { i.src = k.cut(r.Src) },
-		compare: func(a, b *Row) int { return a.Src.Compare(b.Src) },
-	},
-	{
-		name: "sport", doc: "source port", endpoint: true,
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.sport = r.SrcPort },
-		compare: func(a, b *Row) int { return cmp.Compare(a.SrcPort, b.SrcPort) },
-	},
-	{
-		name: "dst", doc: "destination address, cut likewise", endpoint: true,
-		pick:    func(k Key, i *identity, r *flow.Record) { i.dst = k.cut(r.Dst) },
-		compare: func(a, b *Row) int { return a.Dst.Compare(b.Dst) },
-	},
-	{
-		name: "dport", doc: "destination port", endpoint: true,
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.dport = r.DstPort },
-		compare: func(a, b *Row) int { return cmp.Compare(a.DstPort, b.DstPort) },
-	},
-	{
-		name: "vlan", doc: "outer VLAN id",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.vlan = r.VLAN },
-		compare: func(a, b *Row) int { return cmp.Compare(a.VLAN, b.VLAN) },
-	},
-	{
-		name: "inner_vlan", doc: "inner VLAN id",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.innerVLAN = r.InnerVLAN },
-		compare: func(a, b *Row) int { return cmp.Compare(a.InnerVLAN, b.InnerVLAN) },
-	},
-	{
-		name: "tunnel", doc: "encapsulation that was taken off",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.tunnel = r.Tunnel },
-		compare: func(a, b *Row) int { return cmp.Compare(a.Tunnel, b.Tunnel) },
-	},
-	{
-		name: "vni", doc: "VXLAN or Geneve network, or GRE key",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.vni = r.VNI },
-		compare: func(a, b *Row) int { return cmp.Compare(a.VNI, b.VNI) },
-	},
-	{
-		name: "tos", doc: "DSCP × 4 + ECN of the first packet",
-		pick:    func(_ Key, i *identity, r *flow.Record) { i.tos = r.TOS },
-		compare: func(a, b *Row) int { return cmp.Compare(a.TOS, b.TOS) },
-	},
 }
+
+// keyDefs are the fields that records of a row have in common.
+var keyDefs = func() (list []keyDef) {
+	for _, f := range flow.FieldsMerged(flow.MergeKey) {
+		doc, _, _ := strings.Cut(f.Doc, "; absent")
+		switch f.Name {
+		case "src":
+			doc += "; src/24 cuts IPv4, src/64 IPv6, src/24/48 both"
+		case "dst":
+			doc += ", cut likewise"
+		}
+		list = append(list, keyDef{f.Name, doc, f, func(a, b *Row) int { return f.Compare(&a.Record, &b.Record) }})
+	}
+	return append(
+		list,
+		keyDef{"in", "interface on which the flow came in; none: it began at this host", nil, func(a, b *Row) int { return cmp.Compare(a.In, b.In) }},
+		keyDef{"out", "interface on which the flow left; none: it ended at this host", nil, func(a, b *Row) int { return cmp.Compare(a.Out, b.Out) }},
+	)
+}()
+
+// The groups of services. Where ports are keys of themselves, all are meant.
+const (
+	peerService  = "peer_service"
+	localService = "local_service"
+)
 
 // groups are names for several keys, some of which fold.
 var groups = []struct {
@@ -201,8 +119,8 @@ var groups = []struct {
 	{"session", "both ways of a flow between this host and a peer, which stands as the source", []string{"proto", "src", "sport", "dst", "dport"}, FoldPeer},
 	{"peer", "the other host, both ways; peer/64 cuts it as src/64 does", []string{"src"}, FoldPeer},
 	{"peer_port", "its port", []string{"sport"}, FoldPeer},
-	{"peer_service", "a port of other hosts, both ways", []string{"proto", "sport"}, FoldPeer},
-	{"local_service", "a port of this host, both ways", []string{"proto", "dport"}, FoldPeer},
+	{peerService, "a service of other hosts, both ways; port 0: they are the clients", []string{"proto", "sport"}, FoldPeer},
+	{localService, "a service of this host, both ways; port 0: it is the client", []string{"proto", "dport"}, FoldPeer},
 }
 
 var flowKeys = []string{"netns", "iface", "direction", "proto", "src", "sport", "dst", "dport", "vlan", "inner_vlan", "tunnel", "vni"}
@@ -249,6 +167,7 @@ func (by *By) add(name string) error {
 			return fmt.Errorf("group by %s: not together with another fold", name)
 		}
 		by.Fold = max(by.Fold, g.fold)
+		by.Services = by.Services || name == peerService || name == localService
 		for _, key := range g.keys {
 			by.addKey(Key{key, 32, 128})
 		}

@@ -77,7 +77,8 @@ func texts(a Answer) []string {
 }
 
 func keyText(k Key, w *Row) string {
-	if w.Unattributed && keyDefs[defOf(k.Name)].endpoint {
+	f := flow.FieldNamed(k.Name)
+	if w.Unattributed && f.Endpoint {
 		return "?"
 	}
 	switch k.Name {
@@ -86,12 +87,40 @@ func keyText(k Key, w *Row) string {
 	case "dst":
 		return w.DstPrefix.String()
 	}
-	for _, f := range flow.Fields {
-		if f.Name == k.Name {
-			return string(f.Append(nil, &flow.Origin{}, &w.Record))
+	return string(f.Append(nil, &flow.Origin{}, &w.Record))
+}
+
+// TestServicesOfARouter: it forwards between a client and a server, both of which are
+// its peers, and one of which has a service.
+func TestServicesOfARouter(t *testing.T) {
+	end := func(host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, host, 1}) }
+	var seen []flow.Record
+	for i, initiator := range []flow.Initiator{flow.InitiatorUnknown, flow.InitiatorSrc} {
+		forth := flow.Record{
+			Iface: "lan", Family: 4, Proto: 6, Src: end(1), Dst: end(2), SrcPort: uint16(50000 + i), DstPort: 443, Initiator: initiator,
+			Counters: flow.Counters{Packets: 1, Bytes: 100}, First: at(0), Last: at(1), TTLMin: 64, TTLMax: 64, IfIndex: 1,
+		}
+		back := forth
+		back.Iface, back.IfIndex = "wan", 2
+		back.Src, back.Dst, back.SrcPort, back.DstPort, back.Initiator = forth.Dst, forth.Src, forth.DstPort, forth.SrcPort, initiator.Opposite()
+		for _, r := range []flow.Record{forth, back} {
+			seen = append(seen, r)
+			r.Iface, r.IfIndex = map[string]string{"lan": "wan", "wan": "lan"}[r.Iface], 3-r.IfIndex
+			r.Direction, r.TTLMin, r.TTLMax = flow.Egress, 63, 63
+			seen = append(seen, r)
 		}
 	}
-	return "no field " + k.Name
+	s := New(Default())
+	fill(s, 0, 1, seen...)
+	for by, want := range map[string][]string{
+		"peer_service":  {"6 0 400 (200 back)", "6 443 400 (200 back)"},
+		"local_service": {"6 0 400 (200 back)", "6 443 400 (200 back)"},
+		"peer_port":     {"443 400 (200 back)", "50000 200 (100 back)", "50001 200 (100 back)"},
+	} {
+		if diff := gocmp.Diff(want, texts(ask(t, s, Query{By: parseBy(t, by)}))); diff != "" {
+			t.Errorf("by %s (-want +got):\n%s", by, diff)
+		}
+	}
 }
 
 func TestICMPConversation(t *testing.T) {

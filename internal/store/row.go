@@ -8,15 +8,15 @@ import (
 )
 
 // row is a flow.Record without pointers, in half the space: a history of a
-// hundred thousand costs the garbage collector nothing. What PDM told of it
-// stands beside it.
+// hundred thousand costs the garbage collector nothing. What PDM reported of it
+// stands apart.
 type row struct {
 	flow.Counters
 	src, dst                   [16]byte
 	first, last                int64 // ns since the Unix epoch
 	rttResponder, rttInitiator int64
 	link, vni, flowLabel       uint32
-	pdm                        uint32 // where it is told; 0: nothing is
+	pdm                        uint32 // where it is in interval.pdm; 0: nowhere
 	sport, dport               uint16
 	vlan, innerVLAN, tcpFlags  uint16
 	proto, tos, ttlMin, ttlMax uint8
@@ -35,7 +35,7 @@ type link struct {
 	ifindex      uint32
 }
 
-// set takes all of a record but what PDM told.
+// set takes all of a record but what PDM reported.
 func (w *row) set(r *flow.Record, number uint32) {
 	*w = row{
 		first: nanos(r.First), last: nanos(r.Last),
@@ -53,7 +53,7 @@ func (w *row) set(r *flow.Record, number uint32) {
 	}
 }
 
-// record gives the record back. What PDM told of it is written to pdm.
+// record gives the record back. What PDM reported of it is written to pdm.
 func (w *row) record(iv *interval, r *flow.Record, pdm *flow.PDM) {
 	l := &iv.links[w.link]
 	*r = flow.Record{
@@ -71,7 +71,7 @@ func (w *row) record(iv *interval, r *flow.Record, pdm *flow.PDM) {
 		r.Src, r.Dst = address(w.src, w.family), address(w.dst, w.family)
 	}
 	if w.pdm != 0 {
-		iv.told.get(w.pdm, pdm)
+		iv.pdm.get(w.pdm, pdm)
 		r.PDM = pdm
 	}
 }

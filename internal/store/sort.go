@@ -4,70 +4,79 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/suggest"
 )
 
-// sortDefs are what rows can be sorted by besides their keys; the largest first.
-// A rank takes time, and is computed once for each row.
-var sortDefs = []sortDef{
-	{name: "bytes", compare: func(a, b *Row) int { return cmp.Compare(b.Bytes, a.Bytes) }},
-	{name: "packets", compare: func(a, b *Row) int { return cmp.Compare(b.Packets, a.Packets) }},
-	{name: "wire_bytes", compare: func(a, b *Row) int { return cmp.Compare(b.WireBytes, a.WireBytes) }},
-	{name: "payload_bytes", compare: func(a, b *Row) int { return cmp.Compare(b.PayloadBytes, a.PayloadBytes) }},
-	{name: "records", compare: func(a, b *Row) int { return cmp.Compare(b.Records, a.Records) }},
-	{name: "rate", compare: func(a, b *Row) int { return cmp.Compare(b.Rate(), a.Rate()) }},
-	{name: "rtt", compare: func(a, b *Row) int { return cmp.Compare(b.RTT.Handshake(), a.RTT.Handshake()) }},
-	{name: "first", compare: func(a, b *Row) int { return b.First.Compare(a.First) }},
-	{name: "last", compare: func(a, b *Row) int { return b.Last.Compare(a.Last) }},
-	ranked("delay", func(p *flow.PDM) int64 { return int64(p.Server.Quantile(0.5) + p.Network.Quantile(0.5)) }),
-	ranked("server", server(0.5)),
-	ranked("server_p99", server(0.99)),
-	ranked("network", network(0.5)),
-	ranked("network_p99", network(0.99)),
-	ranked("delays", func(p *flow.PDM) int64 { return int64(max(p.Server.Count, p.Network.Count)) }),
-	ranked("lost", func(p *flow.PDM) int64 { return p.Lost }),
-	ranked("reordered", func(p *flow.PDM) int64 { return int64(p.Reordered) }),
-	ranked("duplicates", func(p *flow.PDM) int64 { return int64(p.Duplicates) }),
-	ranked("suspicious", func(p *flow.PDM) int64 { return int64(p.Suspicious) }),
-}
-
-// sortDef is one of them.
+// sortDef is a value that rows are sorted by; the largest first. A rank takes time,
+// and is computed once for each row.
 type sortDef struct {
 	name    string
 	compare func(a, b *Row) int
 	rank    func(*Row) int64
 }
 
-// ranked sorts by something of PDM; rows without it come last.
-func ranked(name string, of func(*flow.PDM) int64) sortDef {
+// rowSorts are what only rows have.
+var rowSorts = []sortDef{
+	{name: "records", compare: func(a, b *Row) int { return cmp.Compare(b.Records, a.Records) }},
+	{name: "rate", compare: func(a, b *Row) int { return cmp.Compare(b.Rate(), a.Rate()) }},
+	ranked("delay", unmarked, func(w *Row) int64 { return int64(w.PDM.Server.Quantile(0.5) + w.PDM.Network.Quantile(0.5)) }),
+	ranked("delays", unmarked, func(w *Row) int64 { return int64(max(w.PDM.Server.Count, w.PDM.Network.Count)) }),
+}
+
+func unmarked(w *Row) bool { return w.PDM == nil }
+
+// sorted are what rows can be sorted by besides their keys.
+var sorted = func() []sortDef {
+	list := slices.Clone(rowSorts)
+	merges := []flow.Merge{flow.MergeSum, flow.MergeMin, flow.MergeMax, flow.MergeMean, flow.MergeDelays}
+	for _, f := range flow.FieldsMerged(merges...) {
+		if def, ok := sortByField(f); ok {
+			list = append(list, def)
+		}
+	}
+	return list
+}()
+
+func sortByField(f *flow.Field) (sortDef, bool) {
+	switch {
+	case f.Compare != nil:
+		return sortDef{name: f.Short(), compare: func(a, b *Row) int { return f.Compare(&b.Record, &a.Record) }}, true
+	case f.Uint != nil:
+		return ranked(f.Short(), func(w *Row) bool { return f.Missing(&w.Record) }, func(w *Row) int64 {
+			if f.Kind == flow.Signed {
+				return int64(f.Uint(&w.Record))
+			}
+			return int64(min(f.Uint(&w.Record), math.MaxInt64))
+		}), true
+	}
+	return sortDef{}, false
+}
+
+// ranked sorts by a value that takes time; rows without it come last.
+func ranked(name string, missing func(*Row) bool, value func(*Row) int64) sortDef {
 	return sortDef{
 		name:    name,
 		compare: func(a, b *Row) int { return cmp.Compare(b.rank, a.rank) },
 		rank: func(w *Row) int64 {
-			if w.PDM == nil {
+			if missing(w) {
 				return math.MinInt64
 			}
-			return of(w.PDM)
+			return value(w)
 		},
 	}
 }
 
-func server(q float64) func(*flow.PDM) int64 {
-	return func(p *flow.PDM) int64 { return int64(p.Server.Quantile(q)) }
-}
-
-func network(q float64) func(*flow.PDM) int64 {
-	return func(p *flow.PDM) int64 { return int64(p.Network.Quantile(q)) }
-}
-
-// SortNames lists what rows can be sorted by besides their keys.
-func SortNames() []string {
-	names := make([]string, len(sortDefs))
-	for i := range sortDefs {
-		names[i] = sortDefs[i].name
+// SortNames lists what rows can be sorted by besides their keys, and fields of inner
+// objects that have no short name.
+func SortNames() (names []string) {
+	for i := range sorted {
+		if !strings.Contains(sorted[i].name, ".") {
+			names = append(names, sorted[i].name)
+		}
 	}
 	return names
 }
@@ -75,9 +84,13 @@ func SortNames() []string {
 // order finds the comparison for q.Sort.
 func (q *Query) order() (sortDef, error) {
 	known := SortNames()
-	for i := range sortDefs {
-		if sortDefs[i].name == q.Sort {
-			return sortDefs[i], nil
+	name := q.Sort
+	if f := flow.FieldNamed(name); f != nil {
+		name = f.Short() // or another of its names
+	}
+	for i := range sorted {
+		if sorted[i].name == name {
+			return sorted[i], nil
 		}
 	}
 	for _, k := range q.By.Keys {

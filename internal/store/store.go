@@ -51,7 +51,7 @@ type interval struct {
 	from, to time.Time
 	rows     rows
 	links    []link
-	told     told
+	pdm      packedPDM
 	wiring   *flow.Wiring
 	summed   uint64 // records that were too many to keep
 }

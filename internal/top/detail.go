@@ -118,7 +118,7 @@ func (d *detail) items() []string {
 	widest := 0
 	for i := range d.fields {
 		f := &d.fields[i]
-		v := f.Value(&flow.Origin{}, &d.row.Row)
+		v := f.Text(&flow.Origin{}, &d.row.Row)
 		if v == "" || v == "0" || v == flow.EndReasonNone.String() {
 			continue
 		}
@@ -135,9 +135,7 @@ func (d *detail) items() []string {
 // text is a value for people.
 func (d *detail) text(f *api.RowField, v string) string {
 	switch {
-	case f.Name == "proto":
-		return flow.ProtoName(d.row.Proto)
-	case f.Name == "tcp_flags":
+	case f.Kind == flow.Bits:
 		return flow.TCPFlagNames(d.row.TCPFlags)
 	case f.Kind == flow.Time:
 		if at, err := time.Parse(time.RFC3339Nano, v); err == nil {

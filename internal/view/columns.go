@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -35,10 +36,19 @@ type Merging struct {
 	keys  []store.Key
 	whole bool
 	fold  store.Fold
+	sort  string
 }
 
 // NewMerging takes keys as the request named them.
-func NewMerging(by store.By) Merging { return Merging{by.Keys, by.Whole(), by.Fold} }
+func NewMerging(by store.By) Merging {
+	return Merging{keys: by.Keys, whole: by.Whole(), fold: by.Fold}
+}
+
+// SortedBy is the merging with a column for what its rows are sorted by.
+func (m Merging) SortedBy(name string) Merging {
+	m.sort = name
+	return m
+}
 
 func (m Merging) has(name string) bool {
 	return slices.ContainsFunc(m.keys, func(k store.Key) bool { return k.Name == name })
@@ -47,7 +57,16 @@ func (m Merging) has(name string) bool {
 // Columns are the columns for rows. A column in which no row has anything is left
 // out, unless its title is among keep: columns that were shown before.
 func (m Merging) Columns(rows []api.Row, keep []string) []Column {
-	return shownColumns(append(m.keyColumns(), sumColumns...), rows, keep)
+	return shownColumns(m.withSort(append(m.keyColumns(), sumColumns...)), rows, keep)
+}
+
+// withSort adds the column of what rows are sorted by, where it is none of the others.
+func (m Merging) withSort(columns []Column) []Column {
+	f := flow.FieldNamed(m.sort)
+	if f == nil || f.Merge == flow.MergeKey || slices.ContainsFunc(columns, func(c Column) bool { return flow.FieldNamed(c.Name) == f }) {
+		return columns
+	}
+	return append(columns, fieldColumn(f))
 }
 
 func (m Merging) keyColumns() []Column {
@@ -57,7 +76,10 @@ func (m Merging) keyColumns() []Column {
 		if k.Name == "sport" && m.has("src") || k.Name == "dport" && m.has("dst") {
 			continue
 		}
-		c := keyColumns[k.Name]
+		c, ok := keyColumns[k.Name]
+		if !ok {
+			c = fieldColumn(flow.FieldNamed(k.Name))
+		}
 		if title, ok := foldTitles[m.fold][c.Title]; ok {
 			c.Title = title
 		}
@@ -106,7 +128,8 @@ const (
 	leastName    = 6
 )
 
-// keyColumns by the names of keys.
+// keyColumns are those of keys that are shown in a way of their own; the others have
+// the column of any field.
 var keyColumns = map[string]Column{
 	"netns": {
 		Name:   "netns",
@@ -139,11 +162,6 @@ var keyColumns = map[string]Column{
 		Column: term.Column{Title: "FAMILY"},
 		cell:   func(_ Merging, w *api.Row) string { return "IPv" + strconv.Itoa(int(w.Family)) },
 	},
-	"proto": {
-		Name:   "proto",
-		Column: term.Column{Title: "PROTO"},
-		cell:   func(_ Merging, w *api.Row) string { return flow.ProtoName(w.Proto) },
-	},
 	"src": {
 		Name:   "src",
 		Column: term.Column{Title: "SRC", Least: leastAddress},
@@ -164,15 +182,6 @@ var keyColumns = map[string]Column{
 		Column: term.Column{Title: "DPORT", Right: true},
 		cell:   func(_ Merging, w *api.Row) string { return port(w, w.DstPort) },
 	},
-	"vlan":       numberOrDash("vlan", func(w *api.Row) uint64 { return uint64(w.VLAN) }),
-	"inner_vlan": numberOrDash("inner_vlan", func(w *api.Row) uint64 { return uint64(w.InnerVLAN) }),
-	"tunnel": {
-		Name:   "tunnel",
-		Column: term.Column{Title: "TUNNEL"},
-		cell:   func(_ Merging, w *api.Row) string { return w.Tunnel.String() },
-		shown:  func(w *api.Row) bool { return w.Tunnel != flow.TunnelNone },
-	},
-	"vni": numberOrDash("vni", func(w *api.Row) uint64 { return uint64(w.VNI) }),
 	"tos": {
 		Name:   "tos",
 		Column: term.Column{Title: "TOS"},
@@ -225,30 +234,51 @@ func titled(title string, cell func(*api.Row) string, shown func(*api.Row) bool)
 	}
 }
 
-// short are the titles of values whose names are too long for a table.
-var short = map[string]string{
-	"direction": "DIR", "inner_vlan": "INNER",
-	"pdm.reordered": "REORD", "pdm.duplicates": "DUP", "pdm.suspicious": "SUSP",
-	// Those of the peer and of the network stand side by side, behind their medians.
-	"pdm.server.p90_ns": "P90", "pdm.server.p99_ns": "P99", "pdm.server.max_ns": "MAX",
-	"pdm.network.p90_ns": "P90", "pdm.network.p99_ns": "P99", "pdm.network.min_ns": "MIN",
-}
-
-// title is the last part of a name.
+// title is that of a field's column: its own, or the last part of its name.
 func title(name string) string {
-	if t := short[name]; t != "" {
-		return t
+	if f := flow.FieldNamed(name); f != nil {
+		if f.Title != "" {
+			return f.Title
+		}
+		name = f.Short()
 	}
 	return strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
 }
 
-func numberOrDash(name string, value func(*api.Row) uint64) Column {
-	c := sum(name, func(w *api.Row) string {
-		if n := value(w); n != 0 {
-			return strconv.FormatUint(n, 10)
-		}
-		return "-"
-	}, nil)
-	c.shown = func(w *api.Row) bool { return value(w) != 0 }
+// fieldColumn is a column of any field.
+func fieldColumn(f *flow.Field) Column {
+	c := sum(f.Name, func(w *api.Row) string { return fieldText(f, w) }, nil)
+	switch f.Kind {
+	case flow.Text, flow.Name, flow.Protocol, flow.Bits:
+		c.Right = false
+	}
+	if f.Merge == flow.MergeKey && f.Uint != nil {
+		c.shown = func(w *api.Row) bool { return f.Uint(&w.Record) != 0 }
+	}
 	return c
+}
+
+// fieldText is the value of a field for people.
+func fieldText(f *flow.Field, w *api.Row) string {
+	r := &w.Record
+	switch {
+	case f.Missing != nil && f.Missing(r):
+		return "-"
+	case f.Kind == flow.Protocol:
+		return flow.ProtoName(r.Proto)
+	case f.Kind == flow.Bits:
+		return flow.TCPFlagNames(r.TCPFlags)
+	case f.Duration():
+		return term.Duration(time.Duration(f.Uint(r)))
+	case f.Kind == flow.Time:
+		if f.Name == "first" {
+			return r.First.Local().Format(time.TimeOnly)
+		}
+		return r.Last.Local().Format(time.TimeOnly)
+	case f.Kind == flow.Number && f.Unit != "":
+		return term.Count(f.Uint(r))
+	case f.Kind == flow.Number && f.Merge == flow.MergeKey && f.Uint(r) == 0:
+		return "-"
+	}
+	return string(f.Append(nil, &flow.Origin{}, r))
 }

@@ -22,7 +22,8 @@ func (m Merging) DelayColumns(rows []api.Row, keep []string) []Column {
 			keys[i] = keys[i].unless(1) // ports say enough
 		}
 	}
-	return shownColumns(append(keys, delayColumns...), rows, keep)
+	sums, verdict := delayColumns[:len(delayColumns)-1], delayColumns[len(delayColumns)-1]
+	return shownColumns(append(m.withSort(append(keys, sums...)), verdict), rows, keep)
 }
 
 var delayColumns = []Column{
@@ -199,9 +200,9 @@ func (m Merging) peerName(w *api.Row) string {
 	case peer && local && w.SrcPort != w.DstPort:
 		server = w.SrcPort < w.DstPort
 	case peer:
-		server = w.SrcPort < firstEphemeral
+		server = w.SrcPort < firstEphemeral && w.SrcPort != 0 // which a client's is
 	case local:
-		server = w.DstPort >= firstEphemeral
+		server = w.DstPort >= firstEphemeral || w.DstPort == 0
 	default:
 		return "peer"
 	}

@@ -74,7 +74,7 @@ func endpoint(w *api.Row, p netip.Prefix, n uint16) string {
 // port is a port without its address; of ICMP it is the kind of message.
 func port(w *api.Row, n uint16) string {
 	switch {
-	case w.Unattributed:
+	case w.Unattributed, n == 0 && hasPorts(w.Proto): // a client's, which is no service
 		return "-"
 	case w.Proto == protoICMP || w.Proto == protoICMPv6:
 		return icmpName(w.Proto, n)
@@ -84,7 +84,7 @@ func port(w *api.Row, n uint16) string {
 
 // sourcePort is that of ICMP, too: the identifier of an echo.
 func sourcePort(w *api.Row) string {
-	if w.Unattributed {
+	if w.Unattributed || w.SrcPort == 0 && hasPorts(w.Proto) {
 		return "-"
 	}
 	return strconv.Itoa(int(w.SrcPort))

@@ -156,9 +156,28 @@ func TestEveryKeyHasAColumn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, k := range by.Keys {
-			if keyColumns[k.Name].cell == nil {
-				t.Errorf("no column for %s", k.Name)
+			for _, c := range (Merging{keys: []store.Key{k}}).keyColumns() {
+				if c.cell == nil || c.Name != k.Name {
+					t.Errorf("no column for %s", k.Name)
+				}
 			}
+		}
+	}
+}
+
+// TestSortedByAnyCounter: what rows are sorted by is shown, once.
+func TestSortedByAnyCounter(t *testing.T) {
+	rows := []api.Row{{Row: store.Row{Record: flow.Record{Counters: flow.Counters{Bytes: 5000, CEPackets: 12}}}}}
+	for sort, want := range map[string]string{"ce_packets": "CE_PACKETS", "bytes": "BYTES", "reordered": "REORD", "server": "", "proto": "", "": ""} {
+		m := NewMerging(store.ByFlow()).SortedBy(sort)
+		n := 0
+		for _, c := range m.Columns(rows, nil) {
+			if c.Title == want {
+				n++
+			}
+		}
+		if want != "" && n != 1 {
+			t.Errorf("sorted by %s: %d columns %s of %v", sort, n, want, Titles(m.Columns(rows, nil)))
 		}
 	}
 }

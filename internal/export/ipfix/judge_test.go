@@ -114,7 +114,7 @@ func reference(t *testing.T, o flow.Origin, r flow.Record) said {
 	ref := said{}
 	for i := range flow.Fields {
 		f := &flow.Fields[i]
-		ref[f.Name] = map[flow.Kind]string{flow.Number: "0", flow.Signed: "0", flow.Name: "none", flow.Flag: "false"}[f.Kind]
+		ref[f.Name] = map[flow.Kind]string{flow.Number: "0", flow.Signed: "0", flow.Protocol: "0", flow.Bits: "0", flow.Name: "none", flow.Flag: "false"}[f.Kind]
 	}
 	ref["sampling"] = "1" // collectors get the rate also where it is 1
 	var flatten func(prefix string, v map[string]any)
@@ -275,16 +275,9 @@ func enum(names []string, number string) string {
 
 // enumOrNone is enum of a field whose values count from 1.
 func enumOrNone(field, number string) string {
-	return enum(append([]string{"none"}, fieldValues(field)...), number)
+	return enum(append([]string{"none"}, flow.FieldNamed(field).Choices()...), number)
 }
 
-func fieldValues(name string) []string {
-	for i := range flow.Fields {
-		if flow.Fields[i].Name == name {
-			return flow.Fields[i].Values
-		}
-	}
-	panic("no field " + name)
-}
+func fieldValues(name string) []string { return flow.FieldNamed(name).Values }
 
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000000Z") }

@@ -168,7 +168,7 @@ func (e *Exporter) addTypes(ctx context.Context) error {
 			b := be.AppendUint32(e.scratch[:0], e.cfg.Enterprise)
 			b = be.AppendUint16(b, number)
 			b = append(b, dataTypes[f.Type], semantics[f.Semantics])
-			b = be.AppendUint16(b, f.unit())
+			b = be.AppendUint16(b, unit(f.Element))
 			b = be.AppendUint64(b, 0)
 			b = be.AppendUint64(b, 0)
 			b = appendString(b, name)

@@ -228,9 +228,9 @@ func TestElementsOfFields(t *testing.T) {
 		}
 	}
 	for i := range flow.Fields {
-		for _, name := range flow.Fields[i].IPFIX {
-			if !inUse[name] {
-				t.Errorf("field %s names element %s, which no template has", flow.Fields[i].Name, name)
+		for _, e := range flow.Fields[i].IPFIX {
+			if !inUse[e.Name] {
+				t.Errorf("field %s names element %s, which no template has", flow.Fields[i].Name, e.Name)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package ipfix
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -18,7 +19,7 @@ func variant(r *flow.Record) (v uint16) {
 		v |= variantICMP
 	}
 	if r.Netns != "" || r.InnerVLAN != 0 || r.Tunnel != flow.TunnelNone || r.VNI != 0 ||
-		r.Fragments != 0 || r.CEPackets != 0 || r.RTT != (flow.RTT{}) {
+		slices.ContainsFunc(extraFields, func(f *flow.Field) bool { return f.Uint(r) != 0 }) {
 		v |= variantExtra
 	}
 	if r.PDM != nil && r.Family == 6 {
@@ -33,7 +34,7 @@ func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 	b = append(b, byte(r.Initiator), byte(r.InitiatorBy))
 	b = appendHalf(b, v, r)
 	if v&variantPDM != 0 {
-		b = appendPDM(b, r.PDM)
+		b = appendFields(b, pdmFields, r)
 	}
 	return b
 }
@@ -136,35 +137,17 @@ func appendHalf(b []byte, v uint16, r *flow.Record) []byte {
 		b = be.AppendUint16(b, r.DstPort)
 	}
 	if v&variantExtra != 0 {
-		b = appendExtraHalf(b, r)
+		b = appendFields(b, extraFields, r)
 	}
 	return b
 }
 
-// appendPDM adds what was told of a marked flow.
-func appendPDM(b []byte, p *flow.PDM) []byte {
-	for _, n := range [...]uint64{p.Sent, p.Received, uint64(p.Lost), p.Reordered, p.Duplicates, p.Suspicious, p.Discarded} {
-		b = be.AppendUint64(b, n)
-	}
-	b = appendDelays(b, &p.Server)
-	return appendDelays(b, &p.Network)
-}
-
-func appendDelays(b []byte, d *flow.Delays) []byte {
-	for _, n := range [...]uint64{d.Count, d.Sum, d.Min, d.Max} {
-		b = be.AppendUint64(b, n)
-	}
-	for _, q := range [...]float64{0.5, 0.99} {
-		b = be.AppendUint64(b, uint64(d.Quantile(q)))
+// appendFields adds numbers of 64 bits.
+func appendFields(b []byte, fields []*flow.Field, r *flow.Record) []byte {
+	for _, f := range fields {
+		b = be.AppendUint64(b, f.Uint(r))
 	}
 	return b
-}
-
-func appendExtraHalf(b []byte, r *flow.Record) []byte {
-	b = be.AppendUint64(b, r.Fragments)
-	b = be.AppendUint64(b, r.CEPackets)
-	b = be.AppendUint64(b, uint64(r.RTT.Responder))
-	return be.AppendUint64(b, uint64(r.RTT.Initiator))
 }
 
 // ntp is the time as dateTimeNanoseconds (RFC 7011 section 6.1.10): seconds

@@ -1,6 +1,12 @@
 package ipfix
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
 
 // Set ids (RFC 7011 section 3.3.2).
 const (
@@ -68,14 +74,9 @@ var (
 	blockHalfIPv6   = values("flowLabelIPv6")
 	blockHalfICMPv4 = values("icmpTypeCodeIPv4")
 	blockHalfICMPv6 = values("icmpTypeCodeIPv6")
-	blockHalfExtra  = values("waymarkFragmentDeltaCount", "waymarkCEPacketDeltaCount", "waymarkResponderRTTNanoseconds", "waymarkInitiatorRTTNanoseconds")
+	blockHalfExtra  = elementsOf(extraFields)
 
-	blockPDM = values("waymarkPDMSentDeltaCount", "waymarkPDMReceivedDeltaCount", "waymarkPDMLostDeltaCount", "waymarkPDMReorderedDeltaCount",
-		"waymarkPDMDuplicateDeltaCount", "waymarkPDMSuspiciousDeltaCount", "waymarkPDMDiscardedDeltaCount",
-		"waymarkPDMServerDelayDeltaCount", "waymarkPDMServerDelaySumNanoseconds", "waymarkPDMServerDelayMinNanoseconds", "waymarkPDMServerDelayMaxNanoseconds",
-		"waymarkPDMServerDelayMedianNanoseconds", "waymarkPDMServerDelayP99Nanoseconds",
-		"waymarkPDMNetworkDelayDeltaCount", "waymarkPDMNetworkDelaySumNanoseconds", "waymarkPDMNetworkDelayMinNanoseconds", "waymarkPDMNetworkDelayMaxNanoseconds",
-		"waymarkPDMNetworkDelayMedianNanoseconds", "waymarkPDMNetworkDelayP99Nanoseconds")
+	blockPDM = elementsOf(pdmFields)
 
 	blockUnattributed = values("waymarkUnattributed")
 )
@@ -89,7 +90,7 @@ var templates = func() map[uint16]*template {
 			t.fields = append(t.fields, b...)
 		}
 		for _, f := range t.fields {
-			if f.Len != variable {
+			if f.Len != flow.VariableLen {
 				t.length += int(f.Len)
 			}
 		}
@@ -150,6 +151,33 @@ var flowLengths = func() (lengths [idUnattributed - idFlow + 1]int) {
 	}
 	return lengths
 }()
+
+// extraFields are the counters that are not in blockHalf, and round trips.
+var extraFields = slices.Concat(
+	fieldsWhere(flow.CounterFields, func(f *flow.Field) bool {
+		return !slices.ContainsFunc(blockHalf, func(in field) bool { return in.Name == f.IPFIX[0].Name })
+	}),
+	fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "rtt.") && !f.Derived }),
+)
+
+// pdmFields are those of marked flows that have an element.
+var pdmFields = fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "pdm.") && len(f.IPFIX) > 0 })
+
+func fieldsWhere(fields []flow.Field, is func(*flow.Field) bool) (list []*flow.Field) {
+	for i := range fields {
+		if is(&fields[i]) {
+			list = append(list, &fields[i])
+		}
+	}
+	return list
+}
+
+func elementsOf(fields []*flow.Field) (list []field) {
+	for _, f := range fields {
+		list = append(list, values(f.IPFIX[0].Name)...)
+	}
+	return list
+}
 
 func values(names ...string) []field {
 	var fields []field

@@ -51,8 +51,19 @@ func Decode(line []byte) (flow.Origin, flow.Record, error) {
 // set gives the field its value, after a check of type and range.
 func (c *column) set(raw json.RawMessage, o *flow.Origin, r *flow.Record) error {
 	text := string(raw)
+	if c.Kind == flow.Protocol && text[0] == '"' {
+		var word string
+		if err := json.Unmarshal(raw, &word); err != nil {
+			return err
+		}
+		n, err := flow.ParseProto(word)
+		if err != nil {
+			return err
+		}
+		text = strconv.Itoa(int(n))
+	}
 	switch c.Kind {
-	case flow.Number:
+	case flow.Number, flow.Protocol, flow.Bits:
 		if v, err := strconv.ParseUint(text, 10, 64); err != nil || v > c.Max {
 			return fmt.Errorf("%s: want a whole number up to %d", text, c.Max)
 		}

@@ -15,10 +15,18 @@ type column struct {
 	before string // comma, key, colon and, of strings, the quote
 }
 
-var columns = func() []column {
+// columns are those of records, worded those with names for numbers.
+var columns, worded = newColumns(false), newColumns(true)
+
+func newColumns(words bool) []column {
 	all := make([]column, len(flow.Fields))
 	for i := range flow.Fields {
 		f := &flow.Fields[i]
+		if words && f.Kind == flow.Protocol {
+			word := *f
+			word.Kind, word.Append = flow.Name, f.AppendWord
+			f = &word
+		}
 		c := column{Field: f}
 		c.object, c.key = f.Inside()
 		c.before = `,"` + c.key + `":`
@@ -28,19 +36,25 @@ var columns = func() []column {
 		all[i] = c
 	}
 	return all
-}()
+}
 
-// unmarked are the columns before the object pdm, which few records have.
-var unmarked = columns[:slices.IndexFunc(columns, func(c column) bool { return c.object == "pdm" })]
+// unmarked is how many columns there are before the object pdm, which few records have.
+var unmarked = slices.IndexFunc(columns, func(c column) bool { return c.object == "pdm" })
 
 // Append adds the record as one JSON object, without a line end. Bytes of names
 // that are not UTF-8 become U+FFFD, as JSON has no way to carry them.
-func Append(b []byte, o *flow.Origin, r *flow.Record) []byte {
+func Append(b []byte, o *flow.Origin, r *flow.Record) []byte { return appendColumns(b, columns, o, r) }
+
+// AppendWords is Append with names of protocols.
+func AppendWords(b []byte, o *flow.Origin, r *flow.Record) []byte {
+	return appendColumns(b, worded, o, r)
+}
+
+func appendColumns(b []byte, columns []column, o *flow.Origin, r *flow.Record) []byte {
 	b = append(b, '{')
 	object := ""
-	columns := columns
 	if r.PDM == nil {
-		columns = unmarked
+		columns = columns[:unmarked]
 	}
 	for i := range columns {
 		c := &columns[i]

@@ -18,6 +18,8 @@ const Stdout = "-"
 // Config says where the lines go.
 type Config struct {
 	Path string // file to append to, named pipe, or Stdout
+	// Words writes a protocol by its name: "tcp" for 6.
+	Words bool
 }
 
 // Default writes to standard output.
@@ -29,6 +31,7 @@ const writeSize = 128 << 10
 // Exporter is a pipeline.Exporter. One exporter writes to a file.
 type Exporter struct {
 	path   string
+	append func([]byte, *flow.Origin, *flow.Record) []byte
 	origin flow.Origin
 	reopen atomic.Bool
 
@@ -41,7 +44,11 @@ type Exporter struct {
 
 // New makes an exporter; the file is opened by the first Export.
 func New(cfg Config, origin flow.Origin) *Exporter {
-	return &Exporter{path: cfg.Path, origin: origin, buf: make([]byte, 0, writeSize+4096)}
+	e := &Exporter{path: cfg.Path, append: Append, origin: origin, buf: make([]byte, 0, writeSize+4096)}
+	if cfg.Words {
+		e.append = AppendWords
+	}
+	return e
 }
 
 // Name is jsonl.
@@ -81,7 +88,7 @@ func (e *Exporter) Export(ctx context.Context, records []flow.Record) (int, erro
 
 	done := 0
 	for i := range records {
-		e.buf = append(Append(e.buf, &e.origin, &records[i]), '\n')
+		e.buf = append(e.append(e.buf, &e.origin, &records[i]), '\n')
 		if len(e.buf) < writeSize && i < len(records)-1 {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -302,5 +303,33 @@ func BenchmarkExport(b *testing.B) {
 		if _, err := e.Export(context.Background(), records); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestWords: protocols have names where that is configured, and are read either way.
+func TestWords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flows.jsonl")
+	e := New(Config{Path: path, Words: true}, flow.Origin{Host: "gw"})
+	defer e.Close()
+	tcp := flow.Record{Family: 4, Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), Proto: 6}
+	other := tcp
+	other.Proto = 200
+	if _, err := e.Export(t.Context(), []flow.Record{tcp, other}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		if want := []string{`"proto":"tcp"`, `"proto":"200"`}[i]; !strings.Contains(line, want) {
+			t.Errorf("%s has not %s", line, want)
+		}
+		if _, r, err := Decode([]byte(line)); err != nil || r.Proto != []uint8{6, 200}[i] {
+			t.Errorf("%s: read as %d, %v", line, r.Proto, err)
+		}
+	}
+	if _, _, err := Decode(bytes.Replace(text, []byte(`"tcp"`), []byte(`"tpc"`), 1)); err == nil {
+		t.Error("a protocol that does not exist was read")
 	}
 }

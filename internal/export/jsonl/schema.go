@@ -111,13 +111,17 @@ func valueSchema(f *flow.Field) schema {
 		s.Description += " (" + f.Unit + ")"
 	}
 	switch f.Kind {
+	case flow.Protocol:
+		least, most := f.Range()
+		s.Type, s.AnyOf = "", []schema{{Type: "integer", Minimum: &least, Maximum: &most}, {Type: "string"}}
+		s.Description += "; its name where the exporter is configured so"
 	case flow.Name:
-		s.Enum = f.Values
+		s.Enum = f.Choices()
 	case flow.Address:
 		s.AnyOf = []schema{{Format: "ipv4"}, {Format: "ipv6"}}
 	case flow.Time:
 		s.Format = "date-time"
-	case flow.Number, flow.Signed:
+	case flow.Number, flow.Bits, flow.Signed:
 		s.Type = "integer"
 		least, most := f.Range()
 		s.Minimum, s.Maximum = &least, &most

@@ -79,7 +79,7 @@ func TestAppend(t *testing.T) {
 			"ICMPv6 in VXLAN, sampled",
 			flow.Origin{Host: "gw", Sampling: 100},
 			icmpv6,
-			`{"host":"gw","iface":"wlan0","netns":"blue","direction":"ingress","family":6,"proto":58,"src":"2001:db8::1","sport":7,"dst":"2001:db8::2","dport":32771,"vlan":100,"tos":0,"tcp_flags":0,"packets":1,"bytes":64,"wire_bytes":86,"first":"1970-01-01T00:00:00.000000000Z","last":"1970-01-01T00:00:00.000000000Z","end_reason":"active_timeout","flow_label":1048575,"inner_vlan":7,"fragments":1,"ce_packets":2,"tunnel":"vxlan","vni":42,"icmp_type":128,"icmp_code":3,"sampling":100}`,
+			`{"host":"gw","iface":"wlan0","netns":"blue","direction":"ingress","family":6,"proto":58,"src":"2001:db8::1","sport":7,"dst":"2001:db8::2","dport":32771,"vlan":100,"tos":0,"tcp_flags":0,"packets":1,"bytes":64,"wire_bytes":86,"first":"1970-01-01T00:00:00.000000000Z","last":"1970-01-01T00:00:00.000000000Z","end_reason":"active_timeout","fragments":1,"ce_packets":2,"flow_label":1048575,"inner_vlan":7,"tunnel":"vxlan","vni":42,"icmp_type":128,"icmp_code":3,"sampling":100}`,
 		},
 		{
 			"unattributed",

@@ -14,17 +14,16 @@ import (
 // collector turns the status of a moment into samples.
 type collector struct {
 	status func() obs.Status
-	page   Page
-	descs  []*client.Desc // by index of page.Metrics
-	delays []*client.Desc // by index of page.Histograms
+	descs  []*client.Desc // by index of metrics
+	delays []*client.Desc // by index of delayHistograms
 }
 
-func newCollector(status func() obs.Status, stages Page) *collector {
-	c := &collector{status: status, page: whole(stages)}
-	for _, m := range c.page.Metrics {
+func newCollector(status func() obs.Status) *collector {
+	c := &collector{status: status}
+	for _, m := range metrics {
 		c.descs = append(c.descs, client.NewDesc(m.Name, m.Help, m.Labels, nil))
 	}
-	for _, h := range c.page.Histograms {
+	for _, h := range delayHistograms {
 		c.delays = append(c.delays, client.NewDesc(h.Name, h.Help, h.Labels, nil))
 	}
 	return c
@@ -40,7 +39,7 @@ func (c *collector) Describe(out chan<- *client.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- client.Metric) {
 	status := c.status()
-	for i, m := range c.page.Metrics {
+	for i, m := range metrics {
 		kind := client.GaugeValue
 		if m.Type == Counter {
 			kind = client.CounterValue
@@ -49,8 +48,11 @@ func (c *collector) Collect(out chan<- client.Metric) {
 			out <- client.MustNewConstMetric(c.descs[i], kind, s.value, s.labels...)
 		}
 	}
-	for i, h := range c.page.Histograms {
-		for _, s := range delaySums(h, &status) {
+	if status.PDM == nil {
+		return
+	}
+	for i, h := range delayHistograms {
+		for _, s := range delaySums(h, status.PDM.Totals) {
 			out <- client.MustNewConstHistogram(c.delays[i], s.delays.Count, time.Duration(s.delays.Sum).Seconds(), classic(&s.delays), s.labels...)
 		}
 	}
@@ -62,15 +64,16 @@ type delaySum struct {
 }
 
 // delaySums are the delays of one histogram, likewise one for each set of labels.
-func delaySums(h Histogram, status *obs.Status) map[string]*delaySum {
+func delaySums(h delayHistogram, totals []obs.PDMTotal) map[string]*delaySum {
 	all := map[string]*delaySum{}
-	h.Collect(status, func(d *flow.Delays, labels ...string) {
-		key, labels := labelKey(labels)
+	for i := range totals {
+		t := &totals[i]
+		key, labels := labelKey([]string{t.Iface, t.Netns, t.Protocol})
 		if all[key] == nil {
 			all[key] = &delaySum{labels: labels}
 		}
-		all[key].delays.Merge(d)
-	})
+		all[key].delays.Merge(h.of(t))
+	}
 	return all
 }
 
@@ -93,7 +96,7 @@ type sample struct {
 // again, or two programs of one name, can be there twice.
 func samples(m Metric, status *obs.Status) map[string]*sample {
 	all := map[string]*sample{}
-	m.Collect(status, func(value float64, labels ...string) {
+	m.collect(status, func(value float64, labels ...string) {
 		key, labels := labelKey(labels)
 		known, ok := all[key]
 		switch {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
@@ -15,7 +14,7 @@ const (
 	Counter Type = "counter" // grows; starts again with the agent or, of an interface, with its hook
 	Gauge   Type = "gauge"
 
-	HistogramType Type = "histogram"
+	Histogram Type = "histogram"
 )
 
 // Metric is one metric family. The page that is scraped and the reference page
@@ -27,50 +26,32 @@ type Metric struct {
 	Labels []string
 	Help   string
 
-	// Collect reports the samples; of one label set, those of a counter are summed.
+	// collect reports the samples; of one label set, those of a counter are summed.
 	// Histograms have none.
-	Collect Collect
+	collect func(s *obs.Status, sample func(value float64, labels ...string))
 }
 
-// Collect reports the samples of a metric.
-type Collect = func(s *obs.Status, sample func(value float64, labels ...string))
-
-// Histogram is a metric of delays in classic buckets.
-type Histogram struct {
-	Metric
-	Collect func(s *obs.Status, sample func(d *flow.Delays, labels ...string))
-}
-
-// Page is a part of the metrics: what stages add to those of the agent.
-type Page struct {
-	Metrics    []Metric
-	Histograms []Histogram
-}
-
-// whole is the page with the metrics that every agent has.
-func whole(stages Page) Page {
-	return Page{Metrics: slices.Concat(metrics, stages.Metrics), Histograms: stages.Histograms}
-}
-
-// Metrics lists the agent's own metrics and those of stages; those of the Go runtime
-// and the process come on top. No label is an address: their values number as
-// interfaces, protocols and reasons do.
-func Metrics(stages Page) []Metric {
-	all := whole(stages).Metrics
-	for _, h := range stages.Histograms {
+// Metrics lists the agent's own metrics; those of the Go runtime and the process
+// come on top. No label is an address: their values number as interfaces,
+// protocols and reasons do.
+func Metrics() []Metric {
+	all := slices.Clone(metrics)
+	for _, h := range delayHistograms {
 		all = append(all, h.Metric)
 	}
 	return all
 }
 
+// metrics are all but histograms.
+var metrics = slices.Concat(agentMetrics, pdmMetrics)
+
 var (
 	perInterface = []string{"interface", "netns", "direction"}
 	perProtocol  = []string{"interface", "netns", "direction", "protocol"}
-	PerReason    = []string{"interface", "netns", "direction", "reason"}
+	perReason    = []string{"interface", "netns", "direction", "reason"}
 )
 
-// metrics are those of the agent without stages.
-var metrics = []Metric{
+var agentMetrics = []Metric{
 	{
 		"waymark_build_info", Gauge, "",
 		[]string{"version"},
@@ -276,12 +257,12 @@ var metrics = []Metric{
 		perIface(func(i *obs.Interface) uint64 { return i.IfaceBytes }),
 	},
 	{
-		"waymark_uncounted_packets_total", Counter, "", PerReason,
+		"waymark_uncounted_packets_total", Counter, "", perReason,
 		"Packets in no flow, by reason.",
 		perUncounted(func(r *obs.Reason) uint64 { return r.Packets }),
 	},
 	{
-		"waymark_uncounted_bytes_total", Counter, "bytes", PerReason,
+		"waymark_uncounted_bytes_total", Counter, "bytes", perReason,
 		"Bytes of frames in no flow, by reason.",
 		perUncounted(func(r *obs.Reason) uint64 { return r.Bytes }),
 	},
@@ -365,11 +346,13 @@ var metrics = []Metric{
 	},
 }
 
-func one(value func(*obs.Status) float64) Collect {
+type collect = func(*obs.Status, func(float64, ...string))
+
+func one(value func(*obs.Status) float64) collect {
 	return func(s *obs.Status, sample func(float64, ...string)) { sample(value(s)) }
 }
 
-func perTotal(value func(*obs.Total) uint64) Collect {
+func perTotal(value func(*obs.Total) uint64) collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for i := range s.Totals {
 			t := &s.Totals[i]
@@ -378,7 +361,7 @@ func perTotal(value func(*obs.Total) uint64) Collect {
 	}
 }
 
-func perIface(value func(*obs.Interface) uint64) Collect {
+func perIface(value func(*obs.Interface) uint64) collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for k := range s.Interfaces {
 			i := &s.Interfaces[k]
@@ -387,7 +370,7 @@ func perIface(value func(*obs.Interface) uint64) Collect {
 	}
 }
 
-func perUncounted(value func(*obs.Reason) uint64) Collect {
+func perUncounted(value func(*obs.Reason) uint64) collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for k := range s.Interfaces {
 			i := &s.Interfaces[k]
@@ -399,7 +382,7 @@ func perUncounted(value func(*obs.Reason) uint64) Collect {
 	}
 }
 
-func perExporter(value func(*obs.Exporter) float64) Collect {
+func perExporter(value func(*obs.Exporter) float64) collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for i := range s.Exporters {
 			sample(value(&s.Exporters[i]), s.Exporters[i].Name)
@@ -407,7 +390,7 @@ func perExporter(value func(*obs.Exporter) float64) Collect {
 	}
 }
 
-func perProgram(value func(*obs.Program) float64) Collect {
+func perProgram(value func(*obs.Program) float64) collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for i := range s.Programs {
 			sample(value(&s.Programs[i]), s.Programs[i].Name)

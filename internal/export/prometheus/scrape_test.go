@@ -1,4 +1,4 @@
-package prometheus_test
+package prometheus
 
 import (
 	"context"
@@ -17,9 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/lab"
-	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -31,7 +29,7 @@ func TestRealPrometheus(t *testing.T) {
 		t.Skip("prometheus is not installed: apt-get install prometheus")
 	}
 	ns := namespace(t)
-	s := prometheus.New(prometheus.Config{Listen: "127.0.0.1:9474"}, status, list.Metrics(), slog.New(slog.DiscardHandler))
+	s := New(Config{Listen: "127.0.0.1:9474"}, status, slog.New(slog.DiscardHandler))
 	if err := ns.Do(s.Listen); err != nil {
 		t.Fatal(err)
 	}

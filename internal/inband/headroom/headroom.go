@@ -1,8 +1,8 @@
-// Package headroom reserves MTU headroom for what stages add to packets, and
-// restores what it changed. Input: interfaces, with what each stage needs there.
-// Output: an IPv6 MTU that is smaller by the sum of their bytes for what the host
-// sends and, where a stage treats each packet by itself, bursts of one segment.
-// The agent calls it before it attaches, at every scan and at its end.
+// Package headroom reserves MTU headroom for marks, and restores what it changed.
+// Input: interfaces that mark. Output: an IPv6 MTU that is 16 bytes smaller for
+// what the host sends and, where every packet needs a sequence number of its own,
+// bursts of one segment. The agent calls it before it marks, at every scan and at
+// its end.
 //
 // Each change is written to a journal first, one per host, which all agents
 // share: whichever agent starts after one that was killed restores the settings.
@@ -14,49 +14,43 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
+
+	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// Mode is where bytes are reserved.
+// Mode is where the bytes of a mark are reserved.
 type Mode string
 
 // The modes.
 const (
 	Interface Mode = "interface" // the interface's IPv6 MTU
-	Route     Mode = "route"     // the MTU of the routes to certain destinations
+	Route     Mode = "route"     // the MTU of the routes that policies name
 	None      Mode = "none"      // nowhere: packets that would not fit pass unmarked
 )
 
 // minMTU is what every IPv6 link must carry (RFC 8200 section 5).
 const minMTU = 1280
 
-// Need is what one stage takes on an interface.
-type Need struct {
-	Key      string // of the configuration that sets Mode, for errors
-	Mode     Mode
-	Bytes    int            // by which packets may grow
-	Prefixes []netip.Prefix // Route changes the routes to these
-	Packets  bool           // bursts have one segment: each packet on the wire is treated by itself
-	Without  string         // what happens where there is no headroom, for messages
-}
-
-// Config says where changes are written down.
+// Config says what is reserved.
 type Config struct {
-	File string // the journal
+	Mode     Mode
+	Packets  bool           // bursts have one segment: each packet on the wire gets a mark of its own
+	Prefixes []netip.Prefix // of policies; Route changes the routes to these
+	File     string         // the journal
 }
 
 // DefaultFile is in memory that a restart of the host clears, as it clears what
 // was changed.
 const DefaultFile = "/run/waymark/headroom.json"
 
-// Default is the journal that all agents of a host share.
-func Default() Config { return Config{File: DefaultFile} }
+// Default reserves at interfaces.
+func Default() Config { return Config{Mode: Interface, File: DefaultFile} }
 
 // ErrTooSmall marks interfaces and routes whose MTU has no byte to spare.
 var ErrTooSmall = errors.New("MTU too small")
 
-// Link is an interface.
+// Link is an interface that marks.
 type Link struct {
 	Netns string // name of its network namespace; empty: the agent's own
 	Name  string
@@ -76,7 +70,7 @@ type key struct {
 	index int
 }
 
-// Reduction is one setting that is lower while a stage needs it.
+// Reduction is one setting that is lower while packets are marked.
 type Reduction struct {
 	Link
 	Setting string // SettingMTU, SettingSegments or SettingRoute
@@ -88,8 +82,7 @@ type Reduction struct {
 // Problem is why there is no headroom on an interface.
 type Problem struct {
 	Link
-	Without string // what happens there
-	Err     error
+	Err error
 }
 
 // Deps are what a Keeper works with.
@@ -113,7 +106,6 @@ type Keeper struct {
 // reserved is an interface with what was changed on it.
 type reserved struct {
 	Link
-	needs   []Need
 	changes []change
 	err     error // what could not be changed
 }
@@ -162,13 +154,9 @@ func (k *Keeper) open() (err error) {
 	return err
 }
 
-// Reserve makes headroom on an interface for the sum of all needs, as far as
-// possible, in place of what was reserved there before; its error says what could
-// not be had. Keep tries again.
-func (k *Keeper) Reserve(l Link, needs ...Need) error {
-	if len(needs) == 0 {
-		return k.Release(l)
-	}
+// Reserve makes headroom on an interface as far as possible; its error says what
+// could not be had. Keep tries again.
+func (k *Keeper) Reserve(l Link) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := key{l.Netns, l.Index}
@@ -177,20 +165,9 @@ func (k *Keeper) Reserve(l Link, needs ...Need) error {
 		r = &reserved{}
 		k.links[at] = r
 	}
-	r.Link, r.needs = l, needs
+	r.Link = l
 	r.err = k.reconcile(r)
 	return r.err
-}
-
-// Without is what happens where there is no headroom for needs.
-func Without(needs []Need) string {
-	var all []string
-	for _, n := range needs {
-		if n.Without != "" {
-			all = append(all, n.Without)
-		}
-	}
-	return strings.Join(all, "; ")
 }
 
 // Keep reserves again where something else took the headroom: a new MTU of the
@@ -201,7 +178,7 @@ func (k *Keeper) Keep() {
 	for _, r := range k.links {
 		before := r.err
 		if r.err = k.reconcile(r); r.err != nil && (before == nil || before.Error() != r.err.Error()) {
-			k.deps.Log.Warn("no MTU headroom: "+Without(r.needs), "iface", r.String(), "reason", r.err)
+			k.deps.Log.Warn("no MTU headroom for marks: packets that would not fit pass unmarked", "iface", r.String(), "reason", r.err)
 		}
 	}
 }
@@ -211,7 +188,7 @@ func (k *Keeper) Keep() {
 func (k *Keeper) reconcile(r *reserved) error {
 	var errs []error
 	err := k.deps.In(r.Netns, func() error {
-		wanted, planErr := plan(r.Link, r.needs)
+		wanted, planErr := k.plan(r.Link)
 		if isGone(planErr) {
 			wanted, planErr = nil, nil
 		}
@@ -222,7 +199,7 @@ func (k *Keeper) reconcile(r *reserved) error {
 			}
 		}
 		for _, c := range wanted {
-			if i := slices.IndexFunc(r.changes, c.is); i >= 0 && r.changes[i].To == c.now && r.changes[i].need == c.need {
+			if i := slices.IndexFunc(r.changes, c.is); i >= 0 && r.changes[i].To == c.now {
 				continue
 			}
 			errs = append(errs, k.reduce(r, c))
@@ -236,20 +213,21 @@ func (k *Keeper) reconcile(r *reserved) error {
 }
 
 // plan lists the settings that matter on an interface, with their present values.
-func plan(l Link, needs []Need) (wanted []change, err error) {
+func (k *Keeper) plan(l Link) (wanted []change, err error) {
 	at, err := placeOf(l)
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
-	for _, settings := range []func([]Need) ([]change, error){at.planMTU, at.planRoutes, at.planSegments} {
-		more, err := settings(needs)
-		if isGone(err) {
-			return wanted, err
-		}
-		wanted, errs = append(wanted, more...), append(errs, err)
+	switch k.cfg.Mode {
+	case Interface:
+		wanted, err = at.planMTU()
+	case Route:
+		wanted, err = at.planRoutes(k.cfg.Prefixes)
 	}
-	return wanted, errors.Join(errs...)
+	if k.cfg.Packets && !isGone(err) {
+		wanted = append(wanted, at.planSegments())
+	}
+	return wanted, err
 }
 
 // reduce writes one change down and makes it. It runs in the namespace of the
@@ -265,15 +243,10 @@ func (k *Keeper) reduce(r *reserved, c change) error {
 	return k.journal.update(func(t *table) error {
 		found := t.find(c)
 		switch {
-		case found != nil && found.To == c.now && found.serves(c, k.journal.self):
+		case found != nil && found.To == c.now: // another agent reduced it
 			found.add(k.journal.self)
-			shared := *found
-			shared.need = c.need
-			r.changes = append(r.changes, shared)
+			r.changes = append(r.changes, *found)
 			return nil
-		case found != nil && found.To == c.now: // for other needs
-			c.resize(found)
-			t.drop(*found)
 		case found == nil && c.satisfied():
 			c.To = c.now
 			r.changes = append(r.changes, c)
@@ -296,7 +269,7 @@ func (k *Keeper) reduce(r *reserved, c change) error {
 			return fmt.Errorf("reduce the %s of %s: %w", c.Setting, r.Link, err)
 		}
 		r.changes = append(r.changes, c)
-		k.deps.Log.Info("reduced a setting to make MTU headroom", c.attrs()...)
+		k.deps.Log.Info("reduced a setting to make headroom for marks", c.attrs()...)
 		return nil
 	})
 }
@@ -362,7 +335,7 @@ func (k *Keeper) leave(t *table, c change) error {
 		return nil
 	}
 	if done {
-		k.deps.Log.Info("restored a setting that was reduced to make MTU headroom", c.attrs()...)
+		k.deps.Log.Info("restored a setting that was reduced to make headroom for marks", c.attrs()...)
 	}
 	return err
 }
@@ -398,7 +371,7 @@ func (k *Keeper) Status() (reduced []Reduction, problems []Problem) {
 			reduced = append(reduced, one)
 		}
 		if r.err != nil {
-			problems = append(problems, Problem{Link: r.Link, Without: Without(r.needs), Err: r.err})
+			problems = append(problems, Problem{Link: r.Link, Err: r.err})
 		}
 	}
 	slices.SortFunc(reduced, compareReductions)
@@ -429,3 +402,6 @@ func Leftovers(file string) ([]Reduction, error) {
 	slices.SortFunc(left, compareReductions)
 	return left, nil
 }
+
+// shortened is an MTU that leaves headroom for a mark.
+func shortened(mtu int) int { return mtu - pdm.HeaderSize }

@@ -40,8 +40,9 @@ func hold(spec string) error {
 	if _, err := fmt.Sscan(fields[3], &l.Index); err != nil {
 		return err
 	}
+	cfg.Mode, cfg.Packets = Interface, true
 	k := New(cfg, Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
-	if err := k.Reserve(l, Need{Mode: Interface, Bytes: 16, Packets: true}); err != nil {
+	if err := k.Reserve(l); err != nil {
 		return err
 	}
 	fmt.Println("reserved")
@@ -104,17 +105,9 @@ func (h *host) do(t *testing.T, f func() error) {
 	}
 }
 
-// markKeeper is the keeper of an agent with one stage, which adds 16 bytes.
-type markKeeper struct {
-	*Keeper
-	need Need
-}
-
-func (k markKeeper) Reserve(l Link) error { return k.Keeper.Reserve(l, k.need) }
-
-func (h *host) keeper(need Need) markKeeper {
-	need.Key, need.Bytes = "pdm.reserve", 16
-	return markKeeper{New(Config{File: h.file}, Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)}), need}
+func (h *host) keeper(cfg Config) *Keeper {
+	cfg.File = h.file
+	return New(cfg, Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
 }
 
 // expect checks IPv6 MTU and segments.
@@ -147,13 +140,13 @@ const allSegments = 65535
 
 func TestReserveAndRestore(t *testing.T) {
 	for _, c := range []struct {
-		cfg           Need
+		cfg           Config
 		mtu, segments int
 	}{
-		{Need{Mode: Interface}, 1484, allSegments},
-		{Need{Mode: Interface, Packets: true}, 1484, 1},
-		{Need{Mode: None, Packets: true}, 1500, 1},
-		{Need{Mode: None}, 1500, allSegments},
+		{Config{Mode: Interface}, 1484, allSegments},
+		{Config{Mode: Interface, Packets: true}, 1484, 1},
+		{Config{Mode: None, Packets: true}, 1500, 1},
+		{Config{Mode: None}, 1500, allSegments},
 	} {
 		t.Run(fmt.Sprintf("%s, packets %t", c.cfg.Mode, c.cfg.Packets), func(t *testing.T) {
 			h := newHost(t, 1500)
@@ -214,7 +207,7 @@ func (h *host) rename(t *testing.T, name string) (renamed bool) {
 // is raised. Whatever its MTU was meanwhile, everything is restored.
 func TestTooSmall(t *testing.T) {
 	h := newHost(t, 1295)
-	k := h.keeper(Need{Mode: Interface, Packets: true})
+	k := h.keeper(Config{Mode: Interface, Packets: true})
 	for range 2 {
 		if err := k.Reserve(h.link); !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), "1296") {
 			t.Errorf("MTU 1295: %v", err)
@@ -253,7 +246,7 @@ func TestTooSmall(t *testing.T) {
 // marking goes on.
 func TestKeep(t *testing.T) {
 	h := newHost(t, 1500)
-	k := h.keeper(Need{Mode: Interface, Packets: true})
+	k := h.keeper(Config{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +274,7 @@ func TestKeep(t *testing.T) {
 // An interface keeps its settings when it is renamed, and gets them back.
 func TestRename(t *testing.T) {
 	h := newHost(t, 1500)
-	k := h.keeper(Need{Mode: Interface, Packets: true})
+	k := h.keeper(Config{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +295,7 @@ func TestRename(t *testing.T) {
 // An interface or a namespace that is gone has nothing to restore.
 func TestInterfaceVanishes(t *testing.T) {
 	h := newHost(t, 1500)
-	k := h.keeper(Need{Mode: Interface, Packets: true})
+	k := h.keeper(Config{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -320,8 +313,8 @@ func TestInterfaceVanishes(t *testing.T) {
 // Two agents share what is reduced: the last restores it, whichever it is.
 func TestTwoAgents(t *testing.T) {
 	h := newHost(t, 1500)
-	a, b := h.keeper(Need{Mode: Interface}), h.keeper(Need{Mode: Interface, Packets: true})
-	for _, k := range []markKeeper{a, b} {
+	a, b := h.keeper(Config{Mode: Interface}), h.keeper(Config{Mode: Interface, Packets: true})
+	for _, k := range []*Keeper{a, b} {
 		if err := k.Reserve(h.link); err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +379,7 @@ func TestKilledAgent(t *testing.T) {
 	left(0)
 	killedAgent(t, h, func() {
 		left(0)
-		if restored, err := h.keeper(Need{Mode: None}).Recover(); err != nil || len(restored) != 0 {
+		if restored, err := h.keeper(Config{Mode: None}).Recover(); err != nil || len(restored) != 0 {
 			t.Errorf("while the other runs: %v, %v", restored, err)
 		}
 		h.expect(t, 1484, 1)
@@ -395,7 +388,7 @@ func TestKilledAgent(t *testing.T) {
 	left(2)
 	h.rename(t, "wan0") // or the old name stays
 	renameNetns(t, h)
-	k := h.keeper(Need{Mode: None})
+	k := h.keeper(Config{Mode: None})
 	restored, err := k.Recover()
 	if err != nil || len(restored) != 2 {
 		t.Errorf("restored %v, %v", restored, err)
@@ -406,7 +399,7 @@ func TestKilledAgent(t *testing.T) {
 
 	// The next one that marks takes over what it needs itself.
 	killedAgent(t, h, nil)
-	k = h.keeper(Need{Mode: Interface})
+	k = h.keeper(Config{Mode: Interface})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +441,7 @@ func TestLostJournal(t *testing.T) {
 	if err := os.Remove(h.file); err != nil {
 		t.Fatal(err)
 	}
-	k := h.keeper(Need{Mode: Interface, Packets: true})
+	k := h.keeper(Config{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +461,7 @@ func TestNoJournal(t *testing.T) {
 	h := newHost(t, 1500)
 	expect := func(want string) {
 		t.Helper()
-		k := h.keeper(Need{Mode: Interface, Packets: true})
+		k := h.keeper(Config{Mode: Interface, Packets: true})
 		if err := k.Reserve(h.link); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -531,7 +524,7 @@ func TestRoutes(t *testing.T) {
 	}
 	before := map[string]int{"2001:db8:1::/64": 0, "2001:db8:a::/48": 0, "2001:db8:b::/48": 1400, "2001:db8:c::/48": 0}
 	expect(before)
-	k := h.keeper(Need{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:a:1::/64"), prefix("2001:db8:b::/47")}})
+	k := h.keeper(Config{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:a:1::/64"), prefix("2001:db8:b::/47")}})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -549,7 +542,7 @@ func TestRoutes(t *testing.T) {
 	h.hasFile(t, false)
 
 	route("2001:db8:d::/48", "2001:db8:1::2", 0, unix.RTPROT_RA)
-	k = h.keeper(Need{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:d::/48")}})
+	k = h.keeper(Config{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:d::/48")}})
 	if err := k.Reserve(h.link); err == nil || !strings.Contains(err.Error(), "reserve: interface") {
 		t.Errorf("an advertised route: %v", err)
 	}

@@ -6,20 +6,20 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// told is what PDM told of the rows of an interval, one behind the other. Few
-// flows are marked, so rows only say where theirs begins; and as octets without
+// packedPDM is what PDM reported of the rows of an interval, one behind the other. Few
+// flows are marked, so rows only say where theirs begins; and as bytes without
 // pointers it costs the garbage collector nothing.
-type told []byte
+type packedPDM []byte
 
-// put appends p and returns where get finds it; 0: nothing was told.
-func (t *told) put(p *flow.PDM) (at uint32) {
+// put appends p and returns where get finds it; 0: nothing was reported.
+func (t *packedPDM) put(p *flow.PDM) (at uint32) {
 	if p == nil {
 		return 0
 	}
 	b := *t
 	at = uint32(len(b)) + 1
-	for _, n := range counters(p) {
-		b = binary.AppendUvarint(b, *n)
+	for _, of := range flow.PDMCounters {
+		b = binary.AppendUvarint(b, *of(p))
 	}
 	b = binary.AppendVarint(b, p.Lost)
 	b = appendDelays(b, &p.Server)
@@ -28,10 +28,10 @@ func (t *told) put(p *flow.PDM) (at uint32) {
 }
 
 // get is the inverse of put. It uses the memory of p again.
-func (t told) get(at uint32, p *flow.PDM) {
+func (t packedPDM) get(at uint32, p *flow.PDM) {
 	b := reader(t[at-1:])
-	for _, n := range counters(p) {
-		*n = b.uvarint()
+	for _, of := range flow.PDMCounters {
+		*of(p) = b.uvarint()
 	}
 	p.Lost = b.varint()
 	b.delays(&p.Server)
@@ -39,18 +39,13 @@ func (t told) get(at uint32, p *flow.PDM) {
 }
 
 // move appends to t what other holds at a place, and returns where it is now.
-func (t *told) move(other told, at uint32) uint32 {
+func (t *packedPDM) move(other packedPDM, at uint32) uint32 {
 	if at == 0 {
 		return 0
 	}
 	var p flow.PDM
 	other.get(at, &p)
 	return t.put(&p)
-}
-
-// counters are the numbers of p that never fall.
-func counters(p *flow.PDM) []*uint64 {
-	return []*uint64{&p.Sent, &p.Received, &p.Reordered, &p.Duplicates, &p.Suspicious, &p.Discarded}
 }
 
 func appendDelays(b []byte, d *flow.Delays) []byte {

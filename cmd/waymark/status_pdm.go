@@ -1,4 +1,4 @@
-package service
+package main
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/waymark-net/waymark/internal/term"
 )
 
-// writeText shows what marks did; nothing where nothing is marked.
-func writeText(w io.Writer, s *obs.Status) error {
-	p := StatusOf(s)
+// statusPDM shows what marks did; nothing where nothing is marked.
+func statusPDM(w io.Writer, s *obs.Status) error {
+	p := s.PDM
 	if p == nil {
 		return nil
 	}
@@ -24,7 +24,7 @@ func writeText(w io.Writer, s *obs.Status) error {
 		}
 		t.Add(one.Text, ends)
 	}
-	if err := term.Section(w, t); err != nil {
+	if err := section(w, t); err != nil {
 		return err
 	}
 	if err := term.Heading(w, "PDM %s  %s marked, %s read, %s stripped; states %s of %s, %sB; %s created, %s expired, %s evicted, %s refused",
@@ -49,29 +49,29 @@ func writeText(w io.Writer, s *obs.Status) error {
 			return err
 		}
 	}
-	if err := writeReduced(w, p); err != nil {
+	if err := statusReduced(w, p); err != nil {
 		return err
 	}
-	return writePassed(w, p)
+	return statusPassed(w, p)
 }
 
-// writeReduced lists the settings that are lower while packets are marked.
-func writeReduced(w io.Writer, p *Status) error {
+// statusReduced lists the settings that are lower while packets are marked.
+func statusReduced(w io.Writer, p *obs.PDM) error {
 	t := &term.Table{Columns: []term.Column{{Title: "REDUCED FOR MARKS"}, {Title: "SETTING"}, {Title: "FROM", Right: true}, {Title: "TO", Right: true}}}
 	for _, r := range p.Reduced {
 		from := fmt.Sprint(r.From)
 		if r.From == 0 { // a route without an MTU of its own
 			from = "-"
 		}
-		t.Add(obs.Place(r.Netns, r.Iface), strings.TrimSpace(r.Setting+" "+r.Route), from, fmt.Sprint(r.To))
+		t.Add(place(r.Netns, r.Iface), strings.TrimSpace(r.Setting+" "+r.Route), from, fmt.Sprint(r.To))
 	}
-	return term.Section(w, t)
+	return section(w, t)
 }
 
-func writePassed(w io.Writer, p *Status) error {
+func statusPassed(w io.Writer, p *obs.PDM) error {
 	t := &term.Table{Columns: []term.Column{{Title: "PDM PASSED"}, {Title: "DIR"}, {Title: "REASON"}, {Title: "PACKETS", Right: true}}}
 	for _, one := range p.Passed {
-		t.Add(obs.Place(one.Netns, one.Iface), term.ShortDirection(one.Direction), one.Reason, term.Count(one.Packets))
+		t.Add(place(one.Netns, one.Iface), shortDirection(one.Direction), one.Reason, term.Count(one.Packets))
 	}
-	return term.Section(w, t)
+	return section(w, t)
 }
