@@ -10,10 +10,10 @@
 #ifndef WAYMARK_FAST_H
 #define WAYMARK_FAST_H
 
-/* Octets of the one extension header of packets that are marked (pdm/option.h). */
+/* Bytes of the one extension header of packets that are marked (pdm/option.h). */
 #define FAST_OPTIONS 16
 
-/* All that is not in the IP header. FAST_L4 octets are there from l4 on. */
+/* All that is not in the IP header. FAST_L4 bytes are there from l4 on. */
 static __always_inline bool fast_transport(frame_ctx *ctx, const void *end, struct packet *p,
 					   const __u8 *l4, __u32 ip_len, __u32 total, __u8 proto,
 					   __u32 features)
@@ -54,7 +54,7 @@ static __always_inline bool fast_transport(frame_ctx *ctx, const void *end, stru
 	return true;
 }
 
-/* Octets of the frame that have to be there. */
+/* Bytes of the frame that have to be there. */
 #define FAST_L4 sizeof(struct udphdr)
 #define FAST_IPV4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + FAST_L4)
 #define FAST_IPV6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + FAST_L4)

@@ -3,10 +3,10 @@
  * Takes the option out of packets that arrive, on request (cfg_pdm_strip).
  *
  * In: where pdm_read() found it. Out: the packet as it was before pdm_mark() at
- * the other end, octet for octet; or as it came, and a reason counted. Called at
+ * the other end, byte for byte; or as it came, and a reason counted. Called at
  * tc ingress, when all is known of the packet: records tell what was on the wire.
  *
- * Octets are changed through helpers that keep a sum over the whole packet
+ * Bytes are changed through helpers that keep a sum over the whole packet
  * (CHECKSUM_COMPLETE) right.
  */
 #ifndef WAYMARK_PDM_STRIP_H
@@ -23,21 +23,21 @@ static __always_inline bool close_gap(struct __sk_buff *skb, __u32 from, __u32 t
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PDM_MOVE_MAX / 8; i++) {
-		__u64 octets;
+		__u64 word;
 
 		if (to <= from)
 			return true;
 		to -= 8;
-		if (bpf_skb_load_bytes(skb, to, &octets, 8) ||
-		    bpf_skb_store_bytes(skb, to + PDM_HEADER, &octets, 8, BPF_F_RECOMPUTE_CSUM))
+		if (bpf_skb_load_bytes(skb, to, &word, 8) ||
+		    bpf_skb_store_bytes(skb, to + PDM_HEADER, &word, 8, BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
 	return to <= from;
 }
 
-static __always_inline bool put(struct __sk_buff *skb, __u32 at, const void *octets, __u32 n)
+static __always_inline bool put(struct __sk_buff *skb, __u32 at, const void *data, __u32 n)
 {
-	return !bpf_skb_store_bytes(skb, at, octets, n, BPF_F_RECOMPUTE_CSUM);
+	return !bpf_skb_store_bytes(skb, at, data, n, BPF_F_RECOMPUTE_CSUM);
 }
 
 /* READ_OK or a reason. */

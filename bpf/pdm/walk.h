@@ -5,7 +5,7 @@
  * In: where the first extension header is. Out: where the upper layer begins,
  * what names it, and the PDM option. Called by both stages for the few packets
  * that are not of the usual form; so it reads through a helper, wherever the
- * octets are, and its two loops are functions that are verified alone. The same
+ * bytes are, and its two loops are functions that are verified alone. The same
  * walk as in wire/pdm.
  */
 #ifndef WAYMARK_PDM_WALK_H
@@ -31,9 +31,9 @@ struct pdm_header {
 struct pdm_layout {
 	__u32 ip_end;
 	__u32 upper; /* in: the first extension header. Out: what is not one any more */
-	__u32 link; /* octet that names it: a Next Header field */
+	__u32 link; /* byte that names it: a Next Header field */
 	__u32 last; /* extension header before it */
-	__u32 header_link; /* octet that names `marked` */
+	__u32 header_link; /* byte that names `marked` */
 	struct pdm_header marked; /* the header with the PDM option, if option is not 0 */
 	struct pdm_header dest; /* the Destination Options header met last */
 	__u8 proto; /* of upper */

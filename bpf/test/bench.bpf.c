@@ -52,7 +52,7 @@ int bench_ingress(struct __sk_buff *skb)
 
 /*
  * The reference: what flow probes with a hash map do. Same packets, same
- * parser; a key of 48 octets, counters by atomic additions, the time of first
+ * parser; a key of 48 bytes, counters by atomic additions, the time of first
  * and last packet by the nanosecond clock.
  */
 struct reference_key {

@@ -20,7 +20,7 @@ const volatile struct {
 	 */
 	__u32 flows;
 	__u32 step;
-	/* Offset of the last four octets of the source address, and what is before. */
+	/* Offset of the last four bytes of the source address, and what is before. */
 	__u32 address;
 	__u32 before_address;
 	/* Offset of the ports, and the destination port as on the wire, shifted up. */

@@ -266,7 +266,7 @@ func TestDecodeBadInput(t *testing.T) {
 		}
 		return name
 	}
-	// The first record begins behind the file header of 24 octets.
+	// The first record begins behind the file header of 24 bytes.
 	lying := bytes.Clone(whole)
 	binary.LittleEndian.PutUint32(lying[24+8:], 1<<31)
 	for _, c := range []struct {
@@ -339,7 +339,7 @@ func TestDecodeFollows(t *testing.T) {
 		go feed.Write(whole[:first])
 		got := make([]byte, 4096)
 		if n, err := out.Read(got); err != nil || n == 0 {
-			t.Errorf("%s: after one packet: %d octets, %v", format, n, err)
+			t.Errorf("%s: after one packet: %d bytes, %v", format, n, err)
 		}
 		go func() {
 			feed.Write(whole[first:])

@@ -193,7 +193,7 @@ func TestTransfer(t *testing.T) {
 			}
 			for _, at := range []string{alpha.Netns + " egress", beta.Netns + " ingress"} {
 				if payload[at] != sent.Sender.BytesSent {
-					t.Errorf("%s: %d octets of payload, want %d", at, payload[at], sent.Sender.BytesSent)
+					t.Errorf("%s: %d bytes of payload, want %d", at, payload[at], sent.Sender.BytesSent)
 				}
 			}
 			if rtt.Responder <= 0 || rtt.Responder > time.Second {
@@ -203,7 +203,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// waitCovered polls until the probe saw every packet and octet that every
+// waitCovered polls until the probe saw every packet and byte that every
 // interface counted, with the counters at rest.
 func waitCovered(t *testing.T, a *running) {
 	t.Helper()

@@ -76,7 +76,7 @@ func TestOffloads(t *testing.T) {
 				}{{alpha.Netns, flow.Egress}, {beta.Netns, flow.Ingress}} {
 					sum := sumOf(records, at.netns, at.direction, func(x *flow.Record) bool { return x.SrcPort == r.From.Port() })
 					if sum.PayloadBytes != r.Sender.BytesSent || r.Sender.BytesSent < size {
-						t.Errorf("transfer %d, %s %v: %d octets of payload, want %d", i, at.netns, at.direction, sum.PayloadBytes, r.Sender.BytesSent)
+						t.Errorf("transfer %d, %s %v: %d bytes of payload, want %d", i, at.netns, at.direction, sum.PayloadBytes, r.Sender.BytesSent)
 					}
 					if want := uint64(r.Sender.SegmentsOut); sum.Packets != want {
 						t.Errorf("transfer %d, %s %v: %d packets, the sender's TCP counted %d segments", i, at.netns, at.direction, sum.Packets, want)
@@ -133,12 +133,12 @@ func TestBigTCP(t *testing.T) {
 	for netns, direction := range map[string]flow.Direction{alpha.Netns: flow.Egress, beta.Netns: flow.Ingress} {
 		sum := sumOf(readRecords(t, path), netns, direction, func(x *flow.Record) bool { return x.SrcPort == r.From.Port() })
 		if sum.PayloadBytes != r.Sender.BytesSent {
-			t.Errorf("%s %v: %d octets of payload, want %d", netns, direction, sum.PayloadBytes, r.Sender.BytesSent)
+			t.Errorf("%s %v: %d bytes of payload, want %d", netns, direction, sum.PayloadBytes, r.Sender.BytesSent)
 		}
 	}
 }
 
-// TestFragmentsOnTheRightPorts: of a datagram of 4000 octets only the first
+// TestFragmentsOnTheRightPorts: of a datagram of 4000 bytes only the first
 // fragment has ports, and all belong to its flow.
 func TestFragmentsOnTheRightPorts(t *testing.T) {
 	const count, size, mtu = 50, 4000, 1500
@@ -169,7 +169,7 @@ func TestFragmentsOnTheRightPorts(t *testing.T) {
 					return x.Proto == 17 && x.SrcPort == r.From[0].Port() && x.DstPort == r.Addr.Port()
 				})
 				if sum.Packets != want || sum.Fragments != want || sum.PayloadBytes != count*size {
-					t.Errorf("%s %v: %d packets, %d fragments, %d octets of payload; want %d, %d, %d",
+					t.Errorf("%s %v: %d packets, %d fragments, %d bytes of payload; want %d, %d, %d",
 						netns, direction, sum.Packets, sum.Fragments, sum.PayloadBytes, want, want, count*size)
 				}
 			}
@@ -243,7 +243,7 @@ func TestHeadersOnTheRightPorts(t *testing.T) {
 				return x.Proto == 17 && int(x.SrcPort) == local.Port && x.DstPort == 5001
 			})
 			if sum.PayloadBytes == 0 || sum.PayloadBytes%uint64(c.size) != 0 || sum.Bytes < sum.PayloadBytes+28*sum.Packets {
-				t.Errorf("%d packets, %d octets of IP, %d of payload", sum.Packets, sum.Bytes, sum.PayloadBytes)
+				t.Errorf("%d packets, %d bytes of IP, %d of payload", sum.Packets, sum.Bytes, sum.PayloadBytes)
 			}
 		})
 	}

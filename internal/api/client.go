@@ -16,7 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
-// maxAnswer bounds what a client reads of one answer, in octets.
+// maxAnswer bounds what a client reads of one answer, in bytes.
 const maxAnswer = 512 << 20
 
 // ErrNoAgent says that no one answers on the socket.

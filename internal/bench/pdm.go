@@ -16,7 +16,7 @@ type PDMReport struct {
 	Budgets  []Budget    `json:"budgets"`
 }
 
-// PDMState is what the kernel keeps of marked flows, in octets of one flow.
+// PDMState is what the kernel keeps of marked flows, in bytes of one flow.
 type PDMState struct {
 	MaxFlows uint64  `json:"max_flows"` // by default
 	KeyValue uint64  `json:"key_value"` // the state and what it is found by

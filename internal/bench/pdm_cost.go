@@ -37,7 +37,7 @@ type scenario struct {
 	what    string
 	flows   int // 0: new ones without end
 	egress  bool
-	payload int // octets
+	payload int // bytes
 	cfg     inbandpdm.Config
 	unnamed bool // without a policy
 	known   bool // every flow is marked before

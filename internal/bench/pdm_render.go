@@ -27,11 +27,11 @@ func (r *PDMReport) WriteText(w io.Writer) error {
 		}
 		rows = append(rows, []string{s.Program, pdm, fmt.Sprint(s.Instructions), fmt.Sprint(s.Machine)})
 	}
-	columns := []column{{"program", false}, {"PDM", false}, {"instructions", true}, {"octets of machine code", true}}
+	columns := []column{{"program", false}, {"PDM", false}, {"instructions", true}, {"bytes of machine code", true}}
 	if err := writeTable(w, columns, rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nState of a flow: %d octets with its key, %.0f with all that the map takes; room for %d flows by default.\n",
+	fmt.Fprintf(w, "\nState of a flow: %d bytes with its key, %.0f with all that the map takes; room for %d flows by default.\n",
 		r.State.KeyValue, r.State.Kernel, r.State.MaxFlows)
 	if err := r.writeTransfers(w); err != nil {
 		return err
@@ -125,8 +125,8 @@ func (r *PDMReport) writeDraft(w io.Writer) error {
 		},
 		{"segments sent again", fmt.Sprintf("%.0f → %.0f", d.Retransmits[0], d.Retransmits[1]), again},
 		{
-			"state of a flow", fmt.Sprintf("%d octets", d.State),
-			fmt.Sprintf("%d octets with its key", r.State.KeyValue),
+			"state of a flow", fmt.Sprintf("%d bytes", d.State),
+			fmt.Sprintf("%d bytes with its key", r.State.KeyValue),
 		},
 		{"flows", fmt.Sprint(d.Flows), fmt.Sprint(r.State.MaxFlows)},
 	})

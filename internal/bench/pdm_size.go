@@ -67,8 +67,8 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 		return nil, state, fmt.Errorf("asking for the map of states: %w", err)
 	}
 	state = PDMState{MaxFlows: stats.MaxStates, KeyValue: stats.Bytes}
-	if octets, ok := info.Memlock(); ok {
-		state.Kernel = float64(octets) / float64(stats.MaxStates)
+	if size, ok := info.Memlock(); ok {
+		state.Kernel = float64(size) / float64(stats.MaxStates)
 	}
 	return sizes, state, nil
 }

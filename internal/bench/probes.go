@@ -52,8 +52,8 @@ type summary struct {
 	counted   uint64
 	records   uint64
 	process   time.Duration // since it was ready
-	memory    uint64        // octets
-	kernelMem uint64        // octets
+	memory    uint64        // bytes
+	kernelMem uint64        // bytes
 }
 
 // tool is a probe to be measured.

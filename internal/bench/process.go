@@ -120,7 +120,7 @@ func (p *process) end(sig syscall.Signal) (took time.Duration, memory uint64, er
 	return max(0, state.UserTime()+state.SystemTime()-p.ready), memory, errMemory
 }
 
-// resident is the most memory that the process had so far, in octets. What
+// resident is the most memory that the process had so far, in bytes. What
 // wait4 tells of a child begins with the size of its parent.
 func (p *process) resident() (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

@@ -152,7 +152,7 @@ func writeCosts(w io.Writer, what string, costs []Cost) error {
 	for _, c := range costs {
 		rows = append(rows, []string{c.Program, c.Over.String(), fmt.Sprint(c.Size.Instructions), fmt.Sprint(c.Size.Machine)})
 	}
-	return writeTable(w, []column{{what, false}, {"ns over empty", true}, {"instructions", true}, {"octets of machine code", true}}, rows)
+	return writeTable(w, []column{{what, false}, {"ns over empty", true}, {"instructions", true}, {"bytes of machine code", true}}, rows)
 }
 
 // WriteText writes the report as a text with a table.

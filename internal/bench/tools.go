@@ -28,7 +28,7 @@ func allTools(self string) []tool {
 }
 
 const (
-	// captureBuffer is what the tools on libpcap get, in octets: as much as the
+	// captureBuffer is what the tools on libpcap get, in bytes: as much as the
 	// ring of the AF_PACKET probe.
 	captureBuffer = 16 << 20
 	// settled is how long a tool's numbers must stand still to be the last ones.

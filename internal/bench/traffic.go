@@ -11,12 +11,12 @@ import (
 type kind struct {
 	name    string
 	frame   []byte
-	address uint32 // offset of the last four octets of the source address
+	address uint32 // offset of the last four bytes of the source address
 	ports   uint32 // offset of both ports
 }
 
 const (
-	payload    = 64 // octets
+	payload    = 64 // bytes
 	sourceIPv4 = 14 + 12
 	sourceIPv6 = 14 + 8 + 12
 )

@@ -24,14 +24,14 @@ import (
 // Config sizes the probe.
 type Config struct {
 	MaxEntries uint32        // flows of one interval
-	RingSize   uint32        // octets of the kernel's ring, of each interface
-	SnapLen    uint32        // octets of each packet that are looked at
+	RingSize   uint32        // bytes of the kernel's ring, of each interface
+	SnapLen    uint32        // bytes of each packet that are looked at
 	Sampling   uint32        // one packet in so many is counted; 0 or 1: all
 	Tunnels    []flow.Tunnel // whose inner flows are counted
 }
 
 // Default is the configuration of an agent without any. Headers rarely take
-// 300 octets; a packet whose headers end beyond SnapLen counts as truncated.
+// 300 bytes; a packet whose headers end beyond SnapLen counts as truncated.
 func Default() Config {
 	return Config{MaxEntries: 524288, RingSize: 16 << 20, SnapLen: 512, Sampling: 1}
 }

@@ -13,7 +13,7 @@ import (
 type Stats struct {
 	MaxEntries   uint64 // flows that one interval may have
 	Entries      uint64 // of these, in use at the last drain
-	Memory       uint64 // octets: flow tables and rings
+	Memory       uint64 // bytes: flow tables and rings
 	Unattributed uint64 // packets that found the table full
 
 	Drain time.Duration // the last one
@@ -59,7 +59,7 @@ func (c *Capture) Stats() Stats {
 	return s
 }
 
-// size is about the memory that the table holds, in octets: its elements, and
+// size is about the memory that the table holds, in bytes: its elements, and
 // an index with a key and a number for each.
 func (t *table) size() uint64 {
 	flows := uint64(len(t.chunks) * chunkLen)

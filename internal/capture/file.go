@@ -25,7 +25,7 @@ type Summary struct {
 // not tell the direction, it is ingress.
 //
 // What was read before an error is emitted, and told by the summary, all the
-// same. Errors wrap *capfile.Error and name file, frame and octet.
+// same. Errors wrap *capfile.Error and name file, frame and byte.
 func ReadFile(path string, cfg Config, emit func(*flow.Record)) (Summary, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -213,7 +213,7 @@ func TestReadFileAsTshark(t *testing.T) {
 		"cooked v1":              {writeFile(t, cooked1, layers.LinkTypeLinuxSLL), 9, 0},
 		"cooked v2":              {writeFile(t, cooked2, layers.LinkTypeLinuxSLL2), 9, 0},
 		"cooked v2 in pcapng":    {convert(t, writeFile(t, cooked2, layers.LinkTypeLinuxSLL2), "-F", "pcapng"), 9, 0},
-		"cut to 100 octets":      {convert(t, ethernet, "-F", "pcapng", "-s", "100"), 9, 5},
+		"cut to 100 bytes":       {convert(t, ethernet, "-F", "pcapng", "-s", "100"), 9, 5},
 		"packed with gzip":       {gzipped(t, ethernet), 9, 0},
 		"two sections, appended": {appended(t, convert(t, ethernet, "-F", "pcapng")), 9, 0},
 	} {
@@ -314,7 +314,7 @@ func TestReadFileOfAllInterfaces(t *testing.T) {
 		k := tuple{r.Src.String(), r.Dst.String(), uint64(r.Proto), uint64(r.SrcPort), uint64(r.DstPort)}
 		got[k] = tally{r.Packets, r.Bytes, epoch(r.First, 6), epoch(r.Last, 6)}
 		if r.WireBytes != r.Bytes+14*r.Packets || r.IfIndex == 0 {
-			t.Errorf("%d octets on the wire of %d packets with %d octets, on interface %d", r.WireBytes, r.Packets, r.Bytes, r.IfIndex)
+			t.Errorf("%d bytes on the wire of %d packets with %d bytes, on interface %d", r.WireBytes, r.Packets, r.Bytes, r.IfIndex)
 		}
 	})
 	must(t, err)

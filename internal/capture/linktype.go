@@ -55,7 +55,7 @@ func cookedV1(f *frame, at *place) {
 	f.cooked(header, binary.BigEndian.Uint16(h[2:]), binary.BigEndian.Uint16(h[14:]))
 }
 
-// cookedV2 also finds the interface: EtherType, two octets of zero, ifindex,
+// cookedV2 also finds the interface: EtherType, two bytes of zero, ifindex,
 // ARPHRD type, packet type, address.
 func cookedV2(f *frame, at *place) {
 	const header = 20
@@ -76,7 +76,7 @@ func directionOf(packetType uint16) flow.Direction {
 	return flow.Ingress
 }
 
-// cooked takes n octets off in front. What was on the wire is known of Ethernet;
+// cooked takes n bytes off in front. What was on the wire is known of Ethernet;
 // other link headers count as none.
 func (f *frame) cooked(n int, arphrd, etherType uint16) {
 	f.link, f.etherType = linkCooked, etherType

@@ -103,10 +103,10 @@ func TestShortCapture(t *testing.T) {
 			m.add(&f, place{}, 0)
 			if got := m.flows(); len(got) == 0 {
 				if m.amounts()[packet.ReasonTruncated].Packets != 1 {
-					t.Errorf("%s, %d octets captured: %v", c.Name, n, m.amounts())
+					t.Errorf("%s, %d bytes captured: %v", c.Name, n, m.amounts())
 				}
 			} else if !slices.Equal(got, c.Flows) {
-				t.Errorf("%s, %d octets captured (-want +got):\n%s", c.Name, n, gocmp.Diff(c.Flows, got))
+				t.Errorf("%s, %d bytes captured (-want +got):\n%s", c.Name, n, gocmp.Diff(c.Flows, got))
 			}
 		}
 	}
@@ -136,10 +136,10 @@ func checkOnce(t interface {
 ) {
 	t.Helper()
 	m.add(f, place{}, 1)
-	var frames, octets uint64
+	var frames, size uint64
 	for _, d := range m.flows() {
 		frames += d.Frames
-		octets += d.FrameBytes
+		size += d.FrameBytes
 		if d.PayloadBytes > d.Bytes || d.Bytes > d.WireBytes || d.Packets != 1 || d.TTLMin != d.TTLMax {
 			t.Errorf("impossible flow %+v", d)
 		}
@@ -149,10 +149,10 @@ func checkOnce(t interface {
 	}
 	for _, u := range m.uncounted(counted, firstCounted) {
 		frames += u.Frames
-		octets += u.Bytes
+		size += u.Bytes
 	}
-	if frames != 1 || octets != uint64(f.length) {
-		t.Errorf("%d frames of %d octets counted, want 1 of %d", frames, octets, f.length)
+	if frames != 1 || size != uint64(f.length) {
+		t.Errorf("%d frames of %d bytes counted, want 1 of %d", frames, size, f.length)
 	}
 }
 

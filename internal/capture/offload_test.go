@@ -54,15 +54,15 @@ func ifaceOf(t *testing.T, h *lab.Host) flow.Iface {
 // connection is a TCP connection that has ended.
 type connection struct {
 	src, dst netip.AddrPort // src is its initiator
-	sent     uint64         // octets by the initiator, those sent again included
+	sent     uint64         // bytes by the initiator, those sent again included
 }
 
 // bufferSize holds a whole transfer, so that no window cuts segments short.
 const bufferSize = 64 << 20
 
-// transfer sends octets from one host to another by TCP and returns once the
+// transfer sends bytes from one host to another by TCP and returns once the
 // receiver has them all and both ends are closed.
-func transfer(t *testing.T, from, to *lab.Host, octets int) (c connection) {
+func transfer(t *testing.T, from, to *lab.Host, amount int) (c connection) {
 	t.Helper()
 	big := func(option int) func(_, _ string, raw syscall.RawConn) error {
 		return func(_, _ string, raw syscall.RawConn) error {
@@ -86,8 +86,8 @@ func transfer(t *testing.T, from, to *lab.Host, octets int) (c connection) {
 		}
 		defer conn.Close()
 		n, err := io.Copy(io.Discard, conn)
-		if err == nil && n != int64(octets) {
-			err = fmt.Errorf("%d octets arrived, %d were sent", n, octets)
+		if err == nil && n != int64(amount) {
+			err = fmt.Errorf("%d bytes arrived, %d were sent", n, amount)
 		}
 		received <- err
 	}()
@@ -101,7 +101,7 @@ func transfer(t *testing.T, from, to *lab.Host, octets int) (c connection) {
 		defer dialed.Close()
 		conn := dialed.(*net.TCPConn)
 		c.src = conn.LocalAddr().(*net.TCPAddr).AddrPort()
-		if _, err := conn.Write(make([]byte, octets)); err != nil {
+		if _, err := conn.Write(make([]byte, amount)); err != nil {
 			return err
 		}
 		// Half closed: the other end closes when it has read everything.
@@ -157,7 +157,7 @@ func (c connection) halves(t *testing.T, got map[flow.Key]flow.Counts) (out, in 
 // travel whole or not: payload exactly as the kernel says, and packets as a capture of the same
 // interface by tcpdump has them when tshark's lengths are cut by the MSS.
 func TestOffloads(t *testing.T) {
-	const octets = 20 << 20
+	const amount = 20 << 20
 	l, a, b, c := pair(t)
 	// How a transfer is cut into segments varies a little from run to run.
 	var ratios []float64
@@ -167,7 +167,7 @@ func TestOffloads(t *testing.T) {
 		must(t, l.SetOffloads(lab.VethDefault, on))
 		drained(t, c)
 		file, stop := tcpdump(t, a)
-		conn := transfer(t, a, b, octets)
+		conn := transfer(t, a, b, amount)
 		stop()
 		out, in := conn.halves(t, drained(t, c))
 		judge := conn.segments(t, file)
@@ -178,11 +178,11 @@ func TestOffloads(t *testing.T) {
 		if !on && out.Frames != out.Packets {
 			t.Errorf("%d frames of %d packets without offloads", out.Frames, out.Packets)
 		}
-		if out.PayloadBytes != conn.sent || conn.sent < octets || in.PayloadBytes != 0 {
-			t.Errorf("offloads %v: payload of %d octets out and %d in; the kernel sent %d", on, out.PayloadBytes, in.PayloadBytes, conn.sent)
+		if out.PayloadBytes != conn.sent || conn.sent < amount || in.PayloadBytes != 0 {
+			t.Errorf("offloads %v: payload of %d bytes out and %d in; the kernel sent %d", on, out.PayloadBytes, in.PayloadBytes, conn.sent)
 		}
 		if out.Packets != judge.packets || out.Bytes != judge.bytes || out.WireBytes != judge.bytes+14*judge.packets {
-			t.Errorf("offloads %v: %d packets, %d octets, %d on the wire; tshark has %d packets of %d octets",
+			t.Errorf("offloads %v: %d packets, %d bytes, %d on the wire; tshark has %d packets of %d bytes",
 				on, out.Packets, out.Bytes, out.WireBytes, judge.packets, judge.bytes)
 		}
 		packets[on] = out.Packets

@@ -89,9 +89,9 @@ func (r *ring) open(snapLen uint32) error {
 	return nil
 }
 
-// accept tells the kernel how many octets of each packet to copy; 0: no packets.
-func (r *ring) accept(octets uint32) error {
-	program := r.target.filter(octets)
+// accept tells the kernel how many bytes of each packet to copy; 0: no packets.
+func (r *ring) accept(snapLen uint32) error {
+	program := r.target.filter(snapLen)
 	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	if err := unix.SetsockoptSockFprog(r.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &fprog); err != nil {
 		return fmt.Errorf("setting the length captured: %w", err)
@@ -100,10 +100,10 @@ func (r *ring) accept(octets uint32) error {
 }
 
 // filter is the program that chooses packets by their direction, where only one
-// is counted, and returns how many octets of them to copy.
-func (t *Target) filter(octets uint32) []unix.SockFilter {
-	take := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: octets}
-	if len(t.Directions) != 1 || octets == 0 {
+// is counted, and returns how many bytes of them to copy.
+func (t *Target) filter(snapLen uint32) []unix.SockFilter {
+	take := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: snapLen}
+	if len(t.Directions) != 1 || snapLen == 0 {
 		return []unix.SockFilter{take}
 	}
 	const packetType = 0xfffff000 + 4 // SKF_AD_OFF + SKF_AD_PKTTYPE

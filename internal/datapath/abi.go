@@ -53,7 +53,7 @@ func VLANs(flowMeta uint32) (vlan, inner uint16) {
 	return meta(flowMeta).vlan(), meta(flowMeta).innerVLAN()
 }
 
-// linkLen is the length of the link header on the wire, in octets.
+// linkLen is the length of the link header on the wire, in bytes.
 func (m meta) linkLen() uint64 {
 	switch m.l2() {
 	case ingressL2L2NONE:

@@ -16,7 +16,7 @@ import (
 type Stats struct {
 	MaxEntries   uint64 // slots of one epoch
 	Entries      uint64 // of these, in use at the last drain
-	Memory       uint64 // octets
+	Memory       uint64 // bytes
 	Evicted      uint64 // flows that went through the ring
 	Unattributed uint64 // packets that found the ring full
 	CountsFull   uint64 // packets that found no room in the counts by reason

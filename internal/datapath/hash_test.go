@@ -10,12 +10,12 @@ import (
 	"github.com/waymark-net/waymark/test/packet"
 )
 
-// TestFlowsThatOnlyDifferInTwoOctets: whoever chooses addresses and ports, but
+// TestFlowsThatOnlyDifferInTwoBytes: whoever chooses addresses and ports, but
 // does not know the keys of the hash, cannot push flows out of a table that has
-// room for them. Octets that end a 64-bit word are what a sum of products would
+// room for them. Bytes that end a 64-bit word are what a sum of products would
 // be weak at.
-func TestFlowsThatOnlyDifferInTwoOctets(t *testing.T) {
-	const values = 64 // of each octet
+func TestFlowsThatOnlyDifferInTwoBytes(t *testing.T) {
+	const values = 64 // of each byte
 	v4 := packet.Eth().IPv4("10.0.0.0", "192.0.2.0").UDP(1, 53).Payload(0).Bytes()
 	v6 := packet.Eth().IPv6("2001:db8::", "2001:db8:1::").UDP(1, 53).Payload(0).Bytes()
 	const src4, dst4, src6, dst6, ports6 = 14 + 12, 14 + 16, 14 + 8, 14 + 24, 14 + 40
@@ -39,7 +39,7 @@ func TestFlowsThatOnlyDifferInTwoOctets(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := load(t, Config{MaxEntries: 16 * values * values * 2})
 			for i := range values * values {
-				// The upper bits of both octets, so that the differences are large ones.
+				// The upper bits of both bytes, so that the differences are large ones.
 				tc.frame[tc.first], tc.frame[tc.second] = byte(i/values*4), byte(i%values*4)
 				if _, err := loaded(t, d, Ingress).Run(&ebpf.RunOptions{Data: tc.frame}); err != nil {
 					t.Fatal(err)

@@ -31,7 +31,7 @@ func TestParsersAgree(t *testing.T) {
 				ctx := skb{GSOSegs: uint32(f.GSO.Segments), GSOSize: uint32(f.GSO.Size)}
 				got, err := coll.Programs["test_parsers"].Run(&ebpf.RunOptions{Data: f.Data, Context: &ctx})
 				if err != nil {
-					t.Fatalf("running %d octets: %v", len(f.Data), err)
+					t.Fatalf("running %d bytes: %v", len(f.Data), err)
 				}
 				if got := parsetest.Outcome(got); got > parsetest.Agree {
 					t.Fatalf("the parsers differ: outcome %d of %x", got, f.Data)

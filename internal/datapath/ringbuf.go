@@ -21,14 +21,14 @@ type Ringbuf struct {
 	ring   *ringbuf.Reader
 	file   *os.File // the map, for Go's poller to wait on
 	conn   syscall.RawConn
-	wakeup int // octets from which on programs wake the reader
+	wakeup int // bytes from which on programs wake the reader
 
 	mu     sync.Mutex // held while the ring is read
 	record ringbuf.Record
 	closed bool
 }
 
-// OpenRingbuf reads m, whose programs wake the reader when wakeup octets wait.
+// OpenRingbuf reads m, whose programs wake the reader when wakeup bytes wait.
 func OpenRingbuf(m *ebpf.Map, wakeup int) (*Ringbuf, error) {
 	reader, err := ringbuf.NewReader(m)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestVerifierWork(t *testing.T) {
 			n, _ := info.VerifiedInstructions()
 			x, _ := info.TranslatedSize()
 			jited, _ := info.JitedSize()
-			t.Logf("%s, %s %+v: %d instructions verified, %d octets translated, %d of machine code", name, v.program.Name, v.variant, n, x, jited)
+			t.Logf("%s, %s %+v: %d instructions verified, %d bytes translated, %d of machine code", name, v.program.Name, v.variant, n, x, jited)
 			if n > 100_000 {
 				t.Errorf("%s, %s %+v: the verifier looked at %d instructions", name, v.program.Name, v.variant, n)
 			}

@@ -41,14 +41,14 @@ func parsePrefix(s string) (netip.Prefix, error) {
 
 // padded appends the zeros that are left out of an IPv4 network.
 func padded(s string) string {
-	if parts := octetsOf(s); parts > 0 && parts < 4 {
+	if parts := partsOf(s); parts > 0 && parts < 4 {
 		return s + strings.Repeat(".0", 4-parts)
 	}
 	return s
 }
 
-// octetsOf counts the numbers of a whole or partial IPv4 address; 0: it is none.
-func octetsOf(s string) int {
+// partsOf counts the numbers of a whole or partial IPv4 address; 0: it is none.
+func partsOf(s string) int {
 	parts := strings.Split(s, ".")
 	for _, part := range parts {
 		if _, err := strconv.ParseUint(part, 10, 8); err != nil {
@@ -67,7 +67,7 @@ func notAddress(s string) error {
 			return fmt.Errorf("write the address without brackets: %s", a)
 		}
 	}
-	if n := octetsOf(s); n > 1 && n < 4 {
+	if n := partsOf(s); n > 1 && n < 4 {
 		return fmt.Errorf("this address is incomplete; for a network write net %s", s)
 	}
 	if n, err := strconv.ParseUint(s, 10, 16); err == nil {
@@ -79,7 +79,7 @@ func notAddress(s string) error {
 // parseAddress reads an address, a prefix, a network (net 10.1) or the name of a
 // host, which stands for all its addresses.
 func (p *parser) parseAddress(q *qualifier, s string) ([]value, error) {
-	if n := octetsOf(s); strings.HasSuffix(strings.ToLower(q.typed), "net") && n > 0 && n < 4 {
+	if n := partsOf(s); strings.HasSuffix(strings.ToLower(q.typed), "net") && n > 0 && n < 4 {
 		s += fmt.Sprintf("/%d", 8*n)
 	}
 	prefix, err := parsePrefix(s)
@@ -129,7 +129,7 @@ func (p *parser) misspelt(q *qualifier, s string) string {
 
 // isAddress reports whether a word can be nothing but an address or a prefix.
 func isAddress(s string) bool {
-	if strings.ContainsAny(s, ":/") || octetsOf(s) == 4 {
+	if strings.ContainsAny(s, ":/") || partsOf(s) == 4 {
 		host, _, _ := strings.Cut(s, "/")
 		_, err := netip.ParseAddr(padded(host))
 		return err == nil

@@ -6,10 +6,10 @@ import (
 )
 
 // index finds the entry of a key: open addressing with linear probing over
-// eight-octet places, so that a key that is absent costs one cache line, and one
+// eight-byte places, so that a key that is absent costs one cache line, and one
 // that is present a second, its entry's, which the caller wants anyway. Both
 // halves of a conversation begin at the same place, since who asks for one asks
-// for the other, too. A map with 48-octet keys costs more than twice that.
+// for the other, too. A map with 48-byte keys costs more than twice that.
 type index struct {
 	seed   maphash.Seed
 	places []place // a power of two of them

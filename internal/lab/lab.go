@@ -36,7 +36,7 @@ func (privilegeError) Is(target error) bool { return target == fs.ErrPermission 
 type Config struct {
 	Topology string // one of Topologies
 	Prefix   string // of the names of its namespaces; labs with different prefixes coexist
-	MTU      int    // of every link, octets
+	MTU      int    // of every link, bytes
 }
 
 // DefaultPrefix is that of the lab a user makes without saying more.

@@ -134,7 +134,7 @@ func (e *ethtool) close() { unix.Close(e.fd) }
 
 // call hands a command and its buffer to the driver, which answers in the buffer.
 func (e *ethtool) call(what string, buf []byte) error {
-	// struct ifreq: a name of 16 octets and, here, a pointer.
+	// struct ifreq: a name of 16 bytes and, here, a pointer.
 	var req struct {
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer

@@ -92,7 +92,7 @@ func newInterface(link, side int, peer string) Interface {
 		Peer:  peer,
 		Addr4: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.%d/24", link, side)),
 		Addr6: netip.MustParsePrefix(fmt.Sprintf("2001:db8:%x::%d/64", link, side)),
-		// Locally administered (IEEE 802, second bit of the first octet).
+		// Locally administered (IEEE 802, second bit of the first byte).
 		MAC:  net.HardwareAddr{0x02, 'w', 'm', 0, byte(link), byte(side)},
 		link: link, side: side,
 	}

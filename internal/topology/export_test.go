@@ -4,7 +4,7 @@ package topology
 func (n *Netns) Enter() error { return n.enter() }
 
 // SetReceiveBuffer makes the subscriptions' buffers small enough to overflow.
-func (w *Watcher) SetReceiveBuffer(octets int) { w.rcvbuf = octets }
+func (w *Watcher) SetReceiveBuffer(size int) { w.rcvbuf = size }
 
 // Numbers is the allocator of namespace numbers.
 type Numbers = numbers

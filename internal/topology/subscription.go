@@ -31,7 +31,7 @@ type subscription struct {
 	socket *nl.NetlinkSocket
 }
 
-// subscribe opens a subscription with a receive buffer of rcvbuf octets.
+// subscribe opens a subscription with a receive buffer of rcvbuf bytes.
 func subscribe(s *space, rcvbuf int) (subscription, error) {
 	var sub subscription
 	err := s.ns.Do(func() (err error) {

@@ -27,7 +27,7 @@ type Watcher struct {
 	deps Deps
 
 	dir    string // NetnsDir
-	rcvbuf int    // of each subscription, octets
+	rcvbuf int    // of each subscription, bytes
 
 	updates chan update
 	match   chan patterns

@@ -174,7 +174,7 @@ func TestReadCapture(t *testing.T) {
 	poll(t, func() error { // until tcpdump has written all
 		if now := len(readText(t, file)); now != size || now == 0 {
 			size = now
-			return notYet("%d octets so far", now)
+			return notYet("%d bytes so far", now)
 		}
 		return nil
 	})

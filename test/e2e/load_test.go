@@ -47,15 +47,15 @@ func flood(t *testing.T, h *lab.Host, flows, rounds int) {
 }
 
 // residentMemory is that of the process alone: no files, no shared maps.
-func residentMemory(t *testing.T, pid int) (octets int) {
+func residentMemory(t *testing.T, pid int) (resident int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &octets); err == nil {
-			return octets << 10
+		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &resident); err == nil {
+			return resident << 10
 		}
 	}
 	t.Fatalf("no RssAnon in %s", text)
@@ -63,7 +63,7 @@ func residentMemory(t *testing.T, pid int) (octets int) {
 }
 
 // TestMoreFlowsThanRoom: 200,000 flows at a time on a table of 65,536. Every
-// packet and octet is in a record; what could not be told apart says so, and the
+// packet and byte is in a record; what could not be told apart says so, and the
 // agent stays as small as it was told to.
 func TestMoreFlowsThanRoom(t *testing.T) {
 	const flows, rounds, room = 200_000, 2, 65536

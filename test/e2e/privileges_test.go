@@ -261,7 +261,7 @@ func TestMemoryLimit(t *testing.T) {
 	a.stop(t)
 }
 
-// memoryGroup makes a control group with a limit in octets, of whichever version.
+// memoryGroup makes a control group with a limit in bytes, of whichever version.
 func memoryGroup(t *testing.T, limit int) string {
 	t.Helper()
 	lines, err := os.ReadFile("/proc/self/cgroup")

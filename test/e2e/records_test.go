@@ -143,7 +143,7 @@ func (c *collector) records(t *testing.T, h *lab.Host) (out []flowAmount) {
 	t.Helper()
 	poll(t, func() error {
 		if queue := strings.Fields(must(t, h, "ss", "-lunH", "sport = :4739")); queue[1] != "0" {
-			return notYet("%s octets unread", queue[1])
+			return notYet("%s bytes unread", queue[1])
 		}
 		return nil
 	})

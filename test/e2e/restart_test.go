@@ -18,7 +18,7 @@ import (
 // counting is a configuration that counts on all links of a lab's host.
 const counting = quick + "interfaces: [to-*]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"
 
-// transfer sends octets over TCP and returns the port they came from.
+// transfer sends bytes over TCP and returns the port they came from.
 func transfer(t *testing.T, from, to *lab.Host) (port int, segments uint64) {
 	t.Helper()
 	r, err := traffic.Bulk(t.Context(), from, to, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), 0), Bytes: 200_000})

@@ -209,7 +209,7 @@ func sameSums(t *testing.T, lines []record, theirs []flowAmount) {
 		got[k] = count{c.records + 1, c.packets + r.Packets, c.bytes + r.Bytes}
 	}
 	if fmt.Sprint(ours) != fmt.Sprint(got) {
-		t.Errorf("by direction and protocol: JSON lines have {records packets octets} %v, nfdump %v", ours, got)
+		t.Errorf("by direction and protocol: JSON lines have {records packets bytes} %v, nfdump %v", ours, got)
 	}
 }
 

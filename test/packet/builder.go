@@ -50,7 +50,7 @@ type spec struct {
 // none is the protocol of what cannot follow an IP header.
 const none = -1
 
-// field is a place in a header, of 1, 2 or 4 octets.
+// field is a place in a header, of 1, 2 or 4 bytes.
 type field struct{ offset, width int }
 
 func (f *field) put(head []byte, v uint64) {
@@ -161,9 +161,9 @@ func (b Builder) patch(what string, f func(head []byte), allowed ...*spec) Build
 	return b.change(what, func(l *layer) { l.patches = append(l.patches, f) }, allowed...)
 }
 
-// Set overwrites octets of the last header, for fields without a modifier.
-func (b Builder) Set(offset int, octets ...byte) Builder {
-	return b.patch("octets", func(head []byte) { copy(head[offset:offset+len(octets)], octets) })
+// Set overwrites bytes of the last header, for fields without a modifier.
+func (b Builder) Set(offset int, data ...byte) Builder {
+	return b.patch("bytes", func(head []byte) { copy(head[offset:offset+len(data)], data) })
 }
 
 // NextHeader overrides the protocol number (IPv4, IPv6, extension headers) by
@@ -202,7 +202,7 @@ func (b Builder) Checksum(v uint16) Builder {
 
 var payload = &spec{name: "payload", proto: none}
 
-// Payload adds n octets of content.
+// Payload adds n bytes of content.
 func (b Builder) Payload(n int) Builder {
 	content := make([]byte, n)
 	for i := range content {

@@ -33,13 +33,13 @@ func wellFormed() map[string]Builder {
 	}
 }
 
-// zeroSum is a payload of two octets with which the UDP checksum is 0, sent as 0xffff.
+// zeroSum is a payload of two bytes with which the UDP checksum is 0, sent as 0xffff.
 func zeroSum(b Builder) []byte {
 	sum := b.Raw([]byte{0, 0}).Bytes()[40:42]
 	return []byte{sum[0], sum[1]}
 }
 
-// gopacket, told to work out lengths and checksums, writes the same octets.
+// gopacket, told to work out lengths and checksums, writes the same bytes.
 func TestBytesAsGopacketWrites(t *testing.T) {
 	for name, b := range wellFormed() {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestBytesAsGopacketWrites(t *testing.T) {
 				}
 				s, ok := l.(gopacket.SerializableLayer)
 				if !ok {
-					// Layers that gopacket can't write hold plain octets.
+					// Layers that gopacket can't write hold plain bytes.
 					s = gopacket.Payload(l.LayerContents())
 				}
 				parts = append(parts, s)
@@ -104,12 +104,12 @@ func TestOverrides(t *testing.T) {
 		"UDP length":     {eth4.UDP(1, 2).UDPLength(1), 38, []byte{0, 1}},
 		"data offset":    {eth4.TCP(1, 2).Flags(0xfff).DataOffset(15), 46, []byte{0xff, 0xff}},
 		"EtherType":      {Eth().EtherType(0x1234).IPv4(a4, b4), 12, []byte{0x12, 0x34}},
-		"octets":         {eth4.UDP(1, 2).Set(2, 9), 36, []byte{9}},
+		"bytes":          {eth4.UDP(1, 2).Set(2, 9), 36, []byte{9}},
 		"padding":        {eth4.UDP(41000, 42000).Payload(4).PadTo(60), 0, append(right, make([]byte, 14)...)},
 	}
 	for name, tt := range tests {
 		if got := tt.b.Bytes()[tt.at:][:len(tt.want)]; !bytes.Equal(got, tt.want) {
-			t.Errorf("%s: octets at %d are %x, want %x", name, tt.at, got, tt.want)
+			t.Errorf("%s: bytes at %d are %x, want %x", name, tt.at, got, tt.want)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestBuilderIsAValue(t *testing.T) {
 func TestSplit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		b      Builder
-		header int // octets before the cut part
+		header int // bytes before the cut part
 	}{
 		"ipv4": {eth4.Options(1, 1, 1, 1).UDP(1, 2).Payload(3001), 14 + 24},
 		"ipv6": {eth6.HopByHop().Fragment(0, false, 5).DestOpts().TCP(1, 2).Payload(3001), 14 + 40 + 8 + 8},
@@ -138,7 +138,7 @@ func TestSplit(t *testing.T) {
 			joined = append(joined, f[tt.header:]...)
 		}
 		if whole := tt.b.Bytes()[tt.header:]; !bytes.Equal(joined, whole) {
-			t.Errorf("%s: fragments carry %d octets that differ from the whole's %d", name, len(joined), len(whole))
+			t.Errorf("%s: fragments carry %d bytes that differ from the whole's %d", name, len(joined), len(whole))
 		}
 	}
 }

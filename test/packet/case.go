@@ -36,7 +36,7 @@ type Frame struct {
 // Tag is a VLAN tag that travels in the packet's metadata.
 type Tag struct{ TPID, TCI uint16 }
 
-// GSO says that the frame stands for several segments of at most Size octets of
+// GSO says that the frame stands for several segments of at most Size bytes of
 // payload; zero: it is one.
 type GSO struct{ Segments, Size uint16 }
 
@@ -64,7 +64,7 @@ const (
 // want is one expected flow, to which methods add what is not the default.
 type want struct{ flow.Delta }
 
-// expect is a flow of one frame with TTL 64, whose lengths are set by octets.
+// expect is a flow of one frame with TTL 64, whose lengths are set by bytes.
 func expect(src, dst string, proto uint8, sport, dport uint16) want {
 	s, d := netip.MustParseAddr(src), netip.MustParseAddr(dst)
 	w := want{}
@@ -76,8 +76,8 @@ func expect(src, dst string, proto uint8, sport, dport uint16) want {
 	return w
 }
 
-// octets sets the length of the IP packets and of the part above the transport header.
-func (w want) octets(ip, payload uint64) want {
+// bytes sets the length of the IP packets and of the part above the transport header.
+func (w want) bytes(ip, payload uint64) want {
 	w.Bytes, w.PayloadBytes = ip, payload
 	return w
 }

@@ -22,7 +22,7 @@ func TestCasesBuild(t *testing.T) {
 				t.Errorf("%s: expects nothing", cut.Name)
 			}
 			if len(cut.Frames[0].Data) != i {
-				t.Errorf("%s: %d octets at place %d", cut.Name, len(cut.Frames[0].Data), i)
+				t.Errorf("%s: %d bytes at place %d", cut.Name, len(cut.Frames[0].Data), i)
 			}
 		}
 	}

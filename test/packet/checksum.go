@@ -53,7 +53,7 @@ func nonZero(sum uint16) uint16 {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // crc32c is the checksum of SCTP (RFC 9260, appendix A), which is sent least
-// significant octet first.
+// significant byte first.
 func (c covered) crc32c() uint32 {
 	sum := crc32.Update(crc32.Checksum(c.head, castagnoli), castagnoli, c.payload)
 	return binary.BigEndian.Uint32(binary.LittleEndian.AppendUint32(nil, sum))

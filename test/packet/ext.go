@@ -25,7 +25,7 @@ func extension(name string, proto int) *spec {
 }
 
 // summed is s with a checksum over itself and a pseudo-header (RFC 6275, 6.1.1;
-// RFC 7401, 5.1.1), which in both stands at octet 4.
+// RFC 7401, 5.1.1), which in both stands at byte 4.
 func summed(s *spec) *spec {
 	s.sum = &field{4, 2}
 	s.compute = func(c covered) uint64 {
@@ -41,7 +41,7 @@ type Option struct {
 	Data []byte
 }
 
-// HopByHop adds a Hop-by-Hop Options header, padded to a multiple of 8 octets.
+// HopByHop adds a Hop-by-Hop Options header, padded to a multiple of 8 bytes.
 func (b Builder) HopByHop(opts ...Option) Builder { return b.add(hopByHop, options(opts)) }
 
 // DestOpts adds a Destination Options header, padded likewise.
@@ -76,7 +76,7 @@ func (b Builder) Routing(segments ...string) Builder {
 	return b.add(routing, head)
 }
 
-// Fragment adds a Fragment header. offset is in octets, a multiple of 8. To cut
+// Fragment adds a Fragment header. offset is in bytes, a multiple of 8. To cut
 // a packet into fragments, see Split.
 func (b Builder) Fragment(offset int, more bool, id uint32) Builder {
 	head := make([]byte, 8)
@@ -93,7 +93,7 @@ func putFragment6(head []byte, offset int, more bool, id uint32) {
 	binary.BigEndian.PutUint32(head[4:], id)
 }
 
-// AH adds an Authentication Header with an integrity check value of icv octets,
+// AH adds an Authentication Header with an integrity check value of icv bytes,
 // which should be a multiple of 4, in IPv6 such that the header is one of 8.
 func (b Builder) AH(spi, seq uint32, icv int) Builder {
 	head := make([]byte, 12+icv)
@@ -121,8 +121,8 @@ func (b Builder) Shim6(context uint32) Builder {
 	return b.add(shim6, head)
 }
 
-// HdrExtLen overrides the length octet of an extension header: units of 8
-// octets beyond the first 8; for AH, units of 4 octets less 2.
+// HdrExtLen overrides the length byte of an extension header: units of 8
+// bytes beyond the first 8; for AH, units of 4 bytes less 2.
 func (b Builder) HdrExtLen(v uint8) Builder {
 	return b.patch("Hdr Ext Len", func(head []byte) { head[1] = v },
 		hopByHop, routing, destOpts, shim6, ah, mobility, hip)

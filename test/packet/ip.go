@@ -96,7 +96,7 @@ func (b Builder) FlowLabel(v uint32) Builder {
 	}, ipv6)
 }
 
-// Frag makes the IPv4 packet a fragment. offset is in octets, a multiple of 8.
+// Frag makes the IPv4 packet a fragment. offset is in bytes, a multiple of 8.
 // To cut a packet into fragments, see Split.
 func (b Builder) Frag(offset int, more bool, id uint16) Builder {
 	return b.change("fragment offset", func(l *layer) { putFragment4(l.head, offset, more, id) }, ipv4)
@@ -116,7 +116,7 @@ func (b Builder) Version(v uint8) Builder {
 	return b.patch("version", func(head []byte) { head[0] = head[0]&0x0f | v<<4 }, ipv4, ipv6)
 }
 
-// IHL overrides the IPv4 header length, in units of 4 octets.
+// IHL overrides the IPv4 header length, in units of 4 bytes.
 func (b Builder) IHL(words uint8) Builder {
 	return b.patch("IHL", func(head []byte) { head[0] = head[0]&0xf0 | words&0x0f }, ipv4)
 }
@@ -131,11 +131,11 @@ func (b Builder) PayloadLength(v uint16) Builder {
 	return b.patch("payload length", func(head []byte) { binary.BigEndian.PutUint16(head[4:], v) }, ipv6)
 }
 
-// Options adds octets of options to an IPv4, TCP or Geneve header, filled up
+// Options adds bytes of options to an IPv4, TCP or Geneve header, filled up
 // with zeros (end of options) to a multiple of 4.
-func (b Builder) Options(octets ...byte) Builder {
+func (b Builder) Options(data ...byte) Builder {
 	return b.change("options", func(l *layer) {
-		l.head = append(l.head, octets...)
+		l.head = append(l.head, data...)
 		for len(l.head)%4 != 0 {
 			l.head = append(l.head, 0)
 		}

@@ -7,8 +7,8 @@ import (
 )
 
 // Random draws Ethernet frames for property tests: mostly packets that are
-// nearly right, since random octets rarely get past an EtherType. A third are
-// sound, a third have octets changed, a third are cut or grown as well.
+// nearly right, since random bytes rarely get past an EtherType. A third are
+// sound, a third have bytes changed, a third are cut or grown as well.
 func Random() *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
 		data := randomPacket(t, Eth()).Bytes()
@@ -23,11 +23,11 @@ func Random() *rapid.Generator[[]byte] {
 	})
 }
 
-// damageHeaders changes a few octets, rather in the headers than behind them.
+// damageHeaders changes a few bytes, rather in the headers than behind them.
 func damageHeaders(t *rapid.T, data []byte) {
 	for range rapid.IntRange(1, 4).Draw(t, "changes") {
 		at := rapid.IntRange(0, min(len(data), 120)-1).Draw(t, "at")
-		data[at] = rapid.Byte().Draw(t, "octet")
+		data[at] = rapid.Byte().Draw(t, "byte")
 	}
 }
 

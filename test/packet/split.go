@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Split cuts the packet into IP fragments that carry at most size octets each,
+// Split cuts the packet into IP fragments that carry at most size bytes each,
 // a multiple of 8, and returns their frames in order. An IPv6 packet needs a
 // Fragment header, whose id all fragments take; of an IPv4 packet the outermost
 // header is repeated, with id.

@@ -86,7 +86,7 @@ func (b Builder) Ack(v uint32) Builder {
 	return b.change("acknowledgment number", func(l *layer) { binary.BigEndian.PutUint32(l.head[8:], v) }, tcp)
 }
 
-// DataOffset overrides the length of a TCP or DCCP header, in units of 4 octets.
+// DataOffset overrides the length of a TCP or DCCP header, in units of 4 bytes.
 func (b Builder) DataOffset(words uint8) Builder {
 	return b.change("data offset", func(l *layer) {
 		tcpHeader := l.spec == tcp
@@ -121,7 +121,7 @@ func (b Builder) SCTP(sport, dport uint16, verificationTag uint32) Builder {
 	return b.add(sctp, append(head, 0, 0, 0, 0))
 }
 
-// Data adds an SCTP DATA chunk of one whole message of n octets.
+// Data adds an SCTP DATA chunk of one whole message of n bytes.
 func (b Builder) Data(tsn uint32, n int) Builder {
 	chunk := []byte{0, 3}
 	chunk = binary.BigEndian.AppendUint16(chunk, uint16(16+n))
@@ -146,13 +146,13 @@ const (
 	EchoReplyV6   = 129
 )
 
-// ICMP adds the 8 octets that every ICMP message begins with. For an echo, id
-// and seq are identifier and sequence number; else the two halves of octets 4–7.
+// ICMP adds the 8 bytes that every ICMP message begins with. For an echo, id
+// and seq are identifier and sequence number; else the two halves of bytes 4–7.
 func (b Builder) ICMP(typ, code uint8, id, seq uint16) Builder {
 	return b.add(icmp, icmpHead(typ, code, id, seq))
 }
 
-// ICMPv6 adds the 8 octets of an ICMPv6 message, as ICMP does.
+// ICMPv6 adds the 8 bytes of an ICMPv6 message, as ICMP does.
 func (b Builder) ICMPv6(typ, code uint8, id, seq uint16) Builder {
 	return b.add(icmpv6, icmpHead(typ, code, id, seq))
 }

@@ -23,10 +23,10 @@ import (
 var blamed = map[string]string{
 	"ipv4/wrong checksum":   "meant to be wrong",
 	"ipv6/jumbogram":        "so short that it need not be one (RFC 2675, 3)",
-	"ipv6/payload length 0": "octets behind the packet",
+	"ipv6/payload length 0": "bytes behind the packet",
 	"udp/length 0":          "meant to be wrong",
 	"udp/length too great":  "meant to be wrong",
-	"icmp/four octets":      "an ICMP header has eight",
+	"icmp/four bytes":       "an ICMP header has eight",
 	"tcp/all twelve flags":  "a reset is worth a warning",
 	"tcp/ipv6":              "a reset is worth a warning",
 	"fragment/ipv4":         "a UDP length beyond the fragment",
@@ -42,7 +42,7 @@ var unseen = map[string]string{
 	"gre/vxlan inside": "neither the outermost nor the innermost packet",
 	"chain/hip":        "it takes what follows for HIP",
 	"chain/mobility":   "it takes what follows for Mobility",
-	"icmp/four octets": "it wants eight",
+	"icmp/four bytes":  "it wants eight",
 	"ipv6/jumbogram":   "it wants a jumbogram to be long",
 }
 

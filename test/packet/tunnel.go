@@ -25,7 +25,7 @@ var (
 	}
 )
 
-// GRE bits of the first octets (RFC 2784, 2890).
+// GRE bits of the first bytes (RFC 2784, 2890).
 const (
 	GREChecksum = 0x8000
 	GRERouting  = 0x4000

@@ -96,7 +96,7 @@ func (a *archive) entry(name string, mode, major, minor uint32, size int64, data
 		return
 	}
 	if size >= 1<<32 {
-		a.fail(fmt.Errorf("pack %s: %d octets do not fit a newc archive", name, size))
+		a.fail(fmt.Errorf("pack %s: %d bytes do not fit a newc archive", name, size))
 		return
 	}
 	a.ino++
@@ -117,7 +117,7 @@ func (a *archive) entry(name string, mode, major, minor uint32, size int64, data
 		_, err = a.w.WriteString(name + padding(int64(n+len(name))))
 	}
 	if err == nil && data != nil {
-		// Exactly size octets, also of a file that grows meanwhile.
+		// Exactly size bytes, also of a file that grows meanwhile.
 		_, err = io.CopyN(a.w, data, size)
 	}
 	if err == nil {
@@ -134,5 +134,5 @@ func (a *archive) fail(err error) {
 	}
 }
 
-// padding brings n octets to a multiple of four.
+// padding brings n bytes to a multiple of four.
 func padding(n int64) string { return "\x00\x00\x00"[:(4-n%4)%4] }

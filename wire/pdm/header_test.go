@@ -32,7 +32,7 @@ func TestParseHeader(t *testing.T) {
 		{name: "PDMv2 encrypted", b: dest(append([]byte{0x0F, 0x22}, make([]byte, 34)...), padN(2)).b, want: pdm.Header{Size: 40, Version2: true}},
 
 		{name: "empty", b: nil, err: pdm.ErrTruncated, at: 0},
-		{name: "one octet", b: []byte{17}, err: pdm.ErrTruncated, at: 1},
+		{name: "one byte", b: []byte{17}, err: pdm.ErrTruncated, at: 1},
 		{name: "shorter than it says", b: pdm.AppendHeader(nil, 17, sample)[:15], err: pdm.ErrTruncated, at: 15},
 		{name: "option without length", b: []byte{17, 0, 1, 3, 0, 0, 0, 0x0F}, err: pdm.ErrMalformed, at: 7},
 		{name: "option beyond the end", b: []byte{17, 0, 0x1E, 5, 0, 0, 0, 0}, err: pdm.ErrMalformed, at: 3},
@@ -79,7 +79,7 @@ func wantError(t *testing.T, err, want error, at int) {
 	}
 	var e *pdm.Error
 	if !errors.As(err, &e) || e.Offset != at {
-		t.Errorf("error %v, want it at octet %d", err, at)
+		t.Errorf("error %v, want it at byte %d", err, at)
 	}
 }
 
@@ -128,7 +128,7 @@ func FuzzParseHeader(f *testing.F) {
 			return
 		}
 		if h.Option < 2 || h.Option+pdm.OptionSize > h.Size || h.Size > len(b) {
-			t.Fatalf("%+v does not fit in %d octets", h, len(b))
+			t.Fatalf("%+v does not fit in %d bytes", h, len(b))
 		}
 		if got := b[h.Option : h.Option+pdm.OptionSize]; !bytes.Equal(got, o.AppendTo(nil)) {
 			t.Errorf("%v is not %x", o, got)

@@ -9,7 +9,7 @@ import (
 )
 
 // header is one extension header, or the upper layer, of a packet under test;
-// its first octet will name the one after it.
+// its first byte will name the one after it.
 type header struct {
 	proto uint8
 	b     []byte
@@ -38,7 +38,7 @@ func dest(options ...[]byte) header {
 		b = append(b, o...)
 	}
 	if len(b)%8 != 0 {
-		panic("a Destination Options header of a test is not a multiple of eight octets")
+		panic("a Destination Options header of a test is not a multiple of eight bytes")
 	}
 	b[1] = uint8(len(b)/8 - 1)
 	return header{60, b}
@@ -46,7 +46,7 @@ func dest(options ...[]byte) header {
 
 func mark(o pdm.Option) []byte { return o.AppendTo(nil) }
 
-// padN is n octets of padding in one option.
+// padN is n bytes of padding in one option.
 func padN(n int) []byte {
 	if n == 1 {
 		return []byte{0}
@@ -54,7 +54,7 @@ func padN(n int) []byte {
 	return append([]byte{1, uint8(n - 2)}, make([]byte, n-2)...)
 }
 
-// tlv is an option of unknown type with n octets of data.
+// tlv is an option of unknown type with n bytes of data.
 func tlv(n int) []byte { return append([]byte{0x1E, uint8(n)}, make([]byte, n)...) }
 
 func udp() header         { return header{17, []byte{0x9C, 0x40, 0, 53, 0, 8, 0xBE, 0xEF}} }

@@ -28,7 +28,7 @@ func Generate() (*ebpf.CollectionSpec, error) { return loadGenerate() }
 const Stride = 2654435761
 
 // Vary makes the programs of a collection send a frame as packets of so many
-// flows: they write the number of the flow into the last four octets of the
+// flows: they write the number of the flow into the last four bytes of the
 // source address and into the source port, whose offsets in the frame are given.
 func Vary(spec *ebpf.CollectionSpec, frame []byte, address, ports uint32, flows uint64) error {
 	// cfg_vary of bpf/test/vary.h

@@ -92,7 +92,7 @@ func Runnable(f packet.Frame) string {
 	case f.Tag != nil:
 		return "a test run has no accelerated tags: see TestCasesOnVeth"
 	case len(f.Data) < 14:
-		return "a test run wants 14 octets"
+		return "a test run wants 14 bytes"
 	case len(f.Data) > 65535:
 		return "a test run takes 64 KiB: BIG TCP is tested on real connections"
 	case binary.BigEndian.Uint16(f.Data[12:]) == packet.TypeIPv4 && len(f.Data) < 14+20,

@@ -84,7 +84,7 @@ func (d *decoder) message(b []byte) ([]dataRecord, error) {
 	for len(c.b) > 0 {
 		id, n := c.u16(), c.u16()
 		if c.err != nil || n <= 4 {
-			return nil, fmt.Errorf("set %d of %d octets: %w", id, n, errors.Join(c.err, errTruncated))
+			return nil, fmt.Errorf("set %d of %d bytes: %w", id, n, errors.Join(c.err, errTruncated))
 		}
 		set := &cursor{b: c.take(int(n) - 4)}
 		if c.err != nil {
@@ -132,7 +132,7 @@ func (d *decoder) template(c *cursor, options bool) {
 		t.elements = append(t.elements, e)
 	}
 	if c.err == nil && (id < 256 || width == 0 || t.scope > n || options && t.scope == 0) {
-		c.err = fmt.Errorf("template %d of %d fields, %d scope, %d octets", id, n, t.scope, width)
+		c.err = fmt.Errorf("template %d of %d fields, %d scope, %d bytes", id, n, t.scope, width)
 		return
 	}
 	d.templates[id] = t
@@ -152,7 +152,7 @@ func (t decodedTemplate) record(c *cursor, id uint16) dataRecord {
 	return r
 }
 
-// stream splits octets of a connection into messages.
+// stream splits bytes of a connection into messages.
 func (d *decoder) stream(r io.Reader) ([]dataRecord, error) {
 	var all []dataRecord
 	for {

@@ -22,7 +22,7 @@ type Config struct {
 	ObservationDomain uint32
 	TemplateInterval  time.Duration // between two announcements of templates (UDP) and totals
 	Biflow            bool          // one record for both halves of a conversation
-	MTU               int           // octets of a UDP message
+	MTU               int           // bytes of a UDP message
 	CA, Cert, Key     string        // tls: PEM files
 	Enterprise        uint32        // private enterprise number of Waymark's own elements
 
@@ -42,7 +42,7 @@ func Default() Config {
 
 const (
 	minMTU      = 512      // the largest template fits
-	streamLimit = 16 << 10 // octets of a TCP message, at most 65535
+	streamLimit = 16 << 10 // bytes of a TCP message, at most 65535
 )
 
 // Exporter is a pipeline.Exporter and pipeline.LossReporter.
@@ -71,7 +71,7 @@ type Exporter struct {
 }
 
 // totals are counted since the agent started (RFC 7011 section 4.1).
-type totals struct{ messages, flows, octets uint64 }
+type totals struct{ messages, flows, bytes uint64 }
 
 // session is a transport session with the collector.
 type session interface {
@@ -218,7 +218,7 @@ func (e *Exporter) flush(ctx context.Context) error {
 	e.taken += e.msg.flows
 	e.totals.messages++
 	e.totals.flows += uint64(e.msg.flowRecords)
-	e.totals.octets += uint64(len(b))
+	e.totals.bytes += uint64(len(b))
 	e.msg.reset()
 	return nil
 }

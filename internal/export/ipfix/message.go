@@ -11,7 +11,7 @@ const (
 // message is an IPFIX message being filled (RFC 7011 section 3.1).
 type message struct {
 	buf   []byte
-	limit int    // octets
+	limit int    // bytes
 	kind  kind   // of what is in it
 	set   int    // where the open set starts, 0: none
 	setID uint16 // of the open set

@@ -56,7 +56,7 @@ func queueEmpty(ns *topology.Netns, port int) error {
 		// Local address, remote address, state, transmit and receive queue.
 		m := regexp.MustCompile(fmt.Sprintf(`: [0-9A-F]{8}:%04X \S+ \S+ [0-9A-F]{8}:([0-9A-F]{8})`, port)).FindSubmatch(table)
 		if m == nil || string(m[1]) != "00000000" {
-			return fmt.Errorf("port %d is closed, or octets %s are unread", port, m)
+			return fmt.Errorf("port %d is closed, or bytes %s are unread", port, m)
 		}
 		return nil
 	})
@@ -166,7 +166,7 @@ func TestNfdumpBiflow(t *testing.T) {
 		forth, back := records[2*i], records[2*i+1]
 		nfdumpAgrees(t, forth, objects[i], texts[i])
 		if p, b := objects[i]["out_packets"], objects[i]["out_bytes"]; p != float64(back.Packets) || b != float64(back.Bytes) {
-			t.Errorf("conversation of %d packets: %v packets and %v octets back, want %d and %d", forth.Packets, p, b, back.Packets, back.Bytes)
+			t.Errorf("conversation of %d packets: %v packets and %v bytes back, want %d and %d", forth.Packets, p, b, back.Packets, back.Bytes)
 		}
 		if !strings.Contains(texts[i], "initiator") {
 			t.Errorf("conversation of %d packets has no direction: %s", forth.Packets, texts[i])

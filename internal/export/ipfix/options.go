@@ -186,7 +186,7 @@ func (e *Exporter) addTotals(ctx context.Context) error {
 	b := be.AppendUint32(e.scratch[:0], e.cfg.ObservationDomain)
 	b = be.AppendUint64(b, e.totals.messages)
 	b = be.AppendUint64(b, e.totals.flows)
-	b = be.AppendUint64(b, e.totals.octets)
+	b = be.AppendUint64(b, e.totals.bytes)
 	if err := e.add(ctx, idStatistics, b); err != nil {
 		return err
 	}

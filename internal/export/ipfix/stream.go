@@ -26,7 +26,7 @@ type streamSession struct {
 	cause error         // why; read after ended
 }
 
-// inTransit is a message by the octets sent on the connection including it.
+// inTransit is a message by the bytes sent on the connection including it.
 type inTransit struct {
 	end   uint64
 	flows int

@@ -378,7 +378,7 @@ func TestTCPExportIsInterrupted(t *testing.T) {
 	}
 }
 
-// A collector that is restarted several times, with octets unread: every record
+// A collector that is restarted several times, with bytes unread: every record
 // is exported, and no more than what it had not read is missing.
 func TestTCPCollectorRestarts(t *testing.T) {
 	ns := namespace(t)
@@ -443,7 +443,7 @@ func TestTCPCollectorRestarts(t *testing.T) {
 	t.Logf("of %d records %d came, %d are counted as lost, in %d restarts", total, len(got), lost, restarts)
 }
 
-const recordSize = 100 // octets, at least
+const recordSize = 100 // bytes, at least
 
 // A collector that ends its connections in an orderly way costs nothing.
 func TestTCPCollectorClosesBetween(t *testing.T) {

@@ -166,7 +166,7 @@ func tsharkFlow(t *testing.T, n *node, reverse bool) said {
 	for theirs, ours := range map[string]string{
 		"srcaddr": "src", "dstaddr": "dst", "srcaddrv6": "src", "dstaddrv6": "dst", "srcport": "sport", "dstport": "dport",
 		"protocol": "proto", "ip_version": "family", "vlanid": "vlan", "dot1q_customer_vlan_id": "inner_vlan",
-		"octets": "bytes", "packets": "packets", "layer2_octet_delta_count": "wire_bytes", "transport_octet_delta_count": "payload_bytes",
+		"bytes": "bytes", "packets": "packets", "layer2_octet_delta_count": "wire_bytes", "transport_octet_delta_count": "payload_bytes",
 		"tcpflags": "tcp_flags", "tos": "tos", "ttl_min": "ttl_min", "ttl_max": "ttl_max", "ipv6flowlabel": "flow_label",
 		"icmp_ipv6_type": "icmp_type", "icmp_ipv6_code": "icmp_code",
 	} {
@@ -195,7 +195,7 @@ func tsharkFlow(t *testing.T, n *node, reverse bool) said {
 	if f := n.find("cflow.flow_end_reason", reverse); f != nil {
 		s["end_reason"] = enum(fieldValues("end_reason"), f.Show)
 	}
-	// Own elements, by their number, as octets.
+	// Own elements, by their number, as bytes.
 	for _, f := range n.Fields {
 		m := regexp.MustCompile(`Type (\d+): Value \(hex bytes\): ([0-9a-f ]+)`).FindStringSubmatch(f.Title)
 		if m == nil {
@@ -302,7 +302,7 @@ func tsharkAgrees(t *testing.T, file string, records []flow.Record, options ...s
 }
 
 // receiver accepts one connection in a namespace and returns all that came.
-func receiver(t *testing.T, ns *topology.Netns, wrap func(net.Conn) net.Conn) (octets <-chan []byte) {
+func receiver(t *testing.T, ns *topology.Netns, wrap func(net.Conn) net.Conn) (raw <-chan []byte) {
 	t.Helper()
 	var l net.Listener
 	if err := ns.Do(func() (err error) {
@@ -354,12 +354,12 @@ func TestTsharkUDP(t *testing.T) {
 func TestTsharkTCP(t *testing.T) {
 	ns := namespace(t)
 	file, stop := captureIn(t, ns)
-	octets := receiver(t, ns, nil)
+	raw := receiver(t, ns, nil)
 	e := newExporter(t, func(c *Config) { c.Biflow, c.Collector = true, "tcp://127.0.0.1:4739" })
 	e.now = time.Now
 	records := judged()
 	exportIn(t, ns, e, records)
-	<-octets
+	<-raw
 	stop()
 	tsharkAgrees(t, file, records, "-d", "tcp.port==4739,cflow")
 }
@@ -368,7 +368,7 @@ func TestTsharkTCP(t *testing.T) {
 func TestTsharkTLS(t *testing.T) {
 	ns := namespace(t)
 	pki := newAuthority(t)
-	octets := receiver(t, ns, func(c net.Conn) net.Conn { return tls.Server(c, pki.server(t)) })
+	raw := receiver(t, ns, func(c net.Conn) net.Conn { return tls.Server(c, pki.server(t)) })
 	e := newExporter(t, func(c *Config) {
 		c.Biflow, c.Collector = true, "tls://127.0.0.1:4739"
 		c.CA, c.Cert, c.Key = pki.ca, pki.cert, pki.key
@@ -376,18 +376,18 @@ func TestTsharkTLS(t *testing.T) {
 	e.now = time.Now
 	records := judged()
 	exportIn(t, ns, e, records)
-	tsharkAgrees(t, asCapture(t, <-octets), records, "-d", "tcp.port==4739,cflow")
+	tsharkAgrees(t, asCapture(t, <-raw), records, "-d", "tcp.port==4739,cflow")
 }
 
-// asCapture makes octets of a connection a capture of one TCP segment.
-func asCapture(t *testing.T, octets []byte) string {
+// asCapture makes bytes of a connection a capture of one TCP segment.
+func asCapture(t *testing.T, raw []byte) string {
 	t.Helper()
 	need(t, "text2pcap", "wireshark-common")
 	file := filepath.Join(t.TempDir(), "stream.pcap")
 	cmd := exec.Command("text2pcap", "-q", "-T", "40000,4739", "-", file)
 	var text bytes.Buffer
-	for i := 0; i < len(octets); i += 16 {
-		fmt.Fprintf(&text, "%06x % x\n", i, octets[i:min(i+16, len(octets))])
+	for i := 0; i < len(raw); i += 16 {
+		fmt.Fprintf(&text, "%06x % x\n", i, raw[i:min(i+16, len(raw))])
 	}
 	cmd.Stdin = &text
 	if out, err := cmd.CombinedOutput(); err != nil {

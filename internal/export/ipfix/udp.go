@@ -91,7 +91,7 @@ func zoneOf(zone string) (uint32, error) {
 // A drain can bring a million flows at once. UDP has no flow control, so that
 // messages are spread: what comes in a millisecond has to fit the receive buffer
 // that Linux gives a collector that asks for none, about 90 messages of 1400
-// octets.
+// bytes.
 const (
 	burstMessages = 32
 	burstTime     = time.Millisecond

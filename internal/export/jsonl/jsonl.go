@@ -37,7 +37,7 @@ type Exporter struct {
 
 	file *output // nil: not open
 	buf  []byte
-	// Octets of the first record of the next Export that a pipe or terminal has
+	// Bytes of the first record of the next Export that a pipe or terminal has
 	// already taken: its line goes on from there.
 	written int
 }

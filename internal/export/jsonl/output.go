@@ -81,7 +81,7 @@ func (o *output) write(b []byte) (int, error) {
 	return n, err
 }
 
-// takeBack removes the last n octets written; a file can, a pipe cannot.
+// takeBack removes the last n bytes written; a file can, a pipe cannot.
 func (o *output) takeBack(n int) error {
 	if !o.regular {
 		return errors.ErrUnsupported

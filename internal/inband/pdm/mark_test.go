@@ -21,7 +21,7 @@ func pdmOption(o pdm.Option) packet.Option {
 	return packet.Option{Type: pdm.OptionType, Data: o.AppendTo(nil)[2:]}
 }
 
-func unknown(octets int) packet.Option { return packet.Option{Type: 0x3e, Data: make([]byte, octets)} }
+func unknown(size int) packet.Option { return packet.Option{Type: 0x3e, Data: make([]byte, size)} }
 
 // repeat is n times the same option.
 func repeat(n int, o packet.Option) []packet.Option { return slices.Repeat([]packet.Option{o}, n) }
@@ -223,10 +223,10 @@ func TestMarkMTU(t *testing.T) {
 			want[reason] = 1
 		}
 		if got := h.why(t); !maps.Equal(got, want) {
-			t.Errorf("packet of %d octets: counted %v, want %v", size, got, want)
+			t.Errorf("packet of %d bytes: counted %v, want %v", size, got, want)
 		}
 		if marked := !bytes.Equal(in, out); marked != (reason == "") {
-			t.Errorf("packet of %d octets: marked %t", size, marked)
+			t.Errorf("packet of %d bytes: marked %t", size, marked)
 		}
 	}
 	check(1264, "")

@@ -98,12 +98,12 @@ func batch[T any](t testing.TB, b *pdmBench, name string) (cases []T, write, rea
 	t.Helper()
 	m := b.coll.Maps[name]
 	cases = make([]T, pdmtest.Cases)
-	octets := unsafe.Slice((*byte)(unsafe.Pointer(&cases[0])), len(cases)*int(unsafe.Sizeof(cases[0])))
-	if int(m.ValueSize()) != len(octets) {
-		t.Fatalf("%s has %d octets, the cases %d", name, m.ValueSize(), len(octets))
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(&cases[0])), len(cases)*int(unsafe.Sizeof(cases[0])))
+	if int(m.ValueSize()) != len(raw) {
+		t.Fatalf("%s has %d bytes, the cases %d", name, m.ValueSize(), len(raw))
 	}
 	write = func() {
-		if err := m.Put(uint32(0), octets); err != nil {
+		if err := m.Put(uint32(0), raw); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func batch[T any](t testing.TB, b *pdmBench, name string) (cases []T, write, rea
 		if err != nil {
 			t.Fatal(err)
 		}
-		copy(octets, out)
+		copy(raw, out)
 	}
 	return cases, write, read
 }

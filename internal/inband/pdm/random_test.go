@@ -149,14 +149,14 @@ func pdmPair(t testing.TB) (h, peer *pdmHost) {
 	return newPDMHost(t, *marking()), newPDMHost(t, strip)
 }
 
-// Every chain of headers, cut at every octet.
+// Every chain of headers, cut at every byte.
 func TestMarkTruncated(t *testing.T) {
 	h, peer := pdmPair(t)
 	err := h.veth.Do(func() error {
 		peer.ifindex = h.ifindex
 		for _, c := range chains() {
 			frame := c.frame.Bytes()
-			// The transport header and a few octets more: the rest is payload.
+			// The transport header and a few bytes more: the rest is payload.
 			for n := etherLen + 40; n < len(frame) && n < 800; n++ {
 				if err := judge(t, h, peer, frame[:n:n]); err != nil {
 					return fmt.Errorf("%s, cut at %d: %w", c.name, n, err)

@@ -31,7 +31,7 @@ type BulkResult struct {
 // Rate is payload bits per second.
 func (r BulkResult) Rate() float64 { return float64(r.Bytes) * 8 / r.Duration.Seconds() }
 
-// Bulk sends octets from one host to another over TCP and checks that they
+// Bulk sends bytes from one host to another over TCP and checks that they
 // arrived as they were sent.
 func Bulk(ctx context.Context, from, to Host, cfg BulkConfig) (BulkResult, error) {
 	var r BulkResult
@@ -102,7 +102,7 @@ func receiveBulk(ctx context.Context, listener *net.TCPListener, copyTo io.Write
 	return bytes, info, err
 }
 
-// sendRandom writes octets that do not repeat.
+// sendRandom writes bytes that do not repeat.
 func sendRandom(w io.Writer, bytes int64) error {
 	source := rand.NewChaCha8([32]byte{1})
 	buf := make([]byte, 1<<17)

@@ -16,7 +16,7 @@ import (
 type DatagramConfig struct {
 	To       netip.AddrPort // where the receiver listens; port 0: any
 	Count    int            // datagrams in all
-	Size     int            // payload octets, at least MinDatagram; above the MTU they fragment
+	Size     int            // payload bytes, at least MinDatagram; above the MTU they fragment
 	Flows    int            // sockets that send in turn, each with a port of its own; 0: 1
 	Interval time.Duration  // between two datagrams; 0: as fast as the receiver keeps up
 	// Idle is how long the receiver waits for more after the last; 0: 1 s. Only

@@ -15,7 +15,7 @@ import (
 type EchoConfig struct {
 	To       netip.Addr
 	Count    int
-	Size     int           // octets after the echo header
+	Size     int           // bytes after the echo header
 	ID       uint16        // echo identifier: the flow
 	Interval time.Duration // between the starts of two requests; the next never starts before an answer
 	Timeout  time.Duration // of one; 0: 1 s

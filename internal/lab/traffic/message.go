@@ -13,7 +13,7 @@ type message struct {
 	id     uint64
 }
 
-// MinMessage is the smallest request or response, octets.
+// MinMessage is the smallest request or response, bytes.
 const MinMessage = 16
 
 // maxMessage bounds what a server believes.

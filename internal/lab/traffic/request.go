@@ -18,7 +18,7 @@ type RequestConfig struct {
 	To           netip.AddrPort
 	Clients      int           // connections (sockets for UDP) that ask at the same time
 	Requests     int           // of each client, one after the other
-	RequestSize  int           // octets, at least MinMessage
+	RequestSize  int           // bytes, at least MinMessage
 	ResponseSize int           // likewise
 	Interval     time.Duration // between the starts of two requests of a client; 0: at once
 	Timeout      time.Duration // of one request; 0: 5 s
@@ -29,7 +29,7 @@ type RequestResult struct {
 	Amount
 	Requests  uint64
 	Lost      uint64    // UDP: without an answer in time
-	Latencies Durations // of those with an answer, from before the first octet sent to after the last got
+	Latencies Durations // of those with an answer, from before the first byte sent to after the last got
 }
 
 // Request asks a Service from a host and returns when all clients are done.

@@ -1,5 +1,5 @@
 // Package traffic makes real traffic between hosts of a lab and says exactly what
-// it was: packets and octets that each side sent and got, and how long answers
+// it was: packets and bytes that each side sent and got, and how long answers
 // took. In comes who talks to whom, what and how much; out comes the truth that
 // the demo and the tests hold against what was measured.
 package traffic
@@ -49,9 +49,9 @@ func (d Durations) Percentile(p float64) time.Duration {
 // Median is the 50th percentile.
 func (d Durations) Median() time.Duration { return d.Percentile(50) }
 
-// Fragments is into how many IP packets a UDP datagram of size octets falls on a
+// Fragments is into how many IP packets a UDP datagram of size bytes falls on a
 // path of that MTU (RFC 791, RFC 8200 section 4.5); without options, each but the
-// last carries a multiple of eight octets.
+// last carries a multiple of eight bytes.
 func Fragments(size, mtu int, ipv6 bool) int {
 	const udp, ipv4Header, ipv6Header, fragmentHeader = 8, 20, 40, 8
 	header := ipv4Header

@@ -105,7 +105,7 @@ func TestDatagrams(t *testing.T) {
 				after, sentAfter := kernelCounts(t, beta), kernelCounts(t, alpha)
 				fragments := uint64(traffic.Fragments(size, 1500, addr.Is6()))
 				if fragments > 1 != (size == 4000) {
-					t.Errorf("%d octets fall into %d fragments", size, fragments)
+					t.Errorf("%d bytes fall into %d fragments", size, fragments)
 				}
 				made := fragments * count
 				if fragments == 1 {
@@ -266,10 +266,10 @@ func TestRefusesImpossible(t *testing.T) {
 		t.Error("a service over sctp")
 	}
 	if _, err := traffic.Request(t.Context(), self, traffic.RequestConfig{RequestSize: 15, ResponseSize: 16}); err == nil {
-		t.Error("a request of 15 octets")
+		t.Error("a request of 15 bytes")
 	}
 	if _, err := traffic.Datagrams(t.Context(), self, self, traffic.DatagramConfig{Size: 65508}); err == nil {
-		t.Error("a datagram of 65508 octets")
+		t.Error("a datagram of 65508 bytes")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))

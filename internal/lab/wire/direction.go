@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxQueued is how many octets of memory frames under way may take.
+// maxQueued is how many bytes of memory frames under way may take.
 const maxQueued = 256 << 20
 
 // sizes of memory for frames: usual ones, jumbo ones, bursts.
@@ -23,7 +23,7 @@ type direction struct {
 	start  time.Time     // origin of time
 	offset time.Duration // of the wall clock, which stamps frames, from our time
 	sched  schedule
-	queued int                  // octets of memory
+	queued int                  // bytes of memory
 	free   [len(sizes)][][]byte // memory of frames that left
 
 	mu        sync.Mutex // guards what follows

@@ -20,7 +20,7 @@ const (
 	// batch is how many frames one system call receives.
 	batch = 32
 
-	receiveBuffer = 64 << 20 // octets that may wait in the socket
+	receiveBuffer = 64 << 20 // bytes that may wait in the socket
 	sendBuffer    = 8 << 20
 )
 

@@ -237,7 +237,7 @@ func TestTCPThroughIt(t *testing.T) {
 			s := p.Stats()
 			mean := s.AB.Bytes / s.AB.Frames
 			if longest := uint64(c.mtu) + 14; c.offloads != (mean > longest) {
-				t.Errorf("frames of %d octets on average, offloads %v", mean, c.offloads)
+				t.Errorf("frames of %d bytes on average, offloads %v", mean, c.offloads)
 			}
 			// The kernel is the judge of order. A probe after a pause is sent again
 			// though nothing was lost; nothing else is.
@@ -275,7 +275,7 @@ func counters(t *testing.T, hosts ...*lab.Host) map[string]uint64 {
 	return sum
 }
 
-// tcpdump is the judge of what comes out: every octet, tags included.
+// tcpdump is the judge of what comes out: every byte, tags included.
 func TestFramesStayWhole(t *testing.T) {
 	p := up(t, wire.Config{AB: wire.Direction{Delay: time.Millisecond}}, 1500)
 	ethernet := func(etherType string, length int) []byte {

@@ -103,7 +103,7 @@ func attachCounter(t *testing.T, link string) *ebpf.Map {
 	}
 	filter := netlink.FilterAttrs{
 		LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1,
-		Protocol: unix.ETH_P_IP, // in an ARP packet the same octet is any part of an address
+		Protocol: unix.ETH_P_IP, // in an ARP packet the same byte is any part of an address
 	}
 	if err := netlink.FilterAdd(&netlink.BpfFilter{
 		FilterAttrs: filter, Fd: prog.FD(), Name: "selftest", DirectAction: true,

@@ -68,16 +68,16 @@ func (l *Layer) CanDecode() gopacket.LayerClass { return layers.LayerTypeIPv6Des
 // NextLayerType implements gopacket.DecodingLayer.
 func (l *Layer) NextLayerType() gopacket.LayerType { return l.NextHeader.LayerType() }
 
-// maxHeaderSize is what an 8-bit count of eight octets can say.
+// maxHeaderSize is what an 8-bit count of eight bytes can say.
 const maxHeaderSize = 256 * 8
 
 // SerializeTo implements gopacket.SerializableLayer. The header is padded to a
-// multiple of eight octets where it needs to be.
+// multiple of eight bytes where it needs to be.
 func (l *Layer) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
 	size := 2 + len(l.Before) + pdm.OptionSize + len(l.After)
 	padded := (size + 7) &^ 7
 	if padded > maxHeaderSize {
-		return fmt.Errorf("serialize PDM: header of %d octets, and %d is the most", padded, maxHeaderSize)
+		return fmt.Errorf("serialize PDM: header of %d bytes, and %d is the most", padded, maxHeaderSize)
 	}
 	out, err := b.PrependBytes(padded)
 	if err != nil {
@@ -91,7 +91,7 @@ func (l *Layer) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOpti
 	return nil
 }
 
-// pad fills fewer than eight octets with one Pad1 or PadN option.
+// pad fills fewer than eight bytes with one Pad1 or PadN option.
 func pad(b []byte) {
 	clear(b) // the buffer is not
 	if len(b) > 1 {

@@ -112,12 +112,12 @@ func TestTruncatedAndOversized(t *testing.T) {
 	}
 	l = pdmlayer.Layer{Before: make([]byte, 2040)}
 	if err := l.SerializeTo(gopacket.NewSerializeBuffer(), gopacket.SerializeOptions{}); err == nil {
-		t.Error("a header of 2056 octets was serialized")
+		t.Error("a header of 2056 bytes was serialized")
 	}
 }
 
 // Whatever a header holds besides PDM, serializing what was decoded gives the
-// same octets.
+// same bytes.
 func TestDecodeSerializeIdentity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := pdmlayer.Layer{
