@@ -62,6 +62,10 @@ test: setup-test build build/NOTICE ## All tests, in a sandbox, every skip accou
 	@go build -o build/runner ./test/runner
 	@build/runner -skips test/skips.txt ./...
 
+.PHONY: golden
+golden: setup-build generate ## Write what programs cost again, after a deliberate change (as root)
+	go test -count=1 -run '^TestCost$$' ./internal/datapath -update
+
 .PHONY: lint
 lint: setup-lint build ## Formats, static analysis, documents that drifted from the code
 	@scripts/lint

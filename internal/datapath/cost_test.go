@@ -1,0 +1,363 @@
+package datapath_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
+	"github.com/waymark-net/waymark/internal/flow"
+	inband "github.com/waymark-net/waymark/internal/inband/pdm"
+	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/test/interp"
+	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/wire/pdm"
+)
+
+var update = flag.Bool("update", false, "write the golden file again")
+
+const (
+	goldenCosts = "testdata/cost.txt"
+	// The verifier gives up at a million, and prunes less on older kernels.
+	maxVerified = 300_000
+	// An empty program sets the verdict and ends.
+	emptyProgram = 2
+	// Packets of one kind that are counted: whole batches.
+	costPackets = 16
+)
+
+// costFeatures is a combination of features that the table of costs has.
+type costFeatures struct {
+	name string
+	cfg  datapath.Config
+	pdm  *inband.Config
+}
+
+func allCostFeatures() []costFeatures {
+	marks, strips := inband.Default(), inband.Default()
+	strips.Strip = true
+	tunnels := []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}
+	return []costFeatures{
+		{name: "none"},
+		{name: "sampling", cfg: datapath.Config{Sampling: 1000}},
+		{name: "tunnels", cfg: datapath.Config{Tunnels: tunnels}},
+		{name: "pdm", pdm: &marks},
+		{name: "pdm,strip", pdm: &strips},
+		{name: "all", cfg: datapath.Config{Sampling: 1000, Tunnels: tunnels}, pdm: &strips},
+	}
+}
+
+// costKind is a kind of packet.
+type costKind struct {
+	name   string
+	frame  func(i int) []byte                   // the i-th
+	needs  func(costFeatures, *costedHook) bool // nil: nothing
+	random uint32                               // of sampling
+}
+
+// costedHook is a row of the table.
+type costedHook struct {
+	program *datapath.Program
+	noLink  bool
+	// sent is the sequence number that a marked flow has used.
+	sent uint16
+}
+
+const (
+	hostA, hostB = "2001:db8:a::1", "2001:db8:b::2"
+	portA, portB = 40000, 53
+	markedPort   = 5353 // a policy names it
+	etherLen     = 14
+)
+
+// marked and answer are packets of the flow that a policy names, in its directions.
+var marked = packet.Eth().IPv6(hostA, hostB).UDP(portA, markedPort).Payload(100).Bytes()
+
+func answer(number, last uint16) []byte {
+	o := pdm.Option{PSNTP: number, PSNLR: last}
+	option := packet.Option{Type: pdm.OptionType, Data: o.AppendTo(nil)[2:]}
+	return packet.Eth().IPv6(hostB, hostA).DestOpts(option).UDP(markedPort, portA).Payload(100).Bytes()
+}
+
+func costKinds(h *costedHook) []costKind {
+	same := func(b packet.Builder) func(int) []byte {
+		frame := b.Bytes()
+		return func(int) []byte { return frame }
+	}
+	v4, v6 := packet.Eth().IPv4("192.0.2.1", "198.51.100.1"), packet.Eth().IPv6(hostA, hostB)
+	inner := packet.Eth().IPv4("10.0.0.1", "10.0.0.2").UDP(1000, 53).Payload(100)
+	ethernet := func(_ costFeatures, h *costedHook) bool { return !h.noLink }
+	return []costKind{
+		{name: "IPv4/UDP", frame: same(v4.UDP(portA, portB).Payload(100))},
+		{name: "IPv4/TCP", frame: same(v4.TCP(portA, 443).Flags(packet.ACK).Payload(100))},
+		{name: "IPv6/UDP", frame: same(v6.UDP(portA, portB).Payload(100))},
+		{name: "IPv6/TCP", frame: same(v6.TCP(portA, 443).Flags(packet.ACK).Payload(100))},
+		{name: "ICMP", frame: same(v4.ICMP(8, 0, 77, 1).Payload(8))},
+		{name: "VLAN", frame: same(packet.Eth().VLAN(5).IPv4("192.0.2.1", "198.51.100.1").UDP(portA, portB).Payload(100)), needs: ethernet},
+		{name: "options", frame: same(v6.HopByHop().UDP(portA, portB).Payload(100))},
+		{name: "ARP", frame: same(packet.Eth().ARP("192.0.2.1", "192.0.2.2")), needs: ethernet},
+		{
+			name: "VXLAN", frame: same(v4.UDP(portA, 4789).VXLAN(7).Raw(inner.Bytes())),
+			needs: func(f costFeatures, _ *costedHook) bool { return len(f.cfg.Tunnels) > 0 },
+		},
+		{
+			name: "sampled out", frame: same(v4.UDP(portA, portB).Payload(100)), random: 1<<32 - 1,
+			needs: func(f costFeatures, _ *costedHook) bool { return f.cfg.Sampling > 1 },
+		},
+		{
+			name: "marked", frame: func(int) []byte { return marked },
+			needs: func(f costFeatures, h *costedHook) bool {
+				return f.pdm != nil && !h.noLink && h.program.Hook == datapath.TCEgress
+			},
+		},
+		{
+			name: "read", frame: func(i int) []byte { return answer(100+uint16(i), h.sent) },
+			needs: func(f costFeatures, h *costedHook) bool {
+				return f.pdm != nil && !h.noLink && h.program.Hook == datapath.TCIngress
+			},
+		},
+	}
+}
+
+// TestCost: what the verifier does for each program, and the instructions that a packet of a known flow takes over those
+// of an empty program, are what the golden file says. After a deliberate change: make golden.
+func TestCost(t *testing.T) {
+	v := datapathtest.NewVeth(t)
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "features\tlink\thook\tverified\tpeak states\tinstructions")
+	for _, k := range costKinds(nil) {
+		fmt.Fprintf(w, "\t%s", k.name)
+	}
+	fmt.Fprintln(w)
+	for _, f := range allCostFeatures() {
+		d := loadCosted(t, v, f)
+		for _, noLink := range []bool{false, true} {
+			for _, program := range []*datapath.Program{datapath.Egress, datapath.Ingress} {
+				h := &costedHook{program: program, noLink: noLink}
+				link := "ethernet"
+				if noLink {
+					link = "none"
+				}
+				p := d.Loaded(program, noLink)
+				fmt.Fprintf(w, "%s\t%s\t%v\t%s", f.name, link, program.Hook, verifierWork(t, p))
+				for _, k := range costKinds(h) {
+					cost := "-"
+					if k.needs == nil || k.needs(f, h) {
+						if f.pdm != nil && !noLink {
+							h.sent = sendMarked(t, v, d.Loaded(datapath.Egress, false))
+						}
+						cost = costOf(t, d, v, p, k, h)
+					}
+					fmt.Fprintf(w, "\t%s", cost)
+				}
+				fmt.Fprintln(w)
+			}
+		}
+		d.Close()
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	compareCosts(t, table.String())
+}
+
+// loadCosted loads programs whose constants do not depend on the machine.
+func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Datapath {
+	t.Helper()
+	var marker *inband.Marker
+	if f.pdm != nil {
+		marker = inband.New(*f.pdm)
+		f.cfg.Stages = append(f.cfg.Stages, marker.Stage())
+	}
+	d := datapath.New(f.cfg, nil)
+	t.Cleanup(d.Close)
+	if err := d.LoadFixed(); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	if marker == nil {
+		return d
+	}
+	if _, err := d.Attach(datapath.Target{Iface: flow.NewIface(0, uint32(v.From)), Name: "from", Do: v.Do}); err != nil {
+		t.Fatal(err)
+	}
+	named := policy.Policy{
+		To: netip.MustParsePrefix("::/0"), Protos: []uint8{packet.ProtoUDP}, For: time.Hour,
+		Ports: []policy.Ports{{From: markedPort, To: markedPort}},
+	}
+	if err := marker.SetPolicies([]policy.Policy{named}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// inKernel runs a program in the kernel.
+func inKernel(t *testing.T, v *datapathtest.Veth, p *ebpf.Program, frame []byte) (out []byte) {
+	t.Helper()
+	err := v.Do(func() error {
+		var ctx [48]uint32
+		ctx[10] = uint32(v.From)
+		opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, 512), Context: ctx}
+		_, err := p.Run(&opts)
+		out = opts.DataOut
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sendMarked sends a packet of the flow that a policy names, and returns its sequence number.
+func sendMarked(t *testing.T, v *datapathtest.Veth, egress *ebpf.Program) uint16 {
+	t.Helper()
+	o, err := pdm.Find(inKernel(t, v, egress, marked)[etherLen:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.PSNTP
+}
+
+// verifierWork is columns of the table.
+func verifierWork(t *testing.T, p *ebpf.Program) string {
+	t.Helper()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified, _ := info.VerifiedInstructions()
+	if verified > maxVerified {
+		t.Errorf("the verifier looked at %d instructions", verified)
+	}
+	size, err := info.TranslatedSize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak := peakStates.FindStringSubmatch(p.VerifierLog)
+	if peak == nil {
+		t.Fatalf("no peak_states in the verifier's log:\n%s", p.VerifierLog)
+	}
+	return fmt.Sprintf("%d\t%s\t%d", verified, peak[1], size/8)
+}
+
+var peakStates = regexp.MustCompile(`peak_states (\d+)`)
+
+// costOf runs packets of a kind in the kernel until their flow is known, and then as many more in an interpreter: first
+// some that are not measured, and what those counted must be what a drain finds.
+func costOf(t *testing.T, d *datapath.Datapath, v *datapathtest.Veth, p *ebpf.Program, k costKind, h *costedHook) string {
+	t.Helper()
+	defer datapath.OnOneProcessor(t)()
+	d.Counted(t)
+	link := etherLen
+	if h.noLink {
+		link = 0
+	}
+	next := 0
+	frame := func() []byte {
+		next++
+		return k.frame(next)[etherLen-link:]
+	}
+	for range costPackets {
+		inKernel(t, v, p, frame())
+	}
+	vm, err := interp.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vm.Close()
+	vm.Random, vm.Now = k.random, monotonic(t)
+	if vm.Jiffies, err = d.Tick(); err != nil {
+		t.Fatal(err)
+	}
+	var measured uint64
+	for i := range 2 * costPackets {
+		_, _, cost, err := vm.Run(p, interp.Frame{
+			Data: frame(), Link: link, IfIndex: uint32(v.From), Received: h.program.Hook == datapath.TCIngress,
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", k.name, err)
+		}
+		if i >= costPackets { // what the first ones differ in from those in the kernel is the tick
+			measured += cost.Instructions - emptyProgram
+		}
+	}
+	if err := vm.WriteBack(); err != nil {
+		t.Fatal(err)
+	}
+	var packets uint64
+	for _, delta := range d.Counted(t) {
+		packets = max(packets, delta.Packets)
+	}
+	if want := uint64(3 * costPackets); packets != want && !(k.name == "ARP" || d.Samples()) {
+		t.Errorf("%s: %d packets are counted, want %d", k.name, packets, want)
+	}
+	return fmt.Sprintf("%.1f", float64(measured)/costPackets)
+}
+
+func monotonic(t *testing.T) uint64 {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		t.Fatal(err)
+	}
+	return uint64(now.Nano())
+}
+
+// compareCosts compares with the golden file, where that was made by the same kernel and compiler.
+func compareCosts(t *testing.T, got string) {
+	t.Helper()
+	environment := costEnvironment(t)
+	header := fmt.Sprintf(`# What the verifier does to load each program, and the instructions that a packet of a known flow takes at a hook over
+# those of an empty program, calls of helpers included as one each. TestCost compares; make golden writes it again.
+# %s
+`, environment)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(goldenCosts), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(goldenCosts, []byte(header+got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	golden, err := os.ReadFile(goldenCosts)
+	if err != nil {
+		t.Fatalf("%v: make golden writes it", err)
+	}
+	recorded := strings.Split(string(golden), "\n")
+	if len(recorded) > 2 && recorded[2] != "# "+environment {
+		t.Skipf("%s is of %s, this is %s: instructions are not compared", goldenCosts, strings.TrimPrefix(recorded[2], "# "), environment)
+	}
+	if diff := cmp.Diff(strings.Split(string(golden), "\n"), strings.Split(header+got, "\n")); diff != "" {
+		t.Errorf("the programs cost more or less than before; if that is meant, run make golden (-golden +now):\n%s", diff)
+	}
+}
+
+// costEnvironment is what translated instructions depend on besides the source.
+func costEnvironment(t *testing.T) string {
+	t.Helper()
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		t.Fatal(err)
+	}
+	release := strings.SplitN(unix.ByteSliceToString(uts.Release[:]), ".", 3)
+	clang := "unknown"
+	if out, err := exec.Command("clang-19", "--version").Output(); err == nil {
+		clang = regexp.MustCompile(`\d+\.\d+\.\d+`).FindString(string(out))
+	}
+	return fmt.Sprintf("Linux %s %s, clang %s", strings.Join(release[:2], "."), unix.ByteSliceToString(uts.Machine[:]), clang)
+}
