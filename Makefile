@@ -6,13 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 # Asked for when a recipe runs: by then set-up has seen to git.
-VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//' | grep . || echo unknown)
 FUZZTIME ?= 10s
-
-# One static binary that tells its commit, where git will say: it refuses in a clone that is someone else's.
-stamp = $(shell git status --porcelain >/dev/null 2>&1 && echo true || echo false)
-go_build = CGO_ENABLED=0 go build -trimpath -buildvcs=$(stamp)
-ldflags = -s -w -X github.com/waymark-net/waymark/internal/obs.version=$(VERSION)
 
 bpf := $(wildcard bpf/*.[ch] bpf/*/*.[ch])
 generators := $(shell grep -rl --include='*.go' '^//go:generate' cmd internal)
@@ -35,11 +30,11 @@ build/generated: $(bpf) $(generators) go.mod
 
 .PHONY: build
 build: generate ## Make bin/waymark, one static binary
-	$(go_build) -ldflags '$(ldflags)' -o bin/waymark ./cmd/waymark
+	@scripts/build "$$(go env GOARCH)" "$(VERSION)" bin/waymark
 
 .PHONY: bin/waymark-bench
 bin/waymark-bench: generate
-	$(go_build) -ldflags '$(ldflags)' -o $@ ./cmd/waymark-bench
+	@scripts/build "$$(go env GOARCH)" "$(VERSION)" $@ ./cmd/waymark-bench
 
 build/NOTICE: go.mod scripts/notices
 	@mkdir -p $(@D)
@@ -51,7 +46,12 @@ install: build build/NOTICE ## Install bin/waymark as a service (as root), or be
 
 .PHONY: archive
 archive: build build/NOTICE ## Pack what install installs: build/waymark-VERSION-linux-ARCH.tar.gz
-	@scripts/archive "$(VERSION)"
+	@scripts/release "$(VERSION)" build "$$(go env GOARCH)"
+
+.PHONY: release
+release: build build/NOTICE ## Archives for every processor, checksums, bills of materials: build/release
+	@rm -rf build/release
+	@scripts/release "$(VERSION)" build/release
 
 .PHONY: demo
 demo: setup-demo build ## A network on this machine, its flows, and how exact they are (as root)
@@ -70,6 +70,10 @@ golden: setup-build generate ## Write what programs cost again, after a delibera
 lint: setup-lint build ## Formats, static analysis, documents that drifted from the code
 	@scripts/lint
 
+.PHONY: apidiff
+apidiff: ## Changes of the public Go API (wire/) since BASE, by default the newest tag
+	@scripts/apidiff "$(BASE)"
+
 .PHONY: fuzz
 fuzz: generate ## Every fuzz test for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)
@@ -82,7 +86,11 @@ bench: setup-demo build bin/waymark-bench ## The cost of each program and stage 
 docs: build ## Write docs/reference from the code
 	bin/waymark gendocs docs/reference
 
-.PHONY: clean
-clean: ## Remove what was made here; .cache, with the kernels for tests, stays
-	rm -rf bin build
+.PHONY: clean-generated
+clean-generated: # and what remembers that it is there
+	rm -rf build/generated internal/datapath/run-make-build_see-README
 	find internal -name '*_bpfe[lb].go' -delete -o -name '*_bpfe[lb].o' -delete
+
+.PHONY: clean
+clean: clean-generated ## Remove what was made here; .cache, with the kernels for tests, stays
+	rm -rf bin build

@@ -1,5 +1,14 @@
 package datapath
 
+import _ "embed"
+
+// The compiled programs are not in git (docs/decisions/generated-programs.md). The
+// name of the file below is what the go command reports where they are missing.
+//
+//go:generate touch run-make-build_see-README
+//go:embed run-make-build_see-README
+var _ string
+
 // The target bpf has no build constraint: the Go types exist for every processor.
 // The objects are little-endian; internal/kernel refuses them elsewhere.
 

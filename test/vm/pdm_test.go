@@ -9,7 +9,7 @@ import (
 // TestMarkingOnOlderKernel: PDM is marked, read and taken out as on a new kernel.
 func TestMarkingOnOlderKernel(t *testing.T) {
 	report := Run(t, Machine{
-		Kernel: "6.1", CPUs: 2, Memory: 1536, Timeout: 14 * time.Minute,
+		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 14 * time.Minute,
 		Files: map[string]string{
 			"/bin/pdm.test":      BuildTest(t, "../../internal/inband/pdm"),
 			"/bin/headroom.test": BuildTest(t, "../../internal/inband/headroom"),
