@@ -26,36 +26,43 @@ enum stamp { PSN_BITS = 16 };
 
 /*
  * What is known of whether marked packets of a flow arrive, and how long they may
- * be: see guard.h. Written when a packet is sent, by whole fields; `mtu` and
- * `narrowed` also when a Packet Too Big is received.
+ * be: see guard.h for TCP, datagram.h for other protocols. Written when a packet is
+ * sent, by whole fields; `mtu` and `narrowed` also when a Packet Too Big is received.
  */
 struct pdm_guard {
 	__u64 fallback; /* no packet is marked before this time */
 	__u64 narrowed; /* when mtu was learned */
-	__u64 checked; /* when the path was asked last */
+	__u64 checked; /* when a packet left, marked or not, to the second */
+	__u64 arrived; /* when a marked packet was last known to have arrived; 0: none */
 	__u64 struck; /* when a strike was counted last */
-	__u64 watched; /* when the watched segment was sent */
-	__u32 sent_end; /* TCP sequence number after all that was sent */
-	__u32 last_ack; /* acknowledgment number sent last */
-	__u32 watch_seq; /* the segment whose acknowledgment is awaited */
+	__u64 failing; /* when the first of these strikes was */
+	__u64 watched; /* TCP: when the watched segment was sent */
+	__u32 sent_end; /* TCP: sequence number after all that was sent */
+	__u32 last_ack; /* TCP: acknowledgment number sent last */
+	__u32 watch_seq; /* TCP: the segment whose acknowledgment is awaited */
 	__u32 watch_end;
+	__u32 named; /* datagrams: pdm_state.echoed when the packet before was sent */
 	__u32 iface; /* where the flow leaves first: below, its packets are seen again */
 	__u16 watch_len; /* its length as an IP packet; 0: none is awaited */
 	__u16 shown; /* longest packet known to have arrived; 0: none */
 	__u16 mtu; /* longest packet that the path takes; 0: not known */
-	__u8 strikes; /* marked segments in a row that did not arrive */
+	__u16 unmarked; /* datagrams: packets since one was tried */
+	__u8 strikes; /* marked packets in a row that are not known to have arrived */
 	__u8 size_strikes; /* likewise, of segments longer than all that arrived */
 	__u8 flags; /* enum guard */
 	__u8 tcp_header; /* length of the shortest TCP header */
-	__u8 zero[2];
+	__u8 backoff; /* datagrams: times in a row that the flow fell back */
+	__u8 zero[3];
 };
 
 enum guard {
 	GUARD_TCP = 1, /* sent_end and last_ack are set */
-	GUARD_PASSED = 2, /* marked packets were seen to arrive */
+	GUARD_PASSED = 2, /* marked packets are known to arrive */
 	GUARD_WATCH_MARKED = 4, /* the watched segment is marked */
-	GUARD_CAREFUL = 16, /* another flow to the destination fell back */
 	GUARD_ACK_MARKED = 8, /* last_ack was sent in a marked packet without payload */
+	GUARD_CAREFUL = 16, /* another flow to the destination fell back */
+	GUARD_RESENT = 32, /* the watched segment was sent again, without a mark */
+	GUARD_LOST = 64, /* ... and that was lost, too */
 };
 
 /* A destination, whatever the flow. */
@@ -69,12 +76,17 @@ struct pdm_path_key {
 struct pdm_path {
 	__u64 shown_at; /* when `shown` was learned */
 	__u64 narrowed; /* when `mtu` was learned */
-	__u64 passed; /* when a marked packet was last seen to arrive for the first time in a flow */
+	__u64 acked; /* when a marked TCP segment was last seen to arrive */
+	__u64 named; /* when the peer last named a marked datagram */
 	__u64 blocked; /* no packet is marked before this time */
+	__u64 quiet; /* no datagram is tried before this time */
+	__u64 tried; /* when one was tried last */
 	__u16 shown; /* as in pdm_guard */
 	__u16 mtu;
 	__u8 strikes; /* flows in a row that fell back */
-	__u8 zero[3];
+	__u8 tries; /* datagrams tried since any packet was known to arrive */
+	__u8 backoff; /* times in a row that `quiet` was set */
+	__u8 zero;
 };
 
 /*
@@ -123,7 +135,8 @@ struct pdm_state {
 	__u16 wild_first; /* its first number */
 	__u16 wild_next; /* the number that would follow */
 	__u8 wild_rounds; /* its proofs */
-	__u8 zero[3];
+	__u8 no_checksum; /* this host sends UDP without a checksum (RFC 6935) */
+	__u8 zero[2];
 	/* Packets that came while another processor held the lock; see missed.h. */
 	__u32 missed_far; /* not in `missed`: too far ahead */
 	__u64 missed; /* bit -number % 64 */
@@ -261,6 +274,7 @@ enum pdm_reason {
 	PDM_MSS, /* would exceed the longest segment that its socket sends */
 	PDM_UNPROVEN, /* no such packet, this long or marked, is known to have arrived yet */
 	PDM_RESENT, /* TCP sent it before, and goes the sure way now */
+	PDM_DUP_ACK, /* acknowledges what the segment before did, and goes the sure way, too */
 	PDM_FALLBACK, /* marked packets of its flow, or to its destination, do not arrive */
 	PDM_BURST, /* GSO, where every packet on the wire needs its own number */
 	PDM_BURST_TUNNEL, /* GSO whose segments have more headers than are known */

@@ -71,8 +71,9 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 				struct pdm_work *work, __u64 now)
 {
 	struct pdm_segment *seg = &work->segment;
-	__u32 want, len, mtu = 0, path, most, segments;
+	__u32 want, len, mtu = 0, path, most, segments, full = 0;
 	int reason = PDM_MTU;
+	bool could;
 
 	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
 		return PDM_MTU;
@@ -84,7 +85,11 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 		most = path;
 		reason = PDM_PATH_MTU;
 	}
-	if (want <= most && want <= g->shown) {
+	if (seg->tcp)
+		full = socket_segment(skb, p, g);
+	/* The socket could send as much, or headroom for a mark was reserved. */
+	could = want <= full || full + PDM_HEADER == mtu;
+	if (want <= most && want <= g->shown && (could || !full)) {
 		seg->len = want;
 		return MARK_OK;
 	}
@@ -95,10 +100,7 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 		if (segments == 1)
 			return reason;
 	} else if (!g->watch_len && segments <= WATCH_SEGMENTS) {
-		__u32 full = socket_segment(skb, p, g);
-
-		/* The socket could send as much; or headroom for a mark was reserved. */
-		if (full && (want <= full || full + PDM_HEADER == mtu)) {
+		if (full && could) {
 			seg->len = want;
 			return MARK_OK;
 		}

@@ -15,12 +15,15 @@
  * packets; after two such flows so does their destination, unless marked packets
  * of other flows arrived there recently. The same is done for
  * packets longer than any that arrived.
+ *
+ * An outage is no strike: the unmarked segment that is sent again must arrive.
  */
 #ifndef WAYMARK_PDM_GUARD_H
 #define WAYMARK_PDM_GUARD_H
 
 /* How long a flow, or a destination, stays without marks. */
 #define FALLBACK_NS 600000000000ULL
+#define FALLBACK_MIN_NS 60000000000ULL
 
 /* Strikes until a flow falls back, if marked packets of it arrived or if not. */
 #define STRIKES_PASSED 3
@@ -29,16 +32,19 @@
 /* Flows in a row until their destination does. */
 #define STRIKES_PATH 2
 
-/* A strike is forgotten after this time: losses as rare have other causes. */
-#define STRIKE_NS 10000000000ULL
-
 /* Strikes closer than this are one loss. */
 #define STRIKE_GAP_NS 50000000ULL
+
+/* Likewise, of a segment that shows how long packets may be. */
+#define SIZE_GAP_NS 1000000000ULL
 
 /* A segment not sent again for so long has arrived, where nobody can be asked. */
 #define WATCH_NS 1000000000ULL
 
-/* So often a flow without acknowledgments asks what is known of its path. */
+/* How often a flow whose marked packets arrive shows it again. */
+#define SHOW_NS 20000000000ULL
+
+/* To this a flow's age is known; so often one of datagrams asks about its path. */
 #define CHECK_NS 1000000000ULL
 
 /* A burst of more segments is not put at risk. */
@@ -64,7 +70,7 @@ static __always_inline void guard_ask(struct pdm_guard *g, const struct pdm_path
 		g->narrowed = path->narrowed;
 		g->mtu = path->mtu;
 	}
-	if (is_recent(path->passed, now, PATH_PASSED_LIFETIME))
+	if (is_recent(path_passed(path), now, PATH_PASSED_LIFETIME))
 		g->flags |= GUARD_PASSED;
 }
 
@@ -76,16 +82,12 @@ static __noinline int guard_begin(struct pdm_work *work, __u64 now)
 
 	__builtin_memset(g, 0, sizeof(*g));
 	guard_ask(g, path, now);
-	if (path && path->strikes && !(g->flags & GUARD_PASSED))
+	if (!path || g->flags & GUARD_PASSED)
+		return 0;
+	if (path->strikes)
 		g->flags |= GUARD_CAREFUL;
-	return 0;
-}
-
-static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
-{
-	struct pdm_path_key at;
-
-	guard_ask(g, path_of(key, &at), now);
+	if (work->key.proto != IPPROTO_TCP && path->quiet > g->fallback)
+		g->fallback = path->quiet;
 	return 0;
 }
 
@@ -100,20 +102,23 @@ static __noinline int guard_narrow(struct pdm_guard *g, const struct pdm_key *ke
 				   __u32 mtu)
 {
 	struct pdm_path *path;
+	__u32 known;
 
 	if (mtu < IPV6_MTU_MIN)
 		mtu = IPV6_MTU_MIN;
-	if (mtu >= guard_mtu(g, now))
+	known = guard_mtu(g, now);
+	if (mtu > known)
 		return 0;
+	if (mtu < known)
+		PDM_STAT_ADD(narrowed, 1);
 	g->mtu = mtu;
 	g->narrowed = now;
 	if (g->shown > mtu)
 		g->shown = mtu;
-	PDM_STAT_ADD(narrowed, 1);
 	path = path_make(key);
 	if (!path)
 		return 0;
-	if (!is_recent(path->narrowed, now, PATH_LIFETIME) || mtu < path->mtu) {
+	if (!is_recent(path->narrowed, now, PATH_LIFETIME) || mtu <= path->mtu) {
 		path->mtu = mtu;
 		path->narrowed = now;
 	}
@@ -122,23 +127,47 @@ static __noinline int guard_narrow(struct pdm_guard *g, const struct pdm_key *ke
 	return 0;
 }
 
+/* Packets as long as this one no longer arrive for certain. */
+static __noinline int guard_shrink(struct pdm_guard *g, const struct pdm_key *key, __u32 len)
+{
+	struct pdm_path_key at;
+	struct pdm_path *path = path_of(key, &at);
+
+	if (g->shown > len)
+		g->shown = len;
+	if (path && path->shown > len)
+		path->shown = len;
+	return 0;
+}
+
 static __noinline int guard_fall_back(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
+	__u64 lifetime = cfg_pdm_lifetime;
+	bool passed = g->flags & GUARD_PASSED;
 	struct pdm_path *path;
 
 	/* Flows that never were answered must not fill the table of states. */
-	g->fallback = now + (g->flags & GUARD_PASSED ? FALLBACK_NS : cfg_pdm_lifetime);
+	if (lifetime < FALLBACK_MIN_NS)
+		lifetime = FALLBACK_MIN_NS;
+	if (passed || lifetime > FALLBACK_NS)
+		lifetime = FALLBACK_NS;
+	g->fallback = now + lifetime;
 	g->flags &= ~GUARD_PASSED;
 	g->strikes = 0;
 	PDM_STAT_ADD(fallbacks, 1);
 	path = path_make(key);
-	if (!path || is_recent(path->passed, now, PATH_PASSED_LIFETIME))
+	if (!path)
+		return 0;
+	if (passed)
+		path_fails(path, g->failing);
+	if (is_recent(path_passed(path), now, PATH_PASSED_LIFETIME))
 		return 0;
 	if (++path->strikes < STRIKES_PATH)
 		return 0;
 	path->strikes = STRIKES_PATH - 1; /* the next one, after that time, is enough */
+	if (now >= path->blocked)
+		PDM_STAT_ADD(blocked, 1);
 	path->blocked = now + FALLBACK_NS;
-	PDM_STAT_ADD(blocked, 1);
 	return 0;
 }
 
@@ -149,23 +178,29 @@ static __noinline int guard_strike(struct pdm_guard *g, const struct pdm_key *ke
 
 	if (is_recent(g->struck, now, STRIKE_GAP_NS) || now < g->fallback)
 		return 0;
-	if (!is_recent(g->struck, now, STRIKE_NS))
-		g->strikes = 0;
 	g->struck = now;
+	if (!g->strikes)
+		g->failing = now;
 	if (++g->strikes >= enough)
 		guard_fall_back(g, key, now);
 	return 0;
 }
 
-/* The watched segment was sent again. */
+/* The watched segment arrived once it was sent again without a mark. */
 static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
 	__u32 len = g->watch_len;
+	bool longer = len > IPV6_MTU_MIN && len > g->shown;
 
 	g->watch_len = 0;
 	if (!(g->flags & GUARD_WATCH_MARKED))
 		return 0;
-	if (len > IPV6_MTU_MIN && len > g->shown) {
+	if (len > IPV6_MTU_MIN)
+		guard_shrink(g, key, len - PDM_HEADER);
+	if (longer) {
+		/* With a shorter one lost just before, it is one loss. */
+		if (is_recent(g->struck, now, SIZE_GAP_NS))
+			return 0;
 		if (++g->size_strikes >= STRIKES_SIZE) {
 			g->size_strikes = 0;
 			guard_narrow(g, key, now, g->shown);
@@ -176,6 +211,23 @@ static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *ke
 	return guard_strike(g, key, now);
 }
 
+/* The watched segment was lost without a mark, too: that tells nothing of marks. */
+static __noinline int guard_doubt(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+{
+	struct pdm_path *path;
+
+	g->watch_len = 0;
+	if (g->flags & GUARD_PASSED)
+		return 0;
+	/* A flow that began so can't afford to lose more. */
+	g->fallback = now + FALLBACK_MIN_NS;
+	PDM_STAT_ADD(fallbacks, 1);
+	path = path_make(key);
+	if (path && !path->strikes)
+		path->strikes = 1;
+	return 0;
+}
+
 /* The watched segment has arrived. */
 static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
@@ -183,6 +235,8 @@ static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *k
 	bool longer = g->watch_len > IPV6_MTU_MIN && g->watch_len > g->shown;
 	struct pdm_path *path;
 
+	if (g->flags & GUARD_WATCH_MARKED && now - g->arrived >= SHOW_NS)
+		first = true;
 	if (g->watch_len > g->shown)
 		g->shown = g->watch_len;
 	g->watch_len = 0;
@@ -197,8 +251,8 @@ static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *k
 	if (!path)
 		return 0;
 	if (first) {
-		path->passed = now;
-		path->strikes = 0;
+		g->arrived = now;
+		path_passes(path, &path->acked, now);
 	}
 	if (longer && (g->shown >= path->shown || !is_recent(path->shown_at, now, PATH_LIFETIME))) {
 		path->shown = g->shown;
@@ -259,9 +313,77 @@ static __noinline int guard_look(struct __sk_buff *skb, struct pdm_guard *g,
 	struct bpf_sock *sk = skb->sk;
 	struct bpf_tcp_sock *tcp = sk ? bpf_tcp_sock(sk) : NULL;
 
-	if (tcp ? !is_after(g->watch_end, tcp->snd_una) : now - g->watched > WATCH_NS)
+	if (tcp ? is_after(g->watch_end, tcp->snd_una) : now - g->watched <= WATCH_NS)
+		return 0;
+	if (g->flags & GUARD_LOST)
+		guard_doubt(g, key, now);
+	else if (g->flags & GUARD_RESENT)
+		guard_missed(g, key, now);
+	else
 		guard_arrived(g, key, now);
 	return 0;
+}
+
+/*
+ * A segment is sent again, without a mark. Once this is acknowledged the mark was
+ * the cause; if it is lost as well, the path was.
+ */
+static __noinline int guard_resent(struct pdm_guard *g, const struct pdm_segment *seg, __u64 now)
+{
+	__u32 len = seg->len + PDM_HEADER;
+
+	if (!g->watch_len) {
+		if (g->strikes || !(g->flags & GUARD_PASSED))
+			return 0;
+		/* It was marked, most likely, and not watched: not longer than any before. */
+		g->watch_seq = seg->seq;
+		g->watch_end = seg->end;
+		g->watch_len = len > IPV6_MTU_MIN && len > g->shown ? IPV6_MTU_MIN : len;
+		g->flags = (g->flags & ~(GUARD_RESENT | GUARD_LOST)) | GUARD_WATCH_MARKED;
+	} else if (!is_after(g->watch_end, seg->seq) || !is_after(seg->end, g->watch_seq)) {
+		return 0;
+	}
+	if (!(g->flags & GUARD_RESENT)) {
+		g->flags |= GUARD_RESENT;
+		g->watched = now;
+	} else if (now - g->watched > STRIKE_GAP_NS) {
+		g->flags |= GUARD_LOST;
+		g->watched = now;
+	}
+	return 0;
+}
+
+/*
+ * The first segment that is seen of a connection. Of one that was there before,
+ * what its socket has sent already goes again, and is not marked.
+ */
+static __always_inline void guard_connect(struct __sk_buff *skb, const struct packet *p,
+					  struct pdm_guard *g, const struct pdm_segment *seg)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct bpf_tcp_sock *tcp;
+
+	g->watch_len = 0;
+	g->iface = p->id.iface;
+	g->flags |= GUARD_TCP;
+	g->sent_end = seg->seq;
+	g->last_ack = seg->ack - 1;
+	g->tcp_header = p->l4_len;
+	tcp = sk && !(p->id.tcp_flags & TCP_SYN) ? bpf_tcp_sock(sk) : NULL;
+	if (tcp && is_after(tcp->snd_nxt, seg->seq))
+		g->sent_end = tcp->snd_nxt;
+	/* Of forwarded flows no acknowledgment is known; only what is sent again. */
+	if (cfg_pdm_closed_domain && skb->ingress_ifindex)
+		g->flags |= GUARD_PASSED;
+}
+
+/* A segment leaves that can't be marked: when it is sent again it is no new one. */
+static __always_inline void guard_skip(struct __sk_buff *skb, const struct packet *p,
+				       struct pdm_guard *g, struct pdm_segment *seg)
+{
+	if (p->id.proto == IPPROTO_TCP && g->flags & GUARD_TCP && segment_of(skb, p, seg) &&
+	    is_after(seg->end, g->sent_end))
+		g->sent_end = seg->end;
 }
 
 /* Follows what a TCP flow sends. MARK_OK, or why this segment is not marked. */
@@ -275,17 +397,10 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 		return PDM_CHAIN;
 	bare = seg->seq == seg->end;
 	/* A SYN other than that sent before begins another connection. */
-	if (!(g->flags & GUARD_TCP) || (p->id.tcp_flags & TCP_SYN && seg->seq + 1 != g->sent_end)) {
-		g->watch_len = 0;
-		g->iface = p->id.iface;
-		g->flags |= GUARD_TCP;
-		g->sent_end = seg->seq;
-		g->last_ack = seg->ack - 1;
-		g->tcp_header = p->l4_len;
-		/* Of forwarded flows no acknowledgment is known; only what is sent again. */
-		if (cfg_pdm_closed_domain && skb->ingress_ifindex)
-			g->flags |= GUARD_PASSED;
-	}
+	if (!(g->flags & GUARD_TCP) || (p->id.tcp_flags & TCP_SYN && seg->seq + 1 != g->sent_end))
+		guard_connect(skb, p, g, seg);
+	if (now - g->checked > CHECK_NS)
+		g->checked = now;
 	again = bare ? seg->ack == g->last_ack : is_after(g->sent_end, seg->seq);
 	if (again && g->iface != p->id.iface)
 		return PDM_RESENT;
@@ -300,14 +415,13 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 	if (again && bare) {
 		if (ack_marked && reports_duplicate(skb, p, g, seg->ack))
 			guard_strike(g, key, now);
-		return now < g->fallback ? PDM_FALLBACK : PDM_RESENT;
+		return now < g->fallback ? PDM_FALLBACK : PDM_DUP_ACK;
 	}
 	if (again) {
-		if (g->watch_len && is_after(g->watch_end, seg->seq) &&
-		    is_after(seg->end, g->watch_seq))
-			guard_missed(g, key, now);
-		else if (!g->watch_len && !g->strikes && g->flags & GUARD_PASSED)
-			guard_strike(g, key, now);
+		seg->len = p->id.bytes;
+		if (skb->gso_size)
+			seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
+		guard_resent(g, seg, now);
 		return now < g->fallback ? PDM_FALLBACK : PDM_RESENT;
 	}
 	if (g->watch_len)
@@ -329,14 +443,16 @@ static __always_inline void guard_sent(struct pdm_guard *g, const struct pdm_seg
 				       bool marked, __u64 now)
 {
 	bool longer = seg->len > IPV6_MTU_MIN && seg->len > g->shown;
+	bool known = g->flags & GUARD_PASSED && !g->strikes && now - g->arrived < SHOW_NS;
 
 	if (seg->seq == seg->end) {
 		if (marked)
 			g->flags |= GUARD_ACK_MARKED;
 		return;
 	}
-	if (g->watch_len || (!longer && (!marked || (g->flags & GUARD_PASSED && !g->strikes))))
+	if (g->watch_len || (!longer && (!marked || known)))
 		return;
+	g->flags &= ~(GUARD_RESENT | GUARD_LOST);
 	g->watch_seq = seg->seq;
 	g->watch_end = seg->end;
 	g->watch_len = seg->len < 0xffff ? seg->len : 0xffff;
@@ -345,22 +461,6 @@ static __always_inline void guard_sent(struct pdm_guard *g, const struct pdm_seg
 		g->flags |= GUARD_WATCH_MARKED;
 	else
 		g->flags &= ~GUARD_WATCH_MARKED;
-}
-
-/*
- * What a packet's flow has shown so far: MARK_OK, or why this packet is not marked
- * whatever its length. A flow without acknowledgments learns from those to the
- * same destination that have them.
- */
-static __always_inline int guard_packet(struct __sk_buff *skb, const struct packet *p,
-					struct pdm_guard *g, struct pdm_work *work, __u64 now)
-{
-	work->segment.tcp = p->id.proto == IPPROTO_TCP;
-	if (work->segment.tcp)
-		return guard_tcp(skb, p, g, &work->key, now, &work->segment);
-	if (now - g->checked > CHECK_NS)
-		guard_refresh(g, &work->key, now);
-	return now < g->fallback ? PDM_FALLBACK : MARK_OK;
 }
 
 #endif

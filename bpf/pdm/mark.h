@@ -191,6 +191,8 @@ static __always_inline struct pdm_state *find_state(const struct packet *p, stru
 		s->policy = v->policy;
 		s->until = v->until;
 		s->generation = generation;
+		/* What was sent while no policy named the flow is not known here. */
+		s->guard.flags &= ~GUARD_TCP;
 	}
 	return s;
 }
@@ -253,6 +255,46 @@ static __noinline int tell_marked(const struct packet *p, const struct pdm_key *
 	return 0;
 }
 
+/* Whether the packet takes an option, and where: work->place. */
+static __always_inline int locate(struct __sk_buff *skb, const struct packet *p,
+				  struct pdm_work *work)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct pdm_place *place = &work->place;
+	struct ipv6hdr *ip;
+
+	if (p->l3_offset > HEADERS_MAX)
+		return PDM_CHAIN;
+	ip = data + p->l3_offset;
+	if ((void *)(ip + 1) > end)
+		return PDM_CHAIN;
+	if (!ip->payload_len)
+		return PDM_JUMBOGRAM;
+	if (bpf_ntohs(ip->payload_len) > 0xffff - PDM_HEADER)
+		return PDM_TOO_LONG;
+	place->upper = p->l3_offset + sizeof(*ip);
+	place->join = 0;
+	place->proto = ip->nexthdr;
+	place->link = p->l3_offset + offsetof(struct ipv6hdr, nexthdr);
+	return is_extension(place->proto, true) ? find_place(skb, p, work) : MARK_OK;
+}
+
+/* The state of a new flow, with what the policy says of it. NULL: *rc is the reason. */
+static __always_inline struct pdm_state *new_state(struct __sk_buff *skb, const struct packet *p,
+						   struct pdm_work *work, __u64 now,
+						   __u32 generation, int *rc)
+{
+	struct pdm_state *s = pdm_create(work, now, rc);
+
+	if (!s)
+		return NULL;
+	s->policy = work->verdict.policy;
+	s->until = work->verdict.until;
+	s->generation = generation;
+	s->no_checksum = lacks_checksum(p, word_of(skb, p));
+	return s;
+}
+
 /* What pdm_mark() does, with a reason for what it does not. */
 static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 {
@@ -263,9 +305,7 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	struct pdm_place *place;
 	struct pdm_guard *guard;
 	struct pdm_state *s;
-	struct ipv6hdr *ip;
-	void *data, *end;
-	int rc;
+	int rc, why;
 
 	if (!work || !unnamed || *unnamed == unnamed_tag(hash, generation))
 		return MARK_NOT_NAMED;
@@ -279,45 +319,30 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		return MARK_NOT_NAMED;
 	}
 	rc = may_mark(skb, p);
-	if (rc != MARK_OK)
+	if (rc == MARK_OK)
+		rc = locate(skb, p, work);
+	if (rc != MARK_OK) {
+		if (s)
+			guard_skip(skb, p, &s->guard, &work->segment);
 		return rc;
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	if (p->l3_offset > HEADERS_MAX)
-		return PDM_CHAIN;
-	ip = data + p->l3_offset;
-	if ((void *)(ip + 1) > end)
-		return PDM_CHAIN;
-	if (!ip->payload_len)
-		return PDM_JUMBOGRAM;
-	if (bpf_ntohs(ip->payload_len) > 0xffff - PDM_HEADER)
-		return PDM_TOO_LONG;
-	place = &work->place;
-	place->upper = headers;
-	place->join = 0;
-	place->proto = ip->nexthdr;
-	place->link = p->l3_offset + offsetof(struct ipv6hdr, nexthdr);
-	if (is_extension(place->proto, true)) {
-		rc = find_place(skb, p, work);
-		if (rc != MARK_OK)
-			return rc;
 	}
+	place = &work->place;
 	if (!s)
 		guard_begin(work, now);
 	guard = s ? &s->guard : &work->fresh.guard;
-	rc = guard_packet(skb, p, guard, work, now);
+	rc = guard_packet(skb, p, s, guard, work, now);
+	/* Packets of datagrams are counted before one is tried. */
+	if (rc == PDM_UNPROVEN && !s && !work->segment.tcp)
+		new_state(skb, p, work, now, generation, &why);
 	if (rc != MARK_OK)
 		return rc;
 	rc = fit(skb, p, guard, work, now);
 	if (rc != MARK_OK)
 		return rc;
 	if (!s) {
-		s = pdm_create(work, now, &rc);
+		s = new_state(skb, p, work, now, generation, &rc);
 		if (!s)
 			return rc;
-		s->policy = work->verdict.policy;
-		s->until = work->verdict.until;
-		s->generation = generation;
 		guard = &s->guard;
 	}
 	if (bpf_skb_adjust_room(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, work->flags))
@@ -338,6 +363,8 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	note_sent(s, p);
 	if (work->segment.tcp)
 		guard_sent(guard, &work->segment, true, now);
+	else if (work->tried)
+		guard_tried(guard, &work->key, now);
 	if (cfg_pdm_raw)
 		tell_marked(p, &work->key, now, &work->option);
 	account_mark(skb, p);

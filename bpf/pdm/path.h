@@ -43,6 +43,31 @@ static __always_inline struct pdm_path *path_of(const struct pdm_key *key,
 	return bpf_map_lookup_elem(&pdm_paths, path);
 }
 
+/* When a marked packet was last known to arrive, whatever its protocol. */
+static __always_inline __u64 path_passed(const struct pdm_path *path)
+{
+	return path->acked > path->named ? path->acked : path->named;
+}
+
+/* A marked packet is known to have arrived; at: path->acked or path->named. */
+static __always_inline void path_passes(struct pdm_path *path, __u64 *at, __u64 now)
+{
+	*at = now;
+	path->quiet = 0;
+	path->strikes = 0;
+	path->tries = 0;
+	path->backoff = 0;
+}
+
+/* Marks have been lost since a time: what showed before that they arrive does so no more. */
+static __always_inline void path_fails(struct pdm_path *path, __u64 since)
+{
+	if (path->acked <= since)
+		path->acked = 0;
+	if (path->named <= since)
+		path->named = 0;
+}
+
 /* The path to the destination of a flow, made where it is not known. */
 static __noinline struct pdm_path *path_make(const struct pdm_key *key)
 {

@@ -21,6 +21,7 @@
 #include "pdm/policy.h"
 #include "pdm/path.h"
 #include "pdm/guard.h"
+#include "pdm/datagram.h"
 #include "pdm/fit.h"
 #include "pdm/mark.h"
 #include "pdm/sequence.h"

@@ -107,19 +107,6 @@ static __always_inline int find_option(struct __sk_buff *skb, const struct packe
 	return READ_OK;
 }
 
-/* Octets 4 to 7 of the transport header; see sequence_observe(). */
-static __always_inline __u32 word_of(struct __sk_buff *skb, const struct packet *p)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 at = p->l4_offset;
-	__be32 *word;
-
-	if (at > HEADERS_MAX)
-		return 0;
-	word = data + at + 4;
-	return (void *)(word + 1) > end ? 0 : bpf_ntohl(*word);
-}
-
 static __noinline int tell_read(const struct packet *p, const struct pdm_key *key, __u64 now,
 				const struct pdm_sample *sample)
 {
@@ -151,15 +138,6 @@ static __always_inline bool is_elsewhere(const struct pdm_state *s, const struct
 	       behind < SEQUENCE_WINDOW && s->seen >> (behind & 63) & 1;
 }
 
-/*
- * UDP over IPv6 without a checksum: the stack drops it (RFC 8200 section 8.1). Other
- * checksums are not verified: whoever forges a packet can compute them.
- */
-static __always_inline bool lacks_checksum(const struct packet *p, __u32 word)
-{
-	return p->id.proto == IPPROTO_UDP && !(word & 0xffff) && !p->fragment;
-}
-
 /* Where packets of the flow are read. */
 static __always_inline void note_received(struct pdm_state *s, const struct packet *p)
 {
@@ -185,7 +163,7 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 		return PDM_NO_STATE;
 	sample->word = word_of(skb, p);
 	sample->bare = is_bare(p);
-	if (lacks_checksum(p, sample->word))
+	if (lacks_checksum(p, sample->word) && !s->no_checksum)
 		return PDM_CHECKSUM;
 	if (!lock_state(s)) {
 		note_missed(s, &sample->option);

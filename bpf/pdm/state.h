@@ -97,14 +97,17 @@ static __always_inline __u64 age_limit(__u64 *at, __u64 was, __u64 now)
 }
 
 /*
- * A state whose last packet, in either direction, is older than the lifetime. One
- * whose flow fell back stays until that ends, or it would be tried again at once.
+ * A state whose last packet, marked or not and in either direction, is older than
+ * the lifetime. One whose flow fell back stays until that ends, or it would be
+ * tried again at once.
  */
 static __always_inline bool is_stale(const struct pdm_state *s, __u64 now)
 {
-	__u64 tx = WHOLE(s->tx), rx = WHOLE(s->rx);
+	__u64 tx = WHOLE(s->tx), rx = WHOLE(s->rx), checked = WHOLE(s->guard.checked);
 
-	return tx && since(now, tx) > cfg_pdm_lifetime && now >= s->guard.fallback &&
+	if (tx ? since(now, tx) <= cfg_pdm_lifetime : !checked)
+		return false;
+	return (__s64)(now - checked) > (__s64)cfg_pdm_lifetime && now >= s->guard.fallback &&
 	       !(rx && since(now, rx) <= cfg_pdm_lifetime);
 }
 
@@ -132,6 +135,29 @@ static __always_inline void key_of(const struct packet *p, bool swap, struct pdm
 static __always_inline bool is_bare(const struct packet *p)
 {
 	return p->id.proto == IPPROTO_TCP && !p->id.payload;
+}
+
+/* Bytes 4 to 7 of the transport header; see sequence_observe(). */
+static __always_inline __u32 word_of(struct __sk_buff *skb, const struct packet *p)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 at = p->l4_offset;
+	__be32 *word;
+
+	if (at > HEADERS_MAX)
+		return 0;
+	word = data + at + 4;
+	return (void *)(word + 1) > end ? 0 : bpf_ntohl(*word);
+}
+
+/*
+ * UDP over IPv6 without a checksum: the stack drops it (RFC 8200 section 8.1), but
+ * for tunnels that agreed on it (RFC 6935). Other checksums are not verified:
+ * whoever forges a packet can compute them.
+ */
+static __always_inline bool lacks_checksum(const struct packet *p, __u32 word)
+{
+	return p->id.proto == IPPROTO_UDP && !(word & 0xffff) && !p->fragment;
 }
 
 /*

@@ -145,7 +145,7 @@ __noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
 	if (!s)
 		return 0;
 	now = pdm_now();
-	if (is_stale(s, now) || mtu >= guard_mtu(&s->guard, now))
+	if (is_stale(s, now) || mtu > guard_mtu(&s->guard, now))
 		return 0;
 	if (chain.next == IPPROTO_TCP && !is_in_flight(skb, key, &s->guard, bpf_ntohl(first[1])))
 		return 0;

@@ -58,6 +58,7 @@ struct pdm_work {
 	struct pdm_key key;
 	struct pdm_segment segment;
 	__u64 flags; /* for bpf_skb_adjust_room() */
+	bool tried; /* a datagram is marked that is not known to arrive; see datagram.h */
 	struct pdm_option option;
 	struct pdm_place place;
 	struct pdm_verdict verdict;

@@ -88,6 +88,24 @@ static __always_inline bool parse_marked(struct __sk_buff *skb, __u32 direction,
 	return true;
 }
 
+/* Lets the packet's destination be known to take marks, from now on. */
+SEC("tc")
+int bench_known(struct __sk_buff *skb)
+{
+	struct pdm_work *work = get_work();
+	struct pdm_path *path;
+	struct packet p;
+
+	if (!work || !parse_marked(skb, DIRECTION_EGRESS, &p))
+		return TC_ACT_SHOT;
+	key_of(&p, false, &work->key);
+	path = path_make(&work->key);
+	if (!path)
+		return TC_ACT_SHOT;
+	path->acked = ~0ULL >> 1;
+	return TC_ACT_UNSPEC;
+}
+
 /* Parse and mark. */
 SEC("tc")
 int bench_mark(struct __sk_buff *skb)

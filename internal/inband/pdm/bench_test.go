@@ -34,7 +34,11 @@ func newBenchHostOf(b testing.TB, cfg Config, flows uint32) *benchHost {
 		b.Fatalf("%+v", err)
 	}
 	b.Cleanup(coll.Close)
-	return &benchHost{pdmHost: h, programs: coll.Programs, coll: coll}
+	host := &benchHost{pdmHost: h, programs: coll.Programs, coll: coll}
+	if err := host.repeatHere("bench_known", aToB().Bytes(), 1); err != nil {
+		b.Fatal(err)
+	}
+	return host
 }
 
 // perRun is the processor time that one run of a program takes, in ns.

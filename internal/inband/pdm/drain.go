@@ -288,10 +288,13 @@ func age(at datapath.Moment, stamp uint64) time.Duration {
 // isStale reports that no packet passed in either direction for longer than the
 // lifetime. A flow that fell back keeps its state until that ends.
 func (r *reader) isStale(at datapath.Moment, s *abiPdmState) bool {
-	if s.Tx == 0 {
+	checked := s.Guard.Checked
+	if s.Tx == 0 && checked == 0 {
 		return false // about to send its first packet
 	}
-	return uint64(at.Mono) >= s.Guard.Fallback && age(at, s.Tx) > r.cfg.Lifetime && (s.Rx == 0 || age(at, s.Rx) > r.cfg.Lifetime)
+	recent := func(stamp uint64) bool { return stamp != 0 && age(at, stamp) <= r.cfg.Lifetime }
+	return uint64(at.Mono) >= s.Guard.Fallback && int64(uint64(at.Mono)-checked) > int64(r.cfg.Lifetime) &&
+		!recent(s.Tx) && !recent(s.Rx)
 }
 
 // deleteStale forgets states, which their flows' next packets would begin anew

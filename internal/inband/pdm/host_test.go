@@ -3,6 +3,8 @@ package pdm
 import (
 	"bufio"
 	"log/slog"
+	"math"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -130,6 +132,15 @@ func (m *markingHost) drain(t testing.TB) {
 	m.lost = map[string]uint64{}
 	for _, p := range passed {
 		m.lost[p.Reason] += p.Packets
+	}
+}
+
+// know lets a destination be known to take marked packets, permanently.
+func (m *markingHost) know(t testing.TB, to netip.Addr) {
+	t.Helper()
+	key, path := abiPdmPathKey{Remote: to.As16()}, abiPdmPath{Acked: math.MaxInt64}
+	if err := m.marker.maps["pdm_paths"].Put(&key, &path); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -245,7 +245,11 @@ func TestMeasuredDelays(t *testing.T) {
 			t.Logf("truth: server %v, path %v; measured at the client: server %v of %d, network %v of %d; at the server: network %v of %d",
 				truth.Median(), path, client.Server.Quantile(0.5), client.Server.Count, client.Network.Quantile(0.5), client.Network.Count,
 				server.Network.Quantile(0.5), server.Network.Count)
-			if client.Server.Count < 38 || client.Network.Count < 38 {
+			least := uint64(38)
+			if network == "udp" {
+				least = 26 // it takes some packets until the hosts know that marks arrive
+			}
+			if client.Server.Count < least || client.Network.Count < least {
 				t.Errorf("of 40 requests %d told the server's delay and %d the network's", client.Server.Count, client.Network.Count)
 			}
 			within(t, "server delay", client.Server.Quantile(0.5), truth.Median(), truth.Median())
@@ -313,6 +317,7 @@ func TestMeasuredLoss(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
+	a.know(t, b.Addr6())
 	from, to := listen(a), listen(b)
 	// Beta sends first: from now on it has a state, and reads.
 	if _, err := to.WriteTo([]byte("begin"), from.LocalAddr()); err != nil {

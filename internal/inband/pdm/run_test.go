@@ -24,6 +24,7 @@ type pdmHost struct {
 	veth    *datapathtest.Veth
 	ifindex int
 	reasons map[string]uint64
+	unknown bool // nothing is known of paths; else each datagram's takes marks
 }
 
 // everything names all packets, for as long as a test's clock may tell.
@@ -71,6 +72,9 @@ func (h *pdmHost) run(t testing.TB, program string, f packet.Frame) (out []byte,
 
 // runHere is run for callers that are in the namespace of the interface.
 func (h *pdmHost) runHere(program string, f packet.Frame) (out []byte, verdict int32, err error) {
+	if err := h.know(program, f.Data); err != nil {
+		return nil, 0, err
+	}
 	// struct __sk_buff in words: what a test run takes of it.
 	var ctx [48]uint32
 	ctx[10], ctx[41], ctx[44] = uint32(h.ifindex), uint32(f.GSO.Segments), uint32(f.GSO.Size)
@@ -137,6 +141,7 @@ func option(t testing.TB, frame []byte) pdm.Option {
 func (h *pdmHost) putState(t testing.TB, key abiPdmKey, psn uint16) {
 	t.Helper()
 	s := abiPdmState{Psn: uint32(psn), PsnFirst: uint32(psn), Id: 1<<32 + uint64(h.states(t))}
+	s.Guard.Flags = guardPassed
 	if err := h.pdm.maps["pdm_states"].Put(&key, &s); err != nil {
 		t.Fatal(err)
 	}
@@ -163,10 +168,29 @@ func (h *pdmHost) prove(t testing.TB, length uint16, destinations ...string) {
 	}
 	for _, d := range destinations {
 		key := abiPdmPathKey{Remote: netip.MustParseAddr(d).As16()}
-		if err := h.pdm.maps["pdm_paths"].Put(&key, &abiPdmPath{Shown: length, ShownAt: now, Passed: now}); err != nil {
+		if err := h.pdm.maps["pdm_paths"].Put(&key, &abiPdmPath{Shown: length, ShownAt: now, Acked: now}); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// guardPassed is GUARD_PASSED of bpf/pdm/abi.h: marked packets are known to arrive.
+const guardPassed = 2
+
+// know lets the path of a datagram that leaves be known to take marked packets.
+func (h *pdmHost) know(program string, frame []byte) error {
+	pkt := packetOf(frame)
+	if h.unknown || program != "test_egress" || len(pkt) < 40 || pkt[6] == packet.ProtoTCP {
+		return nil
+	}
+	key, path := abiPdmPathKey{Remote: [16]byte(pkt[24:40])}, abiPdmPath{}
+	if err := h.pdm.maps["pdm_paths"].Lookup(&key, &path); err != nil && !isGone(err) {
+		return err
+	}
+	if err := h.coll.Variables["test_now"].Get(&path.Acked); err != nil {
+		return err
+	}
+	return h.pdm.maps["pdm_paths"].Put(&key, &path)
 }
 
 func (h *pdmHost) states(t testing.TB) (n int) {

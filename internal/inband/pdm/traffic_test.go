@@ -117,7 +117,7 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 		// Datagrams of the interface's own size are fragments once headroom is
 		// reserved. Window updates repeat an acknowledgment; what is longer than all
 		// that arrived so far is marked one at a time.
-		may := []string{"address", "neighbor", "no_state", "fragment", "resent", "unproven"}
+		may := []string{"address", "neighbor", "no_state", "fragment", "resent", "dup_ack", "unproven"}
 		if reserve == headroom.None {
 			may = append(may, "mtu")
 		}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Which packets may be marked of flows that acknowledge nothing: UDP, echo, others.
+ *
+ * Input: a packet on its way out, and its flow's state. Output: whether it may be
+ * marked. Called by mark.h.
+ *
+ * A marked packet is known to have arrived when the peer names it in a mark of its
+ * own. Other flows to the same destination may show it, too. Where nothing shows
+ * it, a mark may cost the packet, so few are tried:
+ *
+ * - not the first packets of a flow. A lost query or handshake costs seconds, and
+ *   the peer has no state yet that could name it;
+ * - never two in a row of a flow. What the application sends again arrives;
+ * - one a second to a destination, unless the peer marks the flow, and after a few
+ *   none for a time that grows.
+ *
+ * A flow whose packets were named and no longer are is treated likewise.
+ */
+#ifndef WAYMARK_PDM_DATAGRAM_H
+#define WAYMARK_PDM_DATAGRAM_H
+
+/* Packets before the first that is tried; twice as many before each that follows. */
+#define TRY_AFTER 3
+
+/* Tries of a flow, of a flow that was named, to a destination, and there again. */
+#define TRIES_FLOW 2
+#define TRIES_NAMED 5
+#define TRIES_PATH 4
+#define TRIES_PATH_AGAIN 2
+
+#define TRY_GAP_NS 1000000000ULL
+
+/* How often a flow asks about its path while it is not known to take marks. */
+#define CHECK_SOON_NS 100000000ULL
+
+/* All packets are marked while the peer named one so recently. */
+#define NAMED_NS 1000000000ULL
+
+/* A flow falls back when none was named for so long: some peers rarely speak. */
+#define UNNAMED_NS 10000000000ULL
+
+/* How long no more are tried: one minute at first, ten at most. */
+static __always_inline __u64 quiet_time(__u8 backoff)
+{
+	__u64 time = FALLBACK_MIN_NS << (backoff & 3);
+
+	return backoff > 3 || time > FALLBACK_NS ? FALLBACK_NS : time;
+}
+
+/*
+ * When marked packets were last known to arrive, as far as it concerns the flow.
+ * To a flow that was named itself, only TCP says more: other flows of datagrams
+ * may be about to learn that the path has changed.
+ */
+static __always_inline __u64 others_passed(const struct pdm_guard *g, const struct pdm_path *path)
+{
+	return g->arrived ? path->acked : path_passed(path);
+}
+
+static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+{
+	struct pdm_path_key at;
+	struct pdm_path *path = path_of(key, &at);
+	__u64 passed = path ? others_passed(g, path) : 0;
+
+	/* A datagram shows no length, so it has no better source. */
+	g->shown = 0;
+	if (passed > g->struck) {
+		g->fallback = 0;
+		g->strikes = 0;
+	}
+	guard_ask(g, path, now);
+	g->flags &= ~GUARD_PASSED;
+	if (is_recent(passed, now, PATH_PASSED_LIFETIME))
+		g->flags |= GUARD_PASSED;
+	else if (path && !g->arrived && path->quiet > g->fallback)
+		g->fallback = path->quiet;
+	return 0;
+}
+
+/* The peer named a packet that it had not named before. */
+static __noinline int guard_named(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+{
+	bool known = is_recent(g->arrived, now, CHECK_NS) && now - g->checked <= CHECK_NS;
+	struct pdm_path *path;
+
+	g->arrived = now;
+	g->fallback = 0;
+	g->struck = 0;
+	g->unmarked = 0;
+	g->strikes = 0;
+	g->backoff = 0;
+	if (known)
+		return 0;
+	path = path_make(key);
+	if (path)
+		path_passes(path, &path->named, now);
+	return guard_refresh(g, key, now);
+}
+
+/* Marked packets of the flow are not known to arrive any more, or never were. */
+static __noinline int guard_unnamed(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+{
+	struct pdm_path_key at;
+	struct pdm_path *path;
+
+	if (is_recent(g->arrived, now, UNNAMED_NS))
+		return PDM_UNPROVEN;
+	if (g->arrived) {
+		path = path_of(key, &at);
+		if (path)
+			path_fails(path, g->arrived);
+	}
+	g->fallback = now + quiet_time(g->backoff);
+	g->backoff += g->backoff < 4;
+	g->arrived = 0;
+	g->strikes = 0;
+	PDM_STAT_ADD(fallbacks, 1);
+	return PDM_FALLBACK;
+}
+
+/*
+ * Whether this is a packet to try. heard: the peer's mark came since the last one,
+ * so it will name this one, if it arrives.
+ */
+static __noinline int guard_may_try(struct pdm_guard *g, const struct pdm_key *key, __u64 now,
+				    bool heard)
+{
+	struct pdm_path_key at;
+	struct pdm_path *path;
+
+	if (g->unmarked < TRY_AFTER << (g->strikes & 7) || is_recent(g->struck, now, TRY_GAP_NS))
+		return PDM_UNPROVEN;
+	if (g->strikes >= (g->arrived ? TRIES_NAMED : TRIES_FLOW))
+		return guard_unnamed(g, key, now);
+	if (g->arrived)
+		return MARK_OK;
+	path = path_of(key, &at);
+	if (path && (now < path->quiet || (!heard && is_recent(path->tried, now, TRY_GAP_NS))))
+		return PDM_UNPROVEN;
+	return MARK_OK;
+}
+
+/* MARK_OK, or why this packet is not marked. s: NULL for the first one. */
+static __noinline int guard_datagram(struct pdm_state *s, struct pdm_guard *g,
+				     const struct pdm_key *key, __u64 now, bool *tried)
+{
+	__u32 named = s && s->rounds ? s->echoed : 0, before = g->named;
+	int rc;
+
+	g->named = named;
+	if ((__s32)(named - before) > 0)
+		guard_named(g, key, now);
+	else if (now - g->checked > (g->flags & GUARD_PASSED ? CHECK_NS : CHECK_SOON_NS))
+		guard_refresh(g, key, now);
+	if (now < g->fallback)
+		return PDM_FALLBACK;
+	if (g->flags & GUARD_PASSED || is_recent(g->arrived, now, NAMED_NS))
+		return MARK_OK;
+	rc = guard_may_try(g, key, now, s && WHOLE(s->rx) != WHOLE(s->rx_told));
+	if (rc == MARK_OK)
+		*tried = true;
+	else if (g->unmarked < 0xffff)
+		g->unmarked++;
+	return rc;
+}
+
+/* A packet leaves with a mark, and nobody knows yet whether it will arrive. */
+static __noinline int guard_tried(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+{
+	struct pdm_path *path;
+
+	g->struck = now;
+	g->unmarked = 0;
+	g->strikes++;
+	path = g->arrived ? NULL : path_make(key);
+	if (!path)
+		return 0;
+	path->tried = now;
+	if (++path->tries < TRIES_PATH)
+		return 0;
+	path->tries = TRIES_PATH - TRIES_PATH_AGAIN;
+	path->quiet = now + quiet_time(path->backoff);
+	path->backoff += path->backoff < 4;
+	return 0;
+}
+
+/*
+ * What a packet's flow has shown so far: MARK_OK, or why this packet is not marked
+ * whatever its length.
+ */
+static __always_inline int guard_packet(struct __sk_buff *skb, const struct packet *p,
+					struct pdm_state *s, struct pdm_guard *g,
+					struct pdm_work *work, __u64 now)
+{
+	work->segment.tcp = p->id.proto == IPPROTO_TCP;
+	work->tried = false;
+	if (work->segment.tcp)
+		return guard_tcp(skb, p, g, &work->key, now, &work->segment);
+	return guard_datagram(s, g, &work->key, now, &work->tried);
+}
+
+#endif
