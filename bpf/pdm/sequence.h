@@ -249,10 +249,13 @@ static __always_inline enum pdm_arrival sequence_suspect(struct pdm_state *s, __
 {
 	__s16 d = psn - s->highest, c = psn - s->wild_next;
 	enum pdm_arrival arrival = ARRIVAL_WILD;
+	bool near = s->wild_count && c >= -SEQUENCE_WINDOW && c < SEQUENCE_AHEAD;
 
 	if (s->rounds && !named) {
-		s->wild_count = 0;
-	} else if (!s->wild_count || c < -SEQUENCE_WINDOW || c >= SEQUENCE_AHEAD) {
+		/* A wrong guess ends the candidate that it is for; others are not about it. */
+		if (near)
+			s->wild_count = 0;
+	} else if (!near) {
 		wild_begin(s, psn, named, now);
 	} else if (c < 0) {
 		wild_behind(s, -c - 1);

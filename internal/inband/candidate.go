@@ -55,10 +55,14 @@ func (c *candidate) behind(i uint8) {
 // be proven by it.
 func (s *Sequence) suspect(r *Received, named uint32) Arrival {
 	c := &s.wild
-	switch ahead := int16(r.Option.PSNTP - c.next); {
+	ahead := int16(r.Option.PSNTP - c.next)
+	near := c.count > 0 && ahead >= -Window && ahead < MaxAhead
+	switch {
 	case s.rounds > 0 && named == 0:
-		c.count = 0
-	case c.count == 0 || ahead < -Window || ahead >= MaxAhead:
+		if near { // a wrong guess ends the candidate that it is for
+			c.count = 0
+		}
+	case !near:
 		*c = beginCandidate(r, named)
 	case ahead < 0:
 		c.behind(uint8(-ahead - 1))
