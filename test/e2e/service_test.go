@@ -98,7 +98,7 @@ func TestServiceExposure(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd is not installed")
 	}
-	for drop, threshold := range map[string]string{"": "25", "afpacket": "25", "netns": "30"} {
+	for _, drop := range []string{"", "afpacket", "netns"} {
 		unit := filepath.Join(openDir(t), "waymark.service")
 		text := readText(t, "../../deploy/systemd/waymark.service")
 		if drop != "" {
@@ -109,7 +109,7 @@ func TestServiceExposure(t *testing.T) {
 		}
 		// It writes below /run, which it gets one of its own for.
 		r := execute(t, nil, "unshare", "--mount", "sh", "-c", `mount -n -t tmpfs tmpfs /run && exec "$@"`, "sh",
-			"systemd-analyze", "security", "--offline=true", "--threshold="+threshold, unit)
+			"systemd-analyze", "security", "--offline=true", "--threshold=25", unit)
 		if r.code != 0 {
 			t.Errorf("drop-in %q: exit code %d: %s", drop, r.code, r.stdout[strings.LastIndex(r.stdout, "\n→")+1:])
 		}

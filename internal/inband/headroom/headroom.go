@@ -347,6 +347,16 @@ func (k *Keeper) undo(t *table, c change) (done bool, err error) {
 		done, err = c.undo()
 		return err
 	})
+	if errors.Is(err, errNetnsNotFound) || isGone(err) {
+		moved, unseen, movedErr := c.moved()
+		switch {
+		case movedErr != nil || moved:
+			done, err = moved, movedErr
+		case unseen > 0:
+			k.deps.Log.Warn("an interface is gone; if it was moved to a network namespace that this agent may not enter, a setting is still reduced there: set it with 'ip link set'",
+				append(c.attrs(), "namespaces", unseen)...)
+		}
+	}
 	switch {
 	case errors.Is(err, errNetnsNotFound):
 		return false, err

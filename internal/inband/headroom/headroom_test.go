@@ -310,6 +310,56 @@ func TestInterfaceVanishes(t *testing.T) {
 	h.hasFile(t, false)
 }
 
+// The segments of a burst are a property of the device, which it keeps in another
+// namespace: they are restored there, whichever agent does it.
+func TestMoved(t *testing.T) {
+	for name, restore := range map[string]func(*Keeper, *host) error{
+		"by the agent that runs": func(k *Keeper, _ *host) error { k.Keep(); return k.Restore() },
+		"by the next agent": func(k *Keeper, h *host) error {
+			k.journal.close() // as if it had been killed
+			_, err := h.keeper(Default()).Recover()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, 1500)
+			k := h.keeper(Config{Mode: Interface, Packets: true})
+			if err := k.Reserve(h.link); err != nil {
+				t.Fatal(err)
+			}
+			h.expect(t, 1484, 1)
+			target := h.link.Netns + "b"
+			if err := lab.AddNetns(target); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := lab.DeleteNetns(target); err != nil {
+					t.Error(err)
+				}
+			})
+			to, err := topology.OpenNetns(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer to.Close()
+			h.change(t, func(l netlink.Link) error { return netlink.LinkSetNsFd(l, to.Fd()) })
+			if err := restore(k, h); err != nil {
+				t.Error(err)
+			}
+			if err := to.Do(func() error {
+				l, err := netlink.LinkByName(h.name)
+				if err == nil && l.Attrs().GSOMaxSegs != allSegments {
+					t.Errorf("gso_max_segs is %d", l.Attrs().GSOMaxSegs)
+				}
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+			h.hasFile(t, false)
+		})
+	}
+}
+
 // Two agents share what is reduced: the last restores it, whichever it is.
 func TestTwoAgents(t *testing.T) {
 	h := newHost(t, 1500)
