@@ -186,13 +186,13 @@ func writeAPI(w io.Writer) error {
 func writeRecord(w io.Writer) error {
 	p := newPage("Flow record", "One flow in one direction on one interface over one interval: a line of the JSON lines exporter, and a row by flow of the API.\n"+
 		"Counters are deltas. [record.schema.json](record.schema.json) says the same to programs.")
-	var rows [][]string
+	var rows, columns [][]string
 	for i := range flow.Fields {
 		f := &flow.Fields[i]
 		kind := map[flow.Kind]string{
 			flow.Text: "text", flow.Address: "address", flow.Time: "time, RFC 3339", flow.Number: "number", flow.Protocol: "number", flow.Bits: "number", flow.Flag: "true or false",
 			flow.Signed: "number, also below 0,", flow.Pairs: "pairs of numbers",
-			flow.Name: strings.Join(f.Values, ", "),
+			flow.Name: strings.Join(f.Choices(), ", "),
 		}[f.Kind]
 		if f.Unit != "" {
 			kind += " of " + f.Unit
@@ -202,9 +202,21 @@ func writeRecord(w io.Writer) error {
 			elements[n] = code(e.Name)
 		}
 		rows = append(rows, []string{code(f.Name), kind, upper(f.Doc), strings.Join(elements, ", ")})
+		columns = append(columns, []string{code(f.Name), mergeNames[f.Merge], code(f.ClickHouse()), code(f.Parquet())})
 	}
 	p.table("Field|Values|Meaning|IPFIX", rows)
+	p.heading(2, "Rows and databases")
+	p.WriteString("\nWhat `waymark flows --by` keeps of the records of a row, and the types of columns for who stores records elsewhere. A value that is\n" +
+		"missing is not 0: its column is nullable in ClickHouse and optional in Parquet.\n")
+	p.table("Field|In a row|ClickHouse|Parquet", columns)
 	return p.writeTo(w)
+}
+
+// mergeNames say what a row has of its records.
+var mergeNames = map[flow.Merge]string{
+	flow.MergeKey: "key", flow.MergeFirst: "that of the first, by flow only", flow.MergeSum: "sum", flow.MergeOr: "or of the bits",
+	flow.MergeMin: "smallest", flow.MergeMax: "largest", flow.MergeMean: "mean of those that have it",
+	flow.MergeAgree: "what all have", flow.MergeDelays: "of all delays",
 }
 
 func writeIPFIX(w io.Writer) error {

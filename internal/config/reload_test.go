@@ -36,7 +36,7 @@ export: [{jsonl: {path: a.jsonl}}]
 		{"interfaces", "[eth0]", "[eth0, veth*]", true},
 		{"flow.max_entries", "1000", "2000", false},
 		{"flow.scan_interval", "1s", "2s", true},
-		{"export", "[]", `[{jsonl: {path: a.jsonl, filter: "", queue: 65536}}]`, true},
+		{"export", "[]", `[{jsonl: {path: a.jsonl, filter: "", words: false, queue: 65536}}]`, true},
 	}
 	if diff := cmp.Diff(want, Changes(running, next)); diff != "" {
 		t.Errorf("Changes (-want +got):\n%s", diff)

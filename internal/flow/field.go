@@ -129,7 +129,7 @@ func (f *Field) AppendWord(b []byte, o *Origin, r *Record) []byte {
 
 // Choices are the values of a Name that a record may have.
 func (f *Field) Choices() []string {
-	if f.zeroAbsent {
+	if f.zeroAbsent && len(f.Values) > 0 {
 		return f.Values[1:]
 	}
 	return f.Values

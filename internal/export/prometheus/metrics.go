@@ -2,8 +2,10 @@ package prometheus
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
@@ -43,13 +45,31 @@ func Metrics() []Metric {
 }
 
 // metrics are all but histograms.
-var metrics = slices.Concat(agentMetrics, pdmMetrics)
+var metrics = slices.Concat(agentMetrics, counterMetrics(), pdmMetrics)
 
 var (
 	perInterface = []string{"interface", "netns", "direction"}
 	perProtocol  = []string{"interface", "netns", "direction", "protocol"}
 	perReason    = []string{"interface", "netns", "direction", "reason"}
 )
+
+// counterMetrics are the counters of records, summed by protocol.
+func counterMetrics() (list []Metric) {
+	for i := range flow.CounterFields {
+		f := &flow.CounterFields[i]
+		doc, _, _ := strings.Cut(f.Doc, "; absent")
+		unit := ""
+		if f.Unit == "bytes" {
+			unit = f.Unit
+		}
+		list = append(list, Metric{
+			f.MetricName(), Counter, unit, perProtocol,
+			strings.ToUpper(doc[:1]) + doc[1:] + ", of all flows by protocol.",
+			perTotal(func(t *obs.Total) uint64 { return *f.Counter(&t.Counters) }),
+		})
+	}
+	return list
+}
 
 var agentMetrics = []Metric{
 	{
@@ -209,22 +229,6 @@ var agentMetrics = []Metric{
 		"waymark_scan_interval_seconds", Gauge, "seconds", nil,
 		"Time between two drains.",
 		one(func(s *obs.Status) float64 { return s.Drain.Interval.Seconds() }),
-	},
-
-	{
-		"waymark_packets_total", Counter, "", perProtocol,
-		"Packets on the wire in flows, by protocol.",
-		perTotal(func(t *obs.Total) uint64 { return t.Packets }),
-	},
-	{
-		"waymark_ip_bytes_total", Counter, "bytes", perProtocol,
-		"IP bytes in flows, headers included, by protocol.",
-		perTotal(func(t *obs.Total) uint64 { return t.Bytes }),
-	},
-	{
-		"waymark_wire_bytes_total", Counter, "bytes", perProtocol,
-		"Bytes on the wire in flows, link header included, by protocol.",
-		perTotal(func(t *obs.Total) uint64 { return t.WireBytes }),
 	},
 
 	{

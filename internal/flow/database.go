@@ -1,0 +1,57 @@
+package flow
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ClickHouse is the type of the field's column in ClickHouse. It is nullable where a
+// value can be missing, which is not 0; see Field.Missing.
+func (f *Field) ClickHouse() string {
+	name := map[Kind]string{
+		Address: "IPv6", Time: "DateTime64(9, 'UTC')", Signed: "Int64", Flag: "Bool", Pairs: "Array(Tuple(UInt8, UInt64))",
+	}[f.Kind]
+	switch {
+	case f.Kind == Text:
+		return "LowCardinality(String)"
+	case f.Kind == Pairs:
+		return name // an array is empty where there is none
+	case f.Kind == Name:
+		values := make([]string, len(f.Values))
+		for i, v := range f.Values {
+			values[i] = fmt.Sprintf("'%s' = %d", v, i)
+		}
+		name = "Enum8(" + strings.Join(values, ", ") + ")"
+	case f.Kind.Number():
+		name = "UInt" + f.width()
+	}
+	if f.Missing != nil {
+		return "Nullable(" + name + ")"
+	}
+	return name
+}
+
+// Parquet is the logical type of the field's column in a Parquet file, optional where
+// ClickHouse has a nullable one.
+func (f *Field) Parquet() string {
+	if f.Kind.Number() {
+		return "INT(" + f.width() + ", false)"
+	}
+	return map[Kind]string{
+		Text: "STRING", Name: "ENUM", Address: "FIXED_LEN_BYTE_ARRAY(16)", Time: "TIMESTAMP(NANOS, UTC)",
+		Signed: "INT(64, true)", Flag: "BOOLEAN", Pairs: "LIST",
+	}[f.Kind]
+}
+
+// width is how many bits hold the largest value.
+func (f *Field) width() string {
+	switch {
+	case f.Max <= maxUint8:
+		return "8"
+	case f.Max <= maxUint16:
+		return "16"
+	case f.Max <= maxUint32:
+		return "32"
+	}
+	return "64"
+}
