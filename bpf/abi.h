@@ -68,8 +68,8 @@ struct flow_slot {
 	__u8 ttl; /* of the latest packet; range in flow_extra */
 	__u8 tcp_flags; /* low eight bits, or of all packets */
 	__u32 packets; /* on the wire: GSO segments, not skbs */
-	__u32 bytes; /* IP octets, headers included, per segment */
-	__u32 payload; /* octets above the transport header */
+	__u32 bytes; /* IP bytes, headers included, per segment */
+	__u32 payload; /* bytes above the transport header */
 	__u32 last; /* ticks of the kernel's timer (jiffies), low 32 bits */
 };
 
@@ -81,7 +81,7 @@ enum opening {
 
 /* What most packets of a flow don't touch; same index as the slot. */
 struct flow_extra {
-	__u64 overhead; /* octets on the wire beyond link header and IP length:
+	__u64 overhead; /* bytes on the wire beyond link header and IP length:
                         * Ethernet padding, and the tunnel of an inner flow */
 	__u32 first; /* as flow_slot.last */
 	__u32 flow_label; /* of the first packet, 20 bits */
@@ -155,7 +155,7 @@ struct packet {
 	__u32 rtt_initiator;
 	__u32 frag_id;
 	__u32 l3_offset; /* of the IP header that `id` tells of */
-	__u32 l4_len; /* octets of the transport header */
+	__u32 l4_len; /* bytes of the transport header */
 	__u32 repeated; /* of a GSO frame: bytes that each segment begins with */
 };
 
@@ -288,11 +288,11 @@ struct count_value {
 	__u64 bytes; /* skb->len */
 };
 
-/* What happened to the flow table, per processor. */
+/* What happened to the flow table, per CPU. */
 struct table_stats {
 	__u64 evicted; /* slots handed to the ring */
 	__u64 unattributed; /* packets that found the ring full */
-	__u64 counts_full; /* packets whose reason found no room in counts */
+	__u64 counts_full; /* packets whose reason did not fit into counts */
 };
 
 #endif

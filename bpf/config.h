@@ -31,7 +31,7 @@ const volatile struct skb_offsets cfg_skb = {};
 /* So many ns after its first fragment a packet is given up (Linux: ipfrag_time). */
 const volatile __u64 cfg_fragment_lifetime = 30000000000;
 
-/* Octets in the ring from which on a flow put there wakes user space. */
+/* Bytes in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
 
 /* Where packets are counted: the epoch, and above 32 bits the number of sets in use. */

@@ -16,7 +16,7 @@
 
 #define EXT_HEADERS_MAX 8
 #define VLAN_TAGS_MAX 2
-#define HEADERS_MAX 0x4100 /* octets: eight of the longest extension headers fit */
+#define HEADERS_MAX 0x4100 /* bytes: eight of the longest extension headers fit */
 
 /* Results besides enum reason: ours, below zero. */
 #define PARSE_OK (-1)
@@ -80,7 +80,7 @@ static __always_inline __u32 offset_of(const struct cursor *c)
 	return c->pos - c->frame.data;
 }
 
-/* The header of n octets under the cursor, or NULL when it is not readable. */
+/* The header of n bytes under the cursor, or NULL when it is not readable. */
 #define HEADER(c, type) ((c)->pos + sizeof(type) > (c)->frame.end ? NULL : (type *)(c)->pos)
 
 /* An IPv4 address as the second half of an IPv6 one, whose first half is 0. */
@@ -249,7 +249,7 @@ struct chain {
 /*
  * Extension headers up to the transport header, or up to a later fragment. A
  * function of its own, verified alone, that few packets need; so it reads
- * through a helper, wherever the octets are.
+ * through a helper, wherever the bytes are.
  */
 __noinline int walk_extensions(frame_ctx *ctx, struct chain *chain)
 {
@@ -321,7 +321,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 	struct tcphdr *tcp;
 	struct icmp_header *icmp;
 	struct udphdr *udp;
-	__u8 *octets;
+	__u8 *data;
 	__u16 word;
 
 	p->l4_offset = offset;
@@ -360,10 +360,10 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 			return REASON_MALFORMED;
 		if (c->pos + 12 > c->frame.end)
 			return PARSE_PULL;
-		octets = c->pos;
-		set_ports(p, octets);
+		data = c->pos;
+		set_ports(p, data);
 		if (p->id.proto == IPPROTO_DCCP) {
-			p->l4_len = octets[4] * 4;
+			p->l4_len = data[4] * 4;
 			if (p->l4_len < 12 || p->l4_len > room)
 				return REASON_MALFORMED;
 		}

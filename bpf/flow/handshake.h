@@ -87,7 +87,7 @@ static __always_inline __u64 handshake_hash(const struct flow_slot *id)
 		   nh(id->iface, id->meta >> META_VLAN_SHIFT, 6));
 }
 
-/* Where it is told that the ACK of a flow with this hash is expected, and what is told. */
+/* The slot that announces the ACK of a flow with this hash, and the bits that identify it. */
 static __always_inline __u32 ack_slot(__u32 hash_high)
 {
 	return hash_high >> 16;

@@ -123,7 +123,7 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 	if (!may_tell(s, sample->arrival, d))
 		return;
 	answer = !sample->bare && WHOLE(s->asked) == tx && s->answered != tx;
-	if (s->acknowledged == tx && !answer) /* it told all there is to tell */
+	if (s->acknowledged == tx && !answer) /* all that it reports is known */
 		return;
 	elapsed = since(now, tx);
 	if (elapsed >= AGE_MAX) /* it is older than that */

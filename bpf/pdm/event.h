@@ -3,7 +3,7 @@
  * Marked packets one by one, on request (cfg_pdm_raw).
  *
  * In: a packet that was marked or read. Out: an event in the ring, unless this
- * processor told as many as it may in this second. Called last by both stages.
+ * CPU has reached its limit for this second. Called last by both stages.
  */
 #ifndef WAYMARK_PDM_EVENT_H
 #define WAYMARK_PDM_EVENT_H
@@ -16,7 +16,7 @@ struct {
 
 struct pdm_rate {
 	__u64 second;
-	__u64 told;
+	__u64 reported;
 };
 
 /* Events of the running second. Written and read by the programs. */
@@ -38,9 +38,9 @@ static __always_inline bool take_rate(__u64 now)
 		return false;
 	if (rate->second != second) {
 		rate->second = second;
-		rate->told = 0;
+		rate->reported = 0;
 	}
-	return rate->told++ < cfg_pdm_raw;
+	return rate->reported++ < cfg_pdm_raw;
 }
 
 /* A slot in the ring with what all events have, or NULL. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The PDM option as octets (RFC 8250 section 3.2): encode, decode. Called by
+ * The PDM option as bytes (RFC 8250 section 3.2): encode, decode. Called by
  * both stages.
  */
 #ifndef WAYMARK_PDM_OPTION_H
@@ -11,7 +11,7 @@
 #define PDM_SIZE 12 /* with type and length */
 #define PDM_V2_LEN 0x12
 #define PDM_V2_ENCRYPTED_LEN 0x22
-#define PDM_HEADER 16 /* octets of a header with the option alone */
+#define PDM_HEADER 16 /* bytes of a header with the option alone */
 
 #define OPTION_PAD1 0
 #define OPTION_PADN 1
@@ -24,30 +24,30 @@ struct pdm_option {
 	struct pdm_delta dtls; /* between the packet sent before and what followed it */
 };
 
-static __always_inline void encode(const struct pdm_option *o, __u8 *octets)
+static __always_inline void encode(const struct pdm_option *o, __u8 *data)
 {
-	octets[0] = PDM_OPTION;
-	octets[1] = PDM_LEN;
-	octets[2] = o->dtlr.scale;
-	octets[3] = o->dtls.scale;
-	octets[4] = o->psntp >> 8;
-	octets[5] = o->psntp;
-	octets[6] = o->psnlr >> 8;
-	octets[7] = o->psnlr;
-	octets[8] = o->dtlr.delta >> 8;
-	octets[9] = o->dtlr.delta;
-	octets[10] = o->dtls.delta >> 8;
-	octets[11] = o->dtls.delta;
+	data[0] = PDM_OPTION;
+	data[1] = PDM_LEN;
+	data[2] = o->dtlr.scale;
+	data[3] = o->dtls.scale;
+	data[4] = o->psntp >> 8;
+	data[5] = o->psntp;
+	data[6] = o->psnlr >> 8;
+	data[7] = o->psnlr;
+	data[8] = o->dtlr.delta >> 8;
+	data[9] = o->dtlr.delta;
+	data[10] = o->dtls.delta >> 8;
+	data[11] = o->dtls.delta;
 }
 
-static __always_inline void decode(const __u8 *octets, struct pdm_option *o)
+static __always_inline void decode(const __u8 *data, struct pdm_option *o)
 {
-	o->dtlr.scale = octets[2];
-	o->dtls.scale = octets[3];
-	o->psntp = octets[4] << 8 | octets[5];
-	o->psnlr = octets[6] << 8 | octets[7];
-	o->dtlr.delta = octets[8] << 8 | octets[9];
-	o->dtls.delta = octets[10] << 8 | octets[11];
+	o->dtlr.scale = data[2];
+	o->dtls.scale = data[3];
+	o->psntp = data[4] << 8 | data[5];
+	o->psnlr = data[6] << 8 | data[7];
+	o->dtlr.delta = data[8] << 8 | data[9];
+	o->dtls.delta = data[10] << 8 | data[11];
 }
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The two parsers beside each other, run by BPF_PROG_TEST_RUN and never
+ * The two parsers side by side, run by BPF_PROG_TEST_RUN and never
  * attached: what parse_fast() takes, parse() has to find just so. And whether a
  * packet would be counted by the first slot that is looked at.
  */

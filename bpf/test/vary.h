@@ -31,13 +31,13 @@ const volatile struct {
 #define SENDERS_MAX 256
 
 /*
- * What each processor sends. Written by the programs; user space sets where to
+ * What each CPU sends. Written by the programs; user space sets where to
  * begin, and reads the number of packets: the truth that tests compare with.
  */
 struct sender {
 	__u64 packets;
 	__u64 flow; /* of the next packet */
-	__u64 pad[6]; /* a cache line for each processor */
+	__u64 pad[6]; /* a cache line for each CPU */
 } senders[SENDERS_MAX];
 
 static __always_inline __u32 next_flow(struct sender *s)

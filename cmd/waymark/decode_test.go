@@ -26,7 +26,7 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // runDecode runs waymark decode and returns its exit code and what it wrote.
 func runDecode(stdin io.Reader, args ...string) (code int, stdout, stderr string) {

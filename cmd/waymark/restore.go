@@ -59,7 +59,7 @@ func reductionText(r headroom.Reduction) string {
 // examineHeadroom reports settings that a killed agent left reduced.
 func examineHeadroom() kernel.Check {
 	c := kernel.Check{Name: "mtu-headroom", State: kernel.StateOK, Purpose: "interface settings that pdm reduces are restored"}
-	left, err := headroom.Leftovers(headroom.DefaultFile)
+	left, err := headroom.Stale(headroom.DefaultFile)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		c.State, c.Found, c.Remedy = kernel.StateDegraded, "unknown: "+headroom.DefaultFile+" can be checked by root only", "sudo waymark doctor"

@@ -189,7 +189,7 @@ func fillMarked(s *store.Store) {
 		return flow.DelaysOf(&h)
 	}
 	iv := s.Begin(scriptStart.Add(20 * time.Second))
-	for i, told := range []struct {
+	for i, reported := range []struct {
 		peer         string
 		port, local  uint16
 		sent         uint64
@@ -203,15 +203,15 @@ func fillMarked(s *store.Store) {
 		{"2001:db8:3::4", 25, 50003, 7, flow.PDM{}, 10},
 	} {
 		in := flow.Record{
-			Iface: "eth0", IfIndex: 2, Direction: flow.Ingress, Family: 6, Proto: 6, SrcPort: told.port, DstPort: told.local,
-			Src: netip.MustParseAddr(told.peer), Dst: netip.MustParseAddr("2001:db8::1"), TTLMin: 60, TTLMax: 60,
-			Counters: flow.Counters{Packets: told.packetsTotal, Bytes: 100 * told.packetsTotal}, First: scriptStart, Last: scriptStart.Add(time.Duration(i) * time.Second),
+			Iface: "eth0", IfIndex: 2, Direction: flow.Ingress, Family: 6, Proto: 6, SrcPort: reported.port, DstPort: reported.local,
+			Src: netip.MustParseAddr(reported.peer), Dst: netip.MustParseAddr("2001:db8::1"), TTLMin: 60, TTLMax: 60,
+			Counters: flow.Counters{Packets: reported.packetsTotal, Bytes: 100 * reported.packetsTotal}, First: scriptStart, Last: scriptStart.Add(time.Duration(i) * time.Second),
 		}
 		out := in
 		out.Direction, out.Src, out.Dst, out.SrcPort, out.DstPort = flow.Egress, in.Dst, in.Src, in.DstPort, in.SrcPort
-		out.PDM = &flow.PDM{Sent: told.sent}
-		if told.answered.Received > 0 {
-			in.PDM = &told.answered
+		out.PDM = &flow.PDM{Sent: reported.sent}
+		if reported.answered.Received > 0 {
+			in.PDM = &reported.answered
 		}
 		iv.Add(&out)
 		iv.Add(&in)

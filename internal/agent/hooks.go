@@ -187,7 +187,7 @@ func (h *hooks) close() {
 	ifaces := slices.Collect(maps.Keys(h.attached))
 	h.mu.Unlock()
 	for _, i := range ifaces {
-		h.mu.Lock() // anew for each: a drain may come between
+		h.mu.Lock() // once per hook: a drain may come between
 		h.detach(i)
 		h.mu.Unlock()
 	}

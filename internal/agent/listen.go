@@ -12,7 +12,7 @@ func (a *Agent) api() *api.Server {
 		Queries: 1 + int(a.budget.Count(shareQueries)), AnswerBytes: int(a.budget.Count(shareAnswers) * 4 / 5),
 	}, api.Deps{
 		Origin: a.exports.origin,
-		Store:  a.store, Status: a.Status, Ready: a.readiness, Hasten: a.pace.hasten, Freshen: a.freshen, Log: a.log,
+		Store:  a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, a.log), Marks: a.streamMarks(),
 		Configuration: a.configuration,
 	})

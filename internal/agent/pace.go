@@ -31,8 +31,8 @@ func (p *pace) set(interval time.Duration) {
 // programs of the other epoch.
 const fastest = 100 * time.Millisecond
 
-// hasten asks for drains at least this often until release is called.
-func (p *pace) hasten(every time.Duration) (release func()) {
+// request asks for drains at least this often until release is called.
+func (p *pace) request(every time.Duration) (release func()) {
 	every = max(every, fastest)
 	p.mu.Lock()
 	p.wanted[&every] = struct{}{}

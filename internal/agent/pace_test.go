@@ -13,7 +13,7 @@ func TestOnlookersDoNotPutDrainsOff(t *testing.T) {
 	a := start(t, cfg)
 	before := a.Status().Drain.Count
 	for began := time.Now(); time.Since(began) < 3*time.Second; time.Sleep(20 * time.Millisecond) {
-		a.pace.hasten(time.Minute)()
+		a.pace.request(time.Minute)()
 	}
 	if drains := a.Status().Drain.Count - before; drains < 3 || drains > 8 {
 		t.Errorf("%d drains in 3 s, want about 6", drains)

@@ -23,7 +23,7 @@ func near(got, want time.Duration) bool {
 }
 
 // TestDelays: a server that waits 50 ms, behind a path of 20 ms there and back,
-// is told apart from it.
+// is distinguished from it.
 func TestDelays(t *testing.T) {
 	const think, oneWay = 50 * time.Millisecond, 10 * time.Millisecond
 	l, _ := newPath(t, wire.Config{AB: wire.Direction{Delay: oneWay}, BA: wire.Direction{Delay: oneWay}})

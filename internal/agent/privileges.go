@@ -28,7 +28,7 @@ func (a *Agent) needs() []cap.Value {
 	return keep
 }
 
-// dropPrivileges gives up, in all threads and for good, every capability but
+// dropPrivileges gives up, in all threads and permanently, every capability but
 // those named; what is not there already is no error.
 func dropPrivileges(keep []cap.Value) error {
 	now := cap.GetProc()

@@ -15,7 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 )
 
-// The test starts itself anew with fewer capabilities; this variable tells the
+// The test starts itself again with fewer capabilities; this variable tells the
 // child which probe to run.
 const childVariable = "WAYMARK_TEST_PRIVILEGES_OF"
 

@@ -13,7 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
-// settings is the configuration in force.
+// settings is the effective configuration.
 func (a *Agent) settings() config.Config {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -69,7 +69,7 @@ func (a *Agent) hookStatus() []obs.Hook {
 	return hooks
 }
 
-// losses are amounts that are missing somewhere, or told less exactly than
+// losses are amounts that are missing somewhere, or reported less exactly than
 // wanted; reasons why packets are in no flow stand with their interface.
 func (a *Agent) losses(table obs.Table) []obs.Loss {
 	var out []obs.Loss

@@ -6,7 +6,7 @@
 //	/metrics              Prometheus
 //	/api/v1/status        obs.Status
 //	/api/v1/flows         Answer; parameters as in Request
-//	/api/v1/config        Configuration in force
+//	/api/v1/config        Effective configuration
 //	/api/v1/marks         Mark, one a line, as packets come
 package api
 
@@ -32,7 +32,7 @@ func Endpoints() []Endpoint {
 		{"/readyz", "`ok` while everything that is configured is counted, else 503 with the reason: starting, an interface or namespace that is named is missing, no interface matches, a hook failed"},
 		{"/metrics", "[Metrics](metrics.md) in the text format of Prometheus, where an exporter `prometheus` is configured"},
 		{"/api/v1/status", "How the agent does, as `waymark status -o json` shows it"},
-		{"/api/v1/config", "The configuration in force, as YAML, and the keys that variables and flags set"},
+		{"/api/v1/config", "The effective configuration, as YAML, and the keys that variables and flags set"},
 		{"/api/v1/flows", "Flows of the recent past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`"},
 	}
 }
@@ -66,9 +66,9 @@ type Deps struct {
 	// is called once at a time, and what it emits goes to all readers. Nil: the agent
 	// does not report single packets.
 	Marks func(ctx context.Context, emit func(*Mark)) error
-	// Hasten asks for drains at least this often until release is called. Nil:
+	// RequestScans asks for drains at least this often until release is called. Nil:
 	// those who follow get the scan interval.
-	Hasten func(every time.Duration) (release func())
+	RequestScans func(every time.Duration) (release func())
 	// Freshen is called before a query is answered; it returns when the store
 	// holds what the first scan interval has brought so far. Nil: nothing to do.
 	Freshen func(ctx context.Context)

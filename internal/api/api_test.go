@@ -205,7 +205,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// Who asks for more than is kept is told so, by field, by header and in words.
+// Who asks for more than is kept is informed, by field, by header and in words.
 func TestIncompleteAnswer(t *testing.T) {
 	a := start(t, "")
 	a.store = store.New(store.Config{History: 2})
@@ -323,7 +323,7 @@ func TestRequestValues(t *testing.T) {
 func TestFollow(t *testing.T) {
 	a := start(t, "")
 	released := make(chan struct{})
-	a.server.deps.Hasten = func(every time.Duration) func() {
+	a.server.deps.RequestScans = func(every time.Duration) func() {
 		if every != 2*time.Second {
 			t.Errorf("asked for %v", every)
 		}
@@ -337,7 +337,7 @@ func TestFollow(t *testing.T) {
 			return nil
 		})
 	}()
-	// What ends before the follower is there, it is not told.
+	// What ends before the follower is there, it does not receive.
 	var got Answer
 	for got.Records == 0 {
 		a.fill(web(1000))
@@ -382,7 +382,7 @@ func TestFollowersAreBounded(t *testing.T) {
 		t.Errorf("one too many: %d %s", code, body)
 	}
 	if code, _ := a.get(t, "/livez"); code != 200 {
-		t.Errorf("/livez beside them: %d", code)
+		t.Errorf("/livez alongside them: %d", code)
 	}
 }
 

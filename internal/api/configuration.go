@@ -21,7 +21,7 @@ func (s *Server) configuration(w http.ResponseWriter, _ *http.Request) {
 	s.writeJSON(w, c)
 }
 
-// Configuration asks for the configuration in force.
+// Configuration asks for the effective configuration.
 func (c *Client) Configuration(ctx context.Context) (out Configuration, err error) {
 	err = c.get(ctx, "/api/v1/config", func(body *answers) error { return body.next(&out) })
 	return out, err

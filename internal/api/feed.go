@@ -54,7 +54,7 @@ type sharedAnswer struct {
 
 // growthFollowed is how much the heap may grow between two collections of garbage
 // while somebody follows, in percent. Every answer is garbage soon; with Go's 100 %,
-// it would stand beside as much again.
+// it would take as much again.
 const growthFollowed = 50
 
 // collectSooner collects garbage sooner until restore is called.
@@ -84,7 +84,7 @@ func (f *feeds) join(key string, q store.Query, cut func()) (fl *follower, leave
 	defer f.mu.Unlock()
 	d := f.feeds[key]
 	if d == nil {
-		// More rows than this have no room in an answer.
+		// More rows than this do not fit into an answer.
 		if most := f.most / 4 / leastRow; q.Limit == 0 || q.Limit > most {
 			q.Limit = most
 		}

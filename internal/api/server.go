@@ -250,7 +250,7 @@ func (s *Server) flows(w http.ResponseWriter, r *http.Request) {
 // incompleteHeader names Answer.Incomplete for those who look at no body.
 const incompleteHeader = "Waymark-Incomplete"
 
-// answerFlows returns what it refuses before the first octet of an answer.
+// answerFlows returns what it refuses before the first byte of an answer.
 func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	req, err := parseRequest(r.URL.Query())
 	if err != nil {
@@ -328,8 +328,8 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q s
 		return err
 	}
 	defer func() { <-s.followers }()
-	if req.Every != 0 && s.deps.Hasten != nil {
-		defer s.deps.Hasten(req.Every)()
+	if req.Every != 0 && s.deps.RequestScans != nil {
+		defer s.deps.RequestScans(req.Every)()
 	}
 	defer s.connections.keep(r.Context())()
 	flusher := http.NewResponseController(w)

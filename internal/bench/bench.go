@@ -1,5 +1,5 @@
 // Package bench measures what the probe costs: its programs alone, by
-// BPF_PROG_TEST_RUN (Datapath), and whole probes beside each other on a veth
+// BPF_PROG_TEST_RUN (Datapath), and whole probes side by side on a veth
 // pair (Probes). In comes a Config; out goes a report, which is written as JSON,
 // as a table and as plots. Command waymark-bench calls it.
 //
@@ -22,7 +22,7 @@ import (
 // Config is what both benchmarks have in common.
 type Config struct {
 	Quick    bool         // fewer flows and rounds
-	Progress func(string) // told what is being measured
+	Progress func(string) // receives what is being measured
 }
 
 // Default measures everything and tells nobody.

@@ -145,7 +145,7 @@ func TestGeneratorLosesNothing(t *testing.T) {
 
 // The budgets of the flow stage that hold on a machine with other work to do:
 // against the reference program in the same run, by the fastest rounds.
-func TestCostBesideHashMap(t *testing.T) {
+func TestCostAgainstHashMap(t *testing.T) {
 	for _, k := range kinds() {
 		t.Run(k.name, func(t *testing.T) {
 			var s stage

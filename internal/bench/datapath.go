@@ -45,7 +45,7 @@ type Cost struct {
 // Size is what the kernel made of a program.
 type Size struct {
 	Instructions int    `json:"instructions"` // after the verifier took away what is off
-	Machine      uint32 `json:"machine"`      // octets of machine code
+	Machine      uint32 `json:"machine"`      // bytes of machine code
 }
 
 func sizeOf(p *ebpf.Program) (s Size, err error) {
@@ -53,11 +53,11 @@ func sizeOf(p *ebpf.Program) (s Size, err error) {
 	if err != nil {
 		return s, err
 	}
-	if octets, err := info.TranslatedSize(); err == nil {
-		s.Instructions = octets / 8
+	if size, err := info.TranslatedSize(); err == nil {
+		s.Instructions = size / 8
 	}
-	if octets, err := info.JitedSize(); err == nil {
-		s.Machine = octets
+	if size, err := info.JitedSize(); err == nil {
+		s.Machine = size
 	}
 	return s, nil
 }
@@ -165,7 +165,7 @@ func (s *stage) load(cfg datapath.Config, load func() (*ebpf.CollectionSpec, err
 		return nil, err
 	}
 	s.closers = append(s.closers, d.Close)
-	coll, err := d.Beside(load, func(spec *ebpf.CollectionSpec) error {
+	coll, err := d.Alongside(load, func(spec *ebpf.CollectionSpec) error {
 		wanted := map[string]*ebpf.ProgramSpec{}
 		for _, n := range shown {
 			wanted[n[0]] = spec.Programs[n[0]]

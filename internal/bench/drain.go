@@ -42,7 +42,7 @@ func newFiller(flows int) (*filler, error) {
 		return nil, err
 	}
 	k := kinds()[0]
-	coll, err := d.Beside(program.Bench, k.adapt(flows))
+	coll, err := d.Alongside(program.Bench, k.adapt(flows))
 	if err != nil {
 		d.Close()
 		return nil, err

@@ -97,7 +97,7 @@ func (r *PDMReport) writeTransfers(w io.Writer) error {
 // precise is String with a third place: it tells permille.
 func (s Spread) precise() string { return fmt.Sprintf("%.3f (%.3f–%.3f)", s.Median, s.Low, s.High) }
 
-// writeDraft sets the figures of the draft beside those of this run.
+// writeDraft sets the figures of the draft next to those of this run.
 func (r *PDMReport) writeDraft(w io.Writer) error {
 	d := r.Draft
 	ours := map[string]string{}

@@ -83,12 +83,12 @@ func (h *pdmHost) load(cfg *pdm.Config, slots uint32, policies []policy.Policy) 
 	return d, err
 }
 
-// beside loads programs of the benchmark over the maps of a probe.
-func beside(d *probe, flows int, names ...string) (*ebpf.Collection, error) {
+// alongside loads programs of the benchmark over the maps of a probe.
+func alongside(d *probe, flows int, names ...string) (*ebpf.Collection, error) {
 	if flows == 0 {
 		flows = endless
 	}
-	return d.Beside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
+	return d.Alongside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
 		wanted := map[string]*ebpf.ProgramSpec{}
 		for _, n := range names {
 			if n != "" {
@@ -124,12 +124,12 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 	if err != nil {
 		return PDMCost{}, err
 	}
-	with, err := beside(on, s.flows, "bench_known", "bench_room", "bench_mark", s.base, s.stage, s.whole)
+	with, err := alongside(on, s.flows, "bench_known", "bench_room", "bench_mark", s.base, s.stage, s.whole)
 	if err != nil {
 		return PDMCost{}, err
 	}
 	defer with.Close()
-	without, err := beside(off, s.flows, s.whole)
+	without, err := alongside(off, s.flows, s.whole)
 	if err != nil {
 		return PDMCost{}, err
 	}

@@ -57,7 +57,7 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 	if err != nil {
 		return nil, state, err
 	}
-	coll, err := beside(on, 1, "bench_mark")
+	coll, err := alongside(on, 1, "bench_mark")
 	if err != nil {
 		return nil, state, err
 	}

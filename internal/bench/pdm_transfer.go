@@ -17,7 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 )
 
-// PDMTransfer holds TCP transfers beside each other.
+// PDMTransfer holds TCP transfers side by side.
 type PDMTransfer struct {
 	Rounds  int            `json:"rounds"`
 	Seconds int            `json:"seconds"` // of each transfer
@@ -33,7 +33,7 @@ type TransferCost struct {
 	Ratio       Spread  `json:"ratio"`              // to unmarked, in the same round
 	Retransmits Spread  `json:"retransmits"`        // segments of a transfer
 	More        Spread  `json:"more_retransmits"`   // than unmarked, in the same round
-	Processor   Spread  `json:"processor_s_per_gb"` // time of sender and receiver for 10⁹ octets
+	Processor   Spread  `json:"processor_s_per_gb"` // time of sender and receiver for 10⁹ bytes
 	Work        Spread  `json:"processor_ratio"`    // to unmarked, in the same round
 	Marked      uint64  `json:"marked"`             // packets of all rounds; a burst is one
 	Agent       float64 `json:"agent_ms"`           // processor time of the agent during a transfer, on average

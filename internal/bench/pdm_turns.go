@@ -133,7 +133,7 @@ func (x *transferring) end() (run transferRun, err error) {
 	if err := x.wait(); err != nil {
 		return run, fmt.Errorf("iperf3: %w: %s", err, x.report.String())
 	}
-	var told struct {
+	var reported struct {
 		End struct {
 			Sent struct {
 				Retransmits float64 `json:"retransmits"`
@@ -143,10 +143,10 @@ func (x *transferring) end() (run transferRun, err error) {
 			} `json:"sum_received"`
 		} `json:"end"`
 	}
-	if err := json.Unmarshal([]byte(x.report.String()), &told); err != nil {
+	if err := json.Unmarshal([]byte(x.report.String()), &reported); err != nil {
 		return run, fmt.Errorf("the report of iperf3: %w", err)
 	}
-	gigabytes := told.End.Received.Bytes / 1e9
+	gigabytes := reported.End.Received.Bytes / 1e9
 	if gigabytes == 0 {
 		return run, errors.New("iperf3 received nothing")
 	}
@@ -155,7 +155,7 @@ func (x *transferring) end() (run transferRun, err error) {
 		used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	}
 	return transferRun{
-		rate: 8 * gigabytes / x.active.Seconds(), retransmits: told.End.Sent.Retransmits,
+		rate: 8 * gigabytes / x.active.Seconds(), retransmits: reported.End.Sent.Retransmits,
 		processor: used.Seconds() / gigabytes,
 	}, nil
 }

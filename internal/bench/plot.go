@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// series is a line of a plot. notes are set beside its points, where there are any.
+// series is a line of a plot. notes are set alongside its points, where there are any.
 type series struct {
 	name  string
 	x     []float64

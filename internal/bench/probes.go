@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ProbesReport holds whole probes beside each other.
+// ProbesReport holds whole probes side by side.
 type ProbesReport struct {
 	Run
 	Packets  int          `json:"packets"` // of a round

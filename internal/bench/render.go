@@ -131,7 +131,7 @@ func (r *DatapathReport) WriteText(w io.Writer) error {
 	if err := writeCosts(w, "packet", r.Rare); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nFeatures that are off, beside a build without them, and switched on (IPv4/UDP, one flow)")
+	fmt.Fprintln(w, "\nFeatures that are off, compared with a build without them, and switched on (IPv4/UDP, one flow)")
 	fmt.Fprintln(w)
 	if err := writeCosts(w, "program", r.Features); err != nil {
 		return err

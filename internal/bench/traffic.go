@@ -32,7 +32,7 @@ func kinds() []kind {
 	}
 }
 
-// rareKinds take the long way through the parser. What is written anew for each
+// rareKinds take the long way through the parser. What is written again for each
 // packet is part of the Ethernet addresses: all are of one flow.
 func rareKinds() []kind {
 	const ethernet = 4

@@ -9,14 +9,14 @@ import (
 
 // frame is a packet as the kernel or a file shows it.
 type frame struct {
-	data   []byte // captured octets; may be fewer than length
+	data   []byte // captured bytes; may be fewer than length
 	length int    // of the frame, without what is outside it
 	link   link
 
 	etherType uint16 // linkCooked: of what data begins with
 	tagged    bool   // the outermost VLAN tag is outside data, tci is its content
 	tci       uint16
-	outside   int // octets on the wire that are not in data, such as that tag
+	outside   int // bytes on the wire that are not in data, such as that tag
 	gso       gso
 }
 
@@ -41,8 +41,8 @@ const (
 type parsed struct {
 	flow.Key // interface and direction are the caller's
 
-	bytes   int // octets of the IP packet
-	payload int // octets above the transport header
+	bytes   int // bytes of the IP packet
+	payload int // bytes above the transport header
 
 	// Where, from the frame's first byte, the flow's IP header, its transport
 	// header and its payload begin.
@@ -118,7 +118,7 @@ type dissector struct {
 	gso  bool
 }
 
-// take returns the n octets under the cursor and moves behind them.
+// take returns the n bytes under the cursor and moves behind them.
 func (d *dissector) take(n int) ([]byte, bool) {
 	if d.pos+n > len(d.data) || d.pos+n > d.end {
 		return nil, false

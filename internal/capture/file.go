@@ -24,7 +24,7 @@ type Summary struct {
 // MaxEntries. IfIndex is the number of the interface in the file. Where that does
 // not tell the direction, it is ingress.
 //
-// What was read before an error is emitted, and told by the summary, all the
+// What was read before an error is emitted, and reported by the summary, all the
 // same. Errors wrap *capfile.Error and name file, frame and byte.
 func ReadFile(path string, cfg Config, emit func(*flow.Record)) (Summary, error) {
 	f, err := os.Open(path)

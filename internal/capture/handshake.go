@@ -35,7 +35,7 @@ func newHandshakeKey(p *parsed) handshakeKey {
 }
 
 // handshake is what has been seen of one: times in ns, 0 when retransmitted, so
-// that no round trip can be told (Karn).
+// that no round trip is known (Karn).
 type handshake struct {
 	syn, synAck       int64
 	synSeq, synAckSeq uint32

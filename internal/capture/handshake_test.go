@@ -140,7 +140,7 @@ func TestHandshakeAcrossDrains(t *testing.T) {
 	}
 }
 
-// A flood of SYNs takes a bounded memory; handshakes that had to leave are told.
+// A flood of SYNs takes a bounded memory; handshakes that had to leave are reported.
 func TestHandshakeFlood(t *testing.T) {
 	m := newMeter(Default(), rand.Uint32)
 	const more = 1000
@@ -154,7 +154,7 @@ func TestHandshakeFlood(t *testing.T) {
 		t.Errorf("%d handshakes are kept, want %d", n, handshakesMax)
 	}
 	if lost := m.amounts()["handshake_lost"].Packets; lost != more {
-		t.Errorf("%d handshakes told as lost, want %d", lost, more)
+		t.Errorf("%d handshakes reported as lost, want %d", lost, more)
 	}
 	// Those that had to leave go on with a SYN that looks new: no round trip is
 	// better than a wrong one.

@@ -15,7 +15,7 @@ import (
 // errLinkType is of frames whose link header is not known.
 var errLinkType = errors.New("unknown link type")
 
-// Numbers of raw IP in files of old, beside layers.LinkTypeRaw.
+// Numbers of raw IP in old files, in addition to layers.LinkTypeRaw.
 const (
 	linkTypeRawLinux   = 12
 	linkTypeRawOpenBSD = 14

@@ -295,7 +295,7 @@ func TestUDPBursts(t *testing.T) {
 			return err
 		}
 		for range bursts {
-			// Port unreachable comes back for some, and is told by the next write.
+			// Port unreachable comes back for some, and is reported by the next write.
 			for try := 0; ; try++ {
 				if _, err := conn.Write(make([]byte, (count-1)*size+last)); err == nil {
 					break

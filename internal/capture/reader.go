@@ -56,7 +56,7 @@ func (r *reader) stop() {
 }
 
 // run never blocks a thread in the kernel: a thread that enters a system call
-// for good may do so just when Go stops the world, which then waits for it.
+// indefinitely may do so while Go stops the world, which then waits for it.
 func (r *reader) run(conn syscall.RawConn) {
 	defer close(r.done)
 	events := make([]unix.EpollEvent, 64)

@@ -15,7 +15,7 @@ const (
 	reasonMalformed  // a length, version or IHL that cannot be
 	reasonExtChain   // more than eight extension headers
 	reasonSampledOut // not chosen
-	reasonRingFull   // the kernel found no room in the ring
+	reasonRingFull   // the ring was full
 
 	// The packet is in a flow.
 	reasonFragmentUnmatched // its first fragment was not seen: ports 0

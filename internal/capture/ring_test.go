@@ -236,7 +236,7 @@ func TestFullTable(t *testing.T) {
 	}
 }
 
-// One packet in two is counted, the others are told.
+// One packet in two is counted, the others are reported.
 func TestSampling(t *testing.T) {
 	const packets = 1000
 	a, b := quietPair(t, 1500)

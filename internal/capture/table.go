@@ -14,7 +14,7 @@ type table struct {
 	chunks [][]flow.Delta
 	used   int
 
-	// Packets of flows for which there was no room, by what is kept of the key.
+	// Packets of flows that did not fit, by what is kept of the key.
 	rest map[flow.Key]*flow.Delta
 }
 

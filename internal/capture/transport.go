@@ -52,7 +52,7 @@ func (d *dissector) transport(p *parsed) reason {
 	return counted
 }
 
-// ports reads the two ports that a header of n octets begins with.
+// ports reads the two ports that a header of n bytes begins with.
 func (d *dissector) ports(p *parsed, n int) reason {
 	b, ok := d.take(n)
 	if !ok {

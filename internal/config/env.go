@@ -45,7 +45,7 @@ func collect(v reflect.Value, prefix string, into map[string]field) {
 }
 
 // setEnv applies the WAYMARK_… variables that name a key; an empty one counts as
-// not set. Others are left alone: Kubernetes sets some in every container beside
+// not set. Others are left alone: Kubernetes sets some in every container alongside
 // a service of that name.
 func setEnv(c *Config, origins Origins, env []string) Problems {
 	values := map[string]string{}

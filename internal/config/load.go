@@ -119,7 +119,7 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 		line, what = m[1], m[2]
 	}
 	if line == "" { // the first, or the library does not say
-		line = strconv.Itoa(1 + bytes.Count(data[:guilty(what, data)], []byte("\n")))
+		line = strconv.Itoa(1 + bytes.Count(data[:offender(what, data)], []byte("\n")))
 	}
 	return Problem{
 		At: file + ":" + line, What: "not YAML: " + what,
@@ -129,9 +129,9 @@ func syntaxProblem(file string, data []byte, err error) Problem {
 
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 
-// guilty is where an error without a line comes from: an alias of nothing, or
+// offender is where an error without a line comes from: an alias of nothing, or
 // the first byte that YAML does not take as text; else 0.
-func guilty(what string, data []byte) int {
+func offender(what string, data []byte) int {
 	if m := unknownAnchor.FindStringSubmatch(what); m != nil {
 		return max(0, bytes.Index(data, []byte("*"+m[1])))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "rewrite golden files")
 
 // golden compares got with a file under testdata.
 func golden(t *testing.T, name, got string) {
@@ -33,11 +33,11 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s differs (-want +got); -update rewrites it:\n%s", path, diff)
 	}
 }
 
-// Each file of testdata/bad is refused with exactly the text beside it.
+// Each file of testdata/bad is refused with exactly the text next to it.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -55,7 +55,7 @@ func TestProbesAgree(t *testing.T) {
 	if err := inGo.Attach(capture.Target{Iface: v.target().Iface, Name: "to", Do: v.do}); err != nil {
 		t.Fatal(err)
 	}
-	told := [2]map[string]uint64{{}, {}}
+	reported := [2]map[string]uint64{{}, {}}
 	frames := rapid.SliceOfN(packet.Random(), 50, 200)
 	rapid.Check(t, func(rt *rapid.T) {
 		sent := 0
@@ -74,13 +74,13 @@ func TestProbesAgree(t *testing.T) {
 				if err := p.Drain(func(d *flow.Delta) { sum(counts[i], d) }); err != nil {
 					rt.Fatal(err)
 				}
-				reasons[i] = newReasons(t, p, told[i])
+				reasons[i] = newReasons(t, p, reported[i])
 				if total(counts[i], reasons[i]) >= uint64(sent) || time.Now().After(deadline) {
 					break
 				}
 			}
 			for reason, n := range reasons[i] {
-				told[i][reason] += n
+				reported[i][reason] += n
 			}
 		}
 		if diff := cmp.Diff(timeless(counts[0]), timeless(counts[1])); diff != "" {
@@ -102,8 +102,8 @@ func total(flows map[flow.Key]flow.Counts, reasons map[string]uint64) (n uint64)
 	return n
 }
 
-// newReasons are the packets by reason that are in no flow, since told.
-func newReasons(t *testing.T, p flow.Probe, told map[string]uint64) map[string]uint64 {
+// newReasons are the packets by reason that are in no flow, since reported.
+func newReasons(t *testing.T, p flow.Probe, reported map[string]uint64) map[string]uint64 {
 	t.Helper()
 	list, err := p.Uncounted()
 	if err != nil {
@@ -111,7 +111,7 @@ func newReasons(t *testing.T, p flow.Probe, told map[string]uint64) map[string]u
 	}
 	out := map[string]uint64{}
 	for _, u := range slices.All(list) {
-		if n := u.Packets - told[strings.ToLower(u.Reason)]; n > 0 {
+		if n := u.Packets - reported[strings.ToLower(u.Reason)]; n > 0 {
 			out[u.Reason] += n
 		}
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // onOneProcessor keeps the calling goroutine on a processor until back is called:
-// each processor has batches of its own.
+// each CPU has batches of its own.
 func onOneProcessor(t rapid.TB) (back func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -77,7 +77,7 @@ func TestBatchesAgree(t *testing.T) {
 		send := func(d *Datapath, f packet.Frame) {
 			ctx := skb{GSOSegs: uint32(f.GSO.Segments), GSOSize: uint32(f.GSO.Size)}
 			if _, err := loaded(t, d, Ingress).Run(&ebpf.RunOptions{Data: f.Data, Context: &ctx}); err != nil {
-				rt.Fatalf("running %d octets: %v", len(f.Data), err)
+				rt.Fatalf("running %d bytes: %v", len(f.Data), err)
 			}
 		}
 		var one []flow.Delta
@@ -142,7 +142,7 @@ func TestHits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer onOneProcessor(t)()
 			d := load(t, Config{MaxEntries: 4096}) // no other flow has the place
-			coll, err := d.Beside(parsetest.Load, nil)
+			coll, err := d.Alongside(parsetest.Load, nil)
 			if err != nil {
 				t.Fatalf("%+v", err)
 			}
@@ -197,7 +197,7 @@ func TestBatchesWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != uint64(n) || b.Waiting != 0 {
-				t.Errorf("%d packets are told, want %d; %d still wait", got, n, b.Waiting)
+				t.Errorf("%d packets are reported, want %d; %d still wait", got, n, b.Waiting)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func newTicks() (ticks, error) {
 	return t, nil
 }
 
-// clock maps the time of the programs to wall time. The mapping is made anew at
+// clock maps the time of the programs to wall time. The mapping is made again at
 // each drain, so that a step of the wall clock or a suspended host shifts at
 // most the records of one interval.
 type clock struct {

@@ -19,7 +19,7 @@ type Stats struct {
 	Memory       uint64 // bytes
 	Evicted      uint64 // flows that went through the ring
 	Unattributed uint64 // packets that found the ring full
-	CountsFull   uint64 // packets that found no room in the counts by reason
+	CountsFull   uint64 // packets that did not fit into the counts by reason
 
 	Drain time.Duration // the last one
 	Grace time.Duration // its part that waited for programs to end

@@ -28,7 +28,7 @@ func scaled(n uint64) uint64 { return max(1, uint64(float64(n)**scale)) }
 
 // Offsets in an Ethernet/IPv4/UDP frame, for vary() in bpf/test/vary.h.
 const (
-	addressOffset = 14 + 12 // all four octets of the source address
+	addressOffset = 14 + 12 // all four bytes of the source address
 	portsOffset   = 14 + 20
 	ipHeaders     = 20 + 8
 )
@@ -59,7 +59,7 @@ func sendOver(t testing.TB, d *Datapath, name string, flows uint64, adapt func(*
 		payload := 100 + 300*int(cpu%4)
 		frames = append(frames, packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(payload).Bytes())
 	}
-	coll, err := d.Beside(program.Bench, func(spec *ebpf.CollectionSpec) error {
+	coll, err := d.Alongside(program.Bench, func(spec *ebpf.CollectionSpec) error {
 		maps.DeleteFunc(spec.Programs, func(n string, _ *ebpf.ProgramSpec) bool { return n != name })
 		if err := program.Vary(spec, frames[0], addressOffset, portsOffset, flows); err != nil {
 			return err
@@ -79,7 +79,7 @@ func sendOver(t testing.TB, d *Datapath, name string, flows uint64, adapt func(*
 // run repeats the program n times on a processor. A signal may make that some
 // more: what was sent tells.
 func (s *sending) run(cpu int, n uint64) error {
-	runtime.LockOSThread() // for good: the thread ends with its goroutine
+	runtime.LockOSThread() // permanently: the thread ends with its goroutine
 	var one unix.CPUSet
 	one.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
@@ -96,7 +96,7 @@ func (s *sending) run(cpu int, n uint64) error {
 	return nil
 }
 
-// amounts are packets and IP octets by flow number, and in all.
+// amounts are packets and IP bytes by flow number, and in all.
 type amounts struct {
 	packets, bytes           []uint64
 	totalPackets, totalBytes uint64
@@ -292,8 +292,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// More flows than the table holds: totals are exact all the same, and what
-// could not be told apart is told.
+// More flows than the table holds: totals are still exact, and unattributed packets
+// are reported.
 func TestExactWhenFlowsDontFit(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -310,7 +310,7 @@ func TestExactWhenFlowsDontFit(t *testing.T) {
 				t.Error("no flow was evicted from a table that is too small")
 			}
 			if tooSmall := got.unattributed.totalPackets > 0; tooSmall != tc.tooSmall {
-				t.Errorf("%d packets are unattributed with a ring of %d octets", got.unattributed.totalPackets, tc.ring)
+				t.Errorf("%d packets are unattributed with a ring of %d bytes", got.unattributed.totalPackets, tc.ring)
 			}
 			for i := range sent.packets {
 				if got.flows.packets[i] > sent.packets[i] || got.flows.bytes[i] > sent.bytes[i] {

@@ -17,14 +17,14 @@ func online(t *testing.T) uint32 {
 	return uint32(n)
 }
 
-// As many sets are in use as there are flows, of late.
+// As many sets are in use as recent epochs had flows.
 func TestFillingFollowsTheFlows(t *testing.T) {
 	const sets = 1 << 16
 	d := load(t, Config{MaxEntries: sets * uint32(ways) * online(t)})
 	f := d.table.filling
 	for i, tc := range []struct {
 		flows uint64 // of the fullest processor, in the epoch that ends
-		then  uint32 // sets in use from then on, told by the two epochs before
+		then  uint32 // sets in use from then on, reported by the two epochs before
 	}{
 		{0, sets},
 		{0, sets},
@@ -44,7 +44,7 @@ func TestFillingFollowsTheFlows(t *testing.T) {
 			t.Errorf("turn %d: %d sets are in use, want %d", i, got, tc.then)
 		}
 		if got, want := *f.word, uint64(tc.then)<<32|uint64(1-old); got != want {
-			t.Errorf("turn %d: the programs are told %#x, want %#x", i, got, want)
+			t.Errorf("turn %d: the programs get %#x, want %#x", i, got, want)
 		}
 		f.drained(old, tc.flows)
 	}

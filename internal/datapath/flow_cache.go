@@ -16,7 +16,7 @@ import (
 type flowCache struct {
 	cfg  Config
 	cpus uint32
-	sets uint32 // per processor and epoch
+	sets uint32 // per CPU and epoch
 	keys hashKeys
 
 	ticks ticks
@@ -143,7 +143,7 @@ func (f *flowCache) drainEpoch(e Epoch, emit func(*flow.Delta)) error {
 
 // forget drops the running totals of an interface.
 func (f *flowCache) forget(iface flow.Iface) error {
-	maps.DeleteFunc(f.sums.told, func(k unattributedKey, _ unattributedSum) bool { return k.Iface == uint32(iface) })
+	maps.DeleteFunc(f.sums.reported, func(k unattributedKey, _ unattributedSum) bool { return k.Iface == uint32(iface) })
 	return errors.Join(
 		deleteKeys[countKey, countValue](f.counts, func(k countKey) bool { return k.Iface == uint32(iface) }),
 		deleteKeys[unattributedKey, unattributedSum](f.sums.sums, func(k unattributedKey) bool { return k.Iface == uint32(iface) }),

@@ -32,7 +32,7 @@ func TestRetransmittedHandshake(t *testing.T) {
 	for i, tc := range []struct {
 		name                 string
 		sent                 []int
-		responder, initiator bool // a round trip is told
+		responder, initiator bool // a round trip is reported
 	}{
 		{"each once", []int{syn, synAck, ack}, true, true},
 		{"SYN twice", []int{syn, syn, synAck, ack}, false, true},
@@ -55,7 +55,7 @@ func TestRetransmittedHandshake(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rtt.Responder > 0 != tc.responder || rtt.Initiator > 0 != tc.initiator {
-				t.Errorf("round trips %v and %v, want them told: %t and %t", rtt.Responder, rtt.Initiator, tc.responder, tc.initiator)
+				t.Errorf("round trips %v and %v, want them reported: %t and %t", rtt.Responder, rtt.Initiator, tc.responder, tc.initiator)
 			}
 		})
 	}

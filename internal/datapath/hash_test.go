@@ -45,16 +45,16 @@ func TestFlowsThatOnlyDifferInTwoBytes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			told := map[string]bool{}
-			if err := d.Drain(func(d *flow.Delta) { told[fmt.Sprint(d.Key)] = true }); err != nil {
+			reported := map[string]bool{}
+			if err := d.Drain(func(d *flow.Delta) { reported[fmt.Sprint(d.Key)] = true }); err != nil {
 				t.Fatal(err)
 			}
 			stats, err := d.Stats()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(told) != values*values || stats.Evicted > 0 {
-				t.Errorf("%d flows, %d evicted; want %d and none in a table of %d", len(told), stats.Evicted, values*values, stats.MaxEntries)
+			if len(reported) != values*values || stats.Evicted > 0 {
+				t.Errorf("%d flows, %d evicted; want %d and none in a table of %d", len(reported), stats.Evicted, values*values, stats.MaxEntries)
 			}
 		})
 	}

@@ -182,7 +182,7 @@ func TestUnknownProcessor(t *testing.T) {
 }
 
 // One packet in n is counted, within five standard deviations, and the others
-// are told of.
+// are reported.
 func TestSampling(t *testing.T) {
 	for _, n := range []uint32{2, 10, 1000} {
 		t.Run(fmt.Sprintf("1 in %d", n), func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// More interfaces than `counts` has room for: the rest is told in all.
+// More interfaces than `counts` has room for: the rest is reported in all.
 func TestCountsFull(t *testing.T) {
 	const ifaces, packets = 10_000, 30_000
 	d := load(t, Config{MaxEntries: 1024})
@@ -228,14 +228,14 @@ func TestCountsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if room := int(d.maps["counts"].MaxEntries()); len(uncounted) != room {
-		t.Errorf("%d reasons are told apart, want %d", len(uncounted), room)
+		t.Errorf("%d reasons are distinguished, want %d", len(uncounted), room)
 	}
-	told := stats.CountsFull
+	reported := stats.CountsFull
 	for _, u := range uncounted {
-		told += u.Packets
+		reported += u.Packets
 	}
-	if stats.CountsFull == 0 || told != sent {
-		t.Errorf("%d packets told, %d of them without reason; %d sent", told, stats.CountsFull, sent)
+	if stats.CountsFull == 0 || reported != sent {
+		t.Errorf("%d packets reported, %d of them without reason; %d sent", reported, stats.CountsFull, sent)
 	}
 }
 

@@ -60,7 +60,7 @@ func run(t testing.TB, p *ebpf.Program, f packet.Frame) {
 	opts := ebpf.RunOptions{Data: f.Data, DataOut: out, Context: &ctx}
 	verdict, err := p.Run(&opts)
 	if err != nil {
-		t.Fatalf("running %d octets: %v", len(f.Data), err)
+		t.Fatalf("running %d bytes: %v", len(f.Data), err)
 	}
 	if int32(verdict) != -1 {
 		t.Errorf("verdict %d, want TC_ACT_UNSPEC: the probe must never decide on a packet", int32(verdict))

@@ -21,7 +21,7 @@ func TestParsersAgree(t *testing.T) {
 		"a stage": {MaxEntries: 64, Stages: []*Stage{{Name: "pdm", Programs: []*Program{Ingress, Egress}, Feature: uint32(ingressFeatureFEATURE_PDM)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			coll, err := load(t, cfg).Beside(parsetest.Load, nil)
+			coll, err := load(t, cfg).Alongside(parsetest.Load, nil)
 			if err != nil {
 				t.Fatalf("%+v", err)
 			}

@@ -41,7 +41,7 @@ func TestDrainWhileStreamEnds(t *testing.T) {
 	}
 }
 
-// What a program adds after a drain has read the first half of it is told by the
+// What a program adds after a drain has read the first half of it is reported by the
 // next drain, even if no packet follows.
 func TestSumReadUnderWay(t *testing.T) {
 	d := load(t, Config{MaxEntries: 64})
@@ -59,7 +59,7 @@ func TestSumReadUnderWay(t *testing.T) {
 		}
 	}
 	if packets != 1 || bytes != 100 {
-		t.Errorf("%d packets and %d bytes told, want 1 and 100", packets, bytes)
+		t.Errorf("%d packets and %d bytes reported, want 1 and 100", packets, bytes)
 	}
 }
 

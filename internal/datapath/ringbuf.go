@@ -15,7 +15,7 @@ import (
 )
 
 // Ringbuf reads a BPF ring buffer without ever blocking a thread in the
-// kernel: a thread that enters a system call for good may do so just when Go
+// kernel: a thread that enters a system call indefinitely may do so just when Go
 // stops the world, which then waits for it, a minute even.
 type Ringbuf struct {
 	ring   *ringbuf.Reader

@@ -16,13 +16,13 @@ import (
 // unattributedReader turns the kernel's running totals of packets without a
 // flow into deltas.
 type unattributedReader struct {
-	sums *ebpf.Map
-	told map[unattributedKey]unattributedSum
-	last time.Time
+	sums     *ebpf.Map
+	reported map[unattributedKey]unattributedSum
+	last     time.Time
 }
 
 func newUnattributedReader(m *ebpf.Map) *unattributedReader {
-	return &unattributedReader{sums: m, told: map[unattributedKey]unattributedSum{}, last: time.Now()}
+	return &unattributedReader{sums: m, reported: map[unattributedKey]unattributedSum{}, last: time.Now()}
 }
 
 func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error {
@@ -39,14 +39,14 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 			sum.GsoPackets += v.GsoPackets
 			sum.GsoBytes += v.GsoBytes
 		}
-		told := r.told[key]
-		if sum == told { // all of it: a program may be between two of its additions
+		reported := r.reported[key]
+		if sum == reported { // all of it: a program may be between two of its additions
 			continue
 		}
-		r.told[key] = sum
+		r.reported[key] = sum
 		m := meta(key.Meta)
-		packets := sum.Packets - told.Packets
-		wire := sum.Bytes - told.Bytes + packets*m.linkLen() + sum.Overhead - told.Overhead
+		packets := sum.Packets - reported.Packets
+		wire := sum.Bytes - reported.Bytes + packets*m.linkLen() + sum.Overhead - reported.Overhead
 		d := flow.Delta{Unattributed: true}
 		d.Key = flow.Key{
 			Iface: flow.Iface(key.Iface), Proto: key.Proto,
@@ -54,10 +54,10 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 		}
 		d.Counts = flow.Counts{
 			Counters: flow.Counters{
-				Packets: packets, Bytes: sum.Bytes - told.Bytes, PayloadBytes: sum.Payload - told.Payload, WireBytes: wire,
+				Packets: packets, Bytes: sum.Bytes - reported.Bytes, PayloadBytes: sum.Payload - reported.Payload, WireBytes: wire,
 			},
-			Frames:     packets - (sum.GsoPackets - told.GsoPackets),
-			FrameBytes: wire - packets*m.accelLen() - (sum.GsoBytes - told.GsoBytes),
+			Frames:     packets - (sum.GsoPackets - reported.GsoPackets),
+			FrameBytes: wire - packets*m.accelLen() - (sum.GsoBytes - reported.GsoBytes),
 			First:      r.last.UnixNano(), Last: now.UnixNano(),
 		}
 		emit(&d)
@@ -122,7 +122,7 @@ func CountsBy(m *ebpf.Map, names map[uint8]string, want func(uint8) bool) ([]flo
 	return out, nil
 }
 
-// deleteKeys takes elements out of a map of values per processor.
+// deleteKeys takes elements out of a map of values per CPU.
 func deleteKeys[K, V any](m *ebpf.Map, gone func(K) bool) error {
 	var found []K
 	var key K

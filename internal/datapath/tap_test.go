@@ -139,7 +139,7 @@ func (v *tap) probes(t testing.TB, tunnels []flow.Tunnel) map[string]flow.Probe 
 }
 
 // drainUntil waits until a probe has counted so many packets.
-func drainUntil(t testing.TB, p flow.Probe, packets uint64, told map[string]uint64) (map[flow.Key]flow.Counts, map[string]uint64) {
+func drainUntil(t testing.TB, p flow.Probe, packets uint64, reported map[string]uint64) (map[flow.Key]flow.Counts, map[string]uint64) {
 	t.Helper()
 	counts := map[flow.Key]flow.Counts{}
 	for deadline := time.Now().Add(3 * time.Second); ; {
@@ -154,13 +154,13 @@ func drainUntil(t testing.TB, p flow.Probe, packets uint64, told map[string]uint
 		for _, u := range list {
 			reasons[strings.ToLower(u.Reason)] += u.Packets
 		}
-		maps.DeleteFunc(reasons, func(reason string, n uint64) bool { return n == told[reason] })
+		maps.DeleteFunc(reasons, func(reason string, n uint64) bool { return n == reported[reason] })
 		for reason := range reasons {
-			reasons[reason] -= told[reason]
+			reasons[reason] -= reported[reason]
 		}
 		if total(counts, reasons) >= packets || time.Now().After(deadline) {
 			for reason, n := range reasons {
-				told[reason] += n
+				reported[reason] += n
 			}
 			return counts, reasons
 		}
@@ -173,7 +173,7 @@ func TestTapBursts(t *testing.T) {
 	for _, tunnels := range [][]flow.Tunnel{nil, {flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}} {
 		v := newTap(t)
 		probes := v.probes(t, tunnels)
-		told := map[string]map[string]uint64{}
+		reported := map[string]map[string]uint64{}
 		reference := load(t, Config{MaxEntries: 4096, Tunnels: tunnels})
 		p := loaded(t, reference, Ingress)
 		bursts := rapid.SliceOfN(packet.RandomBurst(), 5, 30)
@@ -201,10 +201,10 @@ func TestTapBursts(t *testing.T) {
 			}
 			undo()
 			for name, probe := range probes {
-				if told[name] == nil {
-					told[name] = map[string]uint64{}
+				if reported[name] == nil {
+					reported[name] = map[string]uint64{}
 				}
-				got, reasons := drainUntil(t, probe, uint64(packets), told[name])
+				got, reasons := drainUntil(t, probe, uint64(packets), reported[name])
 				if diff := cmp.Diff(timeless(want), timeless(got)); diff != "" || len(reasons) > 0 {
 					rt.Fatalf("%s (-segments +burst):\n%s\nnot counted: %v", name, diff, reasons)
 				}
@@ -219,7 +219,7 @@ func TestTapKinds(t *testing.T) {
 	v := newTap(t)
 	probes := v.probes(t, nil)
 	delete(probes, "packet socket") // gets no UFO: the kernel has no type for its header any more
-	told := map[string]map[string]uint64{"asks the kernel": {}, "walks": {}}
+	reported := map[string]map[string]uint64{"asks the kernel": {}, "walks": {}}
 
 	eth4 := packet.Eth().IPv4("192.0.2.1", "192.0.2.2")
 	eth6 := packet.Eth().IPv6("2001:db8::1", "2001:db8::2")
@@ -258,7 +258,7 @@ func TestTapKinds(t *testing.T) {
 		}
 		v.send(t, c.frame.Bytes(), c.kind, c.size, c.at)
 		for name, p := range probes {
-			got, reasons := drainUntil(t, p, c.want.Packets+c.malformed, told[name])
+			got, reasons := drainUntil(t, p, c.want.Packets+c.malformed, reported[name])
 			var all flow.Counts
 			for _, counts := range got {
 				all.Add(&counts)

@@ -188,11 +188,11 @@ func sendThrough(t testing.TB, a, b *lab.Host, to netip.Addr, size int64) {
 
 // underlay is the interface below a tunnel, with probes and its own counters.
 type underlay struct {
-	host   *lab.Host
-	link   netlink.Link
-	probes map[string]flow.Probe
-	base   *netlink.LinkStatistics
-	told   map[string]flow.Uncounted // sums, by probe and direction
+	host     *lab.Host
+	link     netlink.Link
+	probes   map[string]flow.Probe
+	base     *netlink.LinkStatistics
+	reported map[string]flow.Uncounted // sums, by probe and direction
 }
 
 func newUnderlay(t testing.TB, h *lab.Host) *underlay {
@@ -228,7 +228,7 @@ func (u *underlay) begin(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; {
 		before := *u.look(t).Attrs().Statistics
-		u.told = map[string]flow.Uncounted{}
+		u.reported = map[string]flow.Uncounted{}
 		for name, p := range u.probes {
 			must(t, p.Drain(func(*flow.Delta) {}))
 			u.uncounted(t, name, p)
@@ -255,9 +255,9 @@ func (u *underlay) uncounted(t testing.TB, name string, p flow.Probe) (out [2]fl
 	}
 	for direction := range sums {
 		key := fmt.Sprint(name, direction)
-		out[direction].Packets = sums[direction].Packets - u.told[key].Packets
-		out[direction].WireBytes = sums[direction].Bytes - u.told[key].Bytes
-		u.told[key] = sums[direction]
+		out[direction].Packets = sums[direction].Packets - u.reported[key].Packets
+		out[direction].WireBytes = sums[direction].Bytes - u.reported[key].Bytes
+		u.reported[key] = sums[direction]
 	}
 	return out
 }

@@ -10,7 +10,7 @@ type chunks[T any] struct {
 	len   int32
 }
 
-// at is valid for good.
+// at is valid permanently.
 func (c *chunks[T]) at(i int32) *T { return &c.parts[uint32(i)/chunkLen][uint32(i)%chunkLen] }
 
 // add appends a copy of an element.

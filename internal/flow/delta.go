@@ -108,7 +108,7 @@ func (c *Counts) Add(d *Counts) {
 }
 
 // addTimes adds what only packets have, and when there are none yet, when the
-// delays were told.
+// delays were reported.
 func (c *Counts) addTimes(d *Counts) {
 	if c.Packets == 0 || d.isBefore(c) { // what is of the first packet
 		c.First, c.FirstSpread, c.TOS, c.FlowLabel, c.VNI = d.First, d.FirstSpread, d.TOS, d.FlowLabel, d.VNI
@@ -150,7 +150,7 @@ func (c *Counts) addPDM(p *PDM) {
 	}
 }
 
-// Delta is one flow's counts since the probe last told of it. The same key may
+// Delta is one flow's counts since the probe last reported it. The same key may
 // come several times in one drain (from several CPUs, or from an eviction).
 type Delta struct {
 	Key

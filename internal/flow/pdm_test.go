@@ -36,7 +36,7 @@ func TestDelaysAreHistograms(t *testing.T) {
 	})
 }
 
-// What marked packets told is in the interval's record and in the one that is
+// What marked packets reported is in the interval's record and in the one that is
 // exported, and in neither twice; a record that was handed out never changes.
 func TestTableTellsPDM(t *testing.T) {
 	var intervals, expired []Record
@@ -60,13 +60,13 @@ func TestTableTellsPDM(t *testing.T) {
 		h.Add(ns)
 		return DelaysOf(&h)
 	}
-	told := PDM{Received: 1, Server: delays(5e6)}
+	reported := PDM{Received: 1, Server: delays(5e6)}
 	merge(3, nil)
-	merge(0, &told)
+	merge(0, &reported)
 	end()
-	told = PDM{Received: 2, Lost: 1, Server: delays(7e6)} // the probe uses its memory again
+	reported = PDM{Received: 2, Lost: 1, Server: delays(7e6)} // the probe uses its memory again
 	merge(1, nil)
-	merge(0, &told)
+	merge(0, &reported)
 	end()
 	end()
 	end()
@@ -76,17 +76,17 @@ func TestTableTellsPDM(t *testing.T) {
 	}
 	first, second, whole := intervals[0].PDM, intervals[1].PDM, expired[0].PDM
 	if first.Received != 1 || first.Server.Sum != 5e6 || second.Received != 2 || second.Server.Sum != 7e6 {
-		t.Errorf("intervals told %+v and %+v", first, second)
+		t.Errorf("intervals reported %+v and %+v", first, second)
 	}
 	if whole.Received != 3 || whole.Lost != 1 || whole.Server.Count != 2 || whole.Server.Sum != 12e6 || len(whole.Server.Buckets) != 2 {
-		t.Errorf("the flow told %+v", whole)
+		t.Errorf("the flow reported %+v", whole)
 	}
 	if r := expired[0]; r.Packets != 4 || !r.First.Equal(time.Unix(1000, 0)) {
 		t.Errorf("%d packets since %v", r.Packets, r.First)
 	}
 }
 
-// What was told before the packets were counted waits for them, and says when.
+// What was reported before the packets were counted waits for them, and says when.
 func TestTableTellsPDMWithoutPackets(t *testing.T) {
 	var expired []Record
 	table := NewTable(TableConfig{MaxFlows: 10, ActiveTimeout: time.Hour, IdleTimeout: time.Second},

@@ -21,7 +21,7 @@ type Packet struct {
 	Bare   bool   // TCP without payload: it acknowledges, but neither asks nor answers
 }
 
-// Observation is what one packet told of the host that sent it.
+// Observation is what one packet reported of the host that sent it.
 type Observation struct {
 	Arrival   Arrival
 	Suspicion Suspicion
@@ -32,12 +32,12 @@ type Observation struct {
 	Network                      time.Duration // from the host to the other and back, by the host's own clock
 }
 
-// SideStats is what the packets of one side told.
+// SideStats is what the packets of one side reported.
 type SideStats struct {
 	Sequence
 	Host       Histogram // the host's own delay before it answers: of a responder, the server's
 	Path       Histogram // round trips between capture point and host
-	Network    Histogram // round trips from host to host, told by this one
+	Network    Histogram // round trips from host to host, reported by this one
 	Unpaired   uint64    // packets in order whose PSNLR names no packet seen
 	Suspicious uint64
 

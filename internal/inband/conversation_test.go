@@ -124,7 +124,7 @@ func TestConversationLongAnswer(t *testing.T) {
 	if s := &n.c.Sides[server]; s.Host.Count != 1 || !within(s.Host.Mean(), 50*ms, ms) {
 		t.Errorf("server: %d samples, %v", s.Host.Count, s.Host.Mean())
 	}
-	// The round trip is told by the last packet of the answer as well as by the first.
+	// The round trip is reported by the last packet of the answer as well as by the first.
 	if !o.HasNetwork || !within(o.Network, 20*ms, 110*ms>>14) {
 		t.Errorf("next request: %+v", o)
 	}
@@ -215,7 +215,7 @@ func TestConversationSuspicious(t *testing.T) {
 	}
 }
 
-// What a host sent before it began anew is not what its new numbers name.
+// What a host sent before it restarted is not what its new numbers name.
 func TestConversationRestart(t *testing.T) {
 	n := newNetwork([2]uint16{1, 100})
 	n.carry(n.send(client, 0))

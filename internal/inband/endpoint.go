@@ -6,7 +6,7 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// Sample is what one received packet told.
+// Sample is what one received packet reported.
 type Sample struct {
 	Arrival   Arrival
 	Suspicion Suspicion

@@ -113,7 +113,7 @@ func TestQuantileStaysInside(t *testing.T) {
 	})
 }
 
-// One steady delay is told exactly: the median of a service that takes 50 ms
+// One steady delay is reported exactly: the median of a service that takes 50 ms
 // is not what its bucket says.
 func TestQuantileOfSteadyDelay(t *testing.T) {
 	h := histogramOf([]uint64{50_400_000, 50_400_000, 50_400_000})

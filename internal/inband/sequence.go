@@ -14,7 +14,7 @@ const (
 	First     Arrival = iota // of this sender
 	InOrder                  // the next number
 	Gap                      // numbers are missing before it
-	Restart                  // the sender began anew at another number
+	Restart                  // the sender restarted at another number
 	Reordered                // a number that was missing, or one before the first
 	Duplicate                // a number that came before
 	Copy                     // the same number in another segment of one GSO burst
@@ -128,7 +128,7 @@ func (s *Sequence) sent() Sent {
 // Contested tells whether two sequences have proofs, and neither enough of them.
 func (s *Sequence) Contested() bool { return s.contested }
 
-// Forget begins anew with the next packet. Whoever sent nothing for the lifetime
+// Forget restarts with the next packet. Whoever sent nothing for the lifetime
 // of a flow's state has forgotten the flow.
 func (s *Sequence) Forget() { s.span, s.contested = 0, false }
 

@@ -94,7 +94,7 @@ func (s *simulation) happen(t *rapid.T, e event) {
 }
 
 // Whatever the network does, the counts are what it did, and every delay that is
-// told is a true one: of the right packets, and to the precision of 16 bits.
+// reported is a true one: of the right packets, and to the precision of 16 bits.
 func TestConversationAgainstSimulation(t *testing.T) {
 	var hosts, paths, networks int
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,7 +141,7 @@ func TestConversationAgainstSimulation(t *testing.T) {
 		}
 	})
 	if hosts == 0 || paths == 0 || networks == 0 {
-		t.Errorf("told: %d hosts, %d paths, %d round trips", hosts, paths, networks)
+		t.Errorf("reported: %d hosts, %d paths, %d round trips", hosts, paths, networks)
 	}
 }
 

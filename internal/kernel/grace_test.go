@@ -11,7 +11,7 @@ import (
 	"github.com/waymark-net/waymark/internal/bench/program"
 )
 
-// stayOn binds the goroutine and its thread to a processor, for good.
+// stayOn binds the goroutine and its thread to a processor, permanently.
 func stayOn(cpu int) error {
 	runtime.LockOSThread()
 	var one unix.CPUSet

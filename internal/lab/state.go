@@ -107,7 +107,7 @@ func prefixFlag(prefix string) string {
 	return " --prefix " + prefix
 }
 
-// replace writes the file anew, whole or not at all.
+// replace rewrites the file, whole or not at all.
 func (st *state) replace() error {
 	data, err := json.Marshal(st)
 	if err != nil {

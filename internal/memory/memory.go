@@ -115,7 +115,7 @@ func groupLimit(root fs.FS, groups string, own uint64) (Limit, error) {
 }
 
 // read reads the limit of one group, and what processes other than this one hold
-// there for good.
+// there permanently.
 func (h *hierarchy) read(root fs.FS, group string, own uint64) (least Limit, err error) {
 	for _, name := range h.limits {
 		file := path.Join(group, name)

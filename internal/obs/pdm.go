@@ -21,7 +21,7 @@ type PDM struct {
 
 	Created uint64 `json:"created"` // states
 	Expired uint64 `json:"expired"` // states deleted for their age
-	Evicted uint64 `json:"evicted"` // states pushed out: their flows' numbers begin anew
+	Evicted uint64 `json:"evicted"` // states pushed out: their flows' numbers restart
 	Refused uint64 `json:"refused"` // packets of new flows beyond what may begin in a second
 	Alerts  uint64 `json:"alerts"`  // drains that found states evicted or refused
 
@@ -29,7 +29,7 @@ type PDM struct {
 	Blocked   uint64 `json:"blocked"`   // destinations likewise, for ten minutes each
 	Narrowed  uint64 `json:"narrowed"`  // paths that turned out to take shorter packets than expected
 
-	DelaysLost uint64 `json:"delays_lost"` // delays that found no room
+	DelaysLost uint64 `json:"delays_lost"` // delays that did not fit
 	EventsLost uint64 `json:"events_lost"` // raw events beyond their rate
 
 	Passed []Passed   `json:"passed"` // what was not marked, or not read, by reason
@@ -69,7 +69,7 @@ type Reduction struct {
 	To      int    `json:"to"`
 }
 
-// PDMTotal is the sum of what PDM told of one protocol on one interface.
+// PDMTotal is the sum of what PDM reported of one protocol on one interface.
 type PDMTotal struct {
 	Iface    string `json:"iface"`
 	Netns    string `json:"netns,omitempty"`

@@ -233,7 +233,7 @@ func (o *output) drop(records []flow.Record, reason string) {
 	}
 }
 
-// refuse accounts for records that found no room in the queue.
+// refuse accounts for records that did not fit into the queue.
 func (o *output) refuse(records []flow.Record, reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -210,7 +210,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 const abandonAfter = 100 * time.Millisecond
 
 // Publish queues records for every exporter. Where a queue is full it waits as
-// package pipeline says; what finds no room is lost to that exporter and counted.
+// package pipeline says; what does not fit is lost to that exporter and counted.
 // The slice belongs to the pipeline from now on; slices from Buffer are used again.
 func (p *Pipeline) Publish(records []flow.Record) { p.publish(records, time.Time{}) }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
-// script is an exporter that behaves as a test says. Records are told apart by
+// script is an exporter that behaves as a test says. Records are distinguished by
 // their packet count.
 type script struct {
 	export func(ctx context.Context, records []flow.Record) (int, error)
@@ -185,7 +185,7 @@ func TestShutdown(t *testing.T) {
 			want:   []obs.Loss{{Where: "queue", Reason: "shutdown", Count: 55}},
 		},
 		{
-			name:   "hangs for good",
+			name:   "hangs indefinitely",
 			export: func(context.Context, []flow.Record) (int, error) { <-hang; return 0, nil },
 			within: Default().FlushTimeout + abandonAfter,
 			want:   []obs.Loss{{Where: "queue", Reason: "shutdown", Count: 60}},
@@ -223,7 +223,7 @@ func TestShutdown(t *testing.T) {
 					}
 				}
 				p.Publish(numbered(p, 60, 1))
-				if after := p.Status()[0]; tt.name != "hangs for good" && lost(after) != lost(got)+1 {
+				if after := p.Status()[0]; tt.name != "hangs indefinitely" && lost(after) != lost(got)+1 {
 					t.Errorf("a record published too late is not counted: %+v", after)
 				}
 				close(hang)

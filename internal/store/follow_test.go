@@ -14,7 +14,7 @@ func TestFollow(t *testing.T) {
 	s := New(Config{History: 4})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	fill(s, 0, 1, record(1, 1, 1)) // ended before: not told
+	fill(s, 0, 1, record(1, 1, 1)) // ended before: not reported
 
 	answers, held := make(chan Answer), make(chan struct{})
 	done := make(chan error, 1)

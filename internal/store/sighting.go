@@ -21,7 +21,7 @@ import (
 type sightings struct {
 	wirings wirings
 	idle    bool // nobody wants to know
-	apart   bool // network namespaces are told apart: a packet counts in each
+	apart   bool // network namespaces are distinguished: a packet counts in each
 	places  []place
 	index   map[placeKey]uint32
 	flows   map[flowKey]int32 // the first sighting of each

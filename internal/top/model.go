@@ -76,7 +76,7 @@ func (m *model) orders() []order {
 
 func (m *model) sortOrder() order { return m.orders()[m.sort] }
 
-// again asks anew, after what is asked for changed.
+// again asks again, after what is asked for changed.
 func (m *model) again() {
 	m.generation++
 	m.cursor, m.offset = 0, 0

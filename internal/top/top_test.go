@@ -28,7 +28,7 @@ import (
 	"github.com/waymark-net/waymark/internal/store"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "rewrite golden files")
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -157,7 +157,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s differs (-want +got); -update rewrites it:\n%s", path, diff)
 	}
 }
 
@@ -281,7 +281,7 @@ func TestAgentGone(t *testing.T) {
 	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
 	m.tell(errorMsg{0, errors.New("no agent answers on /run/waymark/agent.sock")})
 	if s := screen(t, m); !strings.Contains(s, "! no agent answers") || !strings.Contains(s, "udp") {
-		t.Errorf("the last rows stay, and the error is told:\n%s", s)
+		t.Errorf("the last rows stay, and the error is reported:\n%s", s)
 	}
 	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
 	if s := screen(t, m); strings.Contains(s, "no agent") {
@@ -318,7 +318,7 @@ func TestKeys(t *testing.T) {
 	n := len(asked)
 	m.tell(press("1")...)
 	if len(asked) != n {
-		t.Error("asked anew for the view that is shown")
+		t.Error("asked again for the view that is shown")
 	}
 	// An answer to what was asked before is passed over.
 	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]}, errorMsg{0, errors.New("old")})

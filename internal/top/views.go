@@ -32,7 +32,7 @@ type order struct{ name, title string }
 // column of a view. One that may grow takes the room that is left.
 type column struct {
 	title string
-	width int // 0: as wide as its cells, and shortened where there is no room
+	width int // 0: as wide as its cells, and shortened if it does not fit
 	right bool
 	cell  func(line) string
 	// onlyMany leaves the column out unless its cells differ.

@@ -55,7 +55,7 @@ func TestDirectoryThatComesLater(t *testing.T) {
 	w.expect(t, "removed name/v0", "added same/v0")
 }
 
-// More namespaces than numbers: the one too many is refused once, aloud, and
+// More namespaces than numbers: the one too many is refused once, with a report, and
 // taken in when a number is free.
 func TestRefusesOneNamespaceTooMany(t *testing.T) {
 	own, first := addNetns(t, "own"), addNetns(t, "first")

@@ -41,7 +41,7 @@ func subscribe(s *space, rcvbuf int) (subscription, error) {
 	if err != nil {
 		return sub, fmt.Errorf("subscribe to links of network namespace %q: %w", s.name, err)
 	}
-	// A smaller buffer only means that links are listed anew earlier.
+	// A smaller buffer only means that links are listed again earlier.
 	_ = sub.socket.SetReceiveBufferSize(rcvbuf, false)
 	return sub, nil
 }
@@ -78,8 +78,8 @@ func (sub subscription) listen(m *member, out chan<- update, stop <-chan struct{
 	}
 }
 
-// drain throws away what is older than the overflow: told after a fresh list of
-// links, it would bring back some that are gone.
+// drain discards events from before the overflow: after a fresh list of links, they
+// would restore links that are gone.
 func (sub subscription) drain() error {
 	const empty, patience = time.Millisecond, time.Second
 	wait := unix.NsecToTimeval(int64(empty))

@@ -315,7 +315,7 @@ func TestLetsGoOfNamespaces(t *testing.T) {
 	w.expect(t, "removed v0") // its peer died with the namespace
 }
 
-// More changes than the socket holds: the difference must be told all the same.
+// More changes than the socket holds: the difference must be reported all the same.
 func TestResyncAfterOverflow(t *testing.T) {
 	own := addNetns(t, "own")
 	w := startWatch(t, own, topology.Config{Interfaces: []string{"v*"}, Linger: time.Minute},

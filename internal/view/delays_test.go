@@ -33,7 +33,7 @@ func TestVerdicts(t *testing.T) {
 	for _, tt := range []struct {
 		by           string
 		sport, dport uint16 // of what is received
-		told         *flow.PDM
+		reported     *flow.PDM
 		want         string
 	}{
 		{"session", 443, 50000, nil, "not marked"},
@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 		{"session", 7, echo, &flow.PDM{Received: 9, Server: delays(9, 1), Network: delays(9, 99)}, "network 99ms of 100ms"},
 	} {
 		r := flow.Record{
-			Iface: "eth0", Family: 6, Proto: 6, SrcPort: tt.sport, DstPort: tt.dport, PDM: tt.told,
+			Iface: "eth0", Family: 6, Proto: 6, SrcPort: tt.sport, DstPort: tt.dport, PDM: tt.reported,
 			Src: netip.MustParseAddr("2001:db8::2"), Dst: netip.MustParseAddr("2001:db8::1"), First: epoch, Last: epoch,
 		}
 		if tt.dport == echo {
@@ -68,7 +68,7 @@ func TestVerdicts(t *testing.T) {
 		}
 		m, a := answer(t, tt.by, []flow.Record{r})
 		if got := m.Verdict(&a.Rows[0]); got != tt.want {
-			t.Errorf("by %s, %+v: %q, want %q", tt.by, tt.told, got, tt.want)
+			t.Errorf("by %s, %+v: %q, want %q", tt.by, tt.reported, got, tt.want)
 		}
 	}
 }
@@ -110,13 +110,13 @@ func TestVerdictByInitiator(t *testing.T) {
 func TestVerdictOfTheSlowest(t *testing.T) {
 	for _, tt := range []struct {
 		most, worst string
-		told        *flow.PDM
+		reported    *flow.PDM
 	}{
 		{"network ", ", at worst server ", &flow.PDM{Received: 9, Server: delays(90, 2, 700, 700), Network: delays(92, 80)}},
 		{"server ", ", at worst network ", &flow.PDM{Received: 9, Server: delays(92, 41), Network: delays(90, 8, 500, 500)}},
 	} {
 		r := flow.Record{
-			Family: 6, Proto: 6, SrcPort: 443, DstPort: 50000, PDM: tt.told,
+			Family: 6, Proto: 6, SrcPort: 443, DstPort: 50000, PDM: tt.reported,
 			Src: netip.MustParseAddr("2001:db8::2"), Dst: netip.MustParseAddr("2001:db8::1"), First: epoch, Last: epoch,
 		}
 		m, a := answer(t, "session", []flow.Record{r})

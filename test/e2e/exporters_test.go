@@ -258,7 +258,7 @@ func (s *ipfixSink) fail(err error) {
 
 // TestDeadCollector: one that refuses, one that takes the connection and never
 // reads, and one that comes back. Flows are counted and shown all the while,
-// losses are told by reason, and the agent ends in time.
+// losses are reported by reason, and the agent ends in time.
 func TestDeadCollector(t *testing.T) {
 	t.Parallel()
 	h := oneLink(t)

@@ -145,7 +145,7 @@ func TestBadCommandLine(t *testing.T) {
 }
 
 // TestBadVariables: a variable is as wrong as a key; one that sets nothing is
-// told, if it looks like one that does.
+// reported, if it looks like one that does.
 func TestBadVariables(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]struct {

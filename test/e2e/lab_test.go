@@ -116,7 +116,7 @@ func nothingLeft(t *testing.T, prefix, tmp string) {
 }
 
 // TestDemo: it shows flows, how exact they are, and delays; and is gone. Delays
-// are compared with the truth, so nothing else runs beside it.
+// are compared with the truth, so nothing else runs next to it.
 func TestDemo(t *testing.T) {
 	p, prefix, tmp := startDemo(t, nil)
 	if code := p.wait(t, time.Minute); code != 0 {
@@ -125,7 +125,7 @@ func TestDemo(t *testing.T) {
 	out := p.stdout.String()
 	for _, want := range []string{
 		"PROTO", "udp", "icmp", "RTT", "coverage", "difference",
-		// The second act: the verdict, and the truth beside it.
+		// The second act: the verdict, and the ground truth.
 		"server 4", "tcp, time at the server", "udp, round trip on the network",
 	} {
 		if !strings.Contains(out, want) {

@@ -63,8 +63,8 @@ func residentMemory(t *testing.T, pid int) (resident int) {
 }
 
 // TestMoreFlowsThanRoom: 200,000 flows at a time on a table of 65,536. Every
-// packet and byte is in a record; what could not be told apart says so, and the
-// agent stays as small as it was told to.
+// packet and byte is in a record; unattributed packets are reported, and the
+// agent stays as small as it was configured to.
 func TestMoreFlowsThanRoom(t *testing.T) {
 	const flows, rounds, room = 200_000, 2, 65536
 	for _, probe := range []string{"ebpf", "afpacket"} {
@@ -128,13 +128,13 @@ api: {socket: DIR/agent.sock, history: 10000}
 				}
 			}
 			if len(apart) < room {
-				t.Errorf("%d flows were told apart, and there is room for %d", len(apart), room)
+				t.Errorf("%d flows were attributed, and there is room for %d", len(apart), room)
 			}
-			told := s.Table.Unattributed
-			if together > 0 && told == 0 || probe == "ebpf" && s.Table.Evicted == 0 {
-				t.Errorf("%d packets were not told apart; the status says: %+v", together, s.Table)
+			reported := s.Table.Unattributed
+			if together > 0 && reported == 0 || probe == "ebpf" && s.Table.Evicted == 0 {
+				t.Errorf("%d packets were not attributed; the status says: %+v", together, s.Table)
 			}
-			t.Logf("%d flows told apart, %d packets not; %d evicted; %d MB resident", len(apart), together, s.Table.Evicted, memory>>20)
+			t.Logf("%d flows attributed, %d packets not; %d evicted; %d MB resident", len(apart), together, s.Table.Evicted, memory>>20)
 			if memory > 256<<20 {
 				t.Errorf("%d MB resident", memory>>20)
 			}

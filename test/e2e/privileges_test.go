@@ -212,7 +212,7 @@ func capabilitiesOf(t *testing.T, pid int) (effective, bounding uint64) {
 	return effective, bounding
 }
 
-// TestMissingNamespaceRights: a namespace that may not be entered is told, not
+// TestMissingNamespaceRights: a namespace that may not be entered is reported, not
 // waited for.
 func TestMissingNamespaceRights(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ func TestMissingNamespaceRights(t *testing.T) {
 	wants(t, result{stderr: a.stderr.String(), code: code}, 3, "CAP_SYS_ADMIN", "netns")
 }
 
-// TestMemoryLimit: what a control group has no room for is refused with the
+// TestMemoryLimit: what a control group cannot hold is refused with the
 // remedy; the default fits by itself.
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()

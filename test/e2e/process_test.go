@@ -15,7 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 )
 
-// process is a program that runs beside the test.
+// process is a program that runs alongside the test.
 type process struct {
 	*exec.Cmd
 	stdout, stderr *text

@@ -73,7 +73,7 @@ func TestKilled(t *testing.T) {
 	has(t, readLines(t, second.path("flows.jsonl")), port, segments)
 }
 
-// TestSameSocket: a second agent is told which one is there, and harms it not.
+// TestSameSocket: a second agent gets the PID of the first, and harms it not.
 func TestSameSocket(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
@@ -112,7 +112,7 @@ func TestTwoAgents(t *testing.T) {
 	has(t, records, alone, more)
 }
 
-// TestSignals: SIGHUP makes the agent open its file anew, as log rotation wants
+// TestSignals: SIGHUP makes the agent open its file again, as log rotation wants
 // it; SIGINT is as good as SIGTERM.
 func TestSignals(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestRunForAWhile: an agent that is told nothing but for how long counts where
+// TestRunForAWhile: an agent that is started with nothing but --for counts where
 // the default route leads, answers before its first interval is over, and ends by
 // itself with all that it counted.
 func TestRunForAWhile(t *testing.T) {

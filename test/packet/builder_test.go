@@ -39,7 +39,7 @@ func zeroSum(b Builder) []byte {
 	return []byte{sum[0], sum[1]}
 }
 
-// gopacket, told to work out lengths and checksums, writes the same bytes.
+// gopacket, which computes lengths and checksums, writes the same bytes.
 func TestBytesAsGopacketWrites(t *testing.T) {
 	for name, b := range wellFormed() {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ type Case struct {
 	// Flows has interface 0, direction ingress, no times and no round trips.
 	Flows []flow.Delta
 	// Uncounted has what belongs to no flow, by reason. The exceptions are
-	// fragment_unmatched and gso_inexact, which are counted beside the flow.
+	// fragment_unmatched and gso_inexact, which are counted in addition to the flow.
 	Uncounted map[string]Amount
 }
 
@@ -112,7 +112,7 @@ func (c Case) inside(t Tunnels) Case {
 	return c
 }
 
-// also adds packets of the case that a reason counts beside their flow.
+// also adds packets of the case that a reason counts in addition to their flow.
 func (c Case) also(reason string, frames ...Frame) Case {
 	c.Uncounted = map[string]Amount{reason: amount(frames)}
 	return c

@@ -86,7 +86,7 @@ func innerFragments() [][]byte {
 }
 
 // opaqueTunnelCases: the flow is the outer one when tunnels are off, or when
-// what is inside cannot be told.
+// what is inside is unknown.
 func opaqueTunnelCases() []Case {
 	inner := IPv4(c4, d4).UDP(30, 40).Payload(10).Bytes() // 38 bytes
 	vx := eth4.UDP(50000, PortVXLAN)

@@ -24,7 +24,7 @@ func adoptOrphans() error {
 // endOrphans says which processes outlived the tests, and kills them.
 func endOrphans(ctx context.Context) ([]string, error) {
 	var left []string
-	told := map[int]bool{}
+	reported := map[int]bool{}
 	// A killed process leaves its own children to us, so look again until there are none. What is
 	// just about to end gets a moment for it.
 	err := poll(ctx, 10*time.Second, func(elapsed time.Duration) (done bool, err error) {
@@ -40,8 +40,8 @@ func endOrphans(ctx context.Context) ([]string, error) {
 			if elapsed < time.Second {
 				continue
 			}
-			if !told[pid] {
-				told[pid] = true
+			if !reported[pid] {
+				reported[pid] = true
 				left = append(left, fmt.Sprintf("process %d: %s", pid, commandLine(pid)))
 			}
 			_ = unix.Kill(pid, unix.SIGKILL)

@@ -36,7 +36,7 @@ func TestRunner(t *testing.T) {
 		{
 			name: "fails", args: []string{"./fails"},
 			exit: 1, last: "3 passed, 2 failed, 0 skipped",
-			says:  []string{"the reason it failed", "failed beside its subtests", clean},
+			says:  []string{"the reason it failed", "failed alongside its subtests", clean},
 			hides: []string{"TestParent/good"},
 		},
 		{

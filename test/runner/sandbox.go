@@ -11,7 +11,7 @@ import (
 
 // sandbox is where the tests run: network and mounts of their own, with an own /run, /sys/fs/bpf and TMPDIR. They
 // can't reach the machine's interfaces, and what they leave is all that is there. BPF objects and processes have no
-// such walls; see traces.go and processes.go for how they are told from others'.
+// such walls; see traces.go and processes.go for how they are distinguished from others'.
 type sandbox struct {
 	tmp string
 }

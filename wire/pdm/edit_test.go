@@ -109,7 +109,7 @@ func TestInsertRefuses(t *testing.T) {
 }
 
 // What others marked is removed so that the rest of the header keeps its
-// alignment and no run of padding is longer than seven octets.
+// alignment and no run of padding is longer than seven bytes.
 func TestRemove(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -172,7 +172,7 @@ func checkInsert(t interface{ Fatalf(string, ...any) }, pkt []byte, o pdm.Option
 	}
 	if err != nil {
 		if out != nil {
-			t.Fatalf("a packet beside the error %v", err)
+			t.Fatalf("a packet with the error %v", err)
 		}
 		return
 	}
@@ -196,7 +196,7 @@ func checkInsert(t interface{ Fatalf(string, ...any) }, pkt []byte, o pdm.Option
 	case (is.Option-is.Header)%2 != 0:
 		t.Fatalf("the option is at an odd place: %+v", is)
 	case !bytes.Equal(out[is.Upper:], pkt[was.Upper:]):
-		t.Fatalf("octets behind the option changed")
+		t.Fatalf("bytes behind the option changed")
 	}
 	if _, err := pdm.Insert(out, o); !errors.Is(err, pdm.ErrMarked) {
 		t.Fatalf("marked twice: %v", err)

@@ -122,7 +122,7 @@ func TestWalkOfTruncated(t *testing.T) {
 		n := rapid.IntRange(0, len(pkt)).Draw(t, "cut")
 		l, err := pdm.Walk(pkt[:n:n])
 		if err == nil && (l.Upper > n || l.End > n) {
-			t.Fatalf("%+v of %d octets", l, n)
+			t.Fatalf("%+v of %d bytes", l, n)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func FuzzWalk(f *testing.F) {
 			return
 		}
 		if l.Upper < 40 || l.Upper > l.End || l.End > len(pkt) || l.Link >= l.Upper || pkt[l.Link] != l.Proto {
-			t.Fatalf("%+v of %d octets", l, len(pkt))
+			t.Fatalf("%+v of %d bytes", l, len(pkt))
 		}
 		if l.Option != 0 && (l.Header < 40 || l.Option < l.Header+2 || l.Option+pdm.OptionSize > l.Upper) {
 			t.Fatalf("%+v", l)

@@ -1,7 +1,7 @@
 // Package program holds the compiled BPF programs of tests and benchmarks. It
 // stands apart so that the tests of internal/datapath can load what
 // internal/bench loads. In comes nothing; out go collections, which
-// datapath.Beside loads over a probe's maps.
+// datapath.Alongside loads over a probe's maps.
 package program
 
 import (

@@ -9,7 +9,7 @@ const (
 )
 
 // conversation says whether b is the other half of a, counted on the same
-// interface. Marked flows stay apart: with what PDM told of both halves, they
+// interface. Marked flows stay apart: with what PDM reported of both halves, they
 // would have more fields than collectors take.
 func conversation(a, b *flow.Record) bool {
 	return !a.Unattributed && !b.Unattributed && a.PDM == nil && b.PDM == nil &&

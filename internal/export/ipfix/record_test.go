@@ -107,8 +107,8 @@ func drawRecord(t *rapid.T) flow.Record {
 	return r
 }
 
-// told is the record as IPFIX tells it: of delays, two quantiles and no buckets.
-func told(r flow.Record) flow.Record {
+// reported is the record as IPFIX tells it: of delays, two quantiles and no buckets.
+func reported(r flow.Record) flow.Record {
 	if r.PDM != nil {
 		p := *r.PDM
 		for _, d := range []*flow.Delays{&p.Server, &p.Network} {
@@ -160,7 +160,7 @@ func TestEncodingIsLossless(t *testing.T) {
 				}
 			}
 			for _, r := range batch {
-				want = append(want, told(r))
+				want = append(want, reported(r))
 			}
 			if n, err := e.Export(context.Background(), batch); n != len(batch) || err != nil {
 				rt.Fatalf("exported %d of %d: %v", n, len(batch), err)

@@ -50,7 +50,7 @@ func newWithin(t *testing.T, ns *topology.Netns, collector string, set func(*Con
 	return within{e, ns}
 }
 
-// numbered returns records that are told apart by their packets.
+// numbered returns records that are distinguished by their packets.
 func numbered(first, n int) []flow.Record {
 	records := make([]flow.Record, n)
 	for i := range records {
@@ -125,7 +125,7 @@ func TestUDPRefused(t *testing.T) {
 	ns := namespace(t)
 	e := newWithin(t, ns, "udp://127.0.0.1:4739", nil)
 
-	// Nobody listens: told before any record is sent.
+	// Nobody listens: reported before any record is sent.
 	n, err := e.Export(t.Context(), numbered(0, 10))
 	if n != 0 || !errors.Is(err, unix.ECONNREFUSED) || lostBy(err) != 0 || !strings.Contains(err.Error(), "start a collector there") {
 		t.Fatalf("exported %d: %v", n, err)
@@ -193,7 +193,7 @@ func TestUDPTemplatesAreResent(t *testing.T) {
 	c := listenUDP(t, ns)
 	export(0)
 	c.read(t, 1)
-	c.d.templates = nil // a collector that was started anew
+	c.d.templates = nil // a collector that was started again
 	now = now.Add(59 * time.Second)
 	export(1)
 	buf := make([]byte, 65536)
@@ -343,7 +343,7 @@ func TestTCPCollectorStopsReading(t *testing.T) {
 	t.Logf("%d taken by the connection that stalled, %d of them lost", taken, lost)
 }
 
-// An export that is told to end does so with what it has sent, at once.
+// An export that is asked to end does so with what it has sent, at once.
 func TestUDPExportIsInterrupted(t *testing.T) {
 	ns := namespace(t)
 	e := newWithin(t, ns, "udp://127.0.0.1:4739", nil)

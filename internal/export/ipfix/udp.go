@@ -127,9 +127,9 @@ func (s *udpSession) pace() {
 
 func (s *udpSession) confirm() error {
 	for deadline := time.Now().Add(s.timeout); ; time.Sleep(waitStep) {
-		told, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		if err == nil && told != 0 {
-			err = unix.Errno(told)
+		reported, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		if err == nil && reported != 0 {
+			err = unix.Errno(reported)
 		}
 		if err != nil {
 			return s.refuse(err)

@@ -93,7 +93,7 @@ func (o *output) takeBack(n int) error {
 	return o.f.Truncate(end - int64(n))
 }
 
-// full says that the output works but has no room at present.
+// full says that the output works, but its disk or pipe is full.
 func full(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, os.ErrDeadlineExceeded)
 }

@@ -78,7 +78,7 @@ func delaySums(h delayHistogram, totals []obs.PDMTotal) map[string]*delaySum {
 }
 
 // labelKey tells sets of labels apart, and makes their values UTF-8: interface
-// names are any octets.
+// names are any bytes.
 func labelKey(labels []string) (string, []string) {
 	for i := range labels {
 		labels[i] = strings.ToValidUTF8(labels[i], "\ufffd")

@@ -34,7 +34,7 @@ const (
 	idleTimeout  = 2 * time.Minute
 	pageTimeout  = 10 * time.Second // for the status to be gathered, Prometheus' own default
 	closeTimeout = time.Second      // for answers under way when the agent stops
-	scrapers     = 4                // at a time; more are told to come back
+	scrapers     = 4                // at a time; more are asked to come back
 )
 
 // Server serves /metrics over HTTP.

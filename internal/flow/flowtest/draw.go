@@ -9,7 +9,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband"
 )
 
-// PDM is what marked packets may have told of a flow.
+// PDM is what marked packets may have reported of a flow.
 func PDM(t *rapid.T) *flow.PDM {
 	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
 	delays := func(name string) flow.Delays {

@@ -389,8 +389,8 @@ func (k *Keeper) Status() (reduced []Reduction, problems []Problem) {
 	return reduced, problems
 }
 
-// Leftovers are reductions in the journal whose agents no longer run.
-func Leftovers(file string) ([]Reduction, error) {
+// Stale are reductions in the journal whose agents no longer run.
+func Stale(file string) ([]Reduction, error) {
 	if !exists(file) {
 		return nil, nil
 	}

@@ -421,9 +421,9 @@ func TestKilledAgent(t *testing.T) {
 	h := newHost(t, 1500)
 	left := func(want int) {
 		t.Helper()
-		found, err := Leftovers(h.file)
+		found, err := Stale(h.file)
 		if err != nil || len(found) != want {
-			t.Errorf("leftovers %v, %v; want %d", found, err, want)
+			t.Errorf("stale reductions %v, %v; want %d", found, err, want)
 		}
 	}
 	left(0)
@@ -537,7 +537,7 @@ func TestNoJournal(t *testing.T) {
 	expect("journal of MTU headroom")
 }
 
-// Of the routes only those to what policies name lose octets.
+// Of the routes only those to what policies name lose bytes.
 func TestRoutes(t *testing.T) {
 	h := newHost(t, 1500)
 	prefix := netip.MustParsePrefix

@@ -15,7 +15,7 @@ type Conversation struct {
 
 	flow      Flow // as the first packet has it: side 0 sent it
 	requester inband.Side
-	sure      bool // a TCP handshake told who asks
+	sure      bool // a TCP handshake showed who asks
 
 	number      uint64        // in the order of first packets
 	packets     uint64        // that were added
@@ -147,7 +147,7 @@ func (c *Conversation) Flow() Flow {
 	return Flow{Src: c.flow.Dst, Dst: c.flow.Src, Proto: c.flow.Proto}
 }
 
-// Client is what the requester's packets told, Server what the responder's did.
+// Client is what the requester's packets reported, Server what the responder's did.
 func (c *Conversation) Client() *inband.SideStats { return &c.Sides[c.Requester()] }
 
 // Server is the other side of Client.

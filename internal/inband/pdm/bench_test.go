@@ -27,7 +27,7 @@ func newBenchHost(b testing.TB, flows uint32) *benchHost {
 func newBenchHostOf(b testing.TB, cfg Config, flows uint32) *benchHost {
 	b.Helper()
 	h := newPDMHost(b, cfg)
-	coll, err := h.Beside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
+	coll, err := h.Alongside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
 		return spec.Variables["bench_flows"].Set(flows)
 	})
 	if err != nil {

@@ -292,7 +292,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// Whatever is drained at whatever time, each delay is told once.
+// Whatever is drained at whatever time, each delay is reported once.
 func TestDelaysAreDrainedExactly(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor: nothing to test")
@@ -352,7 +352,7 @@ func TestDelaysAreDrainedExactly(t *testing.T) {
 		key := [16]byte(flowFrame(uint32(cpu))[etherLen+8:])
 		p := got[key]
 		if p == nil {
-			t.Errorf("flow %d was not told", cpu)
+			t.Errorf("flow %d was not reported", cpu)
 			continue
 		}
 		var inBuckets uint64
@@ -360,7 +360,7 @@ func TestDelaysAreDrainedExactly(t *testing.T) {
 			inBuckets += b.Count
 		}
 		if p.Received != sent[cpu] || p.Network.Count != sent[cpu] || inBuckets != sent[cpu] || p.Suspicious != 0 {
-			t.Errorf("flow %d: of %d packets %d were received, %d told round trips, %d in buckets, %d suspicious",
+			t.Errorf("flow %d: of %d packets %d were received, %d reported round trips, %d in buckets, %d suspicious",
 				cpu, sent[cpu], p.Received, p.Network.Count, inBuckets, p.Suspicious)
 		}
 		if p.Network.Min == 0 || p.Network.Min > p.Network.Max || p.Network.Sum < p.Network.Min*p.Network.Count {

@@ -64,7 +64,7 @@ func TestGoldenExchange(t *testing.T) {
 		return d.Count == 1 && d.Sum >= want-want>>14 && d.Sum <= want+want>>14
 	}
 	if got == nil || got.Received != 1 || !near(got.Server, 4*second) || !near(got.Network, 8*second) {
-		t.Fatalf("A was told %+v", got)
+		t.Fatalf("A got %+v", got)
 	}
 }
 

@@ -29,7 +29,7 @@ func newExchange(t *testing.T, cfg Config) *exchange {
 	return x
 }
 
-// begin lets both hosts begin anew.
+// begin lets both hosts restart.
 func (x *exchange) begin(t *testing.T) {
 	t.Helper()
 	x.putState(t, keyA, 100)
@@ -69,8 +69,8 @@ func (x *exchange) run(t *testing.T, n int, between func()) {
 
 func nothing() {}
 
-// told is what the drain tells of packets that the first host received.
-func (x *exchange) told(t *testing.T) (got flow.PDM) {
+// reported is what the drain tells of packets that the first host received.
+func (x *exchange) reported(t *testing.T) (got flow.PDM) {
 	t.Helper()
 	if err := x.pdm.reader.drain(x.epoch(t), datapath.Moment{Mono: int64(x.now)}, func(d *flow.Delta) {
 		if d.Direction == flow.Ingress && d.Src == keyA.Remote {
@@ -90,7 +90,7 @@ func forged(t *testing.T, o pdm.Option) []byte { return inserted(t, bToA().Bytes
 func TestForgedPacketsChangeNothing(t *testing.T) {
 	x := newExchange(t, *marking())
 	x.run(t, 2, nothing)
-	x.told(t)
+	x.reported(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	sent := uint64(0)
 	before := x.pdm.reader.stats
@@ -110,7 +110,7 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 			}
 		}
 	})
-	got := x.told(t)
+	got := x.reported(t)
 	if got.Server.Count != 40 || got.Network.Count != 40 || got.Received != 40 || got.Lost != 0 || got.Reordered+got.Duplicates+got.Discarded != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -131,27 +131,27 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 func TestForgedLoss(t *testing.T) {
 	x := newExchange(t, *marking())
 	x.run(t, 10, nothing)
-	x.told(t)
+	x.reported(t)
 	s, _ := x.state(t, keyA)
 	last := uint16(s.Psn - 1)
 	for i := range uint16(200) {
 		// Also by somebody who does see what the host sends.
 		x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 1024*(i+1), PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
 	}
-	if got := x.told(t); got.Lost != 0 || got.Suspicious < 100 {
+	if got := x.reported(t); got.Lost != 0 || got.Suspicious < 100 {
 		t.Errorf("%+v", got)
 	}
 	x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 64, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
-	if got := x.told(t); got.Lost != 63 {
+	if got := x.reported(t); got.Lost != 63 {
 		t.Errorf("one packet reports %d lost", got.Lost)
 	}
 	x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 1, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
 	x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 65, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
-	if got := x.told(t); got.Lost != 0 || got.Reordered != 1 || got.Received != 2 {
+	if got := x.reported(t); got.Lost != 0 || got.Reordered != 1 || got.Received != 2 {
 		t.Errorf("one that comes late: %+v", got)
 	}
 	x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 68, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
-	if got := x.told(t); got.Lost != 1 {
+	if got := x.reported(t); got.Lost != 1 {
 		t.Errorf("two lost after one was taken back: %+v", got)
 	}
 	s, _ = x.state(t, keyA)
@@ -160,8 +160,8 @@ func TestForgedLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 1, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
-	if got := x.told(t); got.Lost != 5e9 {
-		t.Errorf("5e9 lost in one interval are told as %d", got.Lost)
+	if got := x.reported(t); got.Lost != 5e9 {
+		t.Errorf("5e9 lost in one interval are reported as %d", got.Lost)
 	}
 }
 
@@ -171,14 +171,14 @@ func TestForgedPacketsMoveNoFlow(t *testing.T) {
 	x := newExchange(t, *marking())
 	other := x.veth.To
 	x.run(t, 2, nothing)
-	x.told(t)
+	x.reported(t)
 	psn := uint16(0)
 	x.run(t, 20, func() {
 		psn += 3001
 		x.receiveBy(t, other, forged(t, pdm.Option{PSNTP: psn, PSNLR: psn, DeltaTLR: 1}))
 	})
 	s, _ := x.state(t, keyA)
-	if got := x.told(t); got.Network.Count != 20 || got.Lost != 0 || int(s.InIface) != x.veth.From {
+	if got := x.reported(t); got.Network.Count != 20 || got.Lost != 0 || int(s.InIface) != x.veth.From {
 		t.Errorf("read on interface %d: %+v", s.InIface, got)
 	}
 	if got := x.why(t); len(got) > 0 {
@@ -188,7 +188,7 @@ func TestForgedPacketsMoveNoFlow(t *testing.T) {
 	x.asking = other
 	x.run(t, 20, nothing)
 	s, _ = x.state(t, keyA)
-	if got := x.told(t); got.Network.Count != 20 || got.Lost != 0 || int(s.InIface) != other {
+	if got := x.reported(t); got.Network.Count != 20 || got.Lost != 0 || int(s.InIface) != other {
 		t.Errorf("read on interface %d: %+v", s.InIface, got)
 	}
 }
@@ -197,7 +197,7 @@ func TestForgedPacketsMoveNoFlow(t *testing.T) {
 func TestContendedIsNotLost(t *testing.T) {
 	x := newExchange(t, *marking())
 	x.run(t, 10, nothing)
-	x.told(t)
+	x.reported(t)
 	s, _ := x.state(t, keyA)
 	first, last := s.Highest+1, uint16(s.Psn-1)
 	receive := func(n uint16, held bool) {
@@ -224,7 +224,7 @@ func TestContendedIsNotLost(t *testing.T) {
 	check := func(name string, more int64) {
 		t.Helper()
 		lost += more
-		got := x.told(t)
+		got := x.reported(t)
 		if got.Lost != more || got.Received != total || got.Duplicates+got.Reordered+got.Suspicious != 0 {
 			t.Errorf("%s: %+v; want %d received, %d lost", name, got, total, more)
 		}
@@ -305,7 +305,7 @@ func TestDaysInOneDirection(t *testing.T) {
 			x.set(t, x.now)
 			psn++
 			x.receive(t, forged(t, pdm.Option{PSNTP: psn, PSNLR: last, DeltaTLR: 1, ScaleDTLR: 40, DeltaTLS: 1}))
-			x.told(t)
+			x.reported(t)
 		}
 		if s, ok := x.state(t, keyA); !ok || s.Highest != psn || s.Lost != 0 {
 			t.Fatalf("after %d hours: %+v, %t", hours, s, ok)
@@ -323,7 +323,7 @@ func TestDaysInOneDirection(t *testing.T) {
 		x.now += 12 * 3600 * second
 		x.set(t, x.now)
 		o := option(t, x.send(t, aToB().Bytes()))
-		x.told(t)
+		x.reported(t)
 		ns, _ := pdm.Nanoseconds(o.DeltaTLR, o.ScaleDTLR)
 		if want := min((at+1)*12, 36) * 3600 * second; ns < want-want>>10 || o.IsFirst() {
 			t.Errorf("after %d hours: the packet before was received %v ago, %v", at*12, time.Duration(ns), o)

@@ -17,7 +17,7 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// pdmBench is a probe with the programs of pdmtest beside it.
+// pdmBench is a probe with the programs of pdmtest next to it.
 type pdmBench struct {
 	*datapath.Datapath
 	pdm     *Marker
@@ -45,7 +45,7 @@ func load(t testing.TB, cfg Config) (*datapath.Datapath, *Marker) {
 // egress is a copy of the program at egress for a network namespace.
 func (b *pdmBench) egress(t testing.TB, netns uint32) *ebpf.Program {
 	t.Helper()
-	coll, err := b.Beside(datapath.Egress.Load, func(spec *ebpf.CollectionSpec) error {
+	coll, err := b.Alongside(datapath.Egress.Load, func(spec *ebpf.CollectionSpec) error {
 		return errors.Join(spec.Variables["cfg_netns"].Set(netns), spec.Variables["cfg_iface"].Set(uint32(flow.NewIface(netns, 0))))
 	})
 	if err != nil {
@@ -82,15 +82,15 @@ func (b *pdmBench) epoch(t testing.TB) uint32 {
 func loadPDM(t testing.TB, cfg Config) *pdmBench {
 	t.Helper()
 	d, m := load(t, cfg)
-	beside := func(load func() (*ebpf.CollectionSpec, error)) *ebpf.Collection {
-		coll, err := d.Beside(load, nil)
+	alongside := func(load func() (*ebpf.CollectionSpec, error)) *ebpf.Collection {
+		coll, err := d.Alongside(load, nil)
 		if err != nil {
 			t.Fatalf("%+v", err)
 		}
 		t.Cleanup(coll.Close)
 		return coll
 	}
-	return &pdmBench{Datapath: d, pdm: m, coll: beside(pdmtest.Load), ingress: beside(pdmtest.LoadIngress)}
+	return &pdmBench{Datapath: d, pdm: m, coll: alongside(pdmtest.Load), ingress: alongside(pdmtest.LoadIngress)}
 }
 
 // batch is an array of cases that a program works through at once.

@@ -118,7 +118,7 @@ func (m *Marker) set(s *datapath.Spec) error {
 }
 
 // stateSlack is how much larger the map is than the number of states in it. An LRU
-// map keeps 128 free elements on each processor, and begins to evict when fewer
+// map keeps 128 free elements on each CPU, and begins to evict when fewer
 // are left for all; and new states are made while a drain counts the old ones.
 func stateSlack(entries uint32) (uint32, error) {
 	cpus, err := kernel.CPUs("possible")
@@ -181,7 +181,7 @@ func (m *Marker) do(f func() error) error {
 	return m.core.Do(f)
 }
 
-// SetPolicies replaces all policies at once: every packet is judged by the old
+// SetPolicies replaces all policies at once: every packet is tested against the old
 // ones or by the new ones. Their times begin now.
 func (m *Marker) SetPolicies(policies []policy.Policy) error {
 	return m.do(func() error { return m.setPolicies(policies) })
@@ -218,8 +218,8 @@ type Stats struct {
 	Stripped uint64 // of these, sent on without it
 
 	Created uint64 // states
-	Expired uint64 // states deleted for their age, or begun anew after it
-	Evicted uint64 // states that were pushed out: their flow's numbers begin anew
+	Expired uint64 // states deleted for their age, or restarted after it
+	Evicted uint64 // states that were pushed out: their flow's numbers restart
 	Refused uint64 // packets of new flows that found the second's budget used up
 	// Alerts counts drains that found states evicted or refused: more flows than
 	// pdm.state allows for, perhaps a flood.
@@ -229,9 +229,9 @@ type Stats struct {
 	Blocked   uint64 // destinations where no marked packet arrived
 	Narrowed  uint64 // paths that turned out to take less than expected
 
-	DelaysLost uint64 // delays that found no room
-	EventsLost uint64 // raw events beyond their rate, or that found no room
-	CountsFull uint64 // skbs that found no room in the counts by reason
+	DelaysLost uint64 // delays that did not fit
+	EventsLost uint64 // raw events beyond their rate, or that did not fit
+	CountsFull uint64 // skbs that did not fit into the counts by reason
 
 	Drain time.Duration // the last one
 }

@@ -74,7 +74,7 @@ func (m *Marker) fillSet(set uint32, policies []policy.Policy, now uint64) error
 	return nil
 }
 
-// ruleOf is what the kernel checks beside the prefix.
+// ruleOf is what the kernel checks in addition to the prefix.
 func ruleOf(p policy.Policy, now uint64) *abiPolicyRule {
 	r := &abiPolicyRule{Until: now + uint64(p.For), PortsLen: uint32(len(p.Ports))}
 	for n := range 256 {

@@ -233,7 +233,7 @@ func TestReadOnOneInterface(t *testing.T) {
 	}
 }
 
-// Single packets are told as often as was asked for, and no more.
+// Single packets are reported as often as was asked for, and no more.
 func TestRawEventsAreLimited(t *testing.T) {
 	cfg := *marking()
 	cfg.Raw = 5
@@ -241,8 +241,8 @@ func TestRawEventsAreLimited(t *testing.T) {
 	var events []Event
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	told := make(chan Event, 100)
-	go func() { ended <- h.pdm.Stream(ctx, func(e *Event) { told <- *e }) }()
+	reported := make(chan Event, 100)
+	go func() { ended <- h.pdm.Stream(ctx, func(e *Event) { reported <- *e }) }()
 	// On one processor: the limit is each one's own.
 	if err := onCPU(0, func() error {
 		for i := range 20 {
@@ -257,7 +257,7 @@ func TestRawEventsAreLimited(t *testing.T) {
 	}
 	for len(events) < 5 {
 		select {
-		case e := <-told:
+		case e := <-reported:
 			events = append(events, e)
 		case <-time.After(5 * time.Second):
 			t.Fatalf("%d events came", len(events))

@@ -67,7 +67,7 @@ func TestOverlaps(t *testing.T) {
 	}{
 		{"the same", tcp, tcp, true},
 		{"inside", to("::/0"), to("2001:db8::/32"), true},
-		{"beside", to("2001:db8::/33"), to("2001:db8:8000::/33"), false},
+		{"alongside", to("2001:db8::/33"), to("2001:db8:8000::/33"), false},
 		{"other protocols", tcp, udp, false},
 		{"all protocols", tcp, to("::/0"), true},
 		{"other ports", web, dns, false},

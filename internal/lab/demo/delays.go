@@ -79,7 +79,7 @@ func (d *demo) delays(ctx context.Context) (err error) {
 	if err := d.show(ctx, alpha, "delays", "--by", "proto,peer,peer_port"); err != nil {
 		return err
 	}
-	d.say("And the truth beside it")
+	d.say("And the ground truth")
 	return d.compareDelays(ctx, alpha, truths)
 }
 
@@ -129,10 +129,10 @@ func (d *demo) compareDelays(ctx context.Context, a *agent, truths []asked) erro
 		if err != nil {
 			return err
 		}
-		var told flow.PDM
+		var reported flow.PDM
 		for i := range answer.Rows {
 			if p := answer.Rows[i].PDM; p != nil {
-				told.Add(p)
+				reported.Add(p)
 			}
 		}
 		for _, one := range []struct {
@@ -140,8 +140,8 @@ func (d *demo) compareDelays(ctx context.Context, a *agent, truths []asked) erro
 			truth time.Duration
 			of    *flow.Delays
 		}{
-			{"time at the server", truth.thought, &told.Server},
-			{"round trip on the network", 2 * oneWay, &told.Network},
+			{"time at the server", truth.thought, &reported.Server},
+			{"round trip on the network", 2 * oneWay, &reported.Network},
 		} {
 			got := one.of.Quantile(0.5)
 			off := float64(got)/float64(one.truth) - 1

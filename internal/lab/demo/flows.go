@@ -52,13 +52,13 @@ func (d *demo) flows(ctx context.Context) (err error) {
 	if err := d.show(ctx, porthos, "flows", "--by", "conversation", "iface to-athos", "--limit", "10"); err != nil {
 		return err
 	}
-	d.say("How exact that is: the probe beside the interfaces' own counters")
+	d.say("Accuracy: the probe compared with the interfaces' own counters")
 	for _, a := range d.agents {
 		if err := d.coverage(ctx, a); err != nil {
 			return err
 		}
 	}
-	d.say("And beside what the programs say they sent")
+	d.say("And compared with what the programs sent")
 	if err := d.compare(ctx, truth); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (d *demo) settle(ctx context.Context) error {
 	return nil
 }
 
-// coverage shows counted packets beside those of the interfaces.
+// coverage compares counted packets with those of the interfaces.
 func (d *demo) coverage(ctx context.Context, a *agent) error {
 	s, err := a.client.Status(ctx)
 	if err != nil {

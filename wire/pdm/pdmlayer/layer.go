@@ -1,7 +1,7 @@
 // Package pdmlayer makes PDM (RFC 8250) a gopacket layer. In come Destination
 // Options headers of IPv6 packets, out go [Layer] values, and the reverse.
 //
-// With a gopacket.DecodingLayerParser, pass a *[Layer] beside layers.IPv6. With
+// With a gopacket.DecodingLayerParser, pass a *[Layer] alongside layers.IPv6. With
 // gopacket.NewPacket, call [Register] once. Without either, [FromDestination]
 // reads PDM from the layer gopacket decodes on its own.
 package pdmlayer

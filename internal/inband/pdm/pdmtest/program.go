@@ -1,6 +1,6 @@
 // Package pdmtest holds the compiled BPF programs that PDM is tested with
 // (bpf/test/pdm_test.bpf.c, pdm_testin.bpf.c, pdm_bench.bpf.c). In comes nothing; out goes a collection that
-// datapath.Beside loads over a probe's maps. Only tests and benchmarks call it.
+// datapath.Alongside loads over a probe's maps. Only tests and benchmarks call it.
 package pdmtest
 
 import "github.com/cilium/ebpf"

@@ -9,5 +9,5 @@ func TestParent(t *testing.T) {
 
 func TestOwnFailure(t *testing.T) {
 	t.Run("good", func(*testing.T) {})
-	t.Error("failed beside its subtests")
+	t.Error("failed alongside its subtests")
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Beside loads further programs over the probe's maps and with its constants:
+// Alongside loads further programs over the probe's maps and with its constants:
 // what tests and benchmarks run in place of the programs at the hooks. adapt,
 // where it is given, sets constants and map sizes of their own. The caller
 // closes the collection.
-func (d *Datapath) Beside(load func() (*ebpf.CollectionSpec, error), adapt func(*ebpf.CollectionSpec) error) (*ebpf.Collection, error) {
+func (d *Datapath) Alongside(load func() (*ebpf.CollectionSpec, error), adapt func(*ebpf.CollectionSpec) error) (*ebpf.Collection, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
@@ -28,7 +28,7 @@ func (d *Datapath) Beside(load func() (*ebpf.CollectionSpec, error), adapt func(
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec.CollectionSpec, ebpf.CollectionOptions{MapReplacements: d.shared(spec)})
 	if err != nil {
-		return nil, fmt.Errorf("loading programs beside the probe: %w", explain(err))
+		return nil, fmt.Errorf("loading programs alongside the probe: %w", explain(err))
 	}
 	return coll, nil
 }
