@@ -235,16 +235,19 @@ func (n *numbers) send(t *testing.T, h *benchHost, flows uint32) {
 	}
 }
 
-// A storm of a million new flows drops nothing, uses no more memory than it may,
+// A storm of new flows, many times what there is room for, drops nothing, uses no more memory than it may,
 // and does not touch the flows that live; and it is noticed.
 func TestStorm(t *testing.T) {
-	const storm, chunk, established = 1_000_000, 10_000, 100
+	const storm, chunk, established = 300_000, 10_000, 100
+	// No state expires, however long the storm takes.
+	budget := Default()
+	budget.Lifetime = time.Hour
 	for _, c := range []struct {
 		name string
 		cfg  Config
 	}{
-		{"with a budget", Default()},
-		{"without", Config{MaxEntries: 65536, Lifetime: time.Minute, NewPerSecond: 1 << 30, Evict: true}},
+		{"with a budget", budget},
+		{"without", Config{MaxEntries: 65536, Lifetime: time.Hour, NewPerSecond: 1 << 30, Evict: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newBenchHostOf(t, c.cfg, storm)
@@ -277,10 +280,11 @@ func TestStorm(t *testing.T) {
 			if s.Alerts == 0 {
 				t.Error("nobody noticed")
 			}
-			// A run that a signal interrupts is done again, and sends new flows once more.
-			again := s.Marked + s.Refused - (storm + established*(storm/chunk+1))
-			if flows := storm + established + again; s.Created+s.Refused != flows || again > storm/100 {
-				t.Errorf("%d states and %d refused, of %d flows", s.Created, s.Refused, flows)
+			// A run that a signal interrupts is done again, and sends new flows once more:
+			// how many packets there were, the kernel's own counts say.
+			packets, repeated := s.Marked+s.Refused, uint64(established*storm/chunk)
+			if packets < storm+established+repeated || s.Created+s.Refused != packets-repeated {
+				t.Errorf("%d states and %d refused, of %d packets", s.Created, s.Refused, packets)
 			}
 			if s.Evicted != s.Created-s.States {
 				t.Errorf("%d evicted: %d created, %d are there", s.Evicted, s.Created, s.States)

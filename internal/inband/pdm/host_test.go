@@ -40,9 +40,9 @@ type markingHost struct {
 // mark attaches a probe that marks to a host's first interface.
 func mark(t testing.TB, h *lab.Host, cfg Config, mode headroom.Mode, policies ...policy.Policy) *markingHost {
 	t.Helper()
-	d, marker := load(t, cfg)
+	b := load(t, cfg)
 	m := &markingHost{
-		Host: h, Datapath: d, marker: marker,
+		Host: h, Datapath: b.Datapath, marker: b.pdm,
 		counts: map[flow.Direction]flow.Counts{}, pdm: map[flow.Direction]*flow.PDM{}, whole: true,
 	}
 	name := h.Interfaces[0].Name
@@ -71,9 +71,15 @@ func mark(t testing.TB, h *lab.Host, cfg Config, mode headroom.Mode, policies ..
 	if err := m.marker.SetPolicies(policies); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Attach(datapath.Target{Iface: flow.NewIface(0, uint32(m.index)), Name: name, Do: h.Do}); err != nil {
+	iface := flow.NewIface(0, uint32(m.index))
+	if _, err := m.Attach(datapath.Target{Iface: iface, Name: name, Do: h.Do}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := m.Detach(iface); err != nil {
+			t.Error(err)
+		}
+	})
 	m.begin(t)
 	return m
 }

@@ -2,7 +2,6 @@ package pdm
 
 import (
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -17,42 +16,24 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// pdmBench is a probe with the programs of pdmtest next to it.
-type pdmBench struct {
-	*datapath.Datapath
-	pdm     *Marker
-	coll    *ebpf.Collection // egress and cases
-	ingress *ebpf.Collection
-}
-
 // marking is a configuration that marks as fast as tests send.
 func marking() *Config {
 	return &Config{MaxEntries: 4096, Lifetime: time.Minute, NewPerSecond: 1 << 20}
 }
 
-// load returns a probe that marks, which is closed with the test.
-func load(t testing.TB, cfg Config) (*datapath.Datapath, *Marker) {
-	t.Helper()
-	m := New(cfg)
-	d := datapath.New(datapath.Config{MaxEntries: 4096, Stages: []*datapath.Stage{m.Stage()}}, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(d.Close)
-	return d, m
-}
-
 // egress is a copy of the program at egress for a network namespace.
 func (b *pdmBench) egress(t testing.TB, netns uint32) *ebpf.Program {
 	t.Helper()
-	coll, err := b.Alongside(datapath.Egress.Load, func(spec *ebpf.CollectionSpec) error {
-		return errors.Join(spec.Variables["cfg_netns"].Set(netns), spec.Variables["cfg_iface"].Set(uint32(flow.NewIface(netns, 0))))
-	})
-	if err != nil {
-		t.Fatalf("%+v", err)
+	if b.copies[netns] == nil {
+		coll, err := b.Alongside(datapath.Egress.Load, func(spec *ebpf.CollectionSpec) error {
+			return errors.Join(spec.Variables["cfg_netns"].Set(netns), spec.Variables["cfg_iface"].Set(uint32(flow.NewIface(netns, 0))))
+		})
+		if err != nil {
+			t.Fatalf("%+v", err)
+		}
+		b.copies[netns] = coll
 	}
-	t.Cleanup(coll.Close)
-	return coll.Programs[datapath.Egress.Name]
+	return b.copies[netns].Programs[datapath.Egress.Name]
 }
 
 // moment is now.
@@ -77,20 +58,6 @@ func (b *pdmBench) epoch(t testing.TB) uint32 {
 		t.Fatal(err)
 	}
 	return uint32(word)
-}
-
-func loadPDM(t testing.TB, cfg Config) *pdmBench {
-	t.Helper()
-	d, m := load(t, cfg)
-	alongside := func(load func() (*ebpf.CollectionSpec, error)) *ebpf.Collection {
-		coll, err := d.Alongside(load, nil)
-		if err != nil {
-			t.Fatalf("%+v", err)
-		}
-		t.Cleanup(coll.Close)
-		return coll
-	}
-	return &pdmBench{Datapath: d, pdm: m, coll: alongside(pdmtest.Load), ingress: alongside(pdmtest.LoadIngress)}
 }
 
 // batch is an array of cases that a program works through at once.

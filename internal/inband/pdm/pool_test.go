@@ -1,0 +1,181 @@
+package pdm
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/pdm/pdmtest"
+)
+
+// The verifier takes most of a second for the programs of a probe. So probes are
+// loaded once for each configuration, and used by one test after another, each of
+// which finds one as if it were new.
+var idle struct {
+	sync.Mutex
+	probes map[Config][]*pdmBench
+}
+
+// pdmBench is a probe with the programs of pdmtest next to it.
+type pdmBench struct {
+	*datapath.Datapath
+	pdm     *Marker
+	coll    *ebpf.Collection // egress and cases; nil: nobody asked for them
+	ingress *ebpf.Collection
+	// copies of the program at egress, by network namespace
+	copies map[uint32]*ebpf.Collection
+}
+
+// load returns a probe that marks, which is free again after the test.
+func load(t testing.TB, cfg Config) *pdmBench {
+	t.Helper()
+	idle.Lock()
+	defer idle.Unlock()
+	var b *pdmBench
+	if free := idle.probes[cfg]; len(free) > 0 {
+		b, idle.probes[cfg] = free[len(free)-1], free[:len(free)-1]
+	} else {
+		m := New(cfg)
+		b = &pdmBench{pdm: m, copies: map[uint32]*ebpf.Collection{}, Datapath: datapath.New(
+			datapath.Config{MaxEntries: 4096, Stages: []*datapath.Stage{m.Stage()}}, slog.New(slog.DiscardHandler))}
+		if err := b.Load(); err != nil {
+			t.Fatalf("%+v", err)
+		}
+	}
+	t.Cleanup(func() {
+		// What a ring holds cannot be taken back.
+		if t.Failed() || cfg.Raw > 0 {
+			b.close()
+			return
+		}
+		if err := b.reset(); err != nil {
+			t.Errorf("making a probe as new: %v", err)
+			b.close()
+			return
+		}
+		idle.Lock()
+		defer idle.Unlock()
+		if idle.probes == nil {
+			idle.probes = map[Config][]*pdmBench{}
+		}
+		idle.probes[cfg] = append(idle.probes[cfg], b)
+	})
+	return b
+}
+
+// loadPDM is load, with the programs of pdmtest.
+func loadPDM(t testing.TB, cfg Config) *pdmBench {
+	t.Helper()
+	b := load(t, cfg)
+	if b.coll != nil {
+		return b
+	}
+	var err error
+	if b.coll, err = b.Alongside(pdmtest.Load, nil); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	if b.ingress, err = b.Alongside(pdmtest.LoadIngress, nil); err != nil {
+		b.coll.Close()
+		b.coll = nil
+		t.Fatalf("%+v", err)
+	}
+	return b
+}
+
+func (b *pdmBench) close() {
+	if b.coll != nil {
+		b.coll.Close()
+		b.ingress.Close()
+	}
+	for _, c := range b.copies {
+		c.Close()
+	}
+	b.Close()
+}
+
+// cacheMaps are those that the flow cache empties itself, or whose totals only grow.
+var cacheMaps = []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts"}
+
+// reset empties a probe that is attached to nothing.
+func (b *pdmBench) reset() error {
+	for range 2 { // epochs
+		if err := b.Drain(func(*flow.Delta) {}); err != nil {
+			return err
+		}
+	}
+	spec, err := datapath.Ingress.Load()
+	if err != nil {
+		return err
+	}
+	for _, name := range cacheMaps {
+		delete(spec.Maps, name)
+	}
+	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool {
+		return strings.HasPrefix(name, ".rodata") || name == ".data.control"
+	})
+	for name := range spec.Maps {
+		m, err := b.pdm.core.Map(name)
+		if err == nil {
+			err = empty(m)
+		}
+		if err != nil {
+			return errors.Join(errors.New(name), err)
+		}
+	}
+	b.pdm.ifaces, b.pdm.policies, b.pdm.generation = map[flow.Iface]*policyIface{}, nil, 0
+	return b.pdm.open(b.pdm.core)
+}
+
+// empty deletes what a map holds, or makes it zero.
+func empty(m *ebpf.Map) error {
+	switch m.Type() {
+	case ebpf.Array:
+		return zero(m)
+	case ebpf.PerCPUArray:
+		possible, err := ebpf.PossibleCPU()
+		if err != nil {
+			return err
+		}
+		zeros := make([][]byte, possible)
+		for i := range zeros {
+			zeros[i] = make([]byte, m.ValueSize())
+		}
+		for i := range m.MaxEntries() {
+			if err := m.Put(i, zeros); err != nil {
+				return err
+			}
+		}
+		return nil
+	case ebpf.RingBuf:
+		return nil
+	}
+	for {
+		key, err := m.NextKeyBytes(nil)
+		if key == nil || err != nil {
+			return err
+		}
+		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+	}
+}
+
+// zero zeroes an array.
+func zero(m *ebpf.Map) error {
+	n := int(m.MaxEntries())
+	keys := make([]uint32, n)
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	zeros := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(int(m.ValueSize()), reflect.TypeFor[byte]())), n, n)
+	_, err := m.BatchUpdate(keys, zeros.Interface(), nil)
+	return err
+}
