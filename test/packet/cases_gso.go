@@ -74,6 +74,8 @@ func gsoCases() []Case {
 			burst(vx.IPv4(c4, d4).NextHeader(ProtoTest).Payload(2000), 3, 1000)),
 		want4(ProtoESP, 0, 0).bytes(20+8+2000, 8+2000).with(segments(3, 20, 34)).of("gso/esp",
 			burst(eth4.ESP(1, 1).Payload(2000), 3, 1000)).also(ReasonGSOInexact, burst(eth4.ESP(1, 1).Payload(2000), 3, 1000)),
+		want6(ProtoESP, 0, 0).bytes(40+8+8+2000, 8+2000).with(segments(3, 48, 62)).of("gso/esp behind destination options",
+			burst(eth6.DestOpts().ESP(1, 1).Payload(2000), 3, 1000)).also(ReasonGSOInexact, burst(eth6.DestOpts().ESP(1, 1).Payload(2000), 3, 1000)),
 		want4(ProtoGRE, 0, 0).bytes(20+4+2000, 4+2000).with(segments(3, 20, 34)).of("gso/gre with unknown content",
 			burst(eth4.GRE(0, 0, 0).EtherType(0x8847).Payload(2000), 3, 1000)).
 			also(ReasonGSOInexact, burst(eth4.GRE(0, 0, 0).EtherType(0x8847).Payload(2000), 3, 1000)),
