@@ -114,6 +114,12 @@ struct flow_extra_set {
 	struct flow_extra way[FLOW_WAYS];
 };
 
+/* Of one set: the loader makes layers of more. Slots of all sets come first. */
+struct flow_layer {
+	struct flow_set slots;
+	struct flow_extra_set extras;
+};
+
 /* A flow that left its set before the drain: the element of the ring. */
 struct flow_evicted {
 	struct flow_slot slot;

@@ -16,8 +16,14 @@ const volatile __u32 cfg_iface = 0;
 /* enum feature */
 const volatile __u32 cfg_features = 0;
 
-/* Sets that the flow table has for a processor and epoch. */
-const volatile __u32 cfg_sets = 1;
+/* Parts of the flow table: two epochs for each processor. */
+const volatile __u32 cfg_parts = 1;
+
+/* A layer of the flow table has so many sets for each part, a power of two ... */
+const volatile __u32 cfg_layer_sets = 1;
+
+/* ... and this is its logarithm. */
+const volatile __u32 cfg_layer_shift = 0;
 
 /* FEATURE_SAMPLING: a packet is counted when a random 32-bit number is at most this. */
 const volatile __u32 cfg_sample_below = 0xffffffff;
@@ -25,7 +31,7 @@ const volatile __u32 cfg_sample_below = 0xffffffff;
 /* FEATURE_TUNNELS: bit per enum tunnel. */
 const volatile __u32 cfg_tunnels = 0;
 
-/* Where the kernel has what struct __sk_buff lacks, see gso.h. */
+/* Where the kernel has what struct __sk_buff lacks, see frame_tc.h. */
 const volatile struct skb_offsets cfg_skb = {};
 
 /* So many ns after its first fragment a packet is given up (Linux: ipfrag_time). */

@@ -11,13 +11,16 @@
 
 #include "gso.h"
 #include "count.h"
+#include "extension.h"
 #include "parse.h"
 #include "tunnel.h"
 #include "burst.h"
 #include "fragment.h"
 
-/* Headers that the kernel puts into one buffer for us when they are in several. */
+/* Bytes that the kernel puts into one buffer for us: those that nearly all headers
+ * need, or with tunnels may need; and those that the longest may need. */
 #define PULL_MAX 512
+#define PULL_ALL (HEADERS_MAX + 64)
 
 static __always_inline int parse_frame(frame_ctx *ctx, struct packet *p)
 {
@@ -57,18 +60,19 @@ static __always_inline int parse_frame(frame_ctx *ctx, struct packet *p)
 }
 
 /*
- * Parses once; when headers are not linear, makes them so and parses again.
+ * Parses once; when headers are beyond what can be read, pulls them and parses
+ * again.
  * PARSE_OK and all of the packet, or a reason.
  */
 static __noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
 {
-	__u32 len;
+	__u32 len, pull;
 	int rc;
 
 	if (!p)
 		return REASON_UNREADABLE;
 #pragma clang loop unroll(disable)
-	for (int pass = 0; pass < 2; pass++) {
+	for (int pass = 0; pass < 3; pass++) {
 		__builtin_memset(p, 0, sizeof(*p));
 		p->id.iface = iface_of(ctx);
 		p->id.meta = direction << META_DIRECTION_SHIFT;
@@ -77,7 +81,8 @@ static __noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
 			break;
 		rc = REASON_UNREADABLE;
 		len = frame_len(ctx);
-		if (pass == 0 && frame_pull(ctx, len < PULL_MAX ? len : PULL_MAX))
+		pull = pass ? PULL_ALL : PULL_MAX;
+		if (pass == 2 || frame_pull(ctx, len < pull ? len : pull))
 			break;
 	}
 	if (rc != PARSE_OK)

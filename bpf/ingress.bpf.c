@@ -23,6 +23,7 @@ struct abi {
 	enum reason_class reason_class;
 	enum hash_keys hash_keys;
 	enum feature feature;
+	struct flow_layer flow_layer;
 	struct flow_evicted flow_evicted;
 	struct flow_batch flow_batch;
 };

@@ -14,13 +14,7 @@
 #ifndef WAYMARK_PARSE_H
 #define WAYMARK_PARSE_H
 
-#define EXT_HEADERS_MAX 8
 #define VLAN_TAGS_MAX 2
-#define HEADERS_MAX 0x4100 /* bytes: eight of the longest extension headers fit */
-
-/* Results besides enum reason: ours, below zero. */
-#define PARSE_OK (-1)
-#define PARSE_PULL (-2)
 
 struct cursor {
 	struct frame frame;
@@ -44,21 +38,9 @@ enum word {
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of flow_slot are read so");
 
-enum fragment { FRAGMENT_NONE, FRAGMENT_FIRST, FRAGMENT_LATER };
-
 struct vlan_header {
 	__be16 tci;
 	__be16 proto;
-};
-
-#define FRAGMENT_HEADER 8 /* bytes, of IPv6 */
-
-/* The start that all IPv6 extension headers share. */
-struct ext_header {
-	__u8 next;
-	__u8 len;
-	__be16 rest;
-	__be32 id; /* Fragment header only */
 };
 
 /* ICMP and ICMPv6; the identifier is there in echo messages only. */
@@ -221,70 +203,6 @@ static __always_inline int parse_ipv6(struct cursor *c, struct packet *p, __u32 
 	c->ip_end = offset + total;
 	c->pos += sizeof(*ip);
 	return PARSE_OK;
-}
-
-/* Protocol numbers below 64 that are extension headers. */
-#define EXT_IPV6                                                                        \
-	(1ULL << IPPROTO_HOPOPTS | 1ULL << IPPROTO_ROUTING | 1ULL << IPPROTO_FRAGMENT | \
-	 1ULL << IPPROTO_AH | 1ULL << IPPROTO_DSTOPTS)
-#define EXT_IPV4 (1ULL << IPPROTO_AH)
-
-static __always_inline bool is_extension(__u8 next, bool ipv6)
-{
-	if (next < 64)
-		return (ipv6 ? EXT_IPV6 : EXT_IPV4) >> next & 1;
-	return ipv6 && (next == 135 || next == 139 || next == 140); /* Mobility, HIP, Shim6 */
-}
-
-/* A walk along extension headers: where it stands and what it has met. */
-struct chain {
-	__u32 offset;
-	__u32 ip_end;
-	__u32 frag_id;
-	__u8 next;
-	__u8 fragment;
-	__u8 ipv6;
-};
-
-/*
- * Extension headers up to the transport header, or up to a later fragment. A
- * function of its own, verified alone, that few packets need; so it reads
- * through a helper, wherever the bytes are.
- */
-__noinline int walk_extensions(frame_ctx *ctx, struct chain *chain)
-{
-	struct ext_header ext;
-	__u32 len;
-
-	if (!chain)
-		return REASON_UNREADABLE;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < EXT_HEADERS_MAX; i++) {
-		if (chain->offset + sizeof(ext) > chain->ip_end)
-			return REASON_MALFORMED;
-		if (frame_load(ctx, chain->offset, &ext, sizeof(ext)))
-			return REASON_UNREADABLE;
-		len = (ext.len + 1) * 8;
-		if (chain->next == IPPROTO_AH)
-			len = (ext.len + 2) * 4;
-		if (chain->next == IPPROTO_FRAGMENT) {
-			__u16 field = bpf_ntohs(ext.rest);
-
-			len = sizeof(ext);
-			chain->frag_id = ext.id;
-			if (field & 0xfff8)
-				chain->fragment = FRAGMENT_LATER;
-			else if (field & 1)
-				chain->fragment = FRAGMENT_FIRST;
-		}
-		if (chain->offset + len > chain->ip_end)
-			return REASON_MALFORMED;
-		chain->next = ext.next;
-		chain->offset += len;
-		if (chain->fragment == FRAGMENT_LATER || !is_extension(ext.next, chain->ipv6))
-			return PARSE_OK;
-	}
-	return REASON_EXT_CHAIN;
 }
 
 static __always_inline int parse_extensions(struct cursor *c, struct packet *p, bool ipv6,

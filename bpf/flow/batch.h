@@ -63,15 +63,19 @@ static __always_inline struct packet *batch_next(struct flow_batch *batch)
 __noinline int batch_count(struct flow_batch *batch)
 {
 	struct flow_slot *slot[FLOW_BATCH];
-	struct sets part = sets_of_now();
+	struct sets sets = sets_of_now();
+	struct flow_set *near;
 
 	if (!batch)
+		return 0;
+	near = near_sets(&sets);
+	if (!near) /* never, but for the verifier */
 		return 0;
 	/* Asks for the lines of all slots, without waiting for any. */
 #pragma unroll
 	for (int i = 0; i < FLOW_BATCH; i++) {
-		slot[i] = first_slot(&part, &batch->packet[i]);
-		if (!slot[i]) /* never, but for the verifier */
+		slot[i] = first_slot(&sets, near, &batch->packet[i]);
+		if (!slot[i])
 			return 0;
 		(void)*(volatile __u32 *)&slot[i]->packets;
 	}

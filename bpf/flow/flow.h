@@ -15,27 +15,26 @@
 #define WAYMARK_FLOW_H
 
 /*
- * Index: part_of_now() * cfg_sets, and the set. Written by the programs, read
- * and cleared by the agent after it turned the epoch. Sized by
- * flow.max_entries; never full, see above. As few sets are in use as the flows of
- * late need, so that few flows stay in few pages.
+ * The layers of the table, by number. A layer is one value: for each part of the
+ * table cfg_layer_sets sets of slots (struct flow_set), and behind the slots of
+ * all parts, at the same index, what most packets don't touch (struct flow_extra_set).
+ * Written by the programs, read and cleared by the agent after it turned the epoch.
+ * The agent adds layers when there are more flows, and removes them again; `filling`
+ * says how many sets are in use. Sized by flow.max_entries; never full, see above.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct flow_set);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(map_flags, BPF_F_MMAPABLE);
+			__uint(max_entries, 1);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct flow_set) + sizeof(struct flow_extra_set));
+		});
 } flows SEC(".maps");
-
-/* What most packets don't touch; index, writers and readers as `flows`. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct flow_extra_set);
-} flow_extras SEC(".maps");
 
 /*
  * Flows that left their set, struct flow_evicted. Written by the programs, read
@@ -196,10 +195,96 @@ static __always_inline __u64 counts_high(__u64 counts)
 	return counts >> 62;
 }
 
+/* The sets of this processor and epoch. */
+struct sets {
+	__u32 part; /* below cfg_parts, but for a processor without a part */
+	__u32 in_use;
+	__u32 in_layer;
+};
+
+/* Each processor and epoch has a part of the table. */
+static __always_inline __u32 part_of_now(__u64 now)
+{
+	return 2 * bpf_get_smp_processor_id() + (__u32)now;
+}
+
+static __always_inline struct sets sets_of_now(void)
+{
+	__u64 now = filling;
+
+	return (struct sets){ part_of_now(now), now >> 32, cfg_layer_sets };
+}
+
+/* The set that a hash of 32 bits stands for. */
+static __always_inline __u32 set_of(const struct sets *sets, __u32 hash)
+{
+	return (__u64)hash * sets->in_use >> 32;
+}
+
+static __always_inline void *layer_of(__u32 set)
+{
+	__u32 number = set >> cfg_layer_shift, zero = 0;
+	void *layer = bpf_map_lookup_elem(&flows, &number);
+
+	return layer ? bpf_map_lookup_elem(layer, &zero) : NULL;
+}
+
+/* Index of a set in its layer; the part is below cfg_parts. */
+static __always_inline __u32 row_of(__u32 part, __u32 set)
+{
+	__u32 layer_sets = cfg_layer_sets;
+
+	return part * layer_sets + (set & (layer_sets - 1));
+}
+
+static __always_inline struct flow_set *slots_at(void *layer, __u32 row)
+{
+	return (struct flow_set *)layer + row;
+}
+
+static __always_inline struct flow_extra_set *extras_at(void *layer, __u32 row)
+{
+	struct flow_set *slots = layer;
+
+	return (struct flow_extra_set *)(slots + cfg_parts * cfg_layer_sets) + row;
+}
+
+/* A slot beyond the first layer. */
+static __noinline struct flow_slot *far_slot(__u32 part, __u32 set, __u32 way)
+{
+	void *layer = layer_of(set);
+
+	if (!layer || part >= cfg_parts)
+		return NULL;
+	return &slots_at(layer, row_of(part, set))->way[way & (FLOW_WAYS - 1)];
+}
+
+/* The first layer's sets of a part; NULL where there are none. */
+static __always_inline struct flow_set *near_sets(const struct sets *sets)
+{
+	void *layer = layer_of(0);
+
+	if (!layer || sets->part >= cfg_parts)
+		return NULL;
+	return slots_at(layer, row_of(sets->part, 0));
+}
+
+/* The slot that is looked at first. */
+static __always_inline struct flow_slot *first_slot(const struct sets *sets, struct flow_set *near,
+						    const struct packet *p)
+{
+	__u32 set = set_of(sets, p->hash_high), way = p->hash_low >> 30;
+
+	if (set >= sets->in_layer)
+		return far_slot(sets->part, set, way);
+	return &near[set].way[way];
+}
+
 /* A place in the table. */
 struct place {
+	__u32 part;
 	__u32 first; /* set that the search begins with */
-	__u32 index; /* the other one; then, the set where the search ended */
+	__u32 set; /* the other one; then, the set where the search ended */
 	__u32 way;
 };
 
@@ -212,74 +297,36 @@ struct place {
 __noinline int find_elsewhere(struct place *place, const struct flow_slot *id)
 {
 	__u32 now = bpf_jiffies64();
-	__u32 index, way, oldest_index, oldest_way, age = 0;
+	__u32 set, way, oldest_set, oldest_way, age = 0;
 	struct flow_slot *slot;
-	struct flow_set *set;
 
 	if (!place || !id)
 		return 0;
-	index = place->first;
-	oldest_index = index;
+	set = place->first;
+	oldest_set = set;
 	oldest_way = place->way;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 2 * FLOW_WAYS; i++) {
 		if (i == FLOW_WAYS)
-			index = place->index;
-		set = bpf_map_lookup_elem(&flows, &index);
-		if (!set)
-			return 0;
+			set = place->set;
 		way = (place->way ^ i) & (FLOW_WAYS - 1);
-		slot = &set->way[way];
+		slot = far_slot(place->part, set, way);
+		if (!slot)
+			return 0;
 		if (!slot->packets || same_flow(slot, id)) {
-			place->index = index;
+			place->set = set;
 			place->way = way;
 			return 0;
 		}
 		if (now - slot->last >= age) {
 			age = now - slot->last;
-			oldest_index = index;
+			oldest_set = set;
 			oldest_way = way;
 		}
 	}
-	place->index = oldest_index;
+	place->set = oldest_set;
 	place->way = oldest_way;
 	return 0;
-}
-
-/* Each processor and epoch has a part of the table. */
-static __always_inline __u32 part_of_now(__u64 now)
-{
-	return 2 * bpf_get_smp_processor_id() + (__u32)now;
-}
-
-/* The sets of a part. */
-struct sets {
-	__u32 first;
-	__u32 in_use;
-};
-
-static __always_inline struct sets sets_of_now(void)
-{
-	__u64 now = filling;
-
-	return (struct sets){ part_of_now(now) * cfg_sets, now >> 32 };
-}
-
-/* The set that a hash of 32 bits stands for. */
-static __always_inline __u32 set_of(const struct sets *part, __u32 hash)
-{
-	return part->first + ((__u64)hash * part->in_use >> 32);
-}
-
-/* The slot that is looked at first. */
-static __always_inline struct flow_slot *first_slot(const struct sets *part, const struct packet *p)
-{
-	__u32 index = set_of(part, p->hash_high);
-	struct flow_set *set = bpf_map_lookup_elem(&flows, &index);
-
-	if (!set)
-		return NULL;
-	return &set->way[p->hash_low >> 30];
 }
 
 /* True where the slot has the packet's flow, and there is no more to count. */
@@ -303,45 +350,47 @@ static __always_inline bool flow_hit(struct flow_slot *slot, const struct packet
 /* Counts a packet, whatever it is, and wherever its flow is. */
 __noinline int flow_account(const struct packet *p)
 {
-	struct flow_extra_set *extras;
 	struct flow_extra *extra;
 	struct flow_slot *slot;
-	struct flow_set *set;
-	struct sets part;
-	__u32 index, way;
+	struct flow_set *near;
+	struct sets sets;
+	__u32 set, way;
+	void *layer;
 	__u64 counts;
 
 	if (!p)
 		return 0;
-	part = sets_of_now();
-	index = set_of(&part, p->hash_high);
+	sets = sets_of_now();
+	near = near_sets(&sets);
+	if (!near)
+		return 0;
+	set = set_of(&sets, p->hash_high);
 	way = p->hash_low >> 30;
-	slot = first_slot(&part, p);
+	slot = first_slot(&sets, near, p);
 	if (!slot)
 		return 0;
 	if (slot->packets && !same_flow(slot, &p->id)) {
 		__u32 second = p->hash * 0xbf58476d1ce4e5b9ULL >> 32;
 		struct place place = {
-			.first = index,
-			.index = set_of(&part, second),
+			.part = sets.part,
+			.first = set,
+			.set = set_of(&sets, second),
 			.way = way,
 		};
 
 		find_elsewhere(&place, &p->id);
-		index = place.index;
+		set = place.set;
 		way = place.way & (FLOW_WAYS - 1);
-		set = bpf_map_lookup_elem(&flows, &index);
-		if (!set)
+		slot = far_slot(sets.part, set, way);
+		if (!slot)
 			return 0;
-		barrier_var(set); /* nothing is added to it before it was looked at */
-		slot = &set->way[way];
 		if (flow_hit(slot, p))
 			return 0;
 	}
-	extras = bpf_map_lookup_elem(&flow_extras, &index);
-	if (!extras)
+	layer = layer_of(set);
+	if (!layer || sets.part >= cfg_parts)
 		return 0;
-	extra = &extras->way[way];
+	extra = &extras_at(layer, row_of(sets.part, set))->way[way];
 	counts = ((__u64 *)slot)[WORD_COUNTS] + p->word[WORD_COUNTS];
 	if (slot->packets && same_flow(slot, &p->id) && !counts_high(counts) &&
 	    !(extra->gso_bytes >> 31)) { /* in a tunnel they may be more than the bytes */

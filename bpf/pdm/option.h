@@ -13,9 +13,6 @@
 #define PDM_V2_ENCRYPTED_LEN 0x22
 #define PDM_HEADER 16 /* bytes of a header with the option alone */
 
-#define OPTION_PAD1 0
-#define OPTION_PADN 1
-
 /* What one packet carries. */
 struct pdm_option {
 	__u16 psntp; /* number of this packet */

@@ -61,13 +61,14 @@ SEC("tc")
 int test_hit(struct __sk_buff *skb)
 {
 	struct packet *p = batch_spare();
-	struct sets part = sets_of_now();
+	struct sets sets = sets_of_now();
+	struct flow_set *near = near_sets(&sets);
 	struct flow_slot *slot;
 
-	if (!p || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
+	if (!p || !near || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
 		return 0;
 	p->hash = hash_flow(&p->id);
-	slot = first_slot(&part, p);
+	slot = first_slot(&sets, near, p);
 	return slot && flow_hit(slot, p);
 }
 

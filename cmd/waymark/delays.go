@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/api"
-	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/view"
@@ -35,7 +34,7 @@ between an answer and its next request. If the initiator is unknown, ports decid
 
 Packets are marked only if the configuration of both ends names them:
 
-` + indent(turnOn, "  ") + `
+` + term.Indent(delaysExamples(), "  ") + `
 Filters are those of waymark flows; 'server > 40ms', 'network_p99 > 100ms' and
 'lost > 0' select slow flows and flows with loss.`,
 		Example: `  waymark delays
@@ -50,13 +49,14 @@ Filters are those of waymark flows; 'server > 40ms', 'network_p99 > 100ms' and
 	return cmd
 }
 
-// turnOn is the least that marks something.
-const turnOn = `pdm:
-  policies: [{to: "2001:db8::/32", proto: tcp, ports: [443], for: 1h}]
-`
-
-func indent(text, by string) string {
-	return by + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+by) + "\n"
+// delaysExamples are the least of a configuration that gives delays.
+func delaysExamples() (all string) {
+	for _, k := range list.Kinds() {
+		if k.NoDelays != nil {
+			all += k.Example
+		}
+	}
+	return all
 }
 
 func (f *flowsCommand) runDelays(cmd *cobra.Command, args []string) error {
@@ -125,7 +125,12 @@ func (f *flowsCommand) explain(cmd *cobra.Command, stderr io.Writer, otherwise s
 	if err != nil {
 		return err
 	}
-	text := whyNoDelays(&status)
+	text := ""
+	for _, k := range list.Kinds() {
+		if text == "" && k.NoDelays != nil {
+			text = k.NoDelays(&status)
+		}
+	}
 	if text == "" {
 		text = otherwise
 	}
@@ -133,50 +138,4 @@ func (f *flowsCommand) explain(cmd *cobra.Command, stderr io.Writer, otherwise s
 		_, err = fmt.Fprintln(stderr, text)
 	}
 	return err
-}
-
-// whyNoDelays finds the first reason in the marking, and its remedy; empty:
-// there is none.
-func whyNoDelays(s *obs.Status) string {
-	p := s.PDM
-	switch {
-	case p == nil || len(p.Policies) == 0:
-		return "no flow is marked: marking is off. Name the flows to mark in the configuration of both ends, and reload it (systemctl reload waymark, or SIGHUP):\n" +
-			strings.TrimSuffix(indent(turnOn, "  "), "\n")
-	case !anyInForce(s):
-		return fmt.Sprintf("no flow is marked: every policy has expired; kill -HUP %d renews them", s.PID)
-	case p.Marked == 0 && p.Read == 0:
-		return fmt.Sprintf("no flow is marked: no packet matches a policy (%s)%s", policyTexts(p), passedText(p))
-	case p.Read == 0:
-		return fmt.Sprintf("%s sent with a mark, none received with one: does the other end mark packets, too?%s", term.Number(p.Marked, "packets"), passedText(p))
-	}
-	return ""
-}
-
-func anyInForce(s *obs.Status) bool {
-	return slices.ContainsFunc(s.PDM.Policies, func(one obs.Policy) bool { return one.InForce(s.Now) })
-}
-
-func policyTexts(p *obs.PDM) string {
-	var texts []string
-	for _, one := range p.Policies {
-		texts = append(texts, one.Text)
-	}
-	return strings.Join(texts, "; ")
-}
-
-// passedText names the reason that most packets were passed over for.
-func passedText(p *obs.PDM) string {
-	sums := map[string]uint64{}
-	most := ""
-	for _, one := range p.Passed {
-		sums[one.Reason] += one.Packets
-		if n := sums[one.Reason]; n > sums[most] || n == sums[most] && one.Reason < most {
-			most = one.Reason
-		}
-	}
-	if most == "" {
-		return ""
-	}
-	return fmt.Sprintf("\n%s went unmarked or unread with reason %s; waymark status lists all reasons", term.Number(sums[most], "packets"), most)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 // page gathers a Markdown page.
@@ -162,7 +164,7 @@ func writeAPI(w io.Writer) error {
 		"A refusal is `{\"what\": …, \"how\": …}` with a status of 400 and more.\n\n"+
 		"```sh\ncurl --unix-socket /run/waymark/agent.sock 'http://waymark/api/v1/flows?by=src/24,dport&limit=5'\n```")
 	var paths [][]string
-	for _, e := range api.Endpoints() {
+	for _, e := range slices.Concat(api.Endpoints(), list.Endpoints()) {
 		paths = append(paths, []string{code(e.Path), e.Doc})
 	}
 	p.table("Path|Answer", paths)
@@ -240,7 +242,7 @@ func writeIPFIX(w io.Writer) error {
 func writeMetrics(w io.Writer) error {
 	p := newPage("Metrics", "What `/metrics` reports besides the Go runtime and the process. No label is ever an address.")
 	var rows [][]string
-	for _, m := range prometheus.Metrics() {
+	for _, m := range prometheus.Metrics(list.Metrics()) {
 		labels := make([]string, len(m.Labels))
 		for i, l := range m.Labels {
 			labels[i] = code(l)

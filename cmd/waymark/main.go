@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 func main() {
@@ -60,7 +61,6 @@ and Prometheus metrics.`,
 		newDoctorCommand(),
 		newConfigCommand(),
 		newDelaysCommand(),
-		newMarksCommand(),
 		newFlowsCommand(),
 		newGendocsCommand(),
 		newLabCommand(),
@@ -70,11 +70,14 @@ and Prometheus metrics.`,
 		newTopCommand(),
 		newVersionCommand(),
 	)
+	for _, k := range list.Kinds() {
+		for _, v := range k.Verbs {
+			root.AddCommand(newStageCommand(v))
+		}
+	}
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()
 	root.Flags().BoolP("version", "V", false, "print the version and exit")
-	root.Version = versionText()
-	root.SetVersionTemplate("{{.Version}}")
 	root.InitDefaultCompletionCmd()
 	started = new(bool)
 	finish(root, started)
@@ -110,10 +113,16 @@ func finish(c *cobra.Command, started *bool) {
 // help; the rest want a verb.
 func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		if !cmd.HasParent() {
-			return cmd.Help()
+		if cmd.HasParent() {
+			return fmt.Errorf("%s: missing command: write %s and one of %s", verbOf(cmd), cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
 		}
-		return fmt.Errorf("%s: missing command: write %s and one of %s", verbOf(cmd), cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
+		// Not cobra's own --version: with its templates the linker keeps every
+		// method of every type, 3.4 MB.
+		if version, err := cmd.Flags().GetBool("version"); err != nil || !version {
+			return errors.Join(err, cmd.Help())
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), versionText())
+		return err
 	}
 	return unknownCommand(cmd, args)
 }

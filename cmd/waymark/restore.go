@@ -25,9 +25,7 @@ reduced. It keeps settings that a running agent needs, and those that have been
 changed since. Every agent does the same when it starts.`,
 		Example: `  sudo waymark restore`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := headroom.Default()
-			cfg.Mode = headroom.None
-			k := headroom.New(cfg, headroom.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
+			k := headroom.New(headroom.Default(), headroom.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
 			restored, err := k.Recover()
 			for _, r := range restored {
 				fmt.Fprintln(cmd.OutOrStdout(), "restored", reductionText(r))

@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/view"
 )
@@ -173,7 +174,7 @@ func TestDecodeSchema(t *testing.T) {
 	for _, name := range strings.Fields(`frame delta_tlr scale_dtlr delta_tls scale_dtls path_ns error`) {
 		own[name] = true
 	}
-	marks := jsonNames(t, [][]byte{must(json.Marshal(api.Mark{Arrival: "first", Suspicious: "x", Server: 1, Network: 1}))})
+	marks := jsonNames(t, [][]byte{must(json.Marshal(pdmservice.Mark{Arrival: "first", Suspicious: "x", Server: 1, Network: 1}))})
 	fields := map[string]bool{}
 	for i := range flow.Fields {
 		fields[flow.Fields[i].Name] = true
@@ -191,33 +192,6 @@ func TestDecodeSchema(t *testing.T) {
 		if !fields[name] && !slices.Contains([]string{"pdm.burst_copies", "pdm.late", "pdm.restarts", "pdm.unpaired"}, name) {
 			t.Errorf("flow: %s is a name of decode alone", c.name)
 		}
-	}
-}
-
-// TestMarksSchema: the CSV of marks has every name of their JSON, and no other.
-func TestMarksSchema(t *testing.T) {
-	m := api.Mark{
-		Netns: "blue", Direction: "ingress", Proto: 17, Src: netip.MustParseAddr("2001:db8::1"), Missed: 1,
-		Arrival: "first", Suspicious: "x", Server: 1500, Network: 2,
-	}
-	names := jsonNames(t, [][]byte{must(json.Marshal(m))})
-	var text bytes.Buffer
-	if err := markPrinter(&text, outputCSV)(m); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(&text).ReadAll()
-	if err != nil || len(rows) != 2 {
-		t.Fatalf("%d lines, %v", len(rows), err)
-	}
-	values := map[string]string{}
-	for i, name := range rows[0] {
-		values[name] = rows[1][i]
-		if _, ok := names[name]; !ok {
-			t.Errorf("%s is a name of CSV alone", name)
-		}
-	}
-	if len(values) != len(names) || values["proto"] != "udp" || values["src"] != "2001:db8::1" || values["server_ns"] != "1500" {
-		t.Errorf("%v, want the names %v", values, names)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/test/packet"
@@ -85,7 +86,7 @@ func startAgent(ts *testscript.TestScript, neg bool, args []string) {
 		if slices.Contains(args, how) {
 			status = func() obs.Status {
 				s := knownStatus()
-				s.PDM = &pdm
+				s.Sections = []obs.Section{{Name: "pdm", Value: &pdm}}
 				return s
 			}
 		}
@@ -220,28 +221,28 @@ func fillMarked(s *store.Store) {
 }
 
 // knownPDM are states of marking.
-var knownPDM = map[string]obs.PDM{
+var knownPDM = map[string]pdmservice.Status{
 	"marked": {
 		Mode: "burst", Policies: knownPolicies, Marked: 76, Read: 113, Stripped: 113, MaxEntries: 65536, Entries: 5, MemoryBytes: 13_107_200,
 		Created: 70_000, Expired: 60_000, Evicted: 9_000, Refused: 12, Alerts: 3, Fallbacks: 4, Blocked: 1, Narrowed: 2,
-		Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 3}, {Iface: "eth0", Direction: "ingress", Reason: "no_state", Packets: 1}},
+		Passed: []pdmservice.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 3}, {Iface: "eth0", Direction: "ingress", Reason: "no_state", Packets: 1}},
 	},
 	"silent": {
 		Mode: "burst", Policies: knownPolicies, MaxEntries: 65536,
-		Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "esp", Packets: 40}, {Iface: "eth1", Direction: "egress", Reason: "esp", Packets: 2}, {Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 41}},
+		Passed: []pdmservice.Passed{{Iface: "eth0", Direction: "egress", Reason: "esp", Packets: 40}, {Iface: "eth1", Direction: "egress", Reason: "esp", Packets: 2}, {Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 41}},
 	},
 	"lonely": {
 		Mode: "packet", Policies: knownPolicies, Marked: 1234, MaxEntries: 65536,
-		Reduced: []obs.Reduction{
+		Reduced: []pdmservice.Reduction{
 			{Iface: "eth0", Setting: "IPv6 MTU", From: 1500, To: 1484},
 			{Iface: "eth0", Setting: "gso_max_segs", From: 65535, To: 1},
 			{Iface: "eth1", Netns: "blue", Setting: "route MTU", Route: "2001:db8::/32", To: 1484},
 		},
 	},
-	"over": {Mode: "packet", Policies: []obs.Policy{{Text: "tcp to ::/0", Until: scriptStart}}, Marked: 5, Read: 5, MaxEntries: 65536},
+	"over": {Mode: "packet", Policies: []pdmservice.Policy{{Text: "tcp to ::/0", Until: scriptStart}}, Marked: 5, Read: 5, MaxEntries: 65536},
 }
 
-var knownPolicies = []obs.Policy{
+var knownPolicies = []pdmservice.Policy{
 	{Text: "tcp to 2001:db8::/32 port 443", Until: scriptStart.Add(2*time.Hour + 31*time.Minute)},
 	{Text: "udp to 2001:db8:7::/48", Until: scriptStart},
 }

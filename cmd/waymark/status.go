@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -46,7 +47,7 @@ func printStatus(w io.Writer, s *obs.Status, format string) error {
 		return enc.Encode(s)
 	}
 	for _, part := range []func(io.Writer, *obs.Status) error{
-		statusAgent, statusHooks, statusCoverage, statusTotals, statusPDM, statusExporters, statusMemory, statusLosses, statusPrograms,
+		statusAgent, statusHooks, statusCoverage, statusTotals, statusStages, statusExporters, statusMemory, statusLosses, statusPrograms,
 	} {
 		if err := part(w, s); err != nil {
 			return err
@@ -94,9 +95,9 @@ func drainText(d *obs.Drain) string {
 func statusHooks(w io.Writer, s *obs.Status) error {
 	t := &term.Table{Columns: []term.Column{{Title: "HOOK"}, {Title: "DIR"}, {Title: "MODE"}, {Title: "STATE"}, {Title: ""}}}
 	for _, h := range s.Hooks {
-		t.Add(place(h.Netns, h.Iface), shortDirection(h.Direction), dash(h.Mode), h.State, h.Error+h.Warning)
+		t.Add(obs.Place(h.Netns, h.Iface), term.ShortDirection(h.Direction), dash(h.Mode), h.State, h.Error+h.Warning)
 	}
-	return section(w, t)
+	return term.Section(w, t)
 }
 
 func statusCoverage(w io.Writer, s *obs.Status) error {
@@ -114,10 +115,10 @@ func statusCoverage(w io.Writer, s *obs.Status) error {
 		for _, r := range i.Uncounted {
 			reasons = append(reasons, r.Reason+" "+term.Count(r.Packets))
 		}
-		t.Add(place(i.Netns, i.Iface), shortDirection(i.Direction), term.Percent(i.Coverage),
+		t.Add(obs.Place(i.Netns, i.Iface), term.ShortDirection(i.Direction), term.Percent(i.Coverage),
 			term.Count(i.Packets), term.Count(i.Frames), term.Count(i.IfacePackets), strings.Join(reasons, ", "))
 	}
-	return section(w, t)
+	return term.Section(w, t)
 }
 
 func statusTotals(w io.Writer, s *obs.Status) error {
@@ -130,9 +131,22 @@ func statusTotals(w io.Writer, s *obs.Status) error {
 		{Title: "ON THE WIRE", Right: true},
 	}}
 	for _, n := range s.Totals {
-		t.Add(place(n.Netns, n.Iface), shortDirection(n.Direction), n.Protocol, term.Count(n.Packets), term.Count(n.Bytes), term.Count(n.WireBytes))
+		t.Add(obs.Place(n.Netns, n.Iface), term.ShortDirection(n.Direction), n.Protocol, term.Count(n.Packets), term.Count(n.Bytes), term.Count(n.WireBytes))
 	}
-	return section(w, t)
+	return term.Section(w, t)
+}
+
+// statusStages shows the sections of the stages.
+func statusStages(w io.Writer, s *obs.Status) error {
+	for _, k := range list.Kinds() {
+		if k.Text == nil {
+			continue
+		}
+		if err := k.Text(w, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // statusMemory shows the budget where there is a limit; the rest is in the JSON.
@@ -141,7 +155,7 @@ func statusMemory(w io.Writer, s *obs.Status) error {
 	if s.Memory.Limit > 0 {
 		addShares(t, s.Memory)
 	}
-	return section(w, t)
+	return term.Section(w, t)
 }
 
 var memoryColumns = []term.Column{
@@ -179,7 +193,7 @@ func statusExporters(w io.Writer, s *obs.Status) error {
 		}
 		t.Add(e.Name, e.Target, term.Count(e.Exported), term.Count(e.Filtered), fmt.Sprintf("%d/%d", e.Queued, e.QueueSize), term.Count(e.Retries), term.Count(lost), e.LastError)
 	}
-	return section(w, t)
+	return term.Section(w, t)
 }
 
 func statusLosses(w io.Writer, s *obs.Status) error {
@@ -193,7 +207,7 @@ func statusLosses(w io.Writer, s *obs.Status) error {
 	if len(t.Rows) == 0 {
 		return term.Heading(w, "LOSS  none")
 	}
-	return section(w, t)
+	return term.Section(w, t)
 }
 
 // statusPrograms shows run times where the kernel keeps them.
@@ -205,36 +219,7 @@ func statusPrograms(w io.Writer, s *obs.Status) error {
 		}
 		t.Add(p.Name, fmt.Sprint(p.ID), term.Count(p.RunCount), term.Duration(p.RunTime/time.Duration(p.RunCount)))
 	}
-	return section(w, t)
-}
-
-// section writes a table after an empty line, and nothing of an empty one.
-func section(w io.Writer, t *term.Table) error {
-	if len(t.Rows) == 0 {
-		return nil
-	}
-	if _, err := io.WriteString(w, "\n"); err != nil {
-		return err
-	}
-	return t.Write(w, term.Width(w))
-}
-
-// place is an interface with its namespace, if that is not the agent's own.
-func place(netns, iface string) string {
-	if netns == "" {
-		return iface
-	}
-	return netns + "/" + iface
-}
-
-func shortDirection(d string) string {
-	switch d {
-	case "ingress":
-		return "in"
-	case "egress":
-		return "out"
-	}
-	return d
+	return term.Section(w, t)
 }
 
 func dash(s string) string {

@@ -20,6 +20,7 @@ import (
 	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
+	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/topology"
 )
@@ -69,7 +70,7 @@ type Agent struct {
 	totals   *totals
 	hooks    *hooks
 	headroom *headroom.Keeper
-	marking  *marking // nil: nothing is ever marked
+	stages   *stages
 	pace     *pace
 	early    *early
 	exports  *exporters
@@ -106,16 +107,15 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies, err := cfg.PDM.Flows()
+	a.headroom = newHeadroom(a.registry, deps.Log)
+	a.stages, err = newStages(&bounded, stage.Deps{Log: deps.Log, IfaceName: a.ifaceName, Headroom: a.headroom})
 	if err != nil {
 		return nil, err
 	}
-	a.headroom = newHeadroom(cfg.PDM, policies, a.registry, deps.Log)
-	a.marking = newMarking(bounded, a.headroom, policies, deps.Log)
-	if a.probe, err = newProbe(bounded, a.marking, deps.Log); err != nil {
+	if a.probe, err = newProbe(bounded, a.stages, deps.Log); err != nil {
 		return nil, err
 	}
-	a.hooks = newHooks(a.registry, a.probe, a.marking, a.directions, deps.Log)
+	a.hooks = newHooks(a.registry, a.probe, &reservations{a.headroom, a.stages.all, deps.Log}, a.directions, deps.Log)
 	a.store = store.New(store.Config{History: bounded.API.History})
 	a.pipeline = pipeline.New(pipeline.Default(), nil, deps.Log, deps.Clock)
 	a.leaving = &leaving{pipeline: a.pipeline}
@@ -244,7 +244,7 @@ func (a *Agent) load() error {
 	if err := a.probe.Load(); err != nil {
 		return err
 	}
-	if err := a.marking.start(); err != nil {
+	if err := a.stages.start(); err != nil {
 		a.probe.Close()
 		return err
 	}

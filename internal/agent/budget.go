@@ -8,11 +8,11 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
+	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -20,7 +20,6 @@ import (
 const (
 	shareKernelTable = "probe flow table"
 	shareRing        = "probe ring"
-	shareStates      = "states of marked flows"
 	shareTable       = "agent flow table"
 	shareHistory     = "history and a query"
 	shareQueries     = "further queries"
@@ -82,10 +81,10 @@ func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
 		{Name: shareQueries, Key: "api.history", Unit: garbage(store.QueryBytes) * uint64(cfg.API.History), Want: 3, Weight: 5, Heap: true},
 		{Name: shareAnswers, Unit: 1, Least: garbage(512 << 10), Want: garbage(16 << 20), Weight: 5, Heap: true},
 	}
-	if cfg.PDM.On() {
-		shares = append(shares, bounded(
-			memory.Share{Name: shareStates, Key: "pdm.state.max_entries", Unit: pdm.StateBytes, Least: 1024, Weight: 15},
-			uint64(cfg.PDM.State.MaxEntries), uint64(def.PDM.State.MaxEntries)))
+	for _, k := range list.On(&cfg) {
+		for _, m := range k.Memory {
+			shares = append(shares, bounded(m.Share, uint64(*m.Size(&cfg)), uint64(*m.Size(&def))))
+		}
 	}
 	for i := range cfg.Export {
 		if q := queueOf(&cfg.Export[i]); q != nil {
@@ -141,8 +140,10 @@ func sized(cfg config.Config, b *memory.Budget) config.Config {
 	cfg.Flow.MaxEntries = uint32(b.Count(shareKernelTable))
 	cfg.Flow.RingSize = uint32(b.Count(shareRing))
 	cfg.API.History = int(b.Count(shareHistory))
-	if cfg.PDM.On() {
-		cfg.PDM.State.MaxEntries = uint32(b.Count(shareStates))
+	for _, k := range list.On(&cfg) {
+		for _, m := range k.Memory {
+			*m.Size(&cfg) = uint32(b.Count(m.Name))
+		}
 	}
 	exports := make([]config.Export, len(cfg.Export))
 	for i, e := range cfg.Export {

@@ -17,6 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
+	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 // exporters are those of the configuration: outputs of the pipeline, and pages
@@ -111,7 +112,7 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 		}
 		e.output = pipeline.Output{Exporter: to, Filter: chosen, Queue: entry.IPFIX.Queue}
 	case entry.Prometheus != nil:
-		e.page = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, x.log)
+		e.page = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, list.Metrics(), x.log)
 		if x.serve != nil {
 			return e, e.page.Listen()
 		}

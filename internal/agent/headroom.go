@@ -3,24 +3,15 @@ package agent
 import (
 	"log/slog"
 
-	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
-	"github.com/waymark-net/waymark/internal/inband/policy"
-	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
-// newHeadroom keeps MTU headroom for the packets that policies mark. Without any
-// it reserves nothing, and still restores what a killed agent reduced.
-func newHeadroom(cfg config.PDM, policies []policy.Policy, registry *topology.Registry, log *slog.Logger) *headroom.Keeper {
-	c := headroom.Config{Mode: headroom.None, File: headroom.DefaultFile}
-	if len(policies) > 0 {
-		c.Mode, c.Packets = headroom.Mode(cfg.Reserve), cfg.Mode == "packet"
-	}
-	for _, p := range policies {
-		c.Prefixes = append(c.Prefixes, p.To)
-	}
-	return headroom.New(c, headroom.Deps{Log: log, In: func(netns string, f func() error) error {
+// newHeadroom keeps MTU headroom for what stages add to packets. Where none adds
+// anything it still restores what a killed agent reduced.
+func newHeadroom(registry *topology.Registry, log *slog.Logger) *headroom.Keeper {
+	return headroom.New(headroom.Default(), headroom.Deps{Log: log, In: func(netns string, f func() error) error {
 		return inNetns(registry, netns, f)
 	}})
 }
@@ -48,65 +39,61 @@ func headroomLink(l topology.Link) headroom.Link {
 	return headroom.Link{Netns: l.Netns, Name: l.Name, Index: int(l.IfIndex)}
 }
 
-// prepare reserves headroom on an interface before anything is attached to it.
-// What does not fit is not marked, but counted all the same.
-func (m *marking) prepare(l topology.Link) {
-	if m == nil || !m.marks(l) {
+// reservations are the MTU headroom of interfaces: the sum of what stages need.
+type reservations struct {
+	keeper *headroom.Keeper
+	stages []*stage.Stage
+	log    *slog.Logger
+}
+
+// needs are what the stages take on an interface.
+func (r *reservations) needs(l topology.Link) (all []headroom.Need) {
+	for _, s := range r.stages {
+		if s.Need == nil {
+			continue
+		}
+		if n, ok := s.Need(l); ok {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// prepare reserves headroom on an interface before anything is attached to it, or
+// again after its name changed. What does not fit is counted all the same.
+func (r *reservations) prepare(l topology.Link) {
+	if r == nil {
 		return
 	}
-	if err := m.headroom.Reserve(headroomLink(l)); err != nil {
-		m.log.Warn("no MTU headroom for marks: packets that would not fit pass unmarked", "iface", l.String(), "reason", err)
+	needs := r.needs(l)
+	if len(needs) == 0 {
+		r.release(l)
+		return
+	}
+	if err := r.keeper.Reserve(headroomLink(l), needs...); err != nil {
+		r.log.Warn("no MTU headroom: "+headroom.Without(needs), "iface", l.String(), "reason", err)
 	}
 }
 
 // release restores the settings of an interface, which may be gone.
-func (m *marking) release(l topology.Link) {
-	if m == nil {
+func (r *reservations) release(l topology.Link) {
+	if r == nil {
 		return
 	}
-	if err := m.headroom.Release(headroomLink(l)); err != nil {
-		m.log.Error("a setting that was reduced for marks is not restored", "iface", l.String(), "error", err)
+	if err := r.keeper.Release(headroomLink(l)); err != nil {
+		r.log.Error("a setting that was reduced for MTU headroom is not restored", "iface", l.String(), "error", err)
 	}
-}
-
-// rename follows an interface's name, by which policies choose it.
-func (m *marking) rename(l topology.Link) {
-	if m == nil {
-		return
-	}
-	if m.marks(l) {
-		m.prepare(l)
-	} else {
-		m.release(l)
-	}
-}
-
-// keep reserves again where something else took the headroom.
-func (m *marking) keep() {
-	if m != nil {
-		m.headroom.Keep()
-	}
-}
-
-// reduced lists the settings that are lower while packets are marked.
-func (m *marking) reduced() []obs.Reduction {
-	reduced, _ := m.headroom.Status()
-	out := make([]obs.Reduction, 0, len(reduced))
-	for _, r := range reduced {
-		out = append(out, obs.Reduction{Iface: r.Name, Netns: r.Netns, Setting: r.Setting, Route: r.Route, From: r.From, To: r.To})
-	}
-	return out
 }
 
 // problems are why there is no headroom, by interface.
-func (m *marking) problems() map[headroom.Link]string {
-	if m == nil {
+func (r *reservations) problems() map[headroom.Link]string {
+	if r == nil {
 		return nil
 	}
-	_, problems := m.headroom.Status()
+	_, problems := r.keeper.Status()
 	out := make(map[headroom.Link]string, len(problems))
 	for _, p := range problems {
-		out[p.Link] = "packets that would not fit pass unmarked: " + p.Err.Error()
+		out[p.Link] = p.Without + ": " + p.Err.Error()
 	}
 	return out
 }

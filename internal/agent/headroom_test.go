@@ -13,6 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -35,17 +36,17 @@ func TestMTUIsRestoredWhereNothingIsAttached(t *testing.T) {
 	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
 	log := slog.New(slog.DiscardHandler)
 	registry := topology.NewRegistry(time.Minute, time.Now)
-	policies, err := cfg.PDM.Flows()
+	keeper := newHeadroom(registry, log)
+	on, err := newStages(&cfg, stage.Deps{Log: log, Headroom: keeper})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMarking(cfg, newHeadroom(cfg.PDM, policies, registry, log), policies, log)
 	link, err := linkOf(alpha)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, during := mtuOf(t, alpha), ""
-	h := newHooks(registry, refusing{seen: func() { during = mtuOf(t, alpha) }}, m, cfg.Directions, log)
+	h := newHooks(registry, refusing{seen: func() { during = mtuOf(t, alpha) }}, &reservations{keeper, on.all, log}, cfg.Directions, log)
 	h.add(link, nil)
 	if after := mtuOf(t, alpha); during == before || after != before {
 		t.Errorf("IPv6 MTU %s, %s while it was tried to attach, then %s", before, during, after)

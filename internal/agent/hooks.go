@@ -21,7 +21,7 @@ type moment struct{ low, high topology.Counters }
 type hooks struct {
 	registry *topology.Registry
 	probe    probe
-	marking  *marking
+	headroom *reservations // nil: none
 	log      *slog.Logger
 	// directions are those in which an interface of that name is counted.
 	directions func(name string) []flow.Direction
@@ -51,8 +51,8 @@ type attachment struct {
 	bypass map[flow.Direction]*bypass
 }
 
-func newHooks(r *topology.Registry, p probe, m *marking, directions func(string) []flow.Direction, log *slog.Logger) *hooks {
-	return &hooks{registry: r, probe: p, marking: m, directions: directions, log: log, attached: map[flow.Iface]*attachment{}}
+func newHooks(r *topology.Registry, p probe, m *reservations, directions func(string) []flow.Direction, log *slog.Logger) *hooks {
+	return &hooks{registry: r, probe: p, headroom: m, directions: directions, log: log, attached: map[flow.Iface]*attachment{}}
 }
 
 // add attaches; all is what the probe has seen so far. What fails is tried again.
@@ -76,13 +76,13 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 	h.attached[l.Iface] = at
 	before, _ := h.registry.Counters(l.Iface)
 	if at.sends() {
-		h.marking.prepare(l)
+		h.headroom.prepare(l)
 	}
 	at.mode, at.err = h.probe.Attach(l, at.directions, func(f func() error) error {
 		return h.registry.InNetns(l.Iface.Netns(), f)
 	})
 	if at.err != nil { // nothing will be marked there
-		h.marking.release(l)
+		h.headroom.release(l)
 		h.failed(at)
 		return
 	}
@@ -116,7 +116,7 @@ func (h *hooks) remove(l topology.Link, gone bool) {
 		return
 	}
 	h.detach(l.Iface)
-	h.marking.release(l)
+	h.headroom.release(l)
 	what := "no longer counted"
 	if gone {
 		what = "interface is gone"
@@ -145,18 +145,18 @@ func (h *hooks) rename(l topology.Link) (stays bool) {
 	}
 	if !slices.Equal(at.directions, h.directions(l.Name)) {
 		h.detach(l.Iface)
-		h.marking.release(at.link)
+		h.headroom.release(at.link)
 		return false
 	}
 	at.link = l
 	if at.err == nil && at.sends() {
-		h.marking.rename(l)
+		h.headroom.prepare(l)
 	}
 	if p, ok := h.probe.(interface {
 		Rename(flow.Iface, string) error
 	}); ok && at.err == nil {
 		if err := p.Rename(l.Iface, l.Name); err != nil {
-			h.log.Error("policies of pdm do not follow the new name", "iface", l.String(), "error", err)
+			h.log.Error("stages do not follow the new name", "iface", l.String(), "error", err)
 		}
 	}
 	return true
@@ -220,7 +220,7 @@ func (h *hooks) status() []obs.Hook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []obs.Hook
-	problems := h.marking.problems()
+	problems := h.headroom.problems()
 	for _, at := range h.attached {
 		for _, direction := range at.directions {
 			hook := obs.Hook{

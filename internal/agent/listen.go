@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
+	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 // api is the API of the configuration.
@@ -13,7 +14,7 @@ func (a *Agent) api() *api.Server {
 	}, api.Deps{
 		Origin: a.exports.origin,
 		Store:  a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Log: a.log,
-		Metrics: prometheus.Handler(a.Status, a.log), Marks: a.streamMarks(),
+		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: a.stages.streams(),
 		Configuration: a.configuration,
 	})
 }

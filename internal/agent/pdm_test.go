@@ -12,6 +12,7 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/lab/wire"
@@ -50,7 +51,8 @@ func TestDelays(t *testing.T) {
 		}
 		t.Logf("%s: %d requests, the client saw a median of %v", network, r.Requests, r.Latencies.Median())
 	}
-	status := a.Status().PDM
+	all := a.Status()
+	status := pdmservice.StatusOf(&all)
 	if err := a.stop(); err != nil {
 		t.Fatal(err)
 	}

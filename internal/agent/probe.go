@@ -9,6 +9,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -28,7 +29,7 @@ type probe interface {
 }
 
 // newProbe takes the one that is configured, or the best this kernel can.
-func newProbe(cfg config.Config, m *marking, log *slog.Logger) (probe, error) {
+func newProbe(cfg config.Config, s *stages, log *slog.Logger) (probe, error) {
 	tunnels := make([]flow.Tunnel, 0, len(cfg.Flow.Tunnels))
 	for _, name := range cfg.Flow.Tunnels {
 		t, err := flow.ParseTunnel(name)
@@ -44,20 +45,19 @@ func newProbe(cfg config.Config, m *marking, log *slog.Logger) (probe, error) {
 	if kind == "ebpf" {
 		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
 			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
-			Stages: m.stages(),
+			Stages: s.datapath(),
 		}, log)}, nil
 	}
 	return newAFPacketProbe(cfg, tunnels, log), nil
 }
 
-// probeKind is the probe that is configured, or the best this kernel can run. A
-// probe that cannot change packets must not replace one that was asked to mark
-// them.
+// probeKind is the probe that is configured, or the best this kernel can run. Stages
+// need the eBPF probe: another one must not replace it.
 func probeKind(cfg config.Config) string {
 	if cfg.Probe != "auto" {
 		return cfg.Probe
 	}
-	if kernel.Require() != nil && !cfg.PDM.On() {
+	if kernel.Require() != nil && len(list.On(&cfg)) == 0 {
 		return "afpacket"
 	}
 	return "ebpf"

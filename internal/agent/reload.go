@@ -9,7 +9,6 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -73,42 +72,21 @@ func (a *Agent) Reload(next config.Config, origins config.Origins) (applied, res
 	}
 }
 
-// canRemark: policies may change where the programs mark already, and where their
-// prefixes are not those of routes whose MTU is reduced.
-func canRemark(running, next config.PDM) bool {
-	return running.On() == next.On() && (len(running.Policies) > 0) == (len(next.Policies) > 0) && running.Reserve != "route"
-}
-
-// setPolicies marks by other policies from now on. MTU headroom follows when the
-// watcher has matched the interfaces.
-func (a *Agent) setPolicies(policies []policy.Policy) error {
-	if a.marking == nil {
-		return nil
-	}
-	if err := a.marking.marker.SetPolicies(policies); err != nil {
-		return err
-	}
-	a.marking.setPolicies(policies)
-	return nil
-}
-
 // reload runs in the goroutine that drains.
 func (a *Agent) reload(next config.Config, origins config.Origins) (applied, restart []config.Change, err error) {
 	running := a.settings()
 	merged := config.Reloaded(running, next)
-	if !canRemark(running.PDM, merged.PDM) {
-		merged.PDM.Policies = running.PDM.Policies
-	}
+	settle(&running, &merged)
 	applied, restart = config.Changes(running, merged), config.Changes(merged, next)
 	changed := func(key string) bool {
 		return slices.ContainsFunc(applied, func(c config.Change) bool { return c.Key == key })
 	}
 
-	policies, err := merged.PDM.Flows()
-	if err != nil {
-		return nil, nil, fmt.Errorf("reload pdm.policies: %w", err)
-	}
 	// What can fail comes first.
+	restage, err := a.stages.reload(&merged, applied)
+	if err != nil {
+		return nil, nil, err
+	}
 	watch := topology.Config{Interfaces: merged.Patterns(), Exclude: merged.Exclude}
 	if err := watch.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("reload interfaces: %w", err)
@@ -123,10 +101,9 @@ func (a *Agent) reload(next config.Config, origins config.Origins) (applied, res
 			return nil, nil, fmt.Errorf("reload export: %w", err)
 		}
 	}
-	remark := changed("pdm.policies")
-	if remark {
-		if err := a.setPolicies(policies); err != nil {
-			return nil, nil, fmt.Errorf("reload pdm.policies: %w", err)
+	if restage != nil {
+		if err := restage(); err != nil {
+			return nil, nil, err
 		}
 	}
 	a.mu.Lock()
@@ -135,7 +112,7 @@ func (a *Agent) reload(next config.Config, origins config.Origins) (applied, res
 	a.pace.set(merged.Flow.ScanInterval)
 	a.table.SetTimeouts(merged.Flow.ActiveTimeout, merged.Flow.IdleTimeout)
 	a.registry.SetLinger(linger(merged.Flow))
-	if changed("interfaces") || changed("exclude") || remark {
+	if changed("interfaces") || changed("exclude") || restage != nil { // MTU headroom follows
 		a.watcher.Match(watch.Interfaces, watch.Exclude)
 	}
 	return applied, restart, nil

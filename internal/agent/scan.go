@@ -59,7 +59,7 @@ func (a *Agent) merge(d *flow.Delta) {
 // last one exports every flow.
 func (a *Agent) drainOnce(last bool) error {
 	start := a.clock()
-	a.marking.keep()
+	a.headroom.Keep()
 	a.hooks.beforeDrain()
 	err := a.probe.Drain(a.merge)
 	a.hooks.afterDrain()

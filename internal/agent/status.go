@@ -31,9 +31,7 @@ func (a *Agent) Status() obs.Status {
 	s.Drain.Deltas, s.Drain.Records = flows.Deltas, flows.Records
 	s.Drain.Grace = table.Grace
 	s.Losses = a.losses(table)
-	if s.PDM, err = a.pdmStatus(); err != nil {
-		a.log.Debug("reading the state of marking", "error", err)
-	}
+	s.Sections = a.sections()
 	obs.FillLists(&s)
 	return s
 }

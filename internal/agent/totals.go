@@ -38,25 +38,8 @@ type place struct {
 
 func newTotals() *totals { return &totals{sum: map[totalKey]*sums{}} }
 
-// protocolClass bounds the number of totals.
-func protocolClass(proto uint8) string {
-	switch proto {
-	case 1:
-		return "icmp"
-	case 6:
-		return "tcp"
-	case 17:
-		return "udp"
-	case 58:
-		return "icmpv6"
-	case 132:
-		return "sctp"
-	}
-	return "other"
-}
-
 func (t *totals) add(d *flow.Delta) {
-	k := totalKey{place{d.Iface, d.Direction}, protocolClass(d.Proto)}
+	k := totalKey{place{d.Iface, d.Direction}, flow.ProtoClass(d.Proto)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.into
@@ -75,13 +58,6 @@ func (t *totals) add(d *flow.Delta) {
 		s.tags += d.WireBytes - d.FrameBytes
 	case d.VLAN != 0:
 		s.tags += d.Packets * vlanTag
-	}
-	switch {
-	case d.PDM == nil:
-	case s.PDM == nil:
-		s.PDM = d.PDM.Clone()
-	default:
-		s.PDM.Add(d.PDM)
 	}
 }
 

@@ -7,7 +7,7 @@
 //	/api/v1/status        obs.Status
 //	/api/v1/flows         Answer; parameters as in Request
 //	/api/v1/config        Effective configuration
-//	/api/v1/marks         Mark, one a line, as packets come
+//	…                     events of Deps.Streams, one a line, as they come
 package api
 
 import (
@@ -62,10 +62,7 @@ type Deps struct {
 	// Configuration is the one in force. Nil: /api/v1/config is not found.
 	Configuration func() (Configuration, error)
 	Metrics       http.Handler // nil: /metrics is not found
-	// Marks emits packets that carry PDM, one by one, until its context ends; it
-	// is called once at a time, and what it emits goes to all readers. Nil: the agent
-	// does not report single packets.
-	Marks func(ctx context.Context, emit func(*Mark)) error
+	Streams       []Stream     // of stages
 	// RequestScans asks for drains at least this often until release is called. Nil:
 	// those who follow get the scan interval.
 	RequestScans func(every time.Duration) (release func())

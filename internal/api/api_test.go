@@ -50,14 +50,14 @@ type agent struct {
 	ready  error
 }
 
-func start(t *testing.T, listen string) *agent {
+func start(t *testing.T, listen string, streams ...Stream) *agent {
 	t.Helper()
 	a := &agent{store: store.New(store.Default()), socket: filepath.Join(t.TempDir(), "run", "agent.sock")}
 	a.server = New(Config{Socket: a.socket, Listen: listen}, Deps{
 		Origin: flow.Origin{Host: "alpha", Sampling: 1},
 		Store:  a.store,
 		Status: func() obs.Status { return obs.Status{Host: "alpha", PID: os.Getpid()} },
-		Ready:  func() error { return a.ready },
+		Ready:  func() error { return a.ready }, Streams: streams,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintln(w, "waymark_up 1")
 		}),

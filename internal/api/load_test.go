@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // dial opens a connection and says something.
@@ -186,45 +184,54 @@ func TestFollowersShareAnswers(t *testing.T) {
 	}
 }
 
-// A reader of marks who does not read hinders nobody: others get all of them, and
-// whoever reads for the longest time makes room for a new one.
-func TestMarksHaveSeveralReaders(t *testing.T) {
-	marks := make(chan Mark)
+// A reader of a stream who does not read hinders nobody: others get all events, and
+// whoever reads for the longest time is dropped for a new one.
+func TestStreamsHaveSeveralReaders(t *testing.T) {
+	events := make(chan numbered)
 	streams := 0
-	a := start(t, "")
-	a.server.deps.Marks = func(ctx context.Context, emit func(*Mark)) error {
+	a := start(t, "", Stream{Path: "/api/v1/toy", Run: func(ctx context.Context, emit func(Event)) error {
 		streams++
 		for {
 			select {
-			case m := <-marks:
-				emit(&m)
+			case e := <-events:
+				emit(e)
 			case <-ctx.Done():
 				return nil
 			}
 		}
-	}
-	a.server.marking.stream = a.server.deps.Marks
-	silent := bodyOf(t, a, "/api/v1/marks") // not read until the end
-	reader := json.NewDecoder(bodyOf(t, a, "/api/v1/marks"))
+	}})
+	silent := bodyOf(t, a, "/api/v1/toy") // not read until the end
+	reader := json.NewDecoder(bodyOf(t, a, "/api/v1/toy"))
 	const count = 4000
 	for i := range count {
-		marks <- Mark{Direction: flow.Ingress.String(), PSNTP: uint16(i)}
-		var m Mark
-		if err := reader.Decode(&m); err != nil || m.PSNTP != uint16(i) || m.Missed != 0 {
-			t.Fatalf("mark %d: %+v, %v", i, m, err)
+		events <- numbered{Number: i}
+		var e numbered
+		if err := reader.Decode(&e); err != nil || e.Number != i || e.Missed != 0 {
+			t.Fatalf("event %d: %+v, %v", i, e, err)
 		}
 	}
-	for range maxMarkReaders - 1 {
-		a.begin(t, "/api/v1/marks")
+	for range maxStreamReaders - 1 {
+		a.begin(t, "/api/v1/toy")
 	}
 	// The first had to leave, or was too slow before.
 	if _, err := io.Copy(io.Discard, silent); err != nil {
 		t.Error(err)
 	}
-	if s := a.server.Stats(); s.Followers != maxMarkReaders || s.Dropped == 0 {
+	if s := a.server.Stats(); s.Followers != maxStreamReaders || s.Dropped == 0 {
 		t.Errorf("%+v", s)
 	}
 	if streams != 1 {
-		t.Errorf("marks were streamed %d times at the same time", streams)
+		t.Errorf("events were streamed %d times at the same time", streams)
 	}
+}
+
+// numbered is an event.
+type numbered struct {
+	Number int
+	Missed uint64
+}
+
+func (n numbered) Line(missed uint64) ([]byte, error) {
+	n.Missed = missed
+	return json.Marshal(n)
 }

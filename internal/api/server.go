@@ -42,7 +42,7 @@ type Server struct {
 	waiting     chan struct{}
 	followers   chan struct{}
 	feeds       *feeds
-	marking     *markFeed
+	streams     []*eventFeed
 	piece       time.Duration // pieceTimeout; tests have less
 }
 
@@ -64,8 +64,10 @@ func New(cfg Config, deps Deps) *Server {
 		queries:     make(chan struct{}, cfg.Queries),
 		waiting:     make(chan struct{}, maxWaiting),
 		followers:   make(chan struct{}, maxFollowers),
-		marking:     newMarkFeed(deps.Marks),
 		piece:       pieceTimeout,
+	}
+	for _, one := range deps.Streams {
+		s.streams = append(s.streams, &eventFeed{Stream: one})
 	}
 	s.feeds = newFeeds(deps.Store, deps.Origin, s.queries, cfg.AnswerBytes)
 	return s
@@ -76,9 +78,11 @@ func (s *Server) Stats() obs.API {
 	var a obs.API
 	a.Connections, a.Evicted = s.connections.count()
 	a.Followers, a.Dropped = s.feeds.count()
-	readers, dropped := s.marking.count()
-	a.Followers += readers
-	a.Dropped += dropped
+	for _, one := range s.streams {
+		readers, dropped := one.count()
+		a.Followers += readers
+		a.Dropped += dropped
+	}
 	return a
 }
 
@@ -168,7 +172,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/readyz", s.ready)
 	mux.HandleFunc("/api/v1/status", s.status)
 	mux.HandleFunc("/api/v1/flows", s.flows)
-	mux.HandleFunc("/api/v1/marks", s.marks)
+	for _, one := range s.streams {
+		mux.HandleFunc(one.Path, s.serveStream(one))
+	}
 	if s.deps.Configuration != nil {
 		mux.HandleFunc("/api/v1/config", s.configuration)
 	}

@@ -293,7 +293,7 @@ func (p *point) visit(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	table := datapath.Config{MaxEntries: uint32(cpus * max(1<<16, slotsPerFlow*p.flows))}
+	table := datapath.Config{MaxEntries: uint32(cpus * max(1<<13, slotsPerFlow*p.flows)), WholeTable: true}
 	d, err := s.load(table, program.Bench, p.kind, p.flows, [][2]string{
 		{"bench_empty", costEmpty},
 		{"bench_parse", costParse},

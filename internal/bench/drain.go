@@ -37,7 +37,7 @@ func newFiller(flows int) (*filler, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := datapath.New(datapath.Config{MaxEntries: uint32(2 * flows)}, slog.New(slog.DiscardHandler))
+	d := datapath.New(datapath.Config{MaxEntries: uint32(2 * flows), WholeTable: true}, slog.New(slog.DiscardHandler))
 	if err := d.Load(); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/api"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 )
 
@@ -232,8 +233,8 @@ func (l *transferLane) cost(ctx context.Context, unmarked *transferLane) (c Tran
 		Processor: spreadOf(values(l, work)), Work: pairwise(values(l, work), values(unmarked, work), over),
 		Agent: float64((used - l.agent.ready).Microseconds()) / 1000 / float64(len(l.runs)+1),
 	}
-	if status.PDM != nil {
-		c.Marked = status.PDM.Marked
+	if marks := pdmservice.StatusOf(&status); marks != nil {
+		c.Marked = marks.Marked
 	}
 	if (c.Marked > 0) != l.marks() {
 		return c, fmt.Errorf("%d packets were marked", c.Marked)

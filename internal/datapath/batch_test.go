@@ -92,11 +92,7 @@ func TestBatchesAgree(t *testing.T) {
 				one = append(one, counted(t, alone)...)
 			}
 		}
-		for _, s := range together.table.slots {
-			for _, w := range s.Way {
-				batches += int(w.Packets)
-			}
-		}
+		eachSlot(together, func(s *slot) { batches += int(s.Packets) })
 		if diff := cmp.Diff(merged(one), counted(t, together), anyOrder, cmpopts.EquateEmpty()); diff != "" {
 			rt.Fatalf("flows (-alone +together):\n%s", diff)
 		}
@@ -105,6 +101,17 @@ func TestBatchesAgree(t *testing.T) {
 		t.Errorf("%d packets were counted by the kernel", batches)
 	}
 	t.Logf("%d packets were counted by the kernel", batches)
+}
+
+// eachSlot visits all slots of the table, of both epochs.
+func eachSlot(d *Datapath, visit func(*slot)) {
+	for _, l := range d.table.layers.list {
+		for i := range l.slots {
+			for w := range l.slots[i].Way {
+				visit(&l.slots[i].Way[w])
+			}
+		}
+	}
 }
 
 // isPriorityTagged says that a tag has VLAN 0: the kernel's table tells such flows

@@ -23,6 +23,7 @@ type Config struct {
 	Tunnels    []flow.Tunnel // whose inner flows are counted
 	Clsact     bool          // even where the kernel has TCX
 	Stages     []*Stage      // besides the flow cache
+	WholeTable bool          // the flow table has its full size from the start
 	WalkOnly   bool          // GSO frames are measured by their content, even where the kernel can be asked
 }
 
@@ -50,7 +51,7 @@ type Datapath struct {
 
 // New returns a datapath that has loaded nothing yet.
 func New(cfg Config, log *slog.Logger) *Datapath {
-	cache := newFlowCache(cfg)
+	cache := newFlowCache(cfg, log)
 	d := &Datapath{
 		flowCache: cache,
 		cfg:       cfg, log: log,

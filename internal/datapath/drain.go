@@ -37,7 +37,7 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 		return errClosed
 	}
 	start := time.Now()
-	old := d.table.filling.turn()
+	old := d.table.turn()
 	waited := time.Now()
 	if err := d.grace.Wait(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (d *Datapath) Stream(ctx context.Context, emit func(*flow.Delta)) error {
 	if !open {
 		return errClosed
 	}
-	return d.ring.stream(ctx, table.filling.grow, emit)
+	return d.ring.stream(ctx, table.grow, emit)
 }
 
 // Stats reads the counters of the flow table.
@@ -96,7 +96,7 @@ func (d *Datapath) Stats() (Stats, error) {
 		return Stats{}, errClosed
 	}
 	s := d.stats
-	s.MaxEntries = uint64(d.cpus) * uint64(d.sets) * uint64(ways)
+	s.MaxEntries = uint64(d.cpus) * uint64(d.shape.sets) * uint64(ways)
 	s.Memory = d.table.size()
 	var perCPU []tableStats
 	if err := d.perCPU.Lookup(uint32(0), &perCPU); err != nil {

@@ -277,7 +277,9 @@ func TestExact(t *testing.T) {
 		{"waiting by a map of maps", kernel.NewMapGrace, 20 * time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := load(t, Default())
+			cfg := Default()
+			cfg.WholeTable = true
+			d := load(t, cfg)
 			d.grace.Close()
 			var err error
 			if d.grace, err = tc.grace(); err != nil {

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"time"
 
@@ -14,10 +15,12 @@ import (
 // flowCache is the stage that counts packets in flows. Its control word carries
 // the epoch of all stages.
 type flowCache struct {
-	cfg  Config
-	cpus uint32
-	sets uint32 // per CPU and epoch
-	keys hashKeys
+	cfg   Config
+	cpus  uint32
+	shape shape
+	inner *ebpf.MapSpec // of a layer
+	keys  hashKeys
+	log   *slog.Logger
 
 	ticks ticks
 	table *table
@@ -28,14 +31,14 @@ type flowCache struct {
 	perCPU, counts *ebpf.Map
 }
 
-func newFlowCache(cfg Config) *flowCache { return &flowCache{cfg: cfg} }
+func newFlowCache(cfg Config, log *slog.Logger) *flowCache { return &flowCache{cfg: cfg, log: log} }
 
 // stage registers the flow cache.
 func (f *flowCache) stage() *Stage {
 	return &Stage{
 		Name:     "flow",
 		Programs: []*Program{Ingress, Egress},
-		Maps:     []string{"flows", "flow_extras", "batches", "evicted", "unattributed", "flow_stats", "counts", ".data.control"},
+		Maps:     []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts", ".data.control"},
 		Check:    f.size,
 		Set:      f.set,
 		Open:     f.openMaps,
@@ -60,19 +63,19 @@ func (f *flowCache) size() error {
 		return err
 	}
 	f.cpus = uint32(online)
-	f.sets = max(1, (f.cfg.MaxEntries+f.cpus*uint32(ways)-1)/(f.cpus*uint32(ways)))
+	f.shape = newShape(f.cpus, f.cfg.MaxEntries)
 	f.keys = randomHashKeys()
 	return nil
 }
 
 // set sets sizes and constants.
 func (f *flowCache) set(s *Spec) error {
-	sets := 2 * f.cpus * f.sets
 	if err := s.SetSizes(map[string]uint32{
-		"flows": sets, "flow_extras": sets, "batches": 2 * f.cpus, "evicted": f.cfg.RingSize,
+		"flows": uint32(f.shape.layersFor(f.shape.sets)), "batches": f.shape.parts, "evicted": f.cfg.RingSize,
 	}); err != nil {
 		return err
 	}
+	f.inner = f.shape.setLayer(s.Maps["flows"])
 	var tunnels uint32
 	for _, t := range f.cfg.Tunnels {
 		tunnels |= 1 << t
@@ -87,7 +90,8 @@ func (f *flowCache) set(s *Spec) error {
 		s.Features |= uint32(ingressFeatureFEATURE_NO_LINK)
 	}
 	if err := s.SetConstants(map[string]any{
-		"cfg_sets": f.sets, "cfg_ring_wakeup": uint32(f.ringWakeup()),
+		"cfg_parts": f.shape.parts, "cfg_layer_sets": f.shape.layerSets(), "cfg_layer_shift": f.shape.shift,
+		"cfg_ring_wakeup":  uint32(f.ringWakeup()),
 		"cfg_sample_below": below, "cfg_tunnels": tunnels, "cfg_skb": f.skbOffsets(),
 	}); err != nil {
 		return err
@@ -107,7 +111,7 @@ func (f *flowCache) skbOffsets() (o ingressSkbOffsets) {
 }
 
 // ringWakeup is how many bytes in the ring of evicted flows wake its reader.
-func (f *flowCache) ringWakeup() int { return int(f.cfg.RingSize / 4) }
+func (f *flowCache) ringWakeup() int { return int(f.cfg.RingSize / 16) }
 
 // openMaps maps the table into memory.
 func (f *flowCache) openMaps(c *Core) (err error) {
@@ -118,7 +122,7 @@ func (f *flowCache) openMaps(c *Core) (err error) {
 	if f.ticks, err = newTicks(); err != nil {
 		return err
 	}
-	if f.table, err = openTable(m, int(f.cpus), int(f.sets)); err != nil {
+	if f.table, err = openTable(m, f.inner, f.shape, f.cfg.WholeTable, f.log); err != nil {
 		return err
 	}
 	if f.ring, err = openRing(m["evicted"], f.ringWakeup(), &f.ticks); err != nil {
@@ -138,7 +142,7 @@ func (f *flowCache) drainEpoch(e Epoch, emit func(*flow.Delta)) error {
 	}
 	f.ring.clock.Store(&c)
 	f.stats.Entries = f.table.drain(e.Number, &c, emit)
-	return errors.Join(f.ring.flush(emit), f.sums.drain(time.Now(), emit))
+	return errors.Join(f.ring.flush(emit), f.sums.drain(time.Now(), emit), f.table.settle())
 }
 
 // forget drops the running totals of an interface.

@@ -38,7 +38,7 @@ func runOn(t *testing.T, s *sending, cpu int, n uint64) {
 // What a drain read is free for the next epoch, in both halves.
 func TestDrainLeavesAnEmptyHalf(t *testing.T) {
 	flows := scaled(20_000)
-	d := load(t, Config{MaxEntries: uint32(8 * flows)})
+	d := load(t, Config{MaxEntries: uint32(8 * flows), WholeTable: true})
 	s := sendOver(t, d, "bench_ingress", flows, nil)
 	for epoch := range uint32(2) {
 		runOn(t, s, 0, flows)
@@ -48,13 +48,11 @@ func TestDrainLeavesAnEmptyHalf(t *testing.T) {
 		if got := drained(t, d, flows); got.deltas != flows {
 			t.Errorf("epoch %d: %d deltas, want %d", epoch, got.deltas, flows)
 		}
-		for i := range d.table.slots {
-			for w := range d.table.slots[i].Way {
-				if n := d.table.slots[i].Way[w].Packets; n != 0 {
-					t.Fatalf("after the drain of epoch %d, way %d of set %d has %d packets", epoch, w, i, n)
-				}
+		eachSlot(d, func(s *slot) {
+			if s.Packets != 0 {
+				t.Fatalf("after the drain of epoch %d, a slot has %d packets: %+v", epoch, s.Packets, s)
 			}
-		}
+		})
 	}
 	if got := drained(t, d, flows); got.deltas != 0 {
 		t.Errorf("%d deltas without a packet", got.deltas)

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -65,7 +66,7 @@ func run(t testing.TB, p *ebpf.Program, f packet.Frame) {
 	if int32(verdict) != -1 {
 		t.Errorf("verdict %d, want TC_ACT_UNSPEC: the probe must never decide on a packet", int32(verdict))
 	}
-	if !cmp.Equal(opts.DataOut, f.Data) {
+	if !bytes.Equal(opts.DataOut, f.Data) {
 		t.Errorf("the frame changed:\n%s", cmp.Diff(f.Data, opts.DataOut))
 	}
 }
@@ -174,19 +175,12 @@ func TestCases(t *testing.T) {
 }
 
 func testCases(t *testing.T, then func(testing.TB, *Datapath)) {
-	byTunnels := map[packet.Tunnels][]packet.Case{}
-	for _, c := range packet.Cases() {
-		byTunnels[c.Tunnels] = append(byTunnels[c.Tunnels], c)
-		byTunnels[c.Tunnels] = append(byTunnels[c.Tunnels], packet.Truncations(c)...)
-	}
-	for tunnels, cases := range byTunnels {
-		cfg := Config{MaxEntries: 1024}
-		for tunnel := range flow.Tunnel(8) {
-			if tunnels.Has(tunnel) {
-				cfg.Tunnels = append(cfg.Tunnels, tunnel)
-			}
+	for tunnels, whole := range casesByTunnels() {
+		var cases []packet.Case
+		for _, c := range whole {
+			cases = append(append(cases, c), packet.Truncations(c)...)
 		}
-		d := load(t, cfg)
+		d := load(t, Config{MaxEntries: 1024, Tunnels: tunnelsOf(tunnels)})
 		var reasons reasonCounter
 		for _, c := range cases {
 			forget(t, d.maps["fragments"])
@@ -201,18 +195,41 @@ func testCases(t *testing.T, then func(testing.TB, *Datapath)) {
 					run(t, loaded(t, d, Ingress, f.L3), f)
 				}
 				then(t, d)
-				if diff := cmp.Diff(c.Flows, counted(t, d), anyOrder); diff != "" {
-					t.Errorf("flows (-want +got):\n%s", diff)
-				}
-				want := c.Uncounted
-				if want == nil {
-					want = map[string]packet.Amount{}
-				}
-				got := reasons.since(t, d)
-				if !maps.Equal(want, got) {
-					t.Errorf("reasons: want %v, got %v", want, got)
+				if diff := diffCase(t, d, c, &reasons); diff != "" {
+					t.Error(diff)
 				}
 			})
 		}
 	}
+}
+
+// casesByTunnels are the packets of the table, by what a probe has to ask for.
+func casesByTunnels() map[packet.Tunnels][]packet.Case {
+	by := map[packet.Tunnels][]packet.Case{}
+	for _, c := range packet.Cases() {
+		by[c.Tunnels] = append(by[c.Tunnels], c)
+	}
+	return by
+}
+
+func tunnelsOf(set packet.Tunnels) (out []flow.Tunnel) {
+	for tunnel := range flow.Tunnel(8) {
+		if set.Has(tunnel) {
+			out = append(out, tunnel)
+		}
+	}
+	return out
+}
+
+// diffCase compares what a probe has now with what the table tells.
+func diffCase(t testing.TB, d *Datapath, c packet.Case, reasons *reasonCounter) (diff string) {
+	t.Helper()
+	if flows := cmp.Diff(c.Flows, counted(t, d), anyOrder); flows != "" {
+		diff = fmt.Sprintf("%s: flows (-want +got):\n%s", c.Name, flows)
+	}
+	// Both may be nil or empty.
+	if got := reasons.since(t, d); !maps.Equal(c.Uncounted, got) {
+		diff += fmt.Sprintf("%s: reasons: want %v, got %v", c.Name, c.Uncounted, got)
+	}
+	return diff
 }

@@ -27,7 +27,7 @@ func openRing(m *ebpf.Map, wakeup int, t *ticks) (*ring, error) {
 }
 
 // stream emits evicted flows as they come, until ctx ends. Programs wake it
-// when a quarter of the ring is taken, which it tells; a drain takes the rest.
+// when a part of the ring is taken, which it reports; a drain takes the rest.
 func (r *ring) stream(ctx context.Context, woken func(), emit func(*flow.Delta)) error {
 	for {
 		switch more, err := r.reader.Wait(ctx); {

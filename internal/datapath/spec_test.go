@@ -47,7 +47,7 @@ func TestObjectsThatLackSomething(t *testing.T) {
 			needed = append(needed, name)
 		}
 	}
-	if want := []string{"batches", "evicted", "flow_extras", "flows"}; !slices.Equal(needed, want) {
+	if want := []string{"batches", "evicted", "flows"}; !slices.Equal(needed, want) {
 		t.Errorf("maps that are sized: %v, want %v", needed, want)
 	}
 	needed = nil

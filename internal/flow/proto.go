@@ -80,3 +80,21 @@ next:
 	}
 	return flags, nil
 }
+
+// ProtoClass is a protocol by name where it is common, else "other": it bounds the
+// number of totals.
+func ProtoClass(proto uint8) string {
+	switch proto {
+	case 1:
+		return "icmp"
+	case 6:
+		return "tcp"
+	case 17:
+		return "udp"
+	case 58:
+		return "icmpv6"
+	case 132:
+		return "sctp"
+	}
+	return "other"
+}

@@ -8,7 +8,7 @@ import (
 
 // TestNoNulls: a list without entries is [] at every depth.
 func TestNoNulls(t *testing.T) {
-	s := Status{Interfaces: []Interface{{}}, Exporters: []Exporter{{}}, PDM: &PDM{}}
+	s := Status{Interfaces: []Interface{{}}, Exporters: []Exporter{{}}, Sections: []Section{{Name: "toy", Value: &struct{ Names []string }{}}}}
 	FillLists(&s)
 	b, err := json.Marshal(s)
 	if err != nil {

@@ -27,7 +27,7 @@ type Status struct {
 	Exporters  []Exporter  `json:"exporters"`
 	Losses     []Loss      `json:"losses"`
 	Programs   []Program   `json:"programs"`
-	PDM        *PDM        `json:"pdm,omitempty"` // absent: nothing is ever marked
+	Sections   []Section   `json:"-"` // of stages; in JSON, each is a field of its own
 }
 
 // Hook is one program on one interface.
@@ -48,6 +48,14 @@ func (h *Hook) Place() string {
 		return h.Netns + h.Iface
 	}
 	return h.Netns + "/" + h.Iface
+}
+
+// Place is an interface with its namespace, if that is not the agent's own.
+func Place(netns, iface string) string {
+	if netns == "" {
+		return iface
+	}
+	return netns + "/" + iface
 }
 
 // Table is the flow table in the kernel and the one behind it in the agent.

@@ -234,7 +234,7 @@ func TestDelays(t *testing.T) {
 	if s := screen(t, m); !strings.Contains(s, "nothing is marked: name flows under pdm.policies") {
 		t.Error(s)
 	}
-	m.status.PDM = &obs.PDM{}
+	m.status.Sections = []obs.Section{{Name: "pdm"}}
 	if s := screen(t, m); !strings.Contains(s, "no marked flow in this interval") {
 		t.Error(s)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/view"
@@ -125,8 +126,10 @@ var views = []aView{
 		},
 		sorts: []order{{"delay", "delay"}, {"server", "server"}, {"network", "network"}, {"lost", "lost"}, {"bytes", "rate"}},
 		empty: func(s *obs.Status) string {
-			if s.PDM == nil {
-				return "nothing is marked: name flows under pdm.policies in the configuration, at both ends"
+			for _, k := range list.Kinds() {
+				if k.Off != "" && !s.Has(k.Name) {
+					return k.Off
+				}
 			}
 			return "no marked flow in this interval"
 		},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/obs"
 )
@@ -39,8 +40,9 @@ func TestKilledWhileMarking(t *testing.T) {
 		func() { must(t, nil, program, "restore") },
 	} {
 		a := start(t, setup{host: alpha, config: quick + markAll + "interfaces: ['" + iface + "']\n"})
-		reduced := a.status(t).PDM.Reduced
-		want := []obs.Reduction{
+		status := a.status(t)
+		reduced := pdmservice.StatusOf(&status).Reduced
+		want := []pdmservice.Reduction{
 			{Iface: iface, Setting: "IPv6 MTU", From: 1500, To: 1484},
 			{Iface: iface, Setting: "gso_max_segs", From: 65535, To: 1},
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 )
 
 // reload gives the agent another configuration and waits until it says what came of it.
@@ -167,8 +169,9 @@ func TestReloadPolicies(t *testing.T) {
 	wait(false)
 	a.reload(t, config("to-*"), "configuration reloaded")
 	wait(true)
-	if s := a.status(t); s.PDM == nil || len(s.PDM.Policies) != 1 || !strings.Contains(s.PDM.Policies[0].Text, "to-*") {
-		t.Errorf("policies in force: %+v", s.PDM)
+	status := a.status(t)
+	if s := pdmservice.StatusOf(&status); s == nil || len(s.Policies) != 1 || !strings.Contains(s.Policies[0].Text, "to-*") {
+		t.Errorf("policies in force: %+v", s)
 	}
 	a.reload(t, config("eth*"), "configuration reloaded")
 	wait(false)

@@ -1,11 +1,13 @@
 // Package parsetest holds the compiled BPF programs that compare the two parsers
-// and try hits (bpf/test/parse_test.bpf.c). In comes nothing; out goes a collection that
-// datapath.Beside loads over a probe's maps. Only tests call it.
+// and try hits (bpf/test/parse_test.bpf.c), and flow accounting at XDP
+// (bpf/test/xdp_test.bpf.c). In comes nothing; out goes a collection that
+// datapath.Alongside loads over a probe's maps. Only tests call it.
 package parsetest
 
 import "github.com/cilium/ebpf"
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type parsers test ../../../bpf/test/parse_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types xdp ../../../bpf/test/xdp_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Outcome is what a frame is to the two parsers.
 type Outcome = testParsers
@@ -18,3 +20,6 @@ const (
 
 // Load reads the programs, test_parsers and test_hit.
 func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
+
+// LoadXDP reads the programs test_xdp, for frames in one buffer, and test_xdp_frags.
+func LoadXDP() (*ebpf.CollectionSpec, error) { return loadXdp() }

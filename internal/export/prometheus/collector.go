@@ -14,16 +14,17 @@ import (
 // collector turns the status of a moment into samples.
 type collector struct {
 	status func() obs.Status
-	descs  []*client.Desc // by index of metrics
-	delays []*client.Desc // by index of delayHistograms
+	page   Page
+	descs  []*client.Desc // by index of page.Metrics
+	delays []*client.Desc // by index of page.Histograms
 }
 
-func newCollector(status func() obs.Status) *collector {
-	c := &collector{status: status}
-	for _, m := range metrics {
+func newCollector(status func() obs.Status, stages Page) *collector {
+	c := &collector{status: status, page: whole(stages)}
+	for _, m := range c.page.Metrics {
 		c.descs = append(c.descs, client.NewDesc(m.Name, m.Help, m.Labels, nil))
 	}
-	for _, h := range delayHistograms {
+	for _, h := range c.page.Histograms {
 		c.delays = append(c.delays, client.NewDesc(h.Name, h.Help, h.Labels, nil))
 	}
 	return c
@@ -39,7 +40,7 @@ func (c *collector) Describe(out chan<- *client.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- client.Metric) {
 	status := c.status()
-	for i, m := range metrics {
+	for i, m := range c.page.Metrics {
 		kind := client.GaugeValue
 		if m.Type == Counter {
 			kind = client.CounterValue
@@ -48,11 +49,8 @@ func (c *collector) Collect(out chan<- client.Metric) {
 			out <- client.MustNewConstMetric(c.descs[i], kind, s.value, s.labels...)
 		}
 	}
-	if status.PDM == nil {
-		return
-	}
-	for i, h := range delayHistograms {
-		for _, s := range delaySums(h, status.PDM.Totals) {
+	for i, h := range c.page.Histograms {
+		for _, s := range delaySums(h, &status) {
 			out <- client.MustNewConstHistogram(c.delays[i], s.delays.Count, time.Duration(s.delays.Sum).Seconds(), classic(&s.delays), s.labels...)
 		}
 	}
@@ -64,16 +62,15 @@ type delaySum struct {
 }
 
 // delaySums are the delays of one histogram, likewise one for each set of labels.
-func delaySums(h delayHistogram, totals []obs.PDMTotal) map[string]*delaySum {
+func delaySums(h Histogram, status *obs.Status) map[string]*delaySum {
 	all := map[string]*delaySum{}
-	for i := range totals {
-		t := &totals[i]
-		key, labels := labelKey([]string{t.Iface, t.Netns, t.Protocol})
+	h.Collect(status, func(d *flow.Delays, labels ...string) {
+		key, labels := labelKey(labels)
 		if all[key] == nil {
 			all[key] = &delaySum{labels: labels}
 		}
-		all[key].delays.Merge(h.of(t))
-	}
+		all[key].delays.Merge(d)
+	})
 	return all
 }
 
@@ -96,7 +93,7 @@ type sample struct {
 // again, or two programs of one name, can be there twice.
 func samples(m Metric, status *obs.Status) map[string]*sample {
 	all := map[string]*sample{}
-	m.collect(status, func(value float64, labels ...string) {
+	m.Collect(status, func(value float64, labels ...string) {
 		key, labels := labelKey(labels)
 		known, ok := all[key]
 		switch {

@@ -16,7 +16,7 @@ const (
 	Counter Type = "counter" // grows; starts again with the agent or, of an interface, with its hook
 	Gauge   Type = "gauge"
 
-	Histogram Type = "histogram"
+	HistogramType Type = "histogram"
 )
 
 // Metric is one metric family. The page that is scraped and the reference page
@@ -28,29 +28,49 @@ type Metric struct {
 	Labels []string
 	Help   string
 
-	// collect reports the samples; of one label set, those of a counter are summed.
+	// Collect reports the samples; of one label set, those of a counter are summed.
 	// Histograms have none.
-	collect func(s *obs.Status, sample func(value float64, labels ...string))
+	Collect Collect
 }
 
-// Metrics lists the agent's own metrics; those of the Go runtime and the process
-// come on top. No label is an address: their values number as interfaces,
-// protocols and reasons do.
-func Metrics() []Metric {
-	all := slices.Clone(metrics)
-	for _, h := range delayHistograms {
+// Collect reports the samples of a metric.
+type Collect = func(s *obs.Status, sample func(value float64, labels ...string))
+
+// Histogram is a metric of delays in classic buckets.
+type Histogram struct {
+	Metric
+	Collect func(s *obs.Status, sample func(d *flow.Delays, labels ...string))
+}
+
+// Page is a part of the metrics: what stages add to those of the agent.
+type Page struct {
+	Metrics    []Metric
+	Histograms []Histogram
+}
+
+// whole is the page with the metrics that every agent has.
+func whole(stages Page) Page {
+	return Page{Metrics: slices.Concat(metrics, stages.Metrics), Histograms: stages.Histograms}
+}
+
+// Metrics lists the agent's own metrics and those of stages; those of the Go runtime
+// and the process come on top. No label is an address: their values number as
+// interfaces, protocols and reasons do.
+func Metrics(stages Page) []Metric {
+	all := whole(stages).Metrics
+	for _, h := range stages.Histograms {
 		all = append(all, h.Metric)
 	}
 	return all
 }
 
-// metrics are all but histograms.
-var metrics = slices.Concat(agentMetrics, counterMetrics(), pdmMetrics)
+// metrics are those of the agent without stages, all but histograms.
+var metrics = slices.Concat(agentMetrics, counterMetrics())
 
 var (
 	perInterface = []string{"interface", "netns", "direction"}
 	perProtocol  = []string{"interface", "netns", "direction", "protocol"}
-	perReason    = []string{"interface", "netns", "direction", "reason"}
+	PerReason    = []string{"interface", "netns", "direction", "reason"}
 )
 
 // counterMetrics are the counters of records, summed by protocol.
@@ -261,12 +281,12 @@ var agentMetrics = []Metric{
 		perIface(func(i *obs.Interface) uint64 { return i.IfaceBytes }),
 	},
 	{
-		"waymark_uncounted_packets_total", Counter, "", perReason,
+		"waymark_uncounted_packets_total", Counter, "", PerReason,
 		"Packets in no flow, by reason.",
 		perUncounted(func(r *obs.Reason) uint64 { return r.Packets }),
 	},
 	{
-		"waymark_uncounted_bytes_total", Counter, "bytes", perReason,
+		"waymark_uncounted_bytes_total", Counter, "bytes", PerReason,
 		"Bytes of frames in no flow, by reason.",
 		perUncounted(func(r *obs.Reason) uint64 { return r.Bytes }),
 	},
@@ -350,13 +370,11 @@ var agentMetrics = []Metric{
 	},
 }
 
-type collect = func(*obs.Status, func(float64, ...string))
-
-func one(value func(*obs.Status) float64) collect {
+func one(value func(*obs.Status) float64) Collect {
 	return func(s *obs.Status, sample func(float64, ...string)) { sample(value(s)) }
 }
 
-func perTotal(value func(*obs.Total) uint64) collect {
+func perTotal(value func(*obs.Total) uint64) Collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for i := range s.Totals {
 			t := &s.Totals[i]
@@ -365,7 +383,7 @@ func perTotal(value func(*obs.Total) uint64) collect {
 	}
 }
 
-func perIface(value func(*obs.Interface) uint64) collect {
+func perIface(value func(*obs.Interface) uint64) Collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for k := range s.Interfaces {
 			i := &s.Interfaces[k]
@@ -374,7 +392,7 @@ func perIface(value func(*obs.Interface) uint64) collect {
 	}
 }
 
-func perUncounted(value func(*obs.Reason) uint64) collect {
+func perUncounted(value func(*obs.Reason) uint64) Collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for k := range s.Interfaces {
 			i := &s.Interfaces[k]
@@ -386,7 +404,7 @@ func perUncounted(value func(*obs.Reason) uint64) collect {
 	}
 }
 
-func perExporter(value func(*obs.Exporter) float64) collect {
+func perExporter(value func(*obs.Exporter) float64) Collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for i := range s.Exporters {
 			sample(value(&s.Exporters[i]), s.Exporters[i].Name)
@@ -394,7 +412,7 @@ func perExporter(value func(*obs.Exporter) float64) collect {
 	}
 }
 
-func perProgram(value func(*obs.Program) float64) collect {
+func perProgram(value func(*obs.Program) float64) Collect {
 	return func(s *obs.Status, sample func(float64, ...string)) {
 		for i := range s.Programs {
 			sample(value(&s.Programs[i]), s.Programs[i].Name)

@@ -45,9 +45,9 @@ type Server struct {
 }
 
 // New makes a server; status may be called at any time, by several goroutines.
-func New(cfg Config, status func() obs.Status, log *slog.Logger) *Server {
+func New(cfg Config, status func() obs.Status, stages Page, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", Handler(status, log))
+	mux.Handle("GET /metrics", Handler(status, stages, log))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintln(w, `<!doctype html><title>Waymark</title><p>Waymark's metrics are at <a href="/metrics">/metrics</a>.`)
@@ -60,10 +60,10 @@ func New(cfg Config, status func() obs.Status, log *slog.Logger) *Server {
 }
 
 // Handler answers with the page of metrics.
-func Handler(status func() obs.Status, log *slog.Logger) http.Handler {
+func Handler(status func() obs.Status, stages Page, log *slog.Logger) http.Handler {
 	registry := client.NewRegistry()
 	registry.MustRegister(
-		newCollector(status),
+		newCollector(status, stages),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

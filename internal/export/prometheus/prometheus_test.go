@@ -1,4 +1,4 @@
-package prometheus
+package prometheus_test
 
 import (
 	"bytes"
@@ -19,11 +19,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
 var update = flag.Bool("update", false, "write testdata/metrics.txt")
@@ -75,26 +77,26 @@ func status() obs.Status {
 			{Name: "flow_ingress", ID: 11, RunCount: 1000, RunTime: 25 * time.Microsecond},
 			{Name: "flow_egress", ID: 12, RunCount: 10, RunTime: time.Microsecond},
 		},
-		PDM: &obs.PDM{
+		Sections: []obs.Section{{Name: "pdm", Value: &pdm.Status{
 			Mode: "burst",
-			Policies: []obs.Policy{
+			Policies: []pdm.Policy{
 				{Text: "to 2001:db8::/32 proto tcp", Until: time.Unix(1700003601, 0)},
 				{Text: "to 2001:db8:1::/48", Until: time.Unix(1700003600, 0)},
 			},
 			Marked: 500, Read: 400, Stripped: 390, MaxEntries: 65536, Entries: 77, MemoryBytes: 65536 * 200,
 			Created: 70, Expired: 60, Evicted: 5, Refused: 6, Alerts: 2, DelaysLost: 8, EventsLost: 9, Drain: 3 * time.Millisecond,
-			Passed: []obs.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 11}},
-			Reduced: []obs.Reduction{
+			Passed: []pdm.Passed{{Iface: "eth0", Direction: "egress", Reason: "mtu", Packets: 11}},
+			Reduced: []pdm.Reduction{
 				{Iface: "eth0", Setting: "IPv6 MTU", From: 1500, To: 1484}, {Iface: "eth0", Setting: "gso_max_segs", From: 65535, To: 1},
 			},
-			Totals: []obs.PDMTotal{
+			Totals: []pdm.Total{
 				{
 					Iface: "eth0", Protocol: "tcp", Sent: 300, Received: 200, Lost: 4, Reordered: 3, Duplicates: 2, Suspicious: 1, Discarded: 5,
 					Server: delays(20*time.Microsecond, 40*time.Millisecond, 41*time.Millisecond, 90*time.Second), Network: delays(8 * time.Millisecond),
 				},
 				{Iface: "veth1", Netns: "blue", Protocol: "udp", Sent: 200, Received: 200, Lost: -1},
 			},
-		},
+		}}},
 	}
 }
 
@@ -106,36 +108,10 @@ func delays(all ...time.Duration) flow.Delays {
 	return flow.DelaysOf(&h)
 }
 
-// At every bound, as many delays are counted as do not exceed it.
-func TestClassicBucketsAreExact(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var all []time.Duration
-		for _, ns := range rapid.SliceOf(rapid.Int64Range(0, 1<<36)).Draw(t, "delays") {
-			all = append(all, time.Duration(ns))
-		}
-		d := delays(all...)
-		counts := classic(&d)
-		if len(counts) != 20 {
-			t.Fatalf("%d buckets", len(counts))
-		}
-		for bound, got := range counts {
-			var want uint64
-			for _, one := range all {
-				if one.Seconds() < bound {
-					want++
-				}
-			}
-			if got != want {
-				t.Fatalf("%d delays below %v s, want %d", got, bound, want)
-			}
-		}
-	})
-}
-
 func scrape(t *testing.T, status func() obs.Status) []byte {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	Handler(status, slog.New(slog.DiscardHandler)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	prometheus.Handler(status, list.Metrics(), slog.New(slog.DiscardHandler)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", answer.Code, answer.Body)
 	}
@@ -206,18 +182,18 @@ func TestTable(t *testing.T) {
 				labels = append(labels, l[1])
 			}
 		}
-		i := slices.IndexFunc(Metrics(), func(known Metric) bool { return known.Name == m[1] })
+		i := slices.IndexFunc(prometheus.Metrics(list.Metrics()), func(known prometheus.Metric) bool { return known.Name == m[1] })
 		if i < 0 {
 			t.Errorf("%s is not in the table", m[1])
 			continue
 		}
-		want := slices.Sorted(slices.Values(Metrics()[i].Labels))
+		want := slices.Sorted(slices.Values(prometheus.Metrics(list.Metrics())[i].Labels))
 		if !slices.Equal(labels, want) {
 			t.Errorf("%s has labels %q, want %q", m[1], labels, want)
 		}
 		seen[m[1]] = true
 	}
-	for _, m := range Metrics() {
+	for _, m := range prometheus.Metrics(list.Metrics()) {
 		if !seen[m.Name] {
 			t.Errorf("%s is in the table and not on the page", m.Name)
 		}
@@ -230,7 +206,8 @@ func TestAwkwardStatus(t *testing.T) {
 		s := status()
 		s.Totals = append(s.Totals, s.Totals[0])
 		s.Programs = append(s.Programs, s.Programs[0])
-		s.PDM.Totals = append(s.PDM.Totals, s.PDM.Totals[0])
+		marks := pdm.StatusOf(&s)
+		marks.Totals = append(marks.Totals, marks.Totals[0])
 		s.Hooks = append(s.Hooks, s.Hooks[0])
 		s.Hooks[3].Iface = "a\xffb\"c"
 		return s
@@ -263,7 +240,7 @@ func TestListenErrorsTellTheRemedy(t *testing.T) {
 		"198.51.100.1:9474":  "to an address of this host",
 		"nonsense":           "set export.prometheus.listen to host:port",
 	} {
-		err := New(Config{Listen: listen}, status, slog.New(slog.DiscardHandler)).Listen()
+		err := prometheus.New(prometheus.Config{Listen: listen}, status, list.Metrics(), slog.New(slog.DiscardHandler)).Listen()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", listen, err, want)
 		}
@@ -271,7 +248,7 @@ func TestListenErrorsTellTheRemedy(t *testing.T) {
 }
 
 func TestServer(t *testing.T) {
-	s := New(Config{Listen: "127.0.0.1:0"}, status, slog.New(slog.DiscardHandler))
+	s := prometheus.New(prometheus.Config{Listen: "127.0.0.1:0"}, status, list.Metrics(), slog.New(slog.DiscardHandler))
 	s.Close() // before Listen: nothing to do
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
@@ -314,7 +291,7 @@ func TestServer(t *testing.T) {
 }
 
 func BenchmarkScrape(b *testing.B) {
-	h := Handler(status, slog.New(slog.DiscardHandler))
+	h := prometheus.Handler(status, list.Metrics(), slog.New(slog.DiscardHandler))
 	b.ReportAllocs()
 	for b.Loop() {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -1,4 +1,4 @@
-package prometheus
+package prometheus_test
 
 import (
 	"context"
@@ -17,7 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -29,7 +31,7 @@ func TestRealPrometheus(t *testing.T) {
 		t.Skip("prometheus is not installed: apt-get install prometheus")
 	}
 	ns := namespace(t)
-	s := New(Config{Listen: "127.0.0.1:9474"}, status, slog.New(slog.DiscardHandler))
+	s := prometheus.New(prometheus.Config{Listen: "127.0.0.1:9474"}, status, list.Metrics(), slog.New(slog.DiscardHandler))
 	if err := ns.Do(s.Listen); err != nil {
 		t.Fatal(err)
 	}

@@ -31,10 +31,39 @@ type change struct {
 	Route   *routeID `json:"route,omitempty"` // finds it again
 	From    int      `json:"from"`            // of a route, 0: it had none of its own
 	To      int      `json:"to"`
-	Owners  []owner  `json:"owners"` // agents that need it
+	Bytes   int      `json:"bytes,omitempty"` // by which an MTU was reduced; absent: 16
+	Owners  []owner  `json:"owners"`          // agents that need it
 
-	now     int // while it is planned: the value in effect
+	need    int    // bytes that this agent needs
+	keys    string // of the configuration that asks for them
+	now     int    // while it is planned: the value in effect
 	linkMTU int
+}
+
+// formerBytes is what agents reserved that wrote no Bytes.
+const formerBytes = 16
+
+// bytes are those by which the MTU was reduced.
+func (c change) bytes() int {
+	if c.Bytes == 0 {
+		return formerBytes
+	}
+	return c.Bytes
+}
+
+// serves reports whether what was reduced is enough for a planned change and, where
+// no other agent needs it, no more than that.
+func (c change) serves(planned change, self owner) bool {
+	if c.Setting == SettingSegments || c.bytes() == planned.need {
+		return true
+	}
+	return c.bytes() > planned.need && slices.ContainsFunc(c.Owners, func(o owner) bool { return o != self })
+}
+
+// resize makes a planned change take over from one that reduced by other bytes.
+func (c *change) resize(older *change) {
+	c.From, c.Owners = older.From, older.Owners
+	c.To = older.To + older.bytes() - c.need
 }
 
 // routeID names a route of an interface.
@@ -84,7 +113,7 @@ func (c change) attrs() []any {
 // that leaves headroom below that of the link, and is not in the journal, was
 // reduced by an agent whose journal is lost: reducing it again would never end.
 func (c change) satisfied() bool {
-	return c.now == c.To || c.Setting == SettingMTU && c.now == shortened(c.linkMTU)
+	return c.now == c.To || c.Setting == SettingMTU && c.now == c.linkMTU-c.need
 }
 
 // inherit takes over from an older change of the same setting.
@@ -100,12 +129,16 @@ func (c change) check() error {
 	if c.Setting == SettingSegments || c.To >= minMTU || c.satisfied() {
 		return nil
 	}
-	return fmt.Errorf("%w: the %s of %s is %d, and headroom for marks takes %d: raise the MTU, or set pdm.reserve: none",
-		ErrTooSmall, c.Setting, c.link(), c.now, minMTU+c.now-c.To)
+	return fmt.Errorf("%w: the %s of %s is %d, and MTU headroom takes %d: raise the MTU, or set %s: none",
+		ErrTooSmall, c.Setting, c.link(), c.now, minMTU+c.now-c.To, c.keys)
 }
 
 // planMTU is the IPv6 MTU of the interface; nothing where it has no IPv6.
-func (p place) planMTU() ([]change, error) {
+func (p place) planMTU(needs []Need) ([]change, error) {
+	bytes, keys := sum(needs, func(n Need) bool { return n.Mode == Interface })
+	if bytes == 0 {
+		return nil, nil
+	}
 	mtu, err := readMTU(p.Name)
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -113,12 +146,27 @@ func (p place) planMTU() ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []change{p.change(SettingMTU, mtu, shortened(mtu))}, nil
+	return []change{p.reduction(SettingMTU, mtu, bytes, keys)}, nil
+}
+
+// sum adds the bytes of chosen needs, with the keys that ask for them.
+func sum(needs []Need, chosen func(Need) bool) (bytes int, keys string) {
+	var all []string
+	for _, n := range needs {
+		if chosen(n) && n.Bytes > 0 {
+			bytes += n.Bytes
+			all = append(all, n.Key)
+		}
+	}
+	return bytes, strings.Join(all, " or ")
 }
 
 // planSegments is the number of segments that a burst may have.
-func (p place) planSegments() change {
-	return p.change(SettingSegments, int(p.attrs.GSOMaxSegs), 1)
+func (p place) planSegments(needs []Need) ([]change, error) {
+	if !slices.ContainsFunc(needs, func(n Need) bool { return n.Packets }) {
+		return nil, nil
+	}
+	return []change{p.change(SettingSegments, int(p.attrs.GSOMaxSegs), 1)}, nil
 }
 
 func (p place) change(setting string, now, to int) change {
@@ -126,6 +174,13 @@ func (p place) change(setting string, now, to int) change {
 		Netns: p.netns, Index: p.Index, Name: p.Name, MAC: p.attrs.HardwareAddr.String(),
 		Setting: setting, From: now, To: to, now: now, linkMTU: p.attrs.MTU,
 	}
+}
+
+// reduction is an MTU that is smaller by some bytes.
+func (p place) reduction(setting string, mtu, bytes int, keys string) change {
+	c := p.change(setting, mtu, mtu-bytes)
+	c.Bytes, c.need, c.keys = bytes, bytes, keys
+	return c
 }
 
 // attrsNow is the interface, if it is still the same one.

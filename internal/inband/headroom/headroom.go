@@ -1,8 +1,8 @@
-// Package headroom reserves MTU headroom for marks, and restores what it changed.
-// Input: interfaces that mark. Output: an IPv6 MTU that is 16 bytes smaller for
-// what the host sends and, where every packet needs a sequence number of its own,
-// bursts of one segment. The agent calls it before it marks, at every scan and at
-// its end.
+// Package headroom reserves MTU headroom for what stages add to packets, and
+// restores what it changed. Input: interfaces, with what each stage needs there.
+// Output: an IPv6 MTU that is smaller by the sum of their bytes for what the host
+// sends and, where a stage treats each packet by itself, bursts of one segment.
+// The agent calls it before it attaches, at every scan and at its end.
 //
 // Each change is written to a journal first, one per host, which all agents
 // share: whichever agent starts after one that was killed restores the settings.
@@ -14,43 +14,49 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
-
-	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// Mode is where the bytes of a mark are reserved.
+// Mode is where bytes are reserved.
 type Mode string
 
 // The modes.
 const (
 	Interface Mode = "interface" // the interface's IPv6 MTU
-	Route     Mode = "route"     // the MTU of the routes that policies name
+	Route     Mode = "route"     // the MTU of the routes to certain destinations
 	None      Mode = "none"      // nowhere: packets that would not fit pass unmarked
 )
 
 // minMTU is what every IPv6 link must carry (RFC 8200 section 5).
 const minMTU = 1280
 
-// Config says what is reserved.
-type Config struct {
+// Need is what one stage takes on an interface.
+type Need struct {
+	Key      string // of the configuration that sets Mode, for errors
 	Mode     Mode
-	Packets  bool           // bursts have one segment: each packet on the wire gets a mark of its own
-	Prefixes []netip.Prefix // of policies; Route changes the routes to these
-	File     string         // the journal
+	Bytes    int            // by which packets may grow
+	Prefixes []netip.Prefix // Route changes the routes to these
+	Packets  bool           // bursts have one segment: each packet on the wire is treated by itself
+	Without  string         // what happens where there is no headroom, for messages
+}
+
+// Config says where changes are written down.
+type Config struct {
+	File string // the journal
 }
 
 // DefaultFile is in memory that a restart of the host clears, as it clears what
 // was changed.
 const DefaultFile = "/run/waymark/headroom.json"
 
-// Default reserves at interfaces.
-func Default() Config { return Config{Mode: Interface, File: DefaultFile} }
+// Default is the journal that all agents of a host share.
+func Default() Config { return Config{File: DefaultFile} }
 
 // ErrTooSmall marks interfaces and routes whose MTU has no byte to spare.
 var ErrTooSmall = errors.New("MTU too small")
 
-// Link is an interface that marks.
+// Link is an interface.
 type Link struct {
 	Netns string // name of its network namespace; empty: the agent's own
 	Name  string
@@ -70,7 +76,7 @@ type key struct {
 	index int
 }
 
-// Reduction is one setting that is lower while packets are marked.
+// Reduction is one setting that is lower while a stage needs it.
 type Reduction struct {
 	Link
 	Setting string // SettingMTU, SettingSegments or SettingRoute
@@ -82,7 +88,8 @@ type Reduction struct {
 // Problem is why there is no headroom on an interface.
 type Problem struct {
 	Link
-	Err error
+	Without string // what happens there
+	Err     error
 }
 
 // Deps are what a Keeper works with.
@@ -106,6 +113,7 @@ type Keeper struct {
 // reserved is an interface with what was changed on it.
 type reserved struct {
 	Link
+	needs   []Need
 	changes []change
 	err     error // what could not be changed
 }
@@ -154,9 +162,13 @@ func (k *Keeper) open() (err error) {
 	return err
 }
 
-// Reserve makes headroom on an interface as far as possible; its error says what
-// could not be had. Keep tries again.
-func (k *Keeper) Reserve(l Link) error {
+// Reserve makes headroom on an interface for the sum of all needs, as far as
+// possible, in place of what was reserved there before; its error says what could
+// not be had. Keep tries again.
+func (k *Keeper) Reserve(l Link, needs ...Need) error {
+	if len(needs) == 0 {
+		return k.Release(l)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := key{l.Netns, l.Index}
@@ -165,9 +177,20 @@ func (k *Keeper) Reserve(l Link) error {
 		r = &reserved{}
 		k.links[at] = r
 	}
-	r.Link = l
+	r.Link, r.needs = l, needs
 	r.err = k.reconcile(r)
 	return r.err
+}
+
+// Without is what happens where there is no headroom for needs.
+func Without(needs []Need) string {
+	var all []string
+	for _, n := range needs {
+		if n.Without != "" {
+			all = append(all, n.Without)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // Keep reserves again where something else took the headroom: a new MTU of the
@@ -178,7 +201,7 @@ func (k *Keeper) Keep() {
 	for _, r := range k.links {
 		before := r.err
 		if r.err = k.reconcile(r); r.err != nil && (before == nil || before.Error() != r.err.Error()) {
-			k.deps.Log.Warn("no MTU headroom for marks: packets that would not fit pass unmarked", "iface", r.String(), "reason", r.err)
+			k.deps.Log.Warn("no MTU headroom: "+Without(r.needs), "iface", r.String(), "reason", r.err)
 		}
 	}
 }
@@ -188,7 +211,7 @@ func (k *Keeper) Keep() {
 func (k *Keeper) reconcile(r *reserved) error {
 	var errs []error
 	err := k.deps.In(r.Netns, func() error {
-		wanted, planErr := k.plan(r.Link)
+		wanted, planErr := plan(r.Link, r.needs)
 		if isGone(planErr) {
 			wanted, planErr = nil, nil
 		}
@@ -199,7 +222,7 @@ func (k *Keeper) reconcile(r *reserved) error {
 			}
 		}
 		for _, c := range wanted {
-			if i := slices.IndexFunc(r.changes, c.is); i >= 0 && r.changes[i].To == c.now {
+			if i := slices.IndexFunc(r.changes, c.is); i >= 0 && r.changes[i].To == c.now && r.changes[i].need == c.need {
 				continue
 			}
 			errs = append(errs, k.reduce(r, c))
@@ -213,21 +236,20 @@ func (k *Keeper) reconcile(r *reserved) error {
 }
 
 // plan lists the settings that matter on an interface, with their present values.
-func (k *Keeper) plan(l Link) (wanted []change, err error) {
+func plan(l Link, needs []Need) (wanted []change, err error) {
 	at, err := placeOf(l)
 	if err != nil {
 		return nil, err
 	}
-	switch k.cfg.Mode {
-	case Interface:
-		wanted, err = at.planMTU()
-	case Route:
-		wanted, err = at.planRoutes(k.cfg.Prefixes)
+	var errs []error
+	for _, settings := range []func([]Need) ([]change, error){at.planMTU, at.planRoutes, at.planSegments} {
+		more, err := settings(needs)
+		if isGone(err) {
+			return wanted, err
+		}
+		wanted, errs = append(wanted, more...), append(errs, err)
 	}
-	if k.cfg.Packets && !isGone(err) {
-		wanted = append(wanted, at.planSegments())
-	}
-	return wanted, err
+	return wanted, errors.Join(errs...)
 }
 
 // reduce writes one change down and makes it. It runs in the namespace of the
@@ -243,10 +265,15 @@ func (k *Keeper) reduce(r *reserved, c change) error {
 	return k.journal.update(func(t *table) error {
 		found := t.find(c)
 		switch {
-		case found != nil && found.To == c.now: // another agent reduced it
+		case found != nil && found.To == c.now && found.serves(c, k.journal.self):
 			found.add(k.journal.self)
-			r.changes = append(r.changes, *found)
+			shared := *found
+			shared.need = c.need
+			r.changes = append(r.changes, shared)
 			return nil
+		case found != nil && found.To == c.now: // for other needs
+			c.resize(found)
+			t.drop(*found)
 		case found == nil && c.satisfied():
 			c.To = c.now
 			r.changes = append(r.changes, c)
@@ -269,7 +296,7 @@ func (k *Keeper) reduce(r *reserved, c change) error {
 			return fmt.Errorf("reduce the %s of %s: %w", c.Setting, r.Link, err)
 		}
 		r.changes = append(r.changes, c)
-		k.deps.Log.Info("reduced a setting to make headroom for marks", c.attrs()...)
+		k.deps.Log.Info("reduced a setting to make MTU headroom", c.attrs()...)
 		return nil
 	})
 }
@@ -335,7 +362,7 @@ func (k *Keeper) leave(t *table, c change) error {
 		return nil
 	}
 	if done {
-		k.deps.Log.Info("restored a setting that was reduced to make headroom for marks", c.attrs()...)
+		k.deps.Log.Info("restored a setting that was reduced to make MTU headroom", c.attrs()...)
 	}
 	return err
 }
@@ -381,7 +408,7 @@ func (k *Keeper) Status() (reduced []Reduction, problems []Problem) {
 			reduced = append(reduced, one)
 		}
 		if r.err != nil {
-			problems = append(problems, Problem{Link: r.Link, Err: r.err})
+			problems = append(problems, Problem{Link: r.Link, Without: Without(r.needs), Err: r.err})
 		}
 	}
 	slices.SortFunc(reduced, compareReductions)
@@ -412,6 +439,3 @@ func Stale(file string) ([]Reduction, error) {
 	slices.SortFunc(left, compareReductions)
 	return left, nil
 }
-
-// shortened is an MTU that leaves headroom for a mark.
-func shortened(mtu int) int { return mtu - pdm.HeaderSize }

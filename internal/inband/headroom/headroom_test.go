@@ -40,9 +40,8 @@ func hold(spec string) error {
 	if _, err := fmt.Sscan(fields[3], &l.Index); err != nil {
 		return err
 	}
-	cfg.Mode, cfg.Packets = Interface, true
 	k := New(cfg, Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
-	if err := k.Reserve(l); err != nil {
+	if err := k.Reserve(l, Need{Mode: Interface, Bytes: 16, Packets: true}); err != nil {
 		return err
 	}
 	fmt.Println("reserved")
@@ -105,9 +104,17 @@ func (h *host) do(t *testing.T, f func() error) {
 	}
 }
 
-func (h *host) keeper(cfg Config) *Keeper {
-	cfg.File = h.file
-	return New(cfg, Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
+// markKeeper is the keeper of an agent with one stage, which adds 16 bytes.
+type markKeeper struct {
+	*Keeper
+	need Need
+}
+
+func (k markKeeper) Reserve(l Link) error { return k.Keeper.Reserve(l, k.need) }
+
+func (h *host) keeper(need Need) markKeeper {
+	need.Key, need.Bytes = "pdm.reserve", 16
+	return markKeeper{New(Config{File: h.file}, Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)}), need}
 }
 
 // expect checks IPv6 MTU and segments.
@@ -140,13 +147,13 @@ const allSegments = 65535
 
 func TestReserveAndRestore(t *testing.T) {
 	for _, c := range []struct {
-		cfg           Config
+		cfg           Need
 		mtu, segments int
 	}{
-		{Config{Mode: Interface}, 1484, allSegments},
-		{Config{Mode: Interface, Packets: true}, 1484, 1},
-		{Config{Mode: None, Packets: true}, 1500, 1},
-		{Config{Mode: None}, 1500, allSegments},
+		{Need{Mode: Interface}, 1484, allSegments},
+		{Need{Mode: Interface, Packets: true}, 1484, 1},
+		{Need{Mode: None, Packets: true}, 1500, 1},
+		{Need{Mode: None}, 1500, allSegments},
 	} {
 		t.Run(fmt.Sprintf("%s, packets %t", c.cfg.Mode, c.cfg.Packets), func(t *testing.T) {
 			h := newHost(t, 1500)
@@ -207,7 +214,7 @@ func (h *host) rename(t *testing.T, name string) (renamed bool) {
 // is raised. Whatever its MTU was meanwhile, everything is restored.
 func TestTooSmall(t *testing.T) {
 	h := newHost(t, 1295)
-	k := h.keeper(Config{Mode: Interface, Packets: true})
+	k := h.keeper(Need{Mode: Interface, Packets: true})
 	for range 2 {
 		if err := k.Reserve(h.link); !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), "1296") {
 			t.Errorf("MTU 1295: %v", err)
@@ -246,7 +253,7 @@ func TestTooSmall(t *testing.T) {
 // marking goes on.
 func TestKeep(t *testing.T) {
 	h := newHost(t, 1500)
-	k := h.keeper(Config{Mode: Interface, Packets: true})
+	k := h.keeper(Need{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +281,7 @@ func TestKeep(t *testing.T) {
 // An interface keeps its settings when it is renamed, and gets them back.
 func TestRename(t *testing.T) {
 	h := newHost(t, 1500)
-	k := h.keeper(Config{Mode: Interface, Packets: true})
+	k := h.keeper(Need{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +302,7 @@ func TestRename(t *testing.T) {
 // An interface or a namespace that is gone has nothing to restore.
 func TestInterfaceVanishes(t *testing.T) {
 	h := newHost(t, 1500)
-	k := h.keeper(Config{Mode: Interface, Packets: true})
+	k := h.keeper(Need{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -317,13 +324,13 @@ func TestMoved(t *testing.T) {
 		"by the agent that runs": func(k *Keeper, _ *host) error { k.Keep(); return k.Restore() },
 		"by the next agent": func(k *Keeper, h *host) error {
 			k.journal.close() // as if it had been killed
-			_, err := h.keeper(Default()).Recover()
+			_, err := h.keeper(Need{}).Recover()
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, 1500)
-			k := h.keeper(Config{Mode: Interface, Packets: true})
+			k := h.keeper(Need{Mode: Interface, Packets: true})
 			if err := k.Reserve(h.link); err != nil {
 				t.Fatal(err)
 			}
@@ -343,7 +350,7 @@ func TestMoved(t *testing.T) {
 			}
 			defer to.Close()
 			h.change(t, func(l netlink.Link) error { return netlink.LinkSetNsFd(l, to.Fd()) })
-			if err := restore(k, h); err != nil {
+			if err := restore(k.Keeper, h); err != nil {
 				t.Error(err)
 			}
 			if err := to.Do(func() error {
@@ -363,8 +370,8 @@ func TestMoved(t *testing.T) {
 // Two agents share what is reduced: the last restores it, whichever it is.
 func TestTwoAgents(t *testing.T) {
 	h := newHost(t, 1500)
-	a, b := h.keeper(Config{Mode: Interface}), h.keeper(Config{Mode: Interface, Packets: true})
-	for _, k := range []*Keeper{a, b} {
+	a, b := h.keeper(Need{Mode: Interface}), h.keeper(Need{Mode: Interface, Packets: true})
+	for _, k := range []markKeeper{a, b} {
 		if err := k.Reserve(h.link); err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +436,7 @@ func TestKilledAgent(t *testing.T) {
 	left(0)
 	killedAgent(t, h, func() {
 		left(0)
-		if restored, err := h.keeper(Config{Mode: None}).Recover(); err != nil || len(restored) != 0 {
+		if restored, err := h.keeper(Need{Mode: None}).Recover(); err != nil || len(restored) != 0 {
 			t.Errorf("while the other runs: %v, %v", restored, err)
 		}
 		h.expect(t, 1484, 1)
@@ -438,7 +445,7 @@ func TestKilledAgent(t *testing.T) {
 	left(2)
 	h.rename(t, "wan0") // or the old name stays
 	renameNetns(t, h)
-	k := h.keeper(Config{Mode: None})
+	k := h.keeper(Need{Mode: None})
 	restored, err := k.Recover()
 	if err != nil || len(restored) != 2 {
 		t.Errorf("restored %v, %v", restored, err)
@@ -449,7 +456,7 @@ func TestKilledAgent(t *testing.T) {
 
 	// The next one that marks takes over what it needs itself.
 	killedAgent(t, h, nil)
-	k = h.keeper(Config{Mode: Interface})
+	k = h.keeper(Need{Mode: Interface})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +498,7 @@ func TestLostJournal(t *testing.T) {
 	if err := os.Remove(h.file); err != nil {
 		t.Fatal(err)
 	}
-	k := h.keeper(Config{Mode: Interface, Packets: true})
+	k := h.keeper(Need{Mode: Interface, Packets: true})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -511,7 +518,7 @@ func TestNoJournal(t *testing.T) {
 	h := newHost(t, 1500)
 	expect := func(want string) {
 		t.Helper()
-		k := h.keeper(Config{Mode: Interface, Packets: true})
+		k := h.keeper(Need{Mode: Interface, Packets: true})
 		if err := k.Reserve(h.link); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -574,7 +581,7 @@ func TestRoutes(t *testing.T) {
 	}
 	before := map[string]int{"2001:db8:1::/64": 0, "2001:db8:a::/48": 0, "2001:db8:b::/48": 1400, "2001:db8:c::/48": 0}
 	expect(before)
-	k := h.keeper(Config{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:a:1::/64"), prefix("2001:db8:b::/47")}})
+	k := h.keeper(Need{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:a:1::/64"), prefix("2001:db8:b::/47")}})
 	if err := k.Reserve(h.link); err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +599,7 @@ func TestRoutes(t *testing.T) {
 	h.hasFile(t, false)
 
 	route("2001:db8:d::/48", "2001:db8:1::2", 0, unix.RTPROT_RA)
-	k = h.keeper(Config{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:d::/48")}})
+	k = h.keeper(Need{Mode: Route, Prefixes: []netip.Prefix{prefix("2001:db8:d::/48")}})
 	if err := k.Reserve(h.link); err == nil || !strings.Contains(err.Error(), "reserve: interface") {
 		t.Errorf("an advertised route: %v", err)
 	}

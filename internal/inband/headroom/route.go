@@ -10,9 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// planRoutes are the interface's routes to what policies name. Routes that a
+// planRoutes are the interface's routes to what stages name. Routes that a
 // router advertises are not changed: they would never expire.
-func (p place) planRoutes(prefixes []netip.Prefix) (wanted []change, err error) {
+func (p place) planRoutes(needs []Need) (wanted []change, err error) {
+	if !slices.ContainsFunc(needs, func(n Need) bool { return n.Mode == Route }) {
+		return nil, nil
+	}
 	mtu, err := readMTU(p.Name)
 	if err != nil {
 		return nil, err
@@ -24,18 +27,21 @@ func (p place) planRoutes(prefixes []netip.Prefix) (wanted []change, err error) 
 	var errs []error
 	for _, r := range routes {
 		id := idOf(&r)
-		if !slices.ContainsFunc(prefixes, id.To.Overlaps) {
+		bytes, keys := sum(needs, func(n Need) bool {
+			return n.Mode == Route && slices.ContainsFunc(n.Prefixes, id.To.Overlaps)
+		})
+		if bytes == 0 {
 			continue
 		}
 		if r.Protocol == unix.RTPROT_RA {
-			errs = append(errs, fmt.Errorf("the route to %s is advertised by a router, and a change would remove its lifetime: set pdm.reserve: interface", id.To))
+			errs = append(errs, fmt.Errorf("the route to %s is advertised by a router, and a change would remove its lifetime: set %s: interface", id.To, keys))
 			continue
 		}
 		now := mtu
 		if r.MTU != 0 {
 			now = min(r.MTU, mtu)
 		}
-		c := p.change(SettingRoute, now, shortened(now))
+		c := p.reduction(SettingRoute, now, bytes, keys)
 		c.Route, c.From = &id, r.MTU
 		wanted = append(wanted, c)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/wire/pdm"
 )
 
 // markingHost is a host of a lab whose packets are marked, with room for it.
@@ -55,9 +56,10 @@ func mark(t testing.TB, h *lab.Host, cfg Config, mode headroom.Mode, policies ..
 	}); err != nil {
 		t.Fatal(err)
 	}
-	keeper := headroom.New(headroom.Config{Mode: mode, Packets: cfg.Packets, File: t.TempDir() + "/room.json"},
+	keeper := headroom.New(headroom.Config{File: t.TempDir() + "/room.json"},
 		headroom.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
-	if err := keeper.Reserve(headroom.Link{Netns: h.Netns, Name: name, Index: m.index}); err != nil {
+	if err := keeper.Reserve(headroom.Link{Netns: h.Netns, Name: name, Index: m.index},
+		headroom.Need{Mode: mode, Bytes: pdm.HeaderSize, Packets: cfg.Packets}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -1,13 +1,22 @@
-package obs
+package service
 
 import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/internal/obs"
 )
 
-// PDM is what marks of RFC 8250 did since the agent started.
-type PDM struct {
+// StatusOf is the section of a status; nil where nothing is ever marked.
+func StatusOf(s *obs.Status) *Status { return obs.SectionOf[Status](s, name) }
+
+// Status is what marks of RFC 8250 did since the agent started.
+type Status struct {
 	Mode     string   `json:"mode"` // packet or burst
 	Policies []Policy `json:"policies"`
 
@@ -32,8 +41,8 @@ type PDM struct {
 	DelaysLost uint64 `json:"delays_lost"` // delays that did not fit
 	EventsLost uint64 `json:"events_lost"` // raw events beyond their rate
 
-	Passed []Passed   `json:"passed"` // what was not marked, or not read, by reason
-	Totals []PDMTotal `json:"totals"`
+	Passed []Passed `json:"passed"` // what was not marked, or not read, by reason
+	Totals []Total  `json:"totals"`
 
 	Reduced []Reduction `json:"reduced"` // settings that are lower while packets are marked
 
@@ -69,11 +78,11 @@ type Reduction struct {
 	To      int    `json:"to"`
 }
 
-// PDMTotal is the sum of what PDM reported of one protocol on one interface.
-type PDMTotal struct {
+// Total is the sum of what marks reported of one protocol on one interface.
+type Total struct {
 	Iface    string `json:"iface"`
 	Netns    string `json:"netns,omitempty"`
-	Protocol string `json:"protocol"` // as in Total
+	Protocol string `json:"protocol"` // as in obs.Total
 
 	Sent       uint64 `json:"sent"`
 	Received   uint64 `json:"received"`
@@ -85,4 +94,64 @@ type PDMTotal struct {
 
 	Server  flow.Delays `json:"-"` // the metrics page has them
 	Network flow.Delays `json:"-"`
+}
+
+// status gathers the section.
+func (s *service) status() (any, error) {
+	stats, err := s.marker.Stats()
+	if err != nil {
+		return nil, err
+	}
+	policies, policiesErr := s.marker.Policies()
+	passed, passedErr := s.marker.Passed()
+	out := &Status{
+		Mode:   s.cfg.Mode,
+		Marked: stats.Marked, Read: stats.Read, Stripped: stats.Stripped,
+		MaxEntries: stats.MaxStates, Entries: stats.States, MemoryBytes: stats.MaxStates * stats.Bytes,
+		Created: stats.Created, Expired: stats.Expired, Evicted: stats.Evicted, Refused: stats.Refused, Alerts: stats.Alerts,
+		Fallbacks: stats.Fallbacks, Blocked: stats.Blocked, Narrowed: stats.Narrowed,
+		DelaysLost: stats.DelaysLost, EventsLost: stats.EventsLost,
+		Totals: s.totals.list(s.deps.IfaceName), Drain: stats.Drain,
+	}
+	for _, p := range policies {
+		out.Policies = append(out.Policies, Policy{Text: policyText(p.Policy), Until: p.Until})
+	}
+	for _, u := range passed {
+		iface, netns := s.deps.IfaceName(u.Iface)
+		out.Passed = append(out.Passed, Passed{
+			Iface: iface, Netns: netns, Direction: u.Direction.String(), Reason: u.Reason, Packets: u.Packets,
+		})
+	}
+	slices.SortFunc(out.Passed, func(x, y Passed) int {
+		return cmp.Or(cmp.Compare(x.Netns, y.Netns), cmp.Compare(x.Iface, y.Iface),
+			cmp.Compare(x.Direction, y.Direction), cmp.Compare(x.Reason, y.Reason))
+	})
+	reduced, _ := s.deps.Headroom.Status()
+	for _, r := range reduced {
+		out.Reduced = append(out.Reduced, Reduction{Iface: r.Name, Netns: r.Netns, Setting: r.Setting, Route: r.Route, From: r.From, To: r.To})
+	}
+	return out, errors.Join(policiesErr, passedErr)
+}
+
+// policyText is a policy in the words of the configuration.
+func policyText(p policy.Policy) string {
+	text := "to " + p.To.String()
+	if len(p.Protos) > 0 {
+		var names []string
+		for _, proto := range p.Protos {
+			names = append(names, flow.ProtoName(proto))
+		}
+		text += " proto " + strings.Join(names, ",")
+	}
+	if len(p.Ports) > 0 {
+		var ranges []string
+		for _, r := range p.Ports {
+			ranges = append(ranges, r.String())
+		}
+		text += " ports " + strings.Join(ranges, ",")
+	}
+	if p.Interface != "" && p.Interface != "*" {
+		text += " on " + p.Interface
+	}
+	return text
 }

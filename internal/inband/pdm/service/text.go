@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/waymark-net/waymark/internal/term"
 )
 
-// statusPDM shows what marks did; nothing where nothing is marked.
-func statusPDM(w io.Writer, s *obs.Status) error {
-	p := s.PDM
+// writeText shows what marks did; nothing where nothing is marked.
+func writeText(w io.Writer, s *obs.Status) error {
+	p := StatusOf(s)
 	if p == nil {
 		return nil
 	}
@@ -24,7 +24,7 @@ func statusPDM(w io.Writer, s *obs.Status) error {
 		}
 		t.Add(one.Text, ends)
 	}
-	if err := section(w, t); err != nil {
+	if err := term.Section(w, t); err != nil {
 		return err
 	}
 	if err := term.Heading(w, "PDM %s  %s marked, %s read, %s stripped; states %s of %s, %sB; %s created, %s expired, %s evicted, %s refused",
@@ -49,29 +49,29 @@ func statusPDM(w io.Writer, s *obs.Status) error {
 			return err
 		}
 	}
-	if err := statusReduced(w, p); err != nil {
+	if err := writeReduced(w, p); err != nil {
 		return err
 	}
-	return statusPassed(w, p)
+	return writePassed(w, p)
 }
 
-// statusReduced lists the settings that are lower while packets are marked.
-func statusReduced(w io.Writer, p *obs.PDM) error {
+// writeReduced lists the settings that are lower while packets are marked.
+func writeReduced(w io.Writer, p *Status) error {
 	t := &term.Table{Columns: []term.Column{{Title: "REDUCED FOR MARKS"}, {Title: "SETTING"}, {Title: "FROM", Right: true}, {Title: "TO", Right: true}}}
 	for _, r := range p.Reduced {
 		from := fmt.Sprint(r.From)
 		if r.From == 0 { // a route without an MTU of its own
 			from = "-"
 		}
-		t.Add(place(r.Netns, r.Iface), strings.TrimSpace(r.Setting+" "+r.Route), from, fmt.Sprint(r.To))
+		t.Add(obs.Place(r.Netns, r.Iface), strings.TrimSpace(r.Setting+" "+r.Route), from, fmt.Sprint(r.To))
 	}
-	return section(w, t)
+	return term.Section(w, t)
 }
 
-func statusPassed(w io.Writer, p *obs.PDM) error {
+func writePassed(w io.Writer, p *Status) error {
 	t := &term.Table{Columns: []term.Column{{Title: "PDM PASSED"}, {Title: "DIR"}, {Title: "REASON"}, {Title: "PACKETS", Right: true}}}
 	for _, one := range p.Passed {
-		t.Add(place(one.Netns, one.Iface), shortDirection(one.Direction), one.Reason, term.Count(one.Packets))
+		t.Add(obs.Place(one.Netns, one.Iface), term.ShortDirection(one.Direction), one.Reason, term.Count(one.Packets))
 	}
-	return section(w, t)
+	return term.Section(w, t)
 }

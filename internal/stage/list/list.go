@@ -1,0 +1,42 @@
+// Package list has every stage besides the flow cache: the one place that names
+// them. The agent and the command line call it.
+package list
+
+import (
+	"slices"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/export/prometheus"
+	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
+	"github.com/waymark-net/waymark/internal/stage"
+)
+
+// Kinds are all stages, in the order in which they are shown.
+func Kinds() []stage.Kind {
+	return []stage.Kind{pdm.Kind()}
+}
+
+// On are the stages that a configuration enables.
+func On(cfg *config.Config) []stage.Kind {
+	return slices.DeleteFunc(Kinds(), func(k stage.Kind) bool { return !k.On(cfg) })
+}
+
+// Endpoints are those of all streams.
+func Endpoints() (all []api.Endpoint) {
+	for _, k := range Kinds() {
+		for _, s := range k.Streams {
+			all = append(all, api.Endpoint{Path: s.Path, Doc: s.Doc})
+		}
+	}
+	return all
+}
+
+// Metrics are those of all stages.
+func Metrics() (page prometheus.Page) {
+	for _, k := range Kinds() {
+		page.Metrics = append(page.Metrics, k.Metrics...)
+		page.Histograms = append(page.Histograms, k.Histograms...)
+	}
+	return page
+}

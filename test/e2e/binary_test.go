@@ -1,0 +1,32 @@
+package e2e
+
+import (
+	"debug/elf"
+	"os"
+	"testing"
+)
+
+// binaryBytes is what the agent's binary may have at most.
+const binaryBytes = 20e6
+
+// TestBinary: the agent is one small static file.
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	info, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > binaryBytes {
+		t.Errorf("%s has %d bytes, at most %.0f are allowed: text/template makes the linker keep unused methods; benchmarks and tools belong into waymark-bench", program, info.Size(), binaryBytes)
+	}
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Errorf("%s is not static: it asks for a dynamic loader", program)
+		}
+	}
+}
