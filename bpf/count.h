@@ -2,7 +2,7 @@
 /*
  * Packets that are in no flow, by interface, direction and reason.
  *
- * In: the packet's context and a reason. Out: one more in the map `counts`.
+ * Input: the packet's context and a reason. Output: one more in the map `counts`.
  * Called from every exit of a stage that does not count the packet elsewhere.
  */
 #ifndef WAYMARK_COUNT_H

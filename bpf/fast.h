@@ -4,7 +4,7 @@
  * without a tag, IPv4 without options or IPv6 without extension headers, no
  * fragment, no GSO, TCP or UDP.
  *
- * In: the packet. Out: true and what parse() would find; or false: parse() has
+ * Input: the packet. Output: true and what parse() would find; or false: parse() has
  * to look, and to tell what is wrong where something is.
  */
 #ifndef WAYMARK_FAST_H

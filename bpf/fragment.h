@@ -2,7 +2,7 @@
 /*
  * Ports for later fragments, which don't carry any.
  *
- * In: a parsed fragment. Out: a first one is remembered; a later one gets the
+ * Input: a parsed fragment. Output: a first one is remembered; a later one gets the
  * ports and protocol of its first, where that was seen.
  */
 #ifndef WAYMARK_FRAGMENT_H

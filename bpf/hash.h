@@ -3,7 +3,7 @@
  * A keyed hash of flows: nobody who doesn't know the keys can choose packets that
  * meet in the tables.
  *
- * In: what identifies a flow. Out: 64 bits, well mixed in the high half.
+ * Input: what identifies a flow. Output: 64 bits, well mixed in the high half.
  *
  * It is NH (RFC 4418, 5.2.2): products of sums of 32 bits, so that two
  * identities collide with a probability of 2^-32 for whoever does not know the

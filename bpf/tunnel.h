@@ -2,7 +2,7 @@
 /*
  * From the flow of a tunnel to the flow inside it, on request (cfg_tunnels).
  *
- * In: a parsed outer packet. Out: the inner packet in its place, or the outer
+ * Input: a parsed outer packet. Output: the inner packet in its place, or the outer
  * one untouched when there is no inner packet that can be read.
  */
 #ifndef WAYMARK_TUNNEL_H

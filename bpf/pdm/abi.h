@@ -98,7 +98,7 @@ struct pdm_path {
 struct pdm_state {
 	__u64 tx; /* stamp of the packet last sent */
 	__u64 rx; /* stamp of the packet last received */
-	__u64 rx_told; /* rx when the last packet was sent */
+	__u64 rx_reported; /* rx when the last packet was sent */
 	__u64 until; /* when the policy ends */
 	__u32 psn; /* low 16 bits: number of the next packet */
 	__u32 psn_first; /* psn - psn_first packets were marked */

@@ -2,7 +2,7 @@
 /*
  * Packets that PDM passes over, by interface, direction and reason.
  *
- * In: the packet's context and a reason. Out: one more in the map `pdm_counts`.
+ * Input: the packet's context and a reason. Output: one more in the map `pdm_counts`.
  * Called from every exit of the PDM stages that is not "marked" or "read".
  */
 #ifndef WAYMARK_PDM_COUNT_H

@@ -158,7 +158,7 @@ static __noinline int guard_datagram(struct pdm_state *s, struct pdm_guard *g,
 		return PDM_FALLBACK;
 	if (g->flags & GUARD_PASSED || is_recent(g->arrived, now, NAMED_NS))
 		return MARK_OK;
-	rc = guard_may_try(g, key, now, s && WHOLE(s->rx) != WHOLE(s->rx_told));
+	rc = guard_may_try(g, key, now, s && WHOLE(s->rx) != WHOLE(s->rx_reported));
 	if (rc == MARK_OK)
 		*tried = true;
 	else if (g->unmarked < 0xffff)

@@ -2,7 +2,7 @@
 /*
  * Marked packets one by one, on request (cfg_pdm_raw).
  *
- * In: a packet that was marked or read. Out: an event in the ring, unless this
+ * Input: a packet that was marked or read. Output: an event in the ring, unless this
  * CPU has reached its limit for this second. Called last by both stages.
  */
 #ifndef WAYMARK_PDM_EVENT_H

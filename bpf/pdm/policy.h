@@ -2,7 +2,7 @@
 /*
  * Which flows are marked. Nothing is that policy does not name.
  *
- * In: a parsed packet on its way out. Out: the policy that names it. Called for
+ * Input: a parsed packet on its way out. Output: the policy that names it. Called for
  * the first packet of a flow, and again after policies changed.
  */
 #ifndef WAYMARK_PDM_POLICY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Numbers of PDM: deltas with their scale (RFC 8250 section 3.3) and buckets of
- * histograms. In: nanoseconds. Out: what is on the wire, and back. Integers
+ * histograms. In: nanoseconds. Output: what is on the wire, and back. Integers
  * only, the same functions as in wire/pdm and internal/inband.
  */
 #ifndef WAYMARK_PDM_SCALE_H

@@ -3,7 +3,7 @@
  * What is kept of a flow that is marked: by whom it is found, how it comes and
  * goes, and what a packet that is sent takes from it.
  *
- * In: the key of a flow. Out: its state, or the option for its next packet. A
+ * Input: the key of a flow. Output: its state, or the option for its next packet. A
  * state is made for a packet that is to be marked, never for one that was
  * received (RFC 8250 section 3.5.1). Called by both stages.
  */
@@ -246,8 +246,8 @@ static __always_inline void pdm_send(struct pdm_state *s, __u64 now, bool asks,
 		o->dtlr = pdm_scale(since(now, rx));
 	}
 	if (tx)
-		o->dtls = pdm_scale(since(rx != WHOLE(s->rx_told) ? rx >> PSN_BITS : now, tx));
-	WHOLE(s->rx_told) = age_limit(&s->rx, rx, now);
+		o->dtls = pdm_scale(since(rx != WHOLE(s->rx_reported) ? rx >> PSN_BITS : now, tx));
+	WHOLE(s->rx_reported) = age_limit(&s->rx, rx, now);
 }
 
 #endif

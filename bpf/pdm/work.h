@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the PDM stages put together for one packet, and the stack has no room
+ * What the PDM stages put together for one packet, and the stack is full
  * for. Nothing in it outlives the packet.
  */
 #ifndef WAYMARK_PDM_WORK_H
@@ -13,7 +13,7 @@
 /* Where the option goes, as offsets from the frame's start. */
 struct pdm_place {
 	__u32 upper; /* the upper layer, which the option stands before */
-	__u32 link; /* octet that names the upper layer */
+	__u32 link; /* byte that names the upper layer */
 	__u32 join; /* Destination Options header to extend; 0: a new one */
 	__u8 proto; /* of the upper layer */
 };
@@ -24,10 +24,10 @@ struct pdm_verdict {
 	__s32 policy; /* or POLICY_NONE, POLICY_HELD */
 };
 
-/* What a received packet carries and, below, what it told. */
+/* What a received packet carries and, below, what it reported. */
 struct pdm_sample {
 	struct pdm_option option;
-	__u32 word; /* octets 4 to 7 of the transport header */
+	__u32 word; /* bytes 4 to 7 of the transport header */
 
 	__u8 arrival;
 	__u8 suspicion;
@@ -38,10 +38,10 @@ struct pdm_sample {
 	__u64 network;
 };
 
-/* The header that holds an option, or the option alone, always PDM_HEADER octets. */
+/* The header that holds an option, or the option alone, always PDM_HEADER bytes. */
 struct pdm_cut {
 	__u32 offset; /* from the frame's start; 0: nothing to take out */
-	__u32 link; /* octet that names the header that goes */
+	__u32 link; /* byte that names the header that goes */
 	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
 };
 
@@ -70,7 +70,7 @@ struct pdm_work {
 	struct pdm_flow_delays no_delays; /* zeros, but for what tells of the flow */
 };
 
-/* One element, each processor's own: nothing interrupts a packet on its way. */
+/* One element, each CPU's own: nothing interrupts a packet on its way. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

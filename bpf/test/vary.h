@@ -2,7 +2,7 @@
 /*
  * Turns one test packet into packets of many flows.
  *
- * In: a frame that a test run sends again and again. Out: the same frame with
+ * Input: a frame that a test run sends again and again. Output: the same frame with
  * the number of a flow in its source address and source port. Called first by
  * every program of tests and benchmarks, the empty one included.
  */

@@ -1,6 +1,6 @@
 // Command waymark is the agent and everything a user asks of it: one file per
 // verb, each a newXxxCommand that parses flags and calls a package of internal/.
-// In come arguments, WAYMARK_… variables and configuration files; out go data on
+// Input: arguments, WAYMARK_… variables and configuration files. Output: data on
 // stdout, logs and progress on stderr, and an exit code from exit.go.
 package main
 

@@ -1,6 +1,6 @@
-// Package api is how others ask a running agent. In come HTTP requests over a
-// unix socket and, where configured, over loopback; out go health, metrics,
-// status and flows. The agent runs the Server, the command line uses the Client.
+// Package api answers queries of a running agent. Input: HTTP requests over a unix
+// socket and, if configured, over loopback. Output: health, metrics, status and
+// flows. Callers: the agent runs the Server, the command line uses the Client.
 //
 //	/livez /readyz        200, or why not
 //	/metrics              Prometheus

@@ -1,6 +1,6 @@
 // Package bench measures what the probe costs: its programs alone, by
 // BPF_PROG_TEST_RUN (Datapath), and whole probes side by side on a veth
-// pair (Probes). In comes a Config; out goes a report, which is written as JSON,
+// pair (Probes). Input: a Config. Output: a report, which is written as JSON,
 // as a table and as plots. Command waymark-bench calls it.
 //
 // Everything that is compared is measured in the same run, in turns: on a

@@ -1,7 +1,7 @@
 // Package capfile reads the frames of a pcap or pcapng file, packed with gzip or
-// not. In comes the file; out come frames with time, interface and direction, as
-// far as it tells them, and errors that name the frame and the byte. Offline
-// readers call it: capture.ReadFile is one.
+// not. Input: the file. Output: frames with time, interface and direction, as far as
+// the file has them, and errors that name the frame and the byte. Callers: offline
+// readers, such as capture.ReadFile.
 package capfile
 
 import (

@@ -1,8 +1,8 @@
 // Package capture is the second flow probe: it counts what packet sockets
 // (AF_PACKET, TPACKET_V3) show of interfaces where BPF cannot be loaded, and
-// what is in pcap and pcapng files. In come interfaces or a file; out go flow
-// deltas and counts by reason, the same as those of package datapath. The agent
-// calls it through flow.Probe, waymark flows --read through ReadFile.
+// what is in pcap and pcapng files. Input: interfaces, or a file. Output: flow
+// deltas and counts by reason, the same as those of package datapath. Callers: the
+// agent through flow.Probe, waymark flows --read through ReadFile.
 //
 // It needs CAP_NET_RAW and nothing else.
 package capture

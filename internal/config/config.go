@@ -1,8 +1,8 @@
 // Package config is the agent's configuration: YAML with a default for every
-// key, overridden by WAYMARK_… variables and by flags. In come files, variables
-// and flags; out comes a Config and, for each value, where it was set. Unknown
-// keys, wrong types and impossible values are Problems that name file, line and
-// column. The command line calls it; the agent is handed the Config.
+// key, overridden by WAYMARK_… variables and by flags. Input: files, variables and
+// flags. Output: a Config, and the source of each value. Unknown keys, wrong types
+// and impossible values are Problems that name file, line and column. Caller: the
+// command line, which passes the Config to the agent.
 //
 // A key is written down once, as a struct field with tags:
 //

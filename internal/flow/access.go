@@ -12,7 +12,7 @@ import (
 )
 
 // The functions below complete a field by where its value lies in a record. They
-// keep the offset, not the function that told them: one call for each value, as if
+// keep the offset, not the function that reported them: one call for each value, as if
 // it were written out.
 
 // offset is where a value lies in a record. Nothing that it is taken from is a

@@ -68,11 +68,11 @@ var counterFields = []Field{
 	}, func(c *Counters) *uint64 { return &c.Packets }),
 	counter(Field{
 		Name: "bytes", Unit: "bytes", Doc: "IP bytes, headers included",
-		IPFIX: []Element{IANA(1, "octetDeltaCount", "unsigned64", "deltaCounter", "IP octets, headers included")},
+		IPFIX: []Element{IANA(1, "octetDeltaCount", "unsigned64", "deltaCounter", "IP bytes, headers included")},
 	}, func(c *Counters) *uint64 { return &c.Bytes }),
 	counter(Field{
 		Name: "wire_bytes", Unit: "bytes", Doc: "IP bytes, link header, padding and tunnel headers",
-		IPFIX: []Element{IANA(352, "layer2OctetDeltaCount", "unsigned64", "deltaCounter", "IP octets, link header, padding and tunnel headers")},
+		IPFIX: []Element{IANA(352, "layer2OctetDeltaCount", "unsigned64", "deltaCounter", "IP bytes, link header, padding and tunnel headers")},
 	}, func(c *Counters) *uint64 { return &c.WireBytes }),
 }
 
@@ -80,7 +80,7 @@ var counterFields = []Field{
 var rareCounterFields = []Field{
 	absentZero(counter(Field{
 		Name: "payload_bytes", Unit: "bytes", Doc: "bytes above the transport header; absent: none",
-		IPFIX: []Element{IANA(401, "transportOctetDeltaCount", "unsigned64", "deltaCounter", "octets above the transport header")},
+		IPFIX: []Element{IANA(401, "transportOctetDeltaCount", "unsigned64", "deltaCounter", "bytes above the transport header")},
 	}, func(c *Counters) *uint64 { return &c.PayloadBytes })),
 	absentZero(counter(Field{
 		Name: "fragments", Unit: "packets", Doc: "packets that are IP fragments; absent: none",

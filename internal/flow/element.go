@@ -7,7 +7,7 @@ type Element struct {
 	Name      string
 	Type      string // abstract data type (RFC 7012 section 3.1)
 	Semantics string // RFC 7012 section 3.2; empty: default
-	Len       uint16 // in octets, or VariableLen
+	Len       uint16 // in bytes, or VariableLen
 	Doc       string // what Waymark puts there
 }
 
@@ -15,7 +15,7 @@ type Element struct {
 // section 7).
 const VariableLen = 65535
 
-// elementLens are the octets of types whose length is fixed.
+// elementLens are the bytes of types whose length is fixed.
 var elementLens = map[string]uint16{
 	"unsigned8": 1, "unsigned16": 2, "unsigned32": 4, "unsigned64": 8, "signed64": 8, "float64": 8, "boolean": 1,
 	"ipv4Address": 4, "ipv6Address": 16, "dateTimeMilliseconds": 8, "dateTimeNanoseconds": 8,

@@ -1,6 +1,6 @@
-// Package flow turns what a probe counted into flow records. In comes, per scan
-// interval, a batch of counted deltas from a probe (datapath or capture); out go
-// records: every delta for the live views, and expired flows for the exporters.
+// Package flow turns what a probe counted into flow records. Input: per scan
+// interval, the deltas of a probe (datapath or capture). Output: records, of every
+// interval for the live views, and of expired flows for the exporters.
 package flow
 
 import (

@@ -42,24 +42,24 @@ func (x *exchange) run(n int, between func(e *inband.Endpoint, now uint64)) {
 
 func nobody(*inband.Endpoint, uint64) {}
 
-// told is what a user sees of a flow, without what is said to be suspicious.
-type told struct {
+// reported is what a user sees of a flow, without what is said to be suspicious.
+type reported struct {
 	Server, Network inband.Histogram
 	Counts          inband.SequenceCounts
 	Discarded       uint64
 }
 
-func tell(e *inband.Endpoint) told {
+func tell(e *inband.Endpoint) reported {
 	c := e.Peer.SequenceCounts
 	c.Late, c.Wild = 0, 0
-	return told{e.Server, e.Network, c, e.Discarded}
+	return reported{e.Server, e.Network, c, e.Discarded}
 }
 
 // forgery draws a packet of somebody who knows all but the numbers of the flow.
 func forgery(t *rapid.T) pdm.Option {
 	psn := rapid.Uint16().Draw(t, "psn")
 	return rapid.SampledFrom([]pdm.Option{
-		{PSNTP: psn}, // begun anew
+		{PSNTP: psn}, // restarted
 		{PSNTP: psn, DeltaTLS: 1, ScaleDTLS: 40},
 		{PSNTP: psn, PSNLR: rapid.Uint16().Draw(t, "psnlr"), DeltaTLR: rapid.Uint16().Draw(t, "dtlr"), ScaleDTLR: 30},
 		{PSNTP: psn, PSNLR: rapid.Uint16().Draw(t, "psnlr"), DeltaTLS: 1, ScaleDTLS: 40},
@@ -130,7 +130,7 @@ func TestGuessing(t *testing.T) {
 		t.Errorf("%d of %d packets were believed, want some %.1f", believed, packets, want)
 	}
 	if delays > 2 {
-		t.Errorf("%d of %d packets told a delay", delays, packets)
+		t.Errorf("%d of %d packets reported a delay", delays, packets)
 	}
 	if e.Peer.Restarts > 0 {
 		t.Errorf("%d restarts", e.Peer.Restarts)

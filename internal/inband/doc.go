@@ -1,8 +1,7 @@
 // Package inband turns what PDM options (RFC 8250) say into answers: the
 // server's delay, the network's round trip, and packets lost, reordered and
-// duplicated. In come options with the time they passed, from one host's view
-// (Endpoint) or from a capture anywhere on the path (Conversation); out go
-// histograms and counts. The datapath reads the histograms that the kernel
+// duplicated. Input: options with their time, from one host's view (Endpoint) or
+// from a capture anywhere on the path (Conversation). Output: histograms and counts. The datapath reads the histograms that the kernel
 // filled, waymark decode computes them from a file.
 //
 // Endpoint, Sequence and Bucket are the reference for bpf/pdm/pdm.h: integers only,

@@ -1,8 +1,8 @@
 // Package lab makes hosts as network namespaces on this machine, wires them to a
-// topology and takes them away again without a trace. In comes the name of a
-// topology; out come hosts that run Go code and processes. The verbs of waymark
-// lab, the demo, tests and benchmarks call it. Traffic between hosts is made by
-// package traffic, a path with delay and loss by package wire.
+// topology and removes them completely. Input: the name of a topology. Output:
+// hosts that run Go code and processes. Callers: waymark lab, the demo, tests and
+// benchmarks. Package traffic sends traffic between hosts, package wire is a path
+// with delay and loss.
 package lab
 
 import (

@@ -1,5 +1,5 @@
-// Package obs is what the agent tells of itself: one Status, gathered on demand,
-// that waymark status prints, the API serves and Prometheus exposes.
+// Package obs is what the agent reports about itself: one Status, gathered on
+// demand, that waymark status prints, the API serves and Prometheus exposes.
 package obs
 
 import (

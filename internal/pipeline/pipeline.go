@@ -1,10 +1,9 @@
-// Package pipeline hands flow records to exporters. In come batches of expired
-// flows from the flow table; out they go to every exporter through a bounded
-// queue of its own. When a queue is full and its exporter is at work, the table
-// waits, for a quarter of the time at most; else records are lost to that exporter
-// and counted with the reason. So a slow or dead collector costs records of its own
-// queue, and a burst costs none.
-// waymark run is its only caller.
+// Package pipeline passes flow records to exporters. Input: batches of expired flows
+// from the flow table. Output: the batches, through a bounded queue per exporter.
+// When a queue is full and its exporter makes progress, the table waits, for at most
+// a quarter of the time; otherwise records are dropped for this exporter and counted
+// with the reason. A slow or dead collector costs records of its own queue only.
+// Caller: waymark run.
 package pipeline
 
 import (

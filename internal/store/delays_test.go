@@ -154,7 +154,7 @@ func TestMergedDelaysAreTheSameInAnySteps(t *testing.T) {
 
 // Of a full interval, the largest flows keep what was reported of them, and nothing
 // else takes room.
-func TestFullIntervalKeepsWhatWasToldOfItsRows(t *testing.T) {
+func TestFullIntervalKeepsPDMOfItsRows(t *testing.T) {
 	s := New(Config{History: 2})
 	iv := s.Begin(at(0))
 	for n := range byte(200) {

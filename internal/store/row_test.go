@@ -82,6 +82,6 @@ func fillEvery(t *testing.T, v reflect.Value) {
 
 func TestRowSize(t *testing.T) {
 	if got := unsafe.Sizeof(row{}); got > 152 {
-		t.Errorf("a row takes %d octets: correct what Default says of a history", got)
+		t.Errorf("a row takes %d bytes: correct what Default says of a history", got)
 	}
 }

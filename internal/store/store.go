@@ -1,5 +1,5 @@
-// Package store keeps the recent history of flows in memory. In come, per scan
-// interval, the records of every flow seen in it; out go answers to queries:
+// Package store keeps the recent history of flows in memory. Input: per scan
+// interval, the records of every flow seen in it. Output: answers to queries:
 // filtered, merged by any keys, sorted, and followed as intervals end. The agent
 // fills it, the API asks it.
 //

@@ -19,7 +19,7 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // at is n seconds after the epoch of these tests.
 func at(n int) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
 
-// record is a UDP flow with the given last octets of its addresses.
+// record is a UDP flow with the given last bytes of its addresses.
 func record(src, dst byte, bytes uint64) flow.Record {
 	return flow.Record{
 		Iface: "eth0", IfIndex: 2, Direction: flow.Egress, Family: 4,

@@ -1,5 +1,5 @@
 // Package term makes text for people at terminals: numbers with units and tables
-// that fit. In come values and cells, out go lines. The command line calls it.
+// that fit. Input: values and cells. Output: lines. Caller: the command line.
 package term
 
 import (

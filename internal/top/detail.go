@@ -86,7 +86,7 @@ func (m *model) detailBody() []string {
 	return lines
 }
 
-// inColumns puts items beside each other where one column is too high and two are
+// inColumns puts items side by side where one column is too high and two are
 // not too wide.
 func inColumns(items []string, height, width int) []string {
 	half := (len(items) + 1) / 2

@@ -1,5 +1,5 @@
-// Package top is the live view in the terminal. In come answers of the agent,
-// one for each scan interval, and keys; out go screens. waymark top runs it.
+// Package top is the live view in the terminal. Input: answers of the agent, one per
+// scan interval, and keys. Output: screens. Caller: waymark top.
 //
 // It asks the agent for shorter intervals while it runs. Everything on the screen
 // is text and reverse video: it needs no colour, and with Config.ASCII no more

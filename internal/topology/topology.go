@@ -1,8 +1,7 @@
 // Package topology knows the interfaces of this host, in its own network
-// namespace and in named ones. In comes what the kernel tells over netlink and
-// what appears in /run/netns; out go events for the interfaces the agent was
-// asked to watch, and answers of a Registry: name, kind and counters of the
-// interface behind a flow.Iface, and the graph of all of them. The agent runs
+// namespace and in named ones. Input: netlink messages, and the files in /run/netns.
+// Output: events for the interfaces to watch, and answers of a Registry: name, kind
+// and counters of the interface of a flow.Iface, and the graph of all. The agent runs
 // the Watcher; probes, flow table, status and API ask the Registry.
 package topology
 

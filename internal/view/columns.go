@@ -202,8 +202,8 @@ func Passage(name string) string {
 var sumColumns = []Column{
 	sum("packets", func(w *api.Row) string { return term.Count(w.Packets) }, nil).unless(2),
 	sum("bytes", func(w *api.Row) string { return term.Count(w.Bytes) }, nil),
-	titled("FORTH", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded).unless(4),
-	titled("BACK", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded).unless(4),
+	titled("FWD", func(w *api.Row) string { return term.Count(w.Bytes - w.Back.Bytes) }, folded).unless(4),
+	titled("REV", func(w *api.Row) string { return term.Count(w.Back.Bytes) }, folded).unless(4),
 	sum("rate", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil).unless(5),
 	sum("rtt", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
 		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }).unless(3),

@@ -13,7 +13,7 @@ import (
 )
 
 // DelayColumns are the columns for rows of marked flows: keys, delays, what went
-// wrong on the way, and a verdict. Columns of mishaps that no row had are left
+// wrong on the way, and a verdict. Columns of anomalies that no row had are left
 // out, unless their titles are among keep.
 func (m Merging) DelayColumns(rows []api.Row, keep []string) []Column {
 	keys := m.keyColumns()
@@ -37,9 +37,9 @@ var delayColumns = []Column{
 	quantile("pdm.network.p99_ns", networkOf, 0.99).unless(5),
 	quantile("pdm.network.min_ns", networkOf, 0).unless(7),
 	mark("loss", LossText).unless(2), // a verdict has what matters of it
-	mishap("pdm.reordered", func(p *flow.PDM) uint64 { return p.Reordered }).unless(4),
-	mishap("pdm.duplicates", func(p *flow.PDM) uint64 { return p.Duplicates }).unless(4),
-	mishap("pdm.suspicious", func(p *flow.PDM) uint64 { return p.Suspicious }).unless(4),
+	anomaly("pdm.reordered", func(p *flow.PDM) uint64 { return p.Reordered }).unless(4),
+	anomaly("pdm.duplicates", func(p *flow.PDM) uint64 { return p.Duplicates }).unless(4),
+	anomaly("pdm.suspicious", func(p *flow.PDM) uint64 { return p.Suspicious }).unless(4),
 	{Name: "verdict", Column: term.Column{Title: "VERDICT", Least: 18}, cell: Merging.Verdict, brief: Merging.briefVerdict, enough: 22},
 }
 
@@ -68,7 +68,7 @@ func quantile(name string, of func(*flow.PDM) *flow.Delays, q float64) Column {
 	return mark(name, func(p *flow.PDM) string { return Delay(of(p), q) })
 }
 
-func mishap(name string, of func(*flow.PDM) uint64) Column {
+func anomaly(name string, of func(*flow.PDM) uint64) Column {
 	c := mark(name, func(p *flow.PDM) string { return term.Count(of(p)) })
 	c.shown = func(w *api.Row) bool { return w.PDM != nil && of(w.PDM) > 0 }
 	return c

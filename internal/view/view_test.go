@@ -89,7 +89,7 @@ func TestTables(t *testing.T) {
 			"       eth0      in   sctp   (unattributed)         (unattributed)            -        3    300  2.40k       -",
 		}},
 		{"conversation", 0, []string{
-			"PROTO  CLIENT                                          SERVER             PACKETS  BYTES  FORTH   BACK   RATE     RTT",
+			"PROTO  CLIENT                                          SERVER             PACKETS  BYTES    FWD    REV   RATE     RTT",
 			"tcp    [2001:db8:1111:2222:3333:4444:5555:6666]:50000  [2001:db8::1]:443    1.83M  9.03G  9.00G  30.0M  8.03G  8.21ms",
 			"udp    192.0.2.1:5353                                  198.51.100.2:53         12  1.23k  1.23k      0  9.87k       -",
 			"icmp   192.0.2.1                                       198.51.100.2 echo       12    900    900      0  7.20k       -",

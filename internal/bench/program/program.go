@@ -1,6 +1,6 @@
 // Package program holds the compiled BPF programs of tests and benchmarks. It
 // stands apart so that the tests of internal/datapath can load what
-// internal/bench loads. In comes nothing; out go collections, which
+// internal/bench loads. Output: collections, which
 // datapath.Alongside loads over a probe's maps.
 package program
 

@@ -1,6 +1,6 @@
 // Package parsetest holds the compiled BPF programs that compare the two parsers
 // and try hits (bpf/test/parse_test.bpf.c), and flow accounting at XDP
-// (bpf/test/xdp_test.bpf.c). In comes nothing; out goes a collection that
+// (bpf/test/xdp_test.bpf.c). Output: a collection that
 // datapath.Alongside loads over a probe's maps. Only tests call it.
 package parsetest
 

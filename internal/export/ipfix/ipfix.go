@@ -1,6 +1,6 @@
 // Package ipfix sends flow records to a collector as IPFIX (RFC 7011) over UDP,
 // TCP or TLS, both halves of a conversation in one record if asked for (RFC
-// 5103). In come records from the pipeline; out go messages.
+// 5103). Input: records from the pipeline. Output: messages.
 package ipfix
 
 import (

@@ -14,7 +14,7 @@ const (
 	setOptionsTemplate = 3
 )
 
-// Template ids. Flow templates are told apart by the bits of a variant.
+// Template ids. Flow templates are distinguished by the bits of a variant.
 const (
 	idFlow = 256
 
@@ -144,7 +144,7 @@ func flowBlocks(v uint16) (key, half []field) {
 	return key, half
 }
 
-// flowLengths are the octets of a flow record by id - idFlow.
+// flowLengths are the bytes of a flow record by id - idFlow.
 var flowLengths = func() (lengths [idUnattributed - idFlow + 1]int) {
 	for i := range lengths {
 		lengths[i] = templates[idFlow+uint16(i)].length

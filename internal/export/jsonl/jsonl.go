@@ -1,5 +1,5 @@
 // Package jsonl writes flow records as JSON, one object a line, to a file or
-// to standard output. In come records from the pipeline; out go lines. The
+// to standard output. Input: records from the pipeline. Output: lines. The
 // command line and the tests use Append and Decode for the same text.
 package jsonl
 
@@ -62,7 +62,7 @@ func (e *Exporter) Target() string {
 	return e.path
 }
 
-// Reopen makes the next Export open the file anew, after log rotation moved it
+// Reopen makes the next Export open the file again, after log rotation moved it
 // away. It may be called from any goroutine.
 func (e *Exporter) Reopen() { e.reopen.Store(true) }
 

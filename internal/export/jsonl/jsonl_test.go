@@ -23,7 +23,7 @@ import (
 
 var origin = flow.Origin{Host: "gw"}
 
-// numbered returns records that are told apart by their packet count.
+// numbered returns records that are distinguished by their packet count.
 func numbered(first, n int) []flow.Record {
 	records := make([]flow.Record, n)
 	for i := range records {

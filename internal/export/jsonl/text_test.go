@@ -220,7 +220,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"counter of an inner object", `"pdm":{"sent":1,`, `"pdm":{`, "pdm.sent is missing"},
 		{"signed", `"lost":2`, `"lost":2.5`, "pdm.lost: 2.5: want a whole number"},
 		{"delays without a count", `"count":1,`, ``, "their count is 0 or missing"},
-		{"delays that are counted and not told", `"sum_ns":1,`, ``, "pdm.server.sum_ns is missing"},
+		{"delays that are counted and not reported", `"sum_ns":1,`, ``, "pdm.server.sum_ns is missing"},
 		{"bucket that is not there", `[[0,1]]`, `[[208,1]]`, "[208 1]: want [index, count]"},
 		{"empty bucket", `[[0,1]]`, `[[0,0]]`, "[0 0]: want [index, count]"},
 		{"buckets out of order", `[[0,1]]`, `[[3,1],[2,1]]`, "[2 1]: want [index, count]"},

@@ -1,5 +1,5 @@
-// Package prometheus serves the agent's status as metrics. In comes the status
-// when somebody asks; out goes a page in Prometheus' text format. The agent
+// Package prometheus serves the agent's status as metrics. Input: the status at
+// each scrape. Output: a page in Prometheus' text format. The agent
 // serves it on a port of its own and, through Handler, in the API.
 package prometheus
 

@@ -1,5 +1,5 @@
-// Package flowtest draws random parts of records for property tests. In comes a
-// test, out go values that probes could tell. Only tests call it.
+// Package flowtest draws random parts of records for property tests. Input: a test.
+// Output: values that probes could report. Only tests call it.
 package flowtest
 
 import (

@@ -1,5 +1,5 @@
 // Package offline computes from a capture what the agent computes on the wire.
-// In come the frames of a file, out come its packets with PDM and, per flow, the
+// Input: the frames of a file. Output: its packets with PDM and, per flow, the
 // delays and losses of package inband. waymark decode calls it.
 package offline
 

@@ -10,7 +10,7 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// benchHost is a host with the programs that are timed beside its probe.
+// benchHost is a host with the programs that are timed alongside its probe.
 type benchHost struct {
 	*pdmHost
 	programs map[string]*ebpf.Program

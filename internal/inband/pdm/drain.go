@@ -16,20 +16,20 @@ import (
 // reader turns what the programs keep of marked flows into deltas, and
 // forgets states that are too old.
 type reader struct {
-	cfg     Config
-	maps    map[string]*ebpf.Map
-	told    map[uint64]toldState // by id of the state
-	deleted uint64               // states deleted for their age
-	stats   Stats                // what totals does not tell
-	refused uint64               // at the last drain
-	rounds  uint64               // drains so far
+	cfg      Config
+	maps     map[string]*ebpf.Map
+	reported map[uint64]reportedState // by id of the state
+	deleted  uint64                   // states deleted for their age
+	stats    Stats                    // what totals does not tell
+	refused  uint64                   // at the last drain
+	rounds   uint64                   // drains so far
 
 	states pdmBatch[abiPdmKey, abiPdmState]
 	delays pdmBatch[abiPdmDelaysKey, abiPdmFlowDelays]
 }
 
-// toldState is a state's running counts as they were told last.
-type toldState struct {
+// reportedState is a state's running counts as they were reported last.
+type reportedState struct {
 	counts stateCounts
 	round  uint64 // the drain that saw it last
 }
@@ -41,7 +41,7 @@ type stateCounts struct {
 }
 
 func newReader(cfg Config, maps map[string]*ebpf.Map) *reader {
-	return &reader{cfg: cfg, maps: maps, told: map[uint64]toldState{}}
+	return &reader{cfg: cfg, maps: maps, reported: map[uint64]reportedState{}}
 }
 
 // totals sums the counters of all processors.
@@ -71,27 +71,27 @@ func (r *reader) perCPU() (perCPU []abiPdmTotals, err error) {
 	return perCPU, nil
 }
 
-// drain emits what marked packets told since the last drain: counts of every
+// drain emits what marked packets reported since the last drain: counts of every
 // state, and the delays of the epoch that no program uses any more. Then it
 // deletes states older than their lifetime.
 func (r *reader) drain(epoch uint32, at datapath.Moment, emit func(*flow.Delta)) error {
 	start := time.Now()
 	defer func() { r.stats.Drain = time.Since(start) }()
-	told, err := r.drainDelays(epoch)
+	reported, err := r.drainDelays(epoch)
 	if err != nil {
 		return err
 	}
-	if err := r.drainStates(at, told, emit); err != nil {
+	if err := r.drainStates(at, reported, emit); err != nil {
 		return err
 	}
-	for _, d := range told { // of states that were pushed out
+	for _, d := range reported { // of states that were pushed out
 		r.emitIngress(at, &d.key, d.place, &d.pdm, emit)
 	}
 	return nil
 }
 
-// toldDelays are the delays of one state.
-type toldDelays struct {
+// reportedDelays are the delays of one state.
+type reportedDelays struct {
 	key   abiPdmKey
 	place ingressPlace
 	pdm   flow.PDM
@@ -105,8 +105,8 @@ type ingressPlace struct {
 }
 
 // drainDelays reads and deletes the delays of one epoch.
-func (r *reader) drainDelays(epoch uint32) (map[uint64]*toldDelays, error) {
-	told := map[uint64]*toldDelays{}
+func (r *reader) drainDelays(epoch uint32) (map[uint64]*reportedDelays, error) {
+	reported := map[uint64]*reportedDelays{}
 	var used []abiPdmDelaysKey
 	m := r.maps["pdm_delays"]
 	err := r.delays.each(m, func(k *abiPdmDelaysKey, v *abiPdmFlowDelays) {
@@ -114,7 +114,7 @@ func (r *reader) drainDelays(epoch uint32) (map[uint64]*toldDelays, error) {
 			return
 		}
 		used = append(used, *k)
-		told[k.Id] = &toldDelays{
+		reported[k.Id] = &reportedDelays{
 			key: v.Key, place: ingressPlace{iface: v.InIface, meta: v.InMeta, dport: v.InDport},
 			pdm: flow.PDM{Server: delaysOf(&v.Server), Network: delaysOf(&v.Network)},
 		}
@@ -127,7 +127,7 @@ func (r *reader) drainDelays(epoch uint32) (map[uint64]*toldDelays, error) {
 			return nil, fmt.Errorf("deleting delays that were read: %w", err)
 		}
 	}
-	return told, nil
+	return reported, nil
 }
 
 func delaysOf(h *abiPdmHistogram) flow.Delays {
@@ -140,8 +140,8 @@ func delaysOf(h *abiPdmHistogram) flow.Delays {
 	return d
 }
 
-// drainStates emits what states counted, with their delays, which leave told.
-func (r *reader) drainStates(at datapath.Moment, told map[uint64]*toldDelays, emit func(*flow.Delta)) error {
+// drainStates emits what states counted, with their delays, which leave reported.
+func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDelays, emit func(*flow.Delta)) error {
 	// A state whose number is in here but that is not in the map was pushed out,
 	// unless it was deleted for its age.
 	before, err := r.perCPU()
@@ -160,9 +160,9 @@ func (r *reader) drainStates(at datapath.Moment, told map[uint64]*toldDelays, em
 			live++
 		}
 		var delays *flow.PDM
-		if d := told[s.Id]; d != nil {
+		if d := reported[s.Id]; d != nil {
 			delays = &d.pdm
-			delete(told, s.Id)
+			delete(reported, s.Id)
 		}
 		r.tell(at, k, s, delays, round, emit)
 		if r.isStale(at, s) {
@@ -172,9 +172,9 @@ func (r *reader) drainStates(at datapath.Moment, told map[uint64]*toldDelays, em
 	if err != nil {
 		return fmt.Errorf("reading the state of marked flows: %w", err)
 	}
-	for id, t := range r.told {
+	for id, t := range r.reported {
 		if t.round != round {
-			delete(r.told, id)
+			delete(r.reported, id)
 		}
 	}
 	// Read last, so that a state which went meanwhile is not missed twice.
@@ -211,17 +211,17 @@ func setVacant(maps map[string]*ebpf.Map, cfg Config, states uint64) error {
 	return nil
 }
 
-// tell emits what a state counted since it was told last.
+// tell emits what a state counted since it was reported last.
 func (r *reader) tell(at datapath.Moment, k *abiPdmKey, s *abiPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
 	now := stateCounts{
 		sent: s.Psn - s.PsnFirst, received: s.Received, lost: s.Lost, reordered: s.Reordered,
 		duplicates: s.Duplicates, discarded: s.Discarded, suspicious: s.Suspicious,
 	}
-	was := r.told[s.Id].counts
+	was := r.reported[s.Id].counts
 	// A packet that comes late takes its loss back. Where that was reported, it is
 	// made up for by the next loss: no count is negative.
 	now.lost = max(now.lost, was.lost)
-	r.told[s.Id] = toldState{counts: now, round: round}
+	r.reported[s.Id] = reportedState{counts: now, round: round}
 	if sent := now.sent - was.sent; sent > 0 {
 		r.emitEgress(at, k, s, sent, emit)
 	}
@@ -297,7 +297,7 @@ func (r *reader) isStale(at datapath.Moment, s *abiPdmState) bool {
 		!recent(s.Tx) && !recent(s.Rx)
 }
 
-// deleteStale forgets states, which their flows' next packets would begin anew
+// deleteStale forgets states, which their flows' next packets would restart
 // in any case.
 func (r *reader) deleteStale(keys []abiPdmKey) error {
 	for i := range keys {

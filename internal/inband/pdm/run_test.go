@@ -85,7 +85,7 @@ func (h *pdmHost) runHere(program string, f packet.Frame) (out []byte, verdict i
 	}
 	v, err := p.Run(&opts)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s on %d octets: %w", program, len(f.Data), err)
+		return nil, 0, fmt.Errorf("%s on %d bytes: %w", program, len(f.Data), err)
 	}
 	return opts.DataOut, int32(v), nil
 }

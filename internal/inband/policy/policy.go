@@ -1,6 +1,6 @@
 // Package policy says which flows are marked with PDM (RFC 8250): by prefix,
-// protocol, port and interface, and for how long. In comes what a user wrote;
-// out come policies that are possible and do not overlap. The configuration
+// protocol, port and interface, and for how long. Input: text of a user. Output:
+// policies that are valid and do not overlap. The configuration
 // checks them, and the datapath puts them into the kernel.
 package policy
 

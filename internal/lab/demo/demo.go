@@ -1,7 +1,7 @@
-// Package demo shows Waymark at work: it brings a lab up, runs agents in it as
-// on real hosts, makes real traffic, asks the agents by the verbs that a user
-// would type, and holds their answers against the truth. It leaves nothing
-// behind. waymark lab demo calls it.
+// Package demo demonstrates Waymark: it creates a lab, runs agents in it as on real
+// hosts, sends traffic, queries the agents with the commands that a user would type,
+// and compares their answers with the ground truth. It removes everything that it
+// created. waymark lab demo calls it.
 package demo
 
 import (

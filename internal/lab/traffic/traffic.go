@@ -1,7 +1,7 @@
-// Package traffic makes real traffic between hosts of a lab and says exactly what
-// it was: packets and bytes that each side sent and got, and how long answers
-// took. In comes who talks to whom, what and how much; out comes the truth that
-// the demo and the tests hold against what was measured.
+// Package traffic sends traffic between hosts of a lab. Input: endpoints, protocol
+// and amount. Output: the ground truth, that is packets and bytes that each side
+// sent and received, and response times, which the demo and the tests compare with
+// measurements.
 package traffic
 
 import (

@@ -1,13 +1,12 @@
-// Package wire is a path with known properties. In come whole Ethernet frames at
-// either of two interfaces; out they go at the other, each at its arrival plus a
-// fixed delay, without the ones that were asked to be lost, with the doubles and
-// the swaps that were asked for, and with an exact count of all of it. Package
-// lab runs it in the middle of the topology "path", for the demo and for tests
-// that compare what was measured with what was true.
+// Package wire is a path with known properties. Input: Ethernet frames at either of
+// two interfaces. Output: the same frames at the other one, after a fixed delay, with
+// the configured loss, duplicates and reordering, and exact counts of each. Package
+// lab runs it in the topology "path", for the demo and for tests that compare
+// measurements with the ground truth.
 //
-// Frames move through packet sockets with their virtio header, so bursts under
-// GSO and unfinished checksums pass as they are. A burst is one frame: who wants
-// to lose single packets switches the offloads of the hosts off.
+// Frames move through packet sockets with their virtio header, so GSO bursts and
+// partial checksums pass unchanged. A burst is one frame: to drop single packets,
+// disable the offloads of the hosts.
 package wire
 
 import (

@@ -1,5 +1,5 @@
-// Package pdmlayer makes PDM (RFC 8250) a gopacket layer. In come Destination
-// Options headers of IPv6 packets, out go [Layer] values, and the reverse.
+// Package pdmlayer makes PDM (RFC 8250) a gopacket layer. Input: Destination
+// Options headers of IPv6 packets. Output: [Layer] values; and the reverse.
 //
 // With a gopacket.DecodingLayerParser, pass a *[Layer] alongside layers.IPv6. With
 // gopacket.NewPacket, call [Register] once. Without either, [FromDestination]

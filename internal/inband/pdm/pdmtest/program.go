@@ -1,5 +1,5 @@
 // Package pdmtest holds the compiled BPF programs that PDM is tested with
-// (bpf/test/pdm_test.bpf.c, pdm_testin.bpf.c, pdm_bench.bpf.c). In comes nothing; out goes a collection that
+// (bpf/test/pdm_test.bpf.c, pdm_testin.bpf.c, pdm_bench.bpf.c). Output: a collection that
 // datapath.Alongside loads over a probe's maps. Only tests and benchmarks call it.
 package pdmtest
 
