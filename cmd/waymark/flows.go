@@ -282,8 +282,8 @@ func (f *flowsCommand) summary(a api.Answer) string {
 	if a.To.IsZero() {
 		return "no scan interval has ended yet: try again in a few seconds"
 	}
-	s := fmt.Sprintf("%d of %s; %s, %s bytes; %s to %s",
-		len(a.Rows), term.Number(uint64(a.Groups), "rows"), term.Number(a.Total.Packets, "packets"), term.Count(a.Total.Bytes),
+	s := fmt.Sprintf("%d of %s; %s, %s; %s to %s",
+		len(a.Rows), term.Number(uint64(a.Groups), "rows"), term.Number(a.Total.Packets, "packets"), term.Number(a.Total.Bytes, "bytes"),
 		a.From.Local().Format(time.TimeOnly), a.To.Local().Format(time.TimeOnly))
 	if len(a.Rows) < a.Groups {
 		s += "; --limit 0 shows all"

@@ -95,8 +95,8 @@ func startAgent(ts *testscript.TestScript, neg bool, args []string) {
 		fillMarked(history)
 	}
 	server := api.New(api.Config{Socket: ts.Getenv("WAYMARK_API_SOCKET")}, api.Deps{
-		Origin: flow.Origin{Host: "alpha", Sampling: 1},
-		Store:  history, Status: status, Ready: func() error { return nil },
+		Origin:  flow.Origin{Host: "alpha", Sampling: 1},
+		History: history, Status: status, Ready: func() error { return nil },
 		Configuration: func() (api.Configuration, error) {
 			return api.Configuration{YAML: "interfaces: [eth0]\napi: {socket: " + ts.Getenv("WAYMARK_API_SOCKET") + "}\n"}, nil
 		},

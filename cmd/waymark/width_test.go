@@ -67,7 +67,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	fillInterval(history, 0)
 	fillMarked(history)
 	socket := filepath.Join(t.TempDir(), "agent.sock")
-	server := api.New(api.Config{Socket: socket}, api.Deps{Origin: flow.Origin{Host: "alpha", Sampling: 1}, Store: history})
+	server := api.New(api.Config{Socket: socket}, api.Deps{Origin: flow.Origin{Host: "alpha", Sampling: 1}, History: history})
 	if err := server.Listen(); err != nil {
 		t.Fatal(err)
 	}

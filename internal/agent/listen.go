@@ -12,8 +12,8 @@ func (a *Agent) api() *api.Server {
 		Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen, Profile: a.profile,
 		Queries: 1 + int(a.budget.Count(shareQueries)), AnswerBytes: int(a.budget.Count(shareAnswers) * 4 / 5),
 	}, api.Deps{
-		Origin: a.exports.origin,
-		Store:  a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Log: a.log,
+		Origin:  a.exports.origin,
+		History: a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: a.stages.streams(),
 		Configuration: a.configuration,
 	})

@@ -53,12 +53,21 @@ func Default() Config {
 	return Config{Socket: "/run/waymark/agent.sock", Queries: 4, AnswerBytes: 16 << 20}
 }
 
+// History is what flows are read from. store.Store keeps one in memory.
+type History interface {
+	// Query answers from what is kept.
+	Query(q store.Query) (store.Answer, error)
+	// Follow calls emit with each interval that ends after it called began, until ctx
+	// ends or emit fails.
+	Follow(ctx context.Context, began func(), emit func(store.Period) error) error
+}
+
 // Deps are what the answers are made of.
 type Deps struct {
-	Origin flow.Origin
-	Store  *store.Store
-	Status func() obs.Status
-	Ready  func() error // nil once flows are counted, else what is missing
+	Origin  flow.Origin
+	History History
+	Status  func() obs.Status
+	Ready   func() error // nil once flows are counted, else what is missing
 	// Configuration is the one in force. Nil: /api/v1/config is not found.
 	Configuration func() (Configuration, error)
 	Metrics       http.Handler // nil: /metrics is not found

@@ -52,12 +52,20 @@ type agent struct {
 
 func start(t *testing.T, listen string, streams ...Stream) *agent {
 	t.Helper()
-	a := &agent{store: store.New(store.Default()), socket: filepath.Join(t.TempDir(), "run", "agent.sock")}
+	s := store.New(store.Default())
+	a := startWith(t, listen, s, streams...)
+	a.store = s
+	return a
+}
+
+func startWith(t *testing.T, listen string, history History, streams ...Stream) *agent {
+	t.Helper()
+	a := &agent{socket: filepath.Join(t.TempDir(), "run", "agent.sock")}
 	a.server = New(Config{Socket: a.socket, Listen: listen}, Deps{
-		Origin: flow.Origin{Host: "alpha", Sampling: 1},
-		Store:  a.store,
-		Status: func() obs.Status { return obs.Status{Host: "alpha", PID: os.Getpid()} },
-		Ready:  func() error { return a.ready }, Streams: streams,
+		Origin:  flow.Origin{Host: "alpha", Sampling: 1},
+		History: history,
+		Status:  func() obs.Status { return obs.Status{Host: "alpha", PID: os.Getpid()} },
+		Ready:   func() error { return a.ready }, Streams: streams,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintln(w, "waymark_up 1")
 		}),
@@ -209,7 +217,7 @@ func TestFlows(t *testing.T) {
 func TestIncompleteAnswer(t *testing.T) {
 	a := start(t, "")
 	a.store = store.New(store.Config{History: 2})
-	a.server.deps.Store = a.store
+	a.server.deps.History = a.store
 	a.fill(web(1000))
 	for _, tt := range []struct {
 		since      time.Duration

@@ -14,7 +14,7 @@ import (
 // intervals is dropped, and so are the slowest when all answers together take
 // too much.
 type feeds struct {
-	store   *store.Store
+	history History
 	origin  flow.Origin
 	queries chan struct{} // places of those who compute answers
 	most    int           // bytes of all answers that somebody still reads
@@ -73,8 +73,8 @@ const leastRow = 160
 // patienceLate is for how many answers in a row a follower may be late.
 const patienceLate = 2
 
-func newFeeds(s *store.Store, o flow.Origin, queries chan struct{}, most int) *feeds {
-	return &feeds{store: s, origin: o, queries: queries, most: most, feeds: map[string]*feed{}}
+func newFeeds(h History, o flow.Origin, queries chan struct{}, most int) *feeds {
+	return &feeds{history: h, origin: o, queries: queries, most: most, feeds: map[string]*feed{}}
 }
 
 // join adds a follower of a checked query. key is the same for the same query.
@@ -125,7 +125,7 @@ func (f *feeds) leave(key string, d *feed, fl *follower) {
 // run answers for each interval until nobody follows.
 func (f *feeds) run(ctx context.Context, watching chan struct{}) {
 	// Watch fails with its context only.
-	_ = f.store.Watch(ctx, func() { close(watching) }, func(e store.Ended) error {
+	_ = f.history.Follow(ctx, func() { close(watching) }, func(e store.Period) error {
 		f.mu.Lock()
 		all := make([]*feed, 0, len(f.feeds))
 		for _, d := range f.feeds {

@@ -69,7 +69,7 @@ func New(cfg Config, deps Deps) *Server {
 	for _, one := range deps.Streams {
 		s.streams = append(s.streams, &eventFeed{Stream: one})
 	}
-	s.feeds = newFeeds(deps.Store, deps.Origin, s.queries, cfg.AnswerBytes)
+	s.feeds = newFeeds(deps.History, deps.Origin, s.queries, cfg.AnswerBytes)
 	return s
 }
 
@@ -284,7 +284,7 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { <-s.queries }()
-	answer, err := s.deps.Store.Query(q)
+	answer, err := s.deps.History.Query(q)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ var keyFields = []Field{
 	text(Field{
 		Name: "iface", Doc: "interface the packets were counted on", Aliases: []string{"interface", "dev"},
 		IPFIX: []Element{
-			IANA(10, "ingressInterface", "unsigned32", "identifier", "interface of an ingress record, 0 of an egress record: its index; in another network namespace ingressVRFID << 22 + index"),
+			IANA(10, "ingressInterface", "unsigned32", "identifier", "interface of an ingress record, 0 of an egress record: its index; in another network namespace ingressVRFID << 22 + index; another number where that is taken"),
 			IANA(14, "egressInterface", "unsigned32", "identifier", "likewise of an egress record"),
 			IANAText(82, "interfaceName", 16, "name, filled with zeros"),
 			IANAText(83, "interfaceDescription", 64, "name, network namespace and host, filled with zeros"),

@@ -21,7 +21,7 @@ func TestFollow(t *testing.T) {
 	started := make(chan struct{})
 	go func() {
 		close(started)
-		done <- s.Follow(ctx, Query{Since: at(1000)}, func(a Answer) error {
+		done <- follow(ctx, s, Query{Since: at(1000)}, func(a Answer) error {
 			answers <- a
 			<-held
 			return nil
@@ -64,7 +64,7 @@ func TestFollowEndsWithItsReader(t *testing.T) {
 	s := New(Default())
 	gone := errors.New("gone")
 	done := make(chan error)
-	go func() { done <- s.Follow(t.Context(), Query{}, func(Answer) error { return gone }) }()
+	go func() { done <- follow(t.Context(), s, Query{}, func(Answer) error { return gone }) }()
 	for {
 		fill(s, 0, 1)
 		select {
@@ -99,4 +99,12 @@ func TestManyAtOnce(t *testing.T) {
 		fill(s, n, n+1, batch...)
 	}
 	readers.Wait()
+}
+
+// follow answers one query for each interval.
+func follow(ctx context.Context, s *Store, q Query, emit func(Answer) error) error {
+	if err := q.Check(); err != nil {
+		return err
+	}
+	return s.Follow(ctx, nil, func(p Period) error { return emit(p.Answer(q)) })
 }

@@ -43,33 +43,29 @@ func (s *Store) Query(q Query) (Answer, error) {
 	return a, nil
 }
 
-// Follow calls emit with an answer for each interval that ends, until ctx ends
-// or emit fails. The window of the query is ignored.
-func (s *Store) Follow(ctx context.Context, q Query, emit func(Answer) error) error {
-	if err := q.Check(); err != nil {
-		return err
-	}
-	return s.Watch(ctx, nil, func(e Ended) error { return emit(e.Answer(q)) })
+// Period is a span of time that has ended and whose flows can be asked for.
+type Period interface {
+	// Answer answers a checked query from this period; its window is ignored.
+	Answer(q Query) Answer
 }
 
-// Ended is an interval that ended while somebody watched.
-type Ended struct {
+// ended is an interval that ended while somebody followed.
+type ended struct {
 	before   *interval // nil: not known
 	interval *interval
 	missed   uint64
 }
 
-// Answer answers a checked query from this interval; its window is ignored.
-func (e Ended) Answer(q Query) Answer {
+func (e ended) Answer(q Query) Answer {
 	a := q.run(e.before, []*interval{e.interval})
 	a.Missed = e.missed
 	return a
 }
 
-// Watch calls emit with each interval that ends after it called began (nil: not
+// Follow calls emit with each interval that ends after it called began (nil: not
 // needed), until ctx ends or emit fails. While emit runs, only that interval and the
 // one before it are held.
-func (s *Store) Watch(ctx context.Context, began func(), emit func(Ended) error) error {
+func (s *Store) Follow(ctx context.Context, began func(), emit func(Period) error) error {
 	seen := s.view().sequence
 	if began != nil {
 		began()
@@ -85,7 +81,7 @@ func (s *Store) Watch(ctx context.Context, began func(), emit func(Ended) error)
 			}
 			continue
 		}
-		e := Ended{interval: v.intervals[i], missed: v.intervals[i].sequence - seen - 1}
+		e := ended{interval: v.intervals[i], missed: v.intervals[i].sequence - seen - 1}
 		if i > 0 {
 			e.before = v.intervals[i-1]
 		}

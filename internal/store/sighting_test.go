@@ -209,7 +209,7 @@ func TestCountedOnceOverIntervals(t *testing.T) {
 	begun := s.view()
 	fill(s, 1, 2, seen("eth1 out", 63, 100))
 	v := s.view()
-	e := Ended{before: v.intervals[0], interval: v.intervals[1]}
+	e := ended{before: v.intervals[0], interval: v.intervals[1]}
 	q := Query{By: parseBy(t, "conversation")}
 	if err := q.Check(); err != nil {
 		t.Fatal(err)

@@ -294,12 +294,13 @@ type ifaceKey struct {
 // interfaces are those that flows were exported of.
 type interfaces struct {
 	known map[ifaceKey]*iface
+	ids   map[uint32]ifaceKey
 	vrfs  map[string]uint32 // numbers of network namespaces
 	last  *iface            // of the previous record: mostly the same again
 }
 
 func newInterfaces() interfaces {
-	return interfaces{known: map[ifaceKey]*iface{}, vrfs: map[string]uint32{"": 0}, last: &iface{}}
+	return interfaces{known: map[ifaceKey]*iface{}, ids: map[uint32]ifaceKey{}, vrfs: map[string]uint32{"": 0}, last: &iface{}}
 }
 
 // of returns the interface of a record and whether it must be announced.
@@ -316,7 +317,7 @@ func (is *interfaces) of(r *flow.Record) (_ *iface, fresh bool) {
 			is.vrfs[r.Netns] = vrf
 		}
 		i = &iface{index: r.IfIndex, vrf: vrf, name: r.Iface, netns: r.Netns}
-		i.id = uint32(flow.NewIface(vrf, r.IfIndex)) // one index may be in use in several namespaces
+		i.id = is.number(key, vrf)
 		is.known[key] = i
 		fresh = true
 	}
@@ -325,12 +326,32 @@ func (is *interfaces) of(r *flow.Record) (_ *iface, fresh bool) {
 	return i, fresh
 }
 
+// number is the number of an interface, which no other has: its index, in another
+// namespace with the number of that above it. Where that is taken or does not fit, it
+// is the largest that is free.
+func (is *interfaces) number(key ifaceKey, vrf uint32) uint32 {
+	const netnsBits, indexBits = 10, 22
+	id := key.index | vrf<<indexBits
+	if vrf != 0 && (key.index >= 1<<indexBits || vrf >= 1<<netnsBits) {
+		id = math.MaxUint32
+	}
+	for next := uint32(math.MaxUint32); ; next-- {
+		if holder, taken := is.ids[id]; !taken || holder == key {
+			break
+		}
+		id = next
+	}
+	is.ids[id] = key
+	return id
+}
+
 // retain forgets interfaces without flows since the last call, so that a host
 // of short-lived containers does not collect them, and announces the others.
 func (is *interfaces) retain(announce func(*iface) error) error {
 	for key, i := range is.known {
 		if !i.used {
 			delete(is.known, key)
+			delete(is.ids, i.id)
 			continue
 		}
 		i.used = false

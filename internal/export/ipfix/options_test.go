@@ -2,6 +2,7 @@ package ipfix
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -276,4 +277,37 @@ func FuzzDecoder(f *testing.F) {
 		}
 		collect(records, DocumentationPEN)
 	})
+}
+
+// TestInterfaceNumbersDiffer: whatever index an interface has and however many
+// namespaces there are, no two have one number.
+func TestInterfaceNumbersDiffer(t *testing.T) {
+	is := newInterfaces()
+	seen := map[uint32]string{}
+	for n := range 1100 {
+		netns := ""
+		if n > 0 {
+			netns = fmt.Sprint("ns", n)
+		}
+		for _, index := range []uint32{2, 1<<22 - 1, 1<<22 + 2, 1 << 31, math.MaxUint32} {
+			r := flow.Record{Netns: netns, IfIndex: index, Iface: "eth0"}
+			i, _ := is.of(&r)
+			name := fmt.Sprintf("%s/%d", netns, index)
+			if other, taken := seen[i.id]; taken {
+				t.Fatalf("%s and %s are both %d", name, other, i.id)
+			}
+			seen[i.id] = name
+			if n == 0 && i.id != index || n > 0 && n < 1000 && index < 1<<22 && index > 2 && i.id != uint32(n)<<22|index {
+				t.Errorf("%s is %d", name, i.id)
+			}
+			if r.Iface = "renamed"; is.mustBe(&r) != i.id {
+				t.Errorf("%s has another number with another name", name)
+			}
+		}
+	}
+}
+
+func (is *interfaces) mustBe(r *flow.Record) uint32 {
+	i, _ := is.of(r)
+	return i.id
 }

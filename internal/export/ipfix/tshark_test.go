@@ -166,7 +166,7 @@ func tsharkFlow(t *testing.T, n *node, reverse bool) said {
 	for theirs, ours := range map[string]string{
 		"srcaddr": "src", "dstaddr": "dst", "srcaddrv6": "src", "dstaddrv6": "dst", "srcport": "sport", "dstport": "dport",
 		"protocol": "proto", "ip_version": "family", "vlanid": "vlan", "dot1q_customer_vlan_id": "inner_vlan",
-		"bytes": "bytes", "packets": "packets", "layer2_octet_delta_count": "wire_bytes", "transport_octet_delta_count": "payload_bytes",
+		"octets": "bytes", "packets": "packets", "layer2_octet_delta_count": "wire_bytes", "transport_octet_delta_count": "payload_bytes",
 		"tcpflags": "tcp_flags", "tos": "tos", "ttl_min": "ttl_min", "ttl_max": "ttl_max", "ipv6flowlabel": "flow_label",
 		"icmp_ipv6_type": "icmp_type", "icmp_ipv6_code": "icmp_code",
 	} {
