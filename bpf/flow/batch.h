@@ -71,14 +71,19 @@ __noinline int batch_count(struct flow_batch *batch)
 	near = near_sets(&sets);
 	if (!near) /* never, but for the verifier */
 		return 0;
-	/* Asks for the lines of all slots, without waiting for any. */
 #pragma unroll
 	for (int i = 0; i < FLOW_BATCH; i++) {
 		slot[i] = first_slot(&sets, near, &batch->packet[i]);
 		if (!slot[i])
 			return 0;
-		(void)*(volatile __u32 *)&slot[i]->packets;
 	}
+	/*
+	 * Prefetches the cache lines of all slots, without waiting for any. Loads that
+	 * follow each other are under way together, however long it took to find them.
+	 */
+#pragma unroll
+	for (int i = 0; i < FLOW_BATCH; i++)
+		(void)*(volatile __u32 *)&slot[i]->packets;
 #pragma unroll
 	for (int i = 0; i < FLOW_BATCH; i++) {
 		if (!flow_hit(slot[i], &batch->packet[i]))

@@ -58,12 +58,10 @@ func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
 		}
 		return s
 	}
-	flows := uint64(cfg.Flow.MaxEntries)
-	most := uint64(0) // a number of flows that is given must fit
-	if flows == 0 {
-		flows = uint64(datapath.DefaultMaxEntries())
-		most = flows
-	}
+	sizes := profileOf(&cfg)
+	flows, mostFlows := sizes.flows.want(uint64(cfg.Flow.MaxEntries), 0)
+	ringSize, _ := sizes.ring.want(uint64(cfg.Flow.RingSize), 0)
+	history, mostHistory := sizes.history.want(uint64(cfg.API.History), uint64(def.API.History))
 	table := memory.Share{Name: shareKernelTable, Key: "flow.max_entries", Unit: datapath.FlowBytes, Least: 2048, Weight: 25}
 	ring := memory.Share{Name: shareRing, Key: "flow.ring_size", Unit: 1, Least: 256 << 10, Weight: 8, Power: true}
 	if probeKind(cfg) == "afpacket" { // its table is the agent's, and each interface has a ring
@@ -73,24 +71,29 @@ func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
 	shares := []memory.Share{
 		fixed("agent", true, runtimeBytes),
 		fixed("programs", false, uint64(programsBytes+processorBytes*processors+netnsBytes*len(cfg.Netns))),
-		bounded(table, flows, most),
-		bounded(ring, uint64(cfg.Flow.RingSize), uint64(def.Flow.RingSize)),
+		bounded(table, flows, mostFlows),
+		bounded(ring, ringSize, uint64(sizes.ring)),
 		{Name: shareTable, Key: "flow.max_entries", Unit: garbage(flow.FlowBytes), Least: 2048, Want: flows, Weight: 25, Heap: true},
 		bounded(memory.Share{Name: shareHistory, Key: "api.history", Unit: garbage(store.RecordBytes + store.QueryBytes), Least: 512, Weight: 15, Heap: true},
-			uint64(cfg.API.History), uint64(def.API.History)),
-		{Name: shareQueries, Key: "api.history", Unit: garbage(store.QueryBytes) * uint64(cfg.API.History), Want: 3, Weight: 5, Heap: true},
-		{Name: shareAnswers, Unit: 1, Least: garbage(512 << 10), Want: garbage(16 << 20), Weight: 5, Heap: true},
+			history, mostHistory),
+		{Name: shareQueries, Key: "api.history", Unit: garbage(store.QueryBytes) * history, Want: sizes.queries, Weight: 5, Heap: true},
+		{Name: shareAnswers, Unit: 1, Least: garbage(512 << 10), Want: garbage(sizes.answers), Weight: 5, Heap: true},
 	}
 	for _, k := range list.On(&cfg) {
 		for _, m := range k.Memory {
-			shares = append(shares, bounded(m.Share, uint64(*m.Size(&cfg)), uint64(*m.Size(&def))))
+			value, most := uint64(*m.Size(&cfg)), uint64(*m.Size(&def))
+			if value == most {
+				value = max(m.Share.Least, most/sizes.stages)
+			}
+			shares = append(shares, bounded(m.Share, value, most))
 		}
 	}
 	for i := range cfg.Export {
 		if q := queueOf(&cfg.Export[i]); q != nil {
+			queue, most := sizes.queue.want(uint64(*q), defaultQueue)
 			shares = append(shares, bounded(
 				memory.Share{Name: fmt.Sprintf("%s[%d]", shareQueue, i), Key: fmt.Sprintf("export[%d].queue", i), Unit: garbage(pipeline.RecordBytes), Least: 2048, Weight: 12, Heap: true},
-				uint64(*q), defaultQueue))
+				queue, most))
 		}
 	}
 	b, err := memory.Plan(limit, shares)

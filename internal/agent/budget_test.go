@@ -38,9 +38,32 @@ func TestPlanUnderLimits(t *testing.T) {
 			t.Errorf("%d: %+v", limit, fit)
 		}
 	}
-	if whole := sized(cfg, &before); whole.API.History != cfg.API.History || whole.Flow.RingSize != cfg.Flow.RingSize ||
+	if whole := sized(cfg, &before); whole.API.History != cfg.API.History || whole.Flow.RingSize != 4<<20 ||
 		whole.Export[0].JSONL.Queue != jsonl.Queue || jsonl.Queue != 65536 {
 		t.Errorf("without a limit: %+v", whole)
+	}
+}
+
+// A profile sets the sizes that the configuration does not.
+func TestProfile(t *testing.T) {
+	cfg := config.Default()
+	cfg.Profile = "small"
+	cfg.Export = []config.Export{{JSONL: &config.JSONL{Queue: defaultQueue}}, {IPFIX: &config.IPFIX{Queue: 100_000}}}
+	b, err := Plan(cfg, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fit := sized(cfg, &b)
+	if fit.Flow.MaxEntries != 4096 || fit.Flow.RingSize != 256<<10 || fit.API.History != 4096 ||
+		fit.Export[0].JSONL.Queue != 4096 || fit.Export[1].IPFIX.Queue != 100_000 {
+		t.Errorf("%+v, %+v, %+v", fit.Flow, fit.API, fit.Export)
+	}
+	cfg.Flow.MaxEntries, cfg.Flow.RingSize = 10_000, 1<<20
+	if b, err = Plan(cfg, 0); err != nil {
+		t.Fatal(err)
+	}
+	if fit := sized(cfg, &b); fit.Flow.MaxEntries != 10_000 || fit.Flow.RingSize != 1<<20 {
+		t.Errorf("what is set explicitly: %+v", fit.Flow)
 	}
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/topology"
@@ -72,6 +73,13 @@ func (a *Agent) onSynced() {
 	a.synced.Store(true)
 	close(a.early.synced)
 	a.reportReadiness()
+	releaseStart()
+}
+
+// releaseStart gives back the memory that only the start took: type information
+// of the kernel, the programs' objects and the verifier's log.
+func releaseStart() {
+	debug.FreeOSMemory()
 }
 
 func (a *Agent) missing() []string {

@@ -27,6 +27,7 @@ type Config struct {
 	Netns      []string    `yaml:"netns" kind:"netns" doc:"names of further network namespaces in which to attach, or all"`
 	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"what to do when a named interface does not exist: wait for it, or fail"`
 	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"probe that counts packets; auto uses ebpf if the kernel supports it"`
+	Profile    string      `yaml:"profile" default:"standard" oneof:"standard small" doc:"sizes of everything that holds flows or records; small: for hosts with little memory, 4096 flows and as many records of history in 25 MB. Values that are set explicitly take precedence"`
 	Flow       Flow        `yaml:"flow" doc:"the flow table"`
 	PDM        PDM         `yaml:"pdm" doc:"network and server delay, measured by marks in packets (RFC 8250)"`
 	Export     []Export    `yaml:"export" reload:"yes" doc:"exporters of flow records, one per entry"`
@@ -42,7 +43,7 @@ type Flow struct {
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"15s" min:"10ms" max:"24h" reload:"yes" doc:"a flow without packets is exported after this time"`
 	Sampling      uint32        `yaml:"sampling" default:"1" min:"1" doc:"count one packet in N, chosen at random"`
 	Tunnels       []string      `yaml:"tunnels" oneof:"vxlan geneve gre ipip" doc:"tunnels whose inner flows are counted"`
-	RingSize      uint32        `yaml:"ring_size" default:"16MiB" min:"4KiB" max:"1GiB" kind:"size" doc:"size of the ring for flows evicted from the flow table or, with probe afpacket, for packets of one interface; a power of two; smaller under a memory limit"`
+	RingSize      uint32        `yaml:"ring_size" default:"0" max:"1GiB" kind:"size" doc:"size of the ring for flows evicted from the flow table or, with probe afpacket, for packets of one interface; a power of two of at least 4KiB; 0: 4MiB, with probe afpacket 16MiB, or less under a memory limit"`
 }
 
 // Export is one exporter; exactly one of its fields is set.

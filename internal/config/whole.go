@@ -9,7 +9,9 @@ import (
 // checkWhole finds what only several values together make impossible.
 func checkWhole(c *Config, origins Origins) Problems {
 	w := whole{origins: origins, taken: map[string]string{}}
-	if bits.OnesCount32(c.Flow.RingSize) != 1 {
+	if size := c.Flow.RingSize; size != 0 && size < 4<<10 {
+		w.complain("flow.ring_size", formatSize(uint64(size))+" is too small", "write at least 4KiB, or 0 for the default")
+	} else if bits.OnesCount32(size) > 1 {
 		w.complain("flow.ring_size", formatSize(uint64(c.Flow.RingSize))+" is not a power of two", "nearest: "+nearestPowers(c.Flow.RingSize))
 	}
 	for i, e := range c.Interfaces {

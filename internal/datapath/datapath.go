@@ -29,7 +29,7 @@ type Config struct {
 
 // Default is the configuration of an agent without any.
 func Default() Config {
-	return Config{MaxEntries: DefaultMaxEntries(), RingSize: 8 << 20, Sampling: 1}
+	return Config{MaxEntries: DefaultMaxEntries(), RingSize: 4 << 20, Sampling: 1}
 }
 
 // Datapath is the core. Its methods may be called from any goroutine.

@@ -47,18 +47,21 @@ func flood(t *testing.T, h *lab.Host, flows, rounds int) {
 }
 
 // residentMemory is that of the process alone: no files, no shared maps.
-func residentMemory(t *testing.T, pid int) (resident int) {
+func residentMemory(t *testing.T, pid int) int { return statusMemory(t, pid, "RssAnon") }
+
+// statusMemory is a line of a process's status, in bytes.
+func statusMemory(t *testing.T, pid int, name string) (n int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &resident); err == nil {
-			return resident << 10
+		if _, err := fmt.Sscanf(line, name+": %d kB", &n); err == nil {
+			return n << 10
 		}
 	}
-	t.Fatalf("no RssAnon in %s", text)
+	t.Fatalf("no %s in %s", name, text)
 	return 0
 }
 
