@@ -10,39 +10,32 @@
 #ifndef WAYMARK_PDM_MARK_H
 #define WAYMARK_PDM_MARK_H
 
-/* Octets of extension headers that are moved to make room behind them. */
-#define PDM_MOVE_MAX 512
-
 #define ICMPV6_INFORMATION 128 /* types below are errors */
-
-#define AF_INET6 10
 
 #define LOOPBACK_IFINDEX 1 /* in every network namespace */
 
-/*
- * Whether the kernel takes the IPv6 header to be where it was found: it makes
- * room behind its own idea of it. A sender of raw frames can make the two differ,
- * by a tag in the frame or by a length of the link header; a socket of IP can't.
- */
-static __noinline int is_framed_raw(struct __sk_buff *skb, __u32 l3)
+/* MARK_OK or a reason. */
+static __always_inline int reason_of(enum space_result rc)
 {
-	__u64 there[5], here[5];
-
-	if (bpf_skb_load_bytes_relative(skb, 0, there, sizeof(there), BPF_HDR_START_NET) ||
-	    bpf_skb_load_bytes(skb, l3, here, sizeof(here)))
-		return false;
-	return there[0] == here[0] && there[1] == here[1] && there[2] == here[2] &&
-	       there[3] == here[3] && there[4] == here[4];
-}
-
-static __always_inline bool is_framed(struct __sk_buff *skb, const struct packet *p)
-{
-	__u32 link = cfg_features & FEATURE_NO_LINK ? 0 : sizeof(struct ethhdr);
-	struct bpf_sock *sk = skb->sk;
-
-	if (p->l3_offset != link)
-		return false;
-	return (sk && sk->family == AF_INET6) || is_framed_raw(skb, link);
+	switch (rc) {
+	case SPACE_OK:
+		return MARK_OK;
+	case SPACE_FRAME:
+		return PDM_FRAME;
+	case SPACE_UNREADABLE:
+		return PDM_CHAIN;
+	case SPACE_JUMBOGRAM:
+		return PDM_JUMBOGRAM;
+	case SPACE_TOO_LONG:
+		return PDM_TOO_LONG;
+	case SPACE_DEEP:
+		return PDM_DEEP;
+	case SPACE_REFUSED:
+		return PDM_NO_ROOM;
+	case SPACE_BROKEN:
+		break;
+	}
+	return PDM_BROKEN;
 }
 
 /* Packets that must not be marked, whoever asks for it. MARK_OK or a reason. */
@@ -68,7 +61,7 @@ static __always_inline int may_mark(struct __sk_buff *skb, const struct packet *
 	 * this host makes, by a socket or without one. */
 	if (!cfg_pdm_closed_domain && skb->ingress_ifindex)
 		return PDM_TRANSIT;
-	return is_framed(skb, p) ? MARK_OK : PDM_FRAME;
+	return reason_of(space_framed(skb, p->l3_offset));
 }
 
 /* The place for the option in a packet with extension headers. */
@@ -89,42 +82,19 @@ static __always_inline int find_place(struct __sk_buff *skb, const struct packet
 		return PDM_AH;
 	if (l->fragment)
 		return PDM_FRAGMENT;
-	if (l->upper - p->l3_offset - sizeof(struct ipv6hdr) > PDM_MOVE_MAX)
-		return PDM_DEEP;
-	place->upper = l->upper;
-	place->link = l->link;
-	place->proto = l->proto;
-	if (l->last_proto == IPPROTO_DSTOPTS) {
+	place->upper = l->chain.offset;
+	place->link = l->chain.link;
+	place->proto = l->chain.next;
+	rc = reason_of(space_reach(skb, p->l3_offset, place->upper, 0));
+	if (rc != MARK_OK)
+		return rc;
+	if (l->last == IPPROTO_DSTOPTS) {
 		if (l->dest.size + PDM_HEADER > 256 * 8 || l->dest.others >= OPTIONS_RECEIVER ||
 		    l->dest.options + 2 > OPTIONS_MAX)
 			return PDM_FULL_HEADER;
-		place->join = l->last;
+		place->join = l->chain.link;
 	}
-	/* What is moved must be in linear memory that is the packet's own. */
-	if (bpf_skb_pull_data(skb, l->upper))
-		return PDM_NO_ROOM;
 	return MARK_OK;
-}
-
-/* Moves the extension headers to the front of the room that was made. */
-static __noinline int move_headers(struct __sk_buff *skb, __u32 from, __u32 to)
-{
-	void *at, *end = (void *)(long)skb->data_end;
-
-	if (from > HEADERS_MAX)
-		return PDM_BROKEN;
-	at = (void *)(long)skb->data + from;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < PDM_MOVE_MAX / 8 && from < to; i++) {
-		/* One register for the check and the access, as the verifier wants it. */
-		asm volatile("" : "+r"(at));
-		if (at + PDM_HEADER + 8 > end)
-			break;
-		*(__u64 *)at = *(__u64 *)(at + PDM_HEADER);
-		at += 8;
-		from += 8;
-	}
-	return from < to ? PDM_BROKEN : MARK_OK;
 }
 
 static __always_inline __u64 word(__u8 a, __u8 b, __u8 c, __u8 d, __u16 e, __u16 f)
@@ -133,37 +103,34 @@ static __always_inline __u64 word(__u8 a, __u8 b, __u8 c, __u8 d, __u16 e, __u16
 			       (__u64)e << 16 | f);
 }
 
-/* Writes header or option into the room, and what tells of it before that. */
-static __always_inline int write_option(struct __sk_buff *skb, const struct packet *p,
-					const struct pdm_place *place, const struct pdm_option *o)
+/* Writes header or option into the space, and the byte before it that names or counts it. */
+static __always_inline int write_option(struct __sk_buff *skb, const struct pdm_place *place,
+					const struct pdm_option *o)
 {
-	__u32 upper = place->upper, link = place->link, join = place->join, l3 = p->l3_offset;
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ipv6hdr *ip;
-	__u64 *room;
-	__u8 *octet;
+	__u32 upper = place->upper, link = place->link, join = place->join;
+	struct frame f = frame_of(skb);
+	__u64 *space;
+	__u8 *byte;
 
-	if (upper > HEADERS_MAX || link > HEADERS_MAX || join > HEADERS_MAX || l3 > HEADERS_MAX)
+	if (upper > HEADERS_MAX || link > HEADERS_MAX || join > HEADERS_MAX)
 		return PDM_BROKEN;
-	room = data + upper;
-	ip = data + l3;
-	octet = data + (join ? join + 1 : link);
-	if ((void *)(room + 2) > end || (void *)(ip + 1) > end || (void *)(octet + 1) > end)
+	space = f.data + upper;
+	byte = f.data + (join ? join + 1 : link);
+	if ((void *)(space + 2) > f.end || (void *)(byte + 1) > f.end)
 		return PDM_BROKEN;
 	if (join) {
-		room[0] =
+		space[0] =
 			word(PDM_OPTION, PDM_LEN, o->dtlr.scale, o->dtls.scale, o->psntp, o->psnlr);
-		room[1] = word(o->dtlr.delta >> 8, o->dtlr.delta, o->dtls.delta >> 8, o->dtls.delta,
-			       OPTION_PADN << 8 | 2, 0);
-		*octet += PDM_HEADER / 8;
+		space[1] = word(o->dtlr.delta >> 8, o->dtlr.delta, o->dtls.delta >> 8,
+				o->dtls.delta, OPTION_PADN << 8 | 2, 0);
+		*byte += PDM_HEADER / 8;
 	} else {
-		room[0] = word(place->proto, PDM_HEADER / 8 - 1, PDM_OPTION, PDM_LEN,
-			       o->dtlr.scale << 8 | o->dtls.scale, o->psntp);
-		room[1] = word(o->psnlr >> 8, o->psnlr, o->dtlr.delta >> 8, o->dtlr.delta,
-			       o->dtls.delta, OPTION_PADN << 8);
-		*octet = IPPROTO_DSTOPTS;
+		space[0] = word(place->proto, PDM_HEADER / 8 - 1, PDM_OPTION, PDM_LEN,
+				o->dtlr.scale << 8 | o->dtls.scale, o->psntp);
+		space[1] = word(o->psnlr >> 8, o->psnlr, o->dtlr.delta >> 8, o->dtlr.delta,
+				o->dtls.delta, OPTION_PADN << 8);
+		*byte = IPPROTO_DSTOPTS;
 	}
-	ip->payload_len = bpf_htons(bpf_ntohs(ip->payload_len) + PDM_HEADER);
 	return MARK_OK;
 }
 
@@ -262,16 +229,16 @@ static __always_inline int locate(struct __sk_buff *skb, const struct packet *p,
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct pdm_place *place = &work->place;
 	struct ipv6hdr *ip;
+	int rc;
 
 	if (p->l3_offset > HEADERS_MAX)
 		return PDM_CHAIN;
 	ip = data + p->l3_offset;
 	if ((void *)(ip + 1) > end)
 		return PDM_CHAIN;
-	if (!ip->payload_len)
-		return PDM_JUMBOGRAM;
-	if (bpf_ntohs(ip->payload_len) > 0xffff - PDM_HEADER)
-		return PDM_TOO_LONG;
+	rc = reason_of(space_fits(ip, PDM_HEADER));
+	if (rc != MARK_OK)
+		return rc;
 	place->upper = p->l3_offset + sizeof(*ip);
 	place->join = 0;
 	place->proto = ip->nexthdr;
@@ -298,12 +265,13 @@ static __always_inline struct pdm_state *new_state(struct __sk_buff *skb, const 
 /* What pdm_mark() does, with a reason for what it does not. */
 static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 {
-	__u32 generation = policy_generation, headers = p->l3_offset + sizeof(struct ipv6hdr);
+	__u32 generation = policy_generation;
 	__u64 now, hash = p->hash, *unnamed = unnamed_slot(hash);
 	struct pdm_work *work = get_work();
 	__u32 burst = skb->gso_size;
 	struct pdm_place *place;
 	struct pdm_guard *guard;
+	struct space gap;
 	struct pdm_state *s;
 	int rc, why;
 
@@ -345,19 +313,16 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 			return rc;
 		guard = &s->guard;
 	}
-	if (bpf_skb_adjust_room(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, work->flags))
-		return PDM_NO_ROOM;
-	/*
-	 * From here on the packet is changed, and could only be dropped. It takes
-	 * no failing helper: the octets up to the upper layer were read, or pulled,
-	 * before, and the kernel made the room in linear memory between them.
-	 */
-	if (place->upper != headers && move_headers(skb, headers, place->upper) != MARK_OK)
+	rc = reason_of(space_make(skb, p->l3_offset, PDM_HEADER, work->flags, &gap));
+	if (rc != MARK_OK)
+		return rc;
+	if (place->upper != gap.at &&
+	    space_forward(skb, &gap, place->upper + PDM_HEADER) != SPACE_OK)
 		return PDM_BROKEN;
 	pdm_send(s, now, !is_bare(p), &work->option);
 	if (burst)
 		suit_routers(&work->option);
-	rc = write_option(skb, p, place, &work->option);
+	rc = write_option(skb, place, &work->option);
 	if (rc != MARK_OK)
 		return rc;
 	note_sent(s, p);

@@ -10,6 +10,7 @@
 #ifndef WAYMARK_PDM_H
 #define WAYMARK_PDM_H
 
+#include "space.h"
 #include "pdm/config.h"
 #include "pdm/scale.h"
 #include "pdm/option.h"

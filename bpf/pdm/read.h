@@ -49,7 +49,7 @@ static __always_inline void find_cut(struct __sk_buff *skb, struct pdm_work *wor
 	struct pdm_cut *cut = &work->cut;
 	__u8 pad[4] = {};
 
-	if (h->offset + h->size > l->upper || l->authenticated || l->fragment)
+	if (h->offset + h->size > l->chain.offset || l->authenticated || l->fragment)
 		return;
 	if (h->size == PDM_HEADER && !h->others) {
 		cut->offset = h->offset;

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Space for extension headers and options: the one way in which packets grow and
+ * shrink.
+ *
+ * Input: an IPv6 packet, and by how many bytes it changes in total. Output: a gap
+ * of that size in its extension headers, whose bytes belong to no header; or a
+ * result that says why not. Called by stages at tc.
+ *
+ * The kernel adds and removes bytes only directly after the IPv6 header, and each
+ * time moves all headers before it. So there is one gap in a packet, for all
+ * stages. To insert, it is made once, with the sum of their bytes; each stage moves
+ * it on to its place, writes there, and leaves the rest of the gap to the next. To
+ * remove, the gap begins as the option of the last one, moves back, takes in the
+ * options that it meets, and is removed once.
+ */
+#ifndef WAYMARK_SPACE_H
+#define WAYMARK_SPACE_H
+
+/* Bytes of extension headers that are moved at most. */
+#define SPACE_MOVE_MAX 512
+
+/* Units in which headers are moved. Gaps, and all headers around them, have such sizes. */
+#define SPACE_UNIT 8
+
+enum space_result {
+	SPACE_OK,
+	SPACE_FRAME, /* the kernel would make space elsewhere */
+	SPACE_UNREADABLE,
+	SPACE_JUMBOGRAM, /* its length is in an option */
+	SPACE_TOO_LONG, /* it would exceed 65535 bytes */
+	SPACE_DEEP, /* more would have to be moved than SPACE_MOVE_MAX */
+	SPACE_REFUSED, /* by the kernel; the packet is as it was */
+	SPACE_BROKEN, /* the packet is neither as it was nor as it should be: drop it */
+};
+
+/* The gap. */
+struct space {
+	__u32 at; /* offset from the frame's start */
+	__u32 bytes;
+};
+
+#define AF_INET6 10
+
+static __noinline int is_framed_raw(struct __sk_buff *skb, __u32 l3)
+{
+	__u64 there[5], here[5];
+
+	if (bpf_skb_load_bytes_relative(skb, 0, there, sizeof(there), BPF_HDR_START_NET) ||
+	    bpf_skb_load_bytes(skb, l3, here, sizeof(here)))
+		return false;
+	return there[0] == here[0] && there[1] == here[1] && there[2] == here[2] &&
+	       there[3] == here[3] && there[4] == here[4];
+}
+
+/*
+ * Whether the kernel takes the IPv6 header to be where it was found: it makes
+ * space after its own idea of it. A sender of raw frames can make the two differ,
+ * by a tag in the frame or by a length of the link header; a socket of IP can't.
+ */
+static __always_inline enum space_result space_framed(struct __sk_buff *skb, __u32 l3)
+{
+	__u32 link = cfg_features & FEATURE_NO_LINK ? 0 : sizeof(struct ethhdr);
+	struct bpf_sock *sk = skb->sk;
+
+	if (l3 != link || (!(sk && sk->family == AF_INET6) && !is_framed_raw(skb, link)))
+		return SPACE_FRAME;
+	return SPACE_OK;
+}
+
+/* Whether the length of the packet can grow by so many bytes. */
+static __always_inline enum space_result space_fits(const struct ipv6hdr *ip, __u32 bytes)
+{
+	if (!ip->payload_len)
+		return SPACE_JUMBOGRAM;
+	if (bpf_ntohs(ip->payload_len) > 0xffff - bytes)
+		return SPACE_TOO_LONG;
+	return SPACE_OK;
+}
+
+/*
+ * Whether headers up to `at`, which a gap ends or begins at, can be moved. Makes
+ * them and `bytes` more linear, and the packet's own, so that nothing fails later.
+ * Pointers into the packet are invalid then.
+ */
+static __always_inline enum space_result space_reach(struct __sk_buff *skb, __u32 l3, __u32 at,
+						     __u32 bytes)
+{
+	__u32 headers = l3 + sizeof(struct ipv6hdr);
+
+	if (at < headers || at - headers > SPACE_MOVE_MAX)
+		return SPACE_DEEP;
+	return bpf_skb_pull_data(skb, at + bytes) ? SPACE_REFUSED : SPACE_OK;
+}
+
+/* Whether bytes at `at` can be removed, as far as that is known before anything changes. */
+static __always_inline enum space_result space_removable(struct __sk_buff *skb, __u32 l3, __u32 at,
+							 __u32 bytes)
+{
+	__be16 len;
+
+	if (bpf_skb_load_bytes(skb, l3 + offsetof(struct ipv6hdr, payload_len), &len, sizeof(len)))
+		return SPACE_UNREADABLE;
+	if (!len)
+		return SPACE_JUMBOGRAM;
+	return at == l3 + sizeof(struct ipv6hdr) ? SPACE_OK : space_reach(skb, l3, at, bytes);
+}
+
+/*
+ * Makes the gap, directly after the IPv6 header, whose length has the new bytes
+ * then. From here on the packet is changed, and could only be dropped. What
+ * follows takes no failing helper: the bytes up to the upper layer were read, or
+ * pulled, before, and the kernel made the space in linear memory between them.
+ */
+static __always_inline enum space_result space_make(struct __sk_buff *skb, __u32 l3, __u32 bytes,
+						    __u64 flags, struct space *s)
+{
+	struct ipv6hdr *ip;
+
+	if (bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_NET, flags))
+		return SPACE_REFUSED;
+	ip = (void *)(long)skb->data + l3;
+	if (l3 > HEADERS_MAX || (void *)(ip + 1) > (void *)(long)skb->data_end)
+		return SPACE_BROKEN;
+	ip->payload_len = bpf_htons(bpf_ntohs(ip->payload_len) + bytes);
+	s->at = l3 + sizeof(*ip);
+	s->bytes = bytes;
+	return SPACE_OK;
+}
+
+/* The first n bytes of the gap are written: they are a header now. */
+static __always_inline void space_use(struct space *s, __u32 n)
+{
+	s->at += n;
+	s->bytes -= n;
+}
+
+/* Moves the gap on, over the headers between it and `to`, which is where it ends then. */
+static __noinline int space_forward(struct __sk_buff *skb, struct space *s, __u32 to)
+{
+	void *at, *from, *end = (void *)(long)skb->data_end;
+	__u32 bytes;
+
+	if (!s || s->at > HEADERS_MAX || s->bytes > SPACE_MOVE_MAX)
+		return SPACE_BROKEN;
+	bytes = s->bytes;
+	at = (void *)(long)skb->data + s->at;
+	from = at + bytes;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < SPACE_MOVE_MAX / SPACE_UNIT && s->at + bytes < to; i++) {
+		/* One register for the check and the access, as the verifier wants it. */
+		asm volatile("" : "+r"(at), "+r"(from));
+		if (at + SPACE_UNIT > end || from + SPACE_UNIT > end)
+			break;
+		*(__u64 *)at = *(__u64 *)from;
+		at += SPACE_UNIT;
+		from += SPACE_UNIT;
+		s->at += SPACE_UNIT;
+	}
+	return s->at + bytes == to ? SPACE_OK : SPACE_BROKEN;
+}
+
+/*
+ * Writes into a received packet: the helper corrects a sum over the whole packet
+ * (CHECKSUM_COMPLETE).
+ */
+static __always_inline bool space_put(struct __sk_buff *skb, __u32 at, const void *bytes, __u32 n)
+{
+	return !bpf_skb_store_bytes(skb, at, bytes, n, BPF_F_RECOMPUTE_CSUM);
+}
+
+/* Moves the gap back, over the headers between `to` and it, so that it begins there. */
+static __noinline int space_back(struct __sk_buff *skb, struct space *s, __u32 to)
+{
+	if (!s)
+		return SPACE_BROKEN;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < SPACE_MOVE_MAX / SPACE_UNIT && s->at > to; i++) {
+		__u64 unit;
+
+		s->at -= SPACE_UNIT;
+		if (bpf_skb_load_bytes(skb, s->at, &unit, sizeof(unit)) ||
+		    !space_put(skb, s->at + s->bytes, &unit, sizeof(unit)))
+			return SPACE_BROKEN;
+	}
+	return s->at == to ? SPACE_OK : SPACE_BROKEN;
+}
+
+/* The n bytes before the gap are removed, too. */
+static __always_inline void space_join(struct space *s, __u32 n)
+{
+	s->at -= n;
+	s->bytes += n;
+}
+
+/* Removes a gap that is directly after the IPv6 header, also from its length. */
+static __always_inline enum space_result space_take(struct __sk_buff *skb, __u32 l3,
+						    const struct space *s, __u64 flags)
+{
+	struct ipv6hdr *ip;
+	__be16 len;
+
+	if (bpf_skb_adjust_room(skb, -(__s32)s->bytes, BPF_ADJ_ROOM_NET, flags))
+		return SPACE_REFUSED;
+	ip = (void *)(long)skb->data + l3;
+	if (l3 > HEADERS_MAX || (void *)(ip + 1) > (void *)(long)skb->data_end)
+		return SPACE_BROKEN;
+	len = bpf_htons(bpf_ntohs(ip->payload_len) - s->bytes);
+	if (!space_put(skb, l3 + offsetof(struct ipv6hdr, payload_len), &len, sizeof(len)))
+		return SPACE_BROKEN;
+	return SPACE_OK;
+}
+
+#endif
