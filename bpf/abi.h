@@ -165,6 +165,19 @@ struct packet {
 	__u32 repeated; /* of a GSO frame: bytes that each segment begins with */
 };
 
+/* What code in C relies on; the Go types are generated from these. */
+_Static_assert(sizeof(struct flow_slot) == 64, "a slot is a cache line");
+_Static_assert(sizeof(struct flow_extra) % 8 == 0, "extras are copied in words");
+_Static_assert(offsetof(struct packet, hash) == sizeof(struct flow_slot),
+	       "a packet is a slot first");
+_Static_assert(META_IPV6_SHIFT == META_DIRECTION_SHIFT + 1 &&
+		       META_L2_SHIFT == META_IPV6_SHIFT + 1 &&
+		       META_TUNNEL_SHIFT == META_L2_SHIFT + 3 &&
+		       META_VLAN_SHIFT == META_TUNNEL_SHIFT + 3 &&
+		       META_INNER_VLAN_SHIFT == META_VLAN_SHIFT + 12 &&
+		       META_INNER_VLAN_SHIFT + 12 == 32,
+	       "flow_slot.meta has 32 bits, and none twice");
+
 /*
  * Offsets in struct sk_buff, and of gso_type in struct skb_shared_info, from the
  * kernel's type information. All 0: not known.
@@ -188,6 +201,8 @@ struct flow_batch {
 	__u32 zero[13];
 	struct packet packet[FLOW_BATCH];
 };
+
+_Static_assert(offsetof(struct flow_batch, packet) == 64, "packets begin at a cache line");
 
 /* Packets whose flow could not be kept, summed by what is left of the key. */
 struct unattributed_key {

@@ -22,6 +22,7 @@ struct abi {
 	enum meta meta;
 	enum reason_class reason_class;
 	enum hash_keys hash_keys;
+	enum opening opening;
 	enum feature feature;
 	struct flow_layer flow_layer;
 	struct flow_evicted flow_evicted;

@@ -36,7 +36,18 @@ enum word {
 /* Above the identity in WORD_META: type of service, time to live, TCP flags. */
 #define META_TOS_SHIFT 40
 
+#define SLOT_AT(field, word, byte) (offsetof(struct flow_slot, field) == 8 * (word) + (byte))
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of flow_slot are read so");
+_Static_assert(SLOT_AT(saddr, WORD_SADDR, 0) && SLOT_AT(daddr, WORD_DADDR, 0) &&
+		       SLOT_AT(sport, WORD_PORTS, 0) && SLOT_AT(dport, WORD_PORTS, 2) &&
+		       SLOT_AT(iface, WORD_PORTS, 4) && SLOT_AT(meta, WORD_META, 0) &&
+		       SLOT_AT(proto, WORD_META, 4) &&
+		       SLOT_AT(tos, WORD_META, META_TOS_SHIFT / 8) &&
+		       SLOT_AT(tcp_flags, WORD_META, 7) && SLOT_AT(packets, WORD_COUNTS, 0) &&
+		       SLOT_AT(bytes, WORD_COUNTS, 4) && SLOT_AT(payload, WORD_PAYLOAD, 0) &&
+		       SLOT_AT(last, WORD_PAYLOAD, 4),
+	       "the words of flow_slot hold these fields");
 
 struct vlan_header {
 	__be16 tci;

@@ -22,7 +22,7 @@ struct pdm_key {
  * half of them: ns << PSN_BITS | PSN. The time wraps after 78 hours, PSN_BITS
  * below the longest lifetime of a state. 0 stands for "never".
  */
-enum stamp { PSN_BITS = 16 };
+enum stamp { PSN_BITS = 16, CLOCK_AHEAD_SHIFT = 40 };
 
 /*
  * What is known of whether marked packets of a flow arrive, and how long they may

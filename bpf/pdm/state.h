@@ -65,7 +65,7 @@ static __always_inline __u64 stamp(__u64 now, __u16 psn)
 }
 
 /* The clocks of two processors differ by far less than this: 18 minutes. */
-#define CLOCK_AHEAD (1ULL << 40)
+#define CLOCK_AHEAD (1ULL << CLOCK_AHEAD_SHIFT)
 
 /*
  * ns from a stamp to now; 0 where another processor's clock was ahead. Stamps wrap

@@ -22,6 +22,7 @@ struct pdm_types {
 	enum state_id state_id;
 	enum delay delay;
 	enum policy policy;
+	enum stamp stamp;
 	enum pdm_reason reason;
 	enum pdm_arrival arrival;
 	enum pdm_suspicion suspicion;

@@ -56,14 +56,17 @@ const (
 // agent's own.
 type Iface uint32
 
+// NetnsShift is where the number of the namespace begins.
+const NetnsShift = 22
+
 // NewIface packs a namespace number (below 1024) and an ifindex (below 2^22).
-func NewIface(netns, ifindex uint32) Iface { return Iface(netns<<22 | ifindex) }
+func NewIface(netns, ifindex uint32) Iface { return Iface(netns<<NetnsShift | ifindex) }
 
 // IfIndex is the interface index inside its namespace.
-func (i Iface) IfIndex() uint32 { return uint32(i) & (1<<22 - 1) }
+func (i Iface) IfIndex() uint32 { return uint32(i) & (1<<NetnsShift - 1) }
 
 // Netns is the number of the namespace.
-func (i Iface) Netns() uint32 { return uint32(i) >> 22 }
+func (i Iface) Netns() uint32 { return uint32(i) >> NetnsShift }
 
 // Counts is what was counted of a flow; fields as in Record, times in
 // nanoseconds since the Unix epoch.

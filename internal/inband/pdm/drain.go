@@ -11,6 +11,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/policy"
 )
 
 // reader turns what the programs keep of marked flows into deltas, and
@@ -268,11 +269,19 @@ func (r *reader) emitIngress(at datapath.Moment, k *abiPdmKey, place ingressPlac
 	emit(&d)
 }
 
-// stampBits are the bits of a time in a stamp, enum stamp in bpf/pdm/abi.h.
-const stampBits = 48
+// stampBits are the bits of a time in a stamp.
+const stampBits = 64 - abiStampPSN_BITS
 
 // clockAhead is CLOCK_AHEAD in bpf/pdm/state.h.
-const clockAhead = 1 << 40
+const clockAhead = 1 << abiStampCLOCK_AHEAD_SHIFT
+
+// What package policy and bpf/pdm/abi.h both say: a difference does not compile.
+var (
+	same [1]struct{}
+
+	_ = same[policy.Max-abiPolicyPOLICIES_MAX]
+	_ = same[policy.MaxPorts-abiPolicyPOLICY_PORTS_MAX]
+)
 
 // age is the time since a stamp was taken.
 func age(at datapath.Moment, stamp uint64) time.Duration {
