@@ -104,7 +104,16 @@ func (d *Datapath) makeMaps() error {
 
 // spec reads the object of a program and lets its stages set sizes and constants.
 func (d *Datapath) spec(p *Program, v variant) (*Spec, error) {
-	return d.prepare(p.Object, p.Load, v, p.has)
+	return d.prepare(p.Object, p.loadChecked, v, p.has)
+}
+
+// loadChecked reads the object, which must have the program.
+func (p *Program) loadChecked() (*ebpf.CollectionSpec, error) {
+	spec, err := p.Load()
+	if err == nil && spec.Programs[p.Name] == nil {
+		err = fmt.Errorf("object %s has no program %s", p.Object, p.Name)
+	}
+	return spec, err
 }
 
 func (p *Program) has(s *Stage) bool { return s.has(p) }
@@ -157,9 +166,6 @@ func (d *Datapath) load(p *Program, v variant) (*ebpf.Program, error) {
 		return nil, err
 	}
 	one := spec.Programs[p.Name]
-	if one == nil {
-		return nil, fmt.Errorf("object %s has no program %s", p.Object, p.Name)
-	}
 	if v.device != 0 {
 		one.Ifindex = v.device
 		one.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY

@@ -29,10 +29,7 @@ func TestObjectsThatLackSomething(t *testing.T) {
 			}
 			return spec, err
 		}
-		_, err := d.prepare(p.Object, p.Load, variant{}, Ingress.has)
-		if err == nil && what == "program" {
-			_, err = d.load(&p, variant{})
-		}
+		_, err := d.prepare(p.Object, p.loadChecked, variant{}, Ingress.has)
 		if err == nil {
 			return false
 		}
