@@ -7,7 +7,7 @@ import (
 )
 
 // binaryBytes is what the agent's binary may have at most.
-const binaryBytes = 20e6
+const binaryBytes = 20 << 20
 
 // TestBinary: the agent is one small static file.
 func TestBinary(t *testing.T) {
@@ -17,7 +17,7 @@ func TestBinary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Size() > binaryBytes {
-		t.Errorf("%s has %d bytes, at most %.0f are allowed: text/template makes the linker keep unused methods; benchmarks and tools belong into waymark-bench", program, info.Size(), binaryBytes)
+		t.Errorf("%s has %d bytes, at most %d are allowed: text/template makes the linker keep unused methods; benchmarks and tools belong into waymark-bench", program, info.Size(), binaryBytes)
 	}
 	f, err := elf.Open(program)
 	if err != nil {
