@@ -16,7 +16,7 @@ const volatile __u32 cfg_iface = 0;
 /* enum feature */
 const volatile __u32 cfg_features = 0;
 
-/* Parts of the flow table: two epochs for each processor. */
+/* Parts of the flow table: two epochs for each CPU. */
 const volatile __u32 cfg_parts = 1;
 
 /* A layer of the flow table has so many sets for each part, a power of two ... */

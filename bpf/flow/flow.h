@@ -5,7 +5,7 @@
  * In: a parsed packet. Out: one slot counts it, or the ring holds what had to
  * leave for it. Called once for each packet of a batch.
  *
- * Each processor has a partition of its own, so that no slot has two writers,
+ * Each CPU has a partition of its own, so that no slot has two writers,
  * and there are two epochs: programs fill one while the agent reads and clears
  * the other. A flow lives in one of two sets of four slots, as a rule in the one
  * slot that is looked at first; when all eight are taken, the flow seen longest
@@ -86,7 +86,7 @@ __noinline int evict(struct flow_slot *slot, struct flow_extra *extra)
 	return 0;
 }
 
-/* Keeps interface, direction and protocol only. Not 0 where these have no room. */
+/* Keeps interface, direction and protocol only. Not 0 where these have no space. */
 __noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra)
 {
 	struct unattributed_sum *sum, first = {};
@@ -159,7 +159,7 @@ static __always_inline void flow_create(struct flow_slot *slot, struct flow_extr
 	*extra = fresh;
 }
 
-/* All but packets and octets. */
+/* All but packets and bytes. */
 static __always_inline void flow_add(struct flow_slot *slot, struct flow_extra *extra,
 				     const struct packet *p)
 {
@@ -188,7 +188,7 @@ static __always_inline void flow_add(struct flow_slot *slot, struct flow_extra *
 
 /*
  * Not 0 where the bytes come near the end of their 32 bits: the slot is handed
- * over before. Packets, of 20 octets and more, stay far below.
+ * over before. Packets, of 20 bytes and more, stay far below.
  */
 static __always_inline __u64 counts_high(__u64 counts)
 {
@@ -204,7 +204,7 @@ struct sets {
 	__u32 row; /* index of the first one in a layer, see near_sets() */
 };
 
-/* Each processor and epoch has a part of the table. */
+/* Each CPU and epoch has a part of the table. */
 static __always_inline __u32 part_of_now(__u64 now)
 {
 	return 2 * bpf_get_smp_processor_id() + (__u32)now;

@@ -102,7 +102,7 @@ struct pdm_state {
 	__u64 until; /* when the policy ends */
 	__u32 psn; /* low 16 bits: number of the next packet */
 	__u32 psn_first; /* psn - psn_first packets were marked */
-	__u32 generation; /* of the policies that this flow was judged by */
+	__u32 generation; /* of the policies that apply to this flow */
 	__u32 out_iface; /* flow_slot.iface of the packet last sent */
 	__u32 out_meta; /* flow_slot.meta, likewise */
 	__be16 out_dport; /* flow_slot.dport, which ICMPv6 has its type in */
@@ -265,7 +265,7 @@ enum pdm_reason {
 	PDM_MARKED, /* carries a PDM option already */
 	PDM_VERSION2, /* carries PDMv2, which is not supported; both directions */
 	PDM_JUMBOGRAM,
-	PDM_TOO_LONG, /* would exceed 65535 octets */
+	PDM_TOO_LONG, /* would exceed 65535 bytes */
 	PDM_CHAIN, /* extension headers that can't be followed; both directions */
 	PDM_DEEP, /* extension headers longer than are moved */
 	PDM_FULL_HEADER, /* no room in its Destination Options header */
@@ -294,17 +294,17 @@ enum pdm_reason {
 	PDM_REASON_MAX,
 };
 
-/* Running counts, per processor. */
+/* Running counts, per CPU. */
 struct pdm_totals {
 	__u64 marked; /* skbs */
 	__u64 read;
 	__u64 stripped;
 	__u64 created; /* states; also the number in the newest id */
 	__u64 refused; /* flows' packets that found the budget used up */
-	__u64 renewed; /* states older than their lifetime, begun anew */
-	__u64 delays_lost; /* samples that found no room in pdm_delays */
+	__u64 renewed; /* states older than their lifetime, restarted */
+	__u64 delays_lost; /* samples that did not fit into pdm_delays */
 	__u64 events_lost; /* beyond the rate, or the ring was full */
-	__u64 counts_full; /* skbs whose reason found no room in pdm_counts */
+	__u64 counts_full; /* skbs whose reason did not fit into pdm_counts */
 	__u64 fallbacks; /* flows whose marked packets did not arrive */
 	__u64 blocked; /* destinations to which no marked packet arrived */
 	__u64 narrowed; /* paths that turned out to take less than expected */

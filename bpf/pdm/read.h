@@ -56,7 +56,7 @@ static __always_inline void find_cut(struct __sk_buff *skb, struct pdm_work *wor
 		cut->link = l->header_link;
 		return;
 	}
-	/* As pdm_mark() joins: the option and four octets of padding end the header. */
+	/* As pdm_mark() joins: the option and four bytes of padding end the header. */
 	if (h->option + PDM_HEADER != h->offset + h->size ||
 	    bpf_skb_load_bytes(skb, h->option + PDM_SIZE, pad, sizeof(pad)) ||
 	    pad[0] != OPTION_PADN || pad[1] != sizeof(pad) - 2)
@@ -74,7 +74,7 @@ static __always_inline int find_option(struct __sk_buff *skb, const struct packe
 	struct pdm_layout *l = &work->layout;
 	struct pdm_cut *cut = &work->cut;
 	__u32 l3 = p->l3_offset;
-	__u8 octets[PDM_SIZE];
+	__u8 option[PDM_SIZE];
 	struct ipv6hdr *ip;
 	int rc;
 
@@ -100,9 +100,9 @@ static __always_inline int find_option(struct __sk_buff *skb, const struct packe
 		return READ_NOTHING;
 	if (p->fragment == FRAGMENT_LATER)
 		return PDM_FRAGMENT;
-	if (bpf_skb_load_bytes(skb, l->marked.option, octets, sizeof(octets)))
+	if (bpf_skb_load_bytes(skb, l->marked.option, option, sizeof(option)))
 		return PDM_MALFORMED;
-	decode(octets, o);
+	decode(option, o);
 	find_cut(skb, work);
 	return READ_OK;
 }

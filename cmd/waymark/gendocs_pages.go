@@ -56,7 +56,7 @@ func code(s string) string {
 
 func writeCLI(w io.Writer, root *cobra.Command) error {
 	p := newPage("Command line", "stdout is data, stderr is logs and progress. Verbs that ask a running agent take `--socket PATH`.\n"+
-		"The same text is in the man pages beside this one.")
+		"The same text is in the man pages alongside this one.")
 	var codes [][]string
 	for _, e := range exitCodes {
 		codes = append(codes, []string{fmt.Sprint(e.code), e.doc})

@@ -31,7 +31,7 @@ const (
 const (
 	runtimeBytes   = 14 << 20  // heap and stacks of an idle agent
 	programsBytes  = 7 << 20   // programs, maps of fixed size, the verifier at work
-	processorBytes = 768 << 10 // maps with a value for each processor
+	processorBytes = 768 << 10 // maps with a value for each CPU
 	netnsBytes     = 1 << 20   // a copy of the programs for each namespace
 )
 

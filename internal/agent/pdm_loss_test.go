@@ -47,8 +47,8 @@ func TestLossIsExact(t *testing.T) {
 			}
 			injected := relay.Stats()
 			records := readRecords(t, path)
-			checkLoss(t, injected.AB, told(records, beta.Netns))
-			checkLoss(t, injected.BA, told(records, alpha.Netns))
+			checkLoss(t, injected.AB, reported(records, beta.Netns))
+			checkLoss(t, injected.BA, reported(records, alpha.Netns))
 		})
 	}
 }
@@ -168,8 +168,8 @@ func receiveAll(c *net.UDPConn, counts func() wire.Counts) error {
 	}
 }
 
-// told adds up what the marks told a host.
-func told(records []flow.Record, netns string) (sum flow.PDM) {
+// reported adds up what the marks reported to a host.
+func reported(records []flow.Record, netns string) (sum flow.PDM) {
 	for _, r := range records {
 		if r.PDM != nil && r.Netns == netns && r.Direction == flow.Ingress {
 			sum.Add(r.PDM)

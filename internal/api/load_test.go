@@ -55,7 +55,7 @@ func within(t *testing.T, what string, done func() error) {
 }
 
 // Connections that say nothing, or half of a request, keep nobody out; nor do
-// those beside all followers and queries.
+// those in addition to all followers and queries.
 func TestStatusUnderIdleConnections(t *testing.T) {
 	a := start(t, "")
 	for range maxFollowers {

@@ -16,7 +16,7 @@ const layerSets = 1 << 13
 
 // shape is the size of the flow table.
 type shape struct {
-	parts uint32 // two epochs for each processor
+	parts uint32 // two epochs for each CPU
 	sets  uint32 // of a part, in all layers together
 	shift uint32 // a layer has 1 << shift sets for each part
 }

@@ -272,7 +272,7 @@ func (o *output) addNotSent(records []flow.Record, reason string) {
 	s.Records += uint64(len(records))
 	for i := range records {
 		s.Packets += records[i].Packets
-		s.Octets += records[i].Bytes
+		s.Bytes += records[i].Bytes
 	}
 	o.addLoss(whereQueue, reason, uint64(len(records)))
 }

@@ -42,8 +42,8 @@ type LossReporter interface {
 
 // NotSent totals the records that an exporter was never given.
 type NotSent struct {
-	Records, Packets, Octets uint64
-	First, Last              time.Time // when the first and the last was dropped
+	Records, Packets, Bytes uint64
+	First, Last             time.Time // when the first and the last was dropped
 }
 
 // Output is an exporter with the records it gets and the size of its queue.

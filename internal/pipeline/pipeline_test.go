@@ -115,7 +115,7 @@ func TestSlowExporterBlocksNobody(t *testing.T) {
 		if !slow.closed || !quick.closed {
 			t.Error("exporters are not closed")
 		}
-		if got := slow.reported; got.Records != 500 || got.Octets != 5000 || got.First.IsZero() || got.Last.Before(got.First) {
+		if got := slow.reported; got.Records != 500 || got.Bytes != 5000 || got.First.IsZero() || got.Last.Before(got.First) {
 			t.Errorf("reported as not sent: %+v", got)
 		}
 	})

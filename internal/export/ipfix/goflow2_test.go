@@ -108,10 +108,10 @@ func goflow2Mapping() string {
 		"\n  render:\n" + strings.Join(render, "\n") + "\nipfix:\n  mapping:\n" + strings.Join(mapping, "\n") + "\n"
 }
 
-// goflow2 builds the collector of test/judges, or finds it built.
+// goflow2 builds the collector of test/oracles, or finds it built.
 func goflow2(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs("../../../test/judges")
+	dir, err := filepath.Abs("../../../test/oracles")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func goflow2(t *testing.T) string {
 	cmd.Stderr = &said
 	path, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("build goflow2: %v: %s\nwithout a network, run this where there is one: cd test/judges && go mod download", err, said.String())
+		t.Fatalf("build goflow2: %v: %s\nwithout a network, run this where there is one: cd test/oracles && go mod download", err, said.String())
 	}
 	return strings.TrimSpace(string(path))
 }

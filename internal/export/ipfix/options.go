@@ -193,7 +193,7 @@ func (e *Exporter) addTotals(ctx context.Context) error {
 	b = be.AppendUint32(b[:0], uint32(os.Getpid()))
 	b = be.AppendUint64(b, e.notSent.Records)
 	b = be.AppendUint64(b, e.notSent.Packets)
-	b = be.AppendUint64(b, e.notSent.Octets)
+	b = be.AppendUint64(b, e.notSent.Bytes)
 	b = be.AppendUint64(b, unixMilli(e.notSent.First))
 	b = be.AppendUint64(b, unixMilli(e.notSent.Last))
 	e.scratch = b
@@ -267,7 +267,7 @@ func appendFixed(b []byte, s string, length uint16) []byte {
 	return append(b, make([]byte, int(length)-len(s))...)
 }
 
-// cut keeps at most n octets of s, and no part of a character.
+// cut keeps at most n bytes of s, and no part of a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -278,7 +278,7 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// iface is an interface that the collector was told of.
+// iface is an interface that the collector was reported of.
 type iface struct {
 	index, vrf  uint32
 	id          uint32 // as ingressInterface or egressInterface

@@ -37,8 +37,8 @@ func TestTotalsAndLosses(t *testing.T) {
 	m := &memory{}
 	e.session = m
 	mustExport(t, e, numbered(0, 100))
-	octets := uint64(m.Len())
-	e.ReportNotSent(pipeline.NotSent{Records: 7, Packets: 70, Octets: 700, First: start, Last: start.Add(time.Minute)})
+	data := uint64(m.Len())
+	e.ReportNotSent(pipeline.NotSent{Records: 7, Packets: 70, Bytes: 700, First: start, Last: start.Add(time.Minute)})
 	mustExport(t, e, numbered(100, 100)) // within the interval, but there is news
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -62,8 +62,8 @@ func TestTotalsAndLosses(t *testing.T) {
 	sent := got.options[idStatistics]
 	last := sent[len(sent)-1]
 	if number(last["exportedFlowRecordTotalCount"]) != 200 || number(last["exportedMessageTotalCount"]) != uint64(m.messages)-1 ||
-		number(last["exportedOctetTotalCount"]) <= octets {
-		t.Errorf("last totals: %d flows, %d of %d messages, %d octets", number(last["exportedFlowRecordTotalCount"]),
+		number(last["exportedOctetTotalCount"]) <= data {
+		t.Errorf("last totals: %d flows, %d of %d messages, %d bytes", number(last["exportedFlowRecordTotalCount"]),
 			number(last["exportedMessageTotalCount"]), m.messages, number(last["exportedOctetTotalCount"]))
 	}
 }
@@ -140,12 +140,12 @@ func TestFlowKeys(t *testing.T) {
 	m := &memory{}
 	e.session = m
 	mustExport(t, e, numbered(0, 1))
-	told := exported(t, m).options[idFlowKeys]
+	reported := exported(t, m).options[idFlowKeys]
 	const marked = 4 // IPv6, with and without ICMP and extra
-	if want := variants/2 + marked + 1; len(told) != want {
-		t.Fatalf("keys of %d templates, want %d", len(told), want)
+	if want := variants/2 + marked + 1; len(reported) != want {
+		t.Fatalf("keys of %d templates, want %d", len(reported), want)
 	}
-	for _, v := range told {
+	for _, v := range reported {
 		id, bits := uint16(number(v["templateId"])), number(v["flowKeyIndicator"])
 		var names []string
 		for i, f := range templates[id].fields {
@@ -164,7 +164,7 @@ func TestFlowKeys(t *testing.T) {
 	}
 }
 
-// Interfaces are told once; again when renamed, and at the interval if in use.
+// Interfaces are reported once; again when renamed, and at the interval if in use.
 func TestInterfaceNames(t *testing.T) {
 	now := start
 	e := newExporter(t, nil)
@@ -176,36 +176,36 @@ func TestInterfaceNames(t *testing.T) {
 		r.Iface, r.Netns, r.IfIndex = name, netns, index
 		return r
 	}
-	told := func(records ...flow.Record) int {
+	reported := func(records ...flow.Record) int {
 		t.Helper()
 		before := strings.Count(m.String(), " on gw")
 		mustExport(t, e, records)
 		return strings.Count(m.String(), " on gw") - before
 	}
-	if n := told(on("eth0", "", 2), on("eth1", "", 3), on("eth0", "", 2), on("eth0", "blue", 2)); n != 3 {
-		t.Errorf("%d interfaces told, want 3", n)
+	if n := reported(on("eth0", "", 2), on("eth1", "", 3), on("eth0", "", 2), on("eth0", "blue", 2)); n != 3 {
+		t.Errorf("%d interfaces reported, want 3", n)
 	}
-	if n := told(on("eth1", "", 3), on("eth0", "blue", 2)); n != 0 {
-		t.Errorf("%d interfaces told again", n)
+	if n := reported(on("eth1", "", 3), on("eth0", "blue", 2)); n != 0 {
+		t.Errorf("%d interfaces reported again", n)
 	}
-	if n := told(on("lan0", "", 3)); n != 1 {
-		t.Errorf("a renamed interface is told %d times", n)
+	if n := reported(on("lan0", "", 3)); n != 1 {
+		t.Errorf("a renamed interface is reported %d times", n)
 	}
 	now = now.Add(time.Minute)
-	if n := told(); n != 3 {
-		t.Errorf("%d interfaces told at the interval, want 3", n)
+	if n := reported(); n != 3 {
+		t.Errorf("%d interfaces reported at the interval, want 3", n)
 	}
-	told(on("lan0", "", 3))
+	reported(on("lan0", "", 3))
 	now = now.Add(time.Minute)
-	if n := told(on("eth0", "", 2)); n != 2 {
-		t.Errorf("%d interfaces told, want the one that was in use and the one that is again", n)
+	if n := reported(on("eth0", "", 2)); n != 2 {
+		t.Errorf("%d interfaces reported, want the one that was in use and the one that is again", n)
 	}
 	if got := exported(t, m); got.flows[3].Netns != "blue" || got.flows[3].IfIndex != 2 || got.flows[len(got.flows)-1].Iface != "eth0" {
 		t.Errorf("decoded: %+v", got.flows)
 	}
 }
 
-// Names of any length and any octets leave options whole.
+// Names of any length and any bytes leave options whole.
 func TestLongNames(t *testing.T) {
 	e := newExporter(t, func(c *Config) { c.MTU = minMTU })
 	e.origin.Host = strings.Repeat("ü", 200)

@@ -74,7 +74,7 @@ func TestMarkedBursts(t *testing.T) {
 				}
 				return
 			}
-			sent, got := a.told(flow.Egress), b.told(flow.Ingress)
+			sent, got := a.reported(flow.Egress), b.reported(flow.Ingress)
 			if sent.Sent < bursts || a.lost["burst"]+a.lost["mtu"]+a.lost["burst_checksum"]+a.lost["burst_tunnel"] > 0 {
 				t.Errorf("%d marked, passed over %v", sent.Sent, a.lost)
 			}
@@ -200,7 +200,7 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 		if n := h.lost["path_mtu"] + h.lost["mss"]; n > 0 && narrow == 1500 || n == 0 && narrow < 1500 && packets {
 			t.Errorf("%s passed over %v", h.Name, h.lost)
 		}
-		if p := h.told(flow.Egress); p.Sent == 0 {
+		if p := h.reported(flow.Egress); p.Sent == 0 {
 			t.Errorf("%s marked nothing", h.Name)
 		}
 	}

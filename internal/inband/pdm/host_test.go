@@ -174,7 +174,7 @@ func (m *markingHost) tally(t testing.TB, direction flow.Direction) (packets, by
 }
 
 // settle drains until what was counted is what the interface counted, to the
-// octet: records tell what is on the wire, marks included. It begins anew then.
+// byte: records tell what is on the wire, marks included. It restarts then.
 func (m *markingHost) settle(t testing.TB) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Second)
@@ -192,7 +192,7 @@ func (m *markingHost) settle(t testing.TB) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%s counted %d, its interface %d (packets and octets in, packets and octets out)", m.Name, got, want)
+			t.Errorf("%s counted %d, its interface %d (packets and bytes in, packets and bytes out)", m.Name, got, want)
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -252,7 +252,7 @@ func newFaults(before, after map[string]uint64) map[string]uint64 {
 	return moved
 }
 
-func (m *markingHost) told(d flow.Direction) flow.PDM {
+func (m *markingHost) reported(d flow.Direction) flow.PDM {
 	if p := m.pdm[d]; p != nil {
 		return *p
 	}

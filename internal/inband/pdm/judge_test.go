@@ -239,7 +239,7 @@ func TestMeasuredDelays(t *testing.T) {
 			}
 			a.drain(t)
 			b.drain(t)
-			client, server := a.told(flow.Ingress), b.told(flow.Ingress)
+			client, server := a.reported(flow.Ingress), b.reported(flow.Ingress)
 			truth := service.Thought()
 			path := r.Latencies.Median() - truth.Median()
 			t.Logf("truth: server %v, path %v; measured at the client: server %v of %d, network %v of %d; at the server: network %v of %d",
@@ -250,13 +250,13 @@ func TestMeasuredDelays(t *testing.T) {
 				least = 26 // it takes some packets until the hosts know that marks arrive
 			}
 			if client.Server.Count < least || client.Network.Count < least {
-				t.Errorf("of 40 requests %d told the server's delay and %d the network's", client.Server.Count, client.Network.Count)
+				t.Errorf("of 40 requests %d reported the server's delay and %d the network's", client.Server.Count, client.Network.Count)
 			}
 			within(t, "server delay", client.Server.Quantile(0.5), truth.Median(), truth.Median())
 			// A client also waits for its processor, which is no part of the network.
 			within(t, "network round trip", client.Network.Quantile(0.5), min(path, 20*time.Millisecond), path)
 			if client.Lost != 0 || client.Duplicates != 0 || client.Suspicious != 0 || server.Lost != 0 || server.Suspicious != 0 {
-				t.Errorf("told at the client %+v, at the server %+v", client, server)
+				t.Errorf("reported at the client %+v, at the server %+v", client, server)
 			}
 		})
 	}
@@ -338,23 +338,23 @@ func TestMeasuredLoss(t *testing.T) {
 	datapathtest.WaitUntil(t, "the last packet", func() bool {
 		b.drain(t)
 		c := truth()
-		return b.told(flow.Ingress).Received >= packets-c.Dropped+c.Duplicated
+		return b.reported(flow.Ingress).Received >= packets-c.Dropped+c.Duplicated
 	})
-	c, got := truth(), b.told(flow.Ingress)
+	c, got := truth(), b.reported(flow.Ingress)
 	if c.Lost() > 0 {
 		t.Fatalf("the path lost packets by itself: %+v", c)
 	}
-	t.Logf("truth: %d dropped, %d doubled, %d swapped; told: %d lost, %d duplicates, %d reordered", c.Dropped, c.Duplicated, c.Reordered, got.Lost, got.Duplicates, got.Reordered)
+	t.Logf("truth: %d dropped, %d doubled, %d swapped; reported: %d lost, %d duplicates, %d reordered", c.Dropped, c.Duplicated, c.Reordered, got.Lost, got.Duplicates, got.Reordered)
 	if c.Dropped == 0 || c.Duplicated == 0 || c.Reordered == 0 {
 		t.Errorf("the path did nothing of what it was asked: %+v", c)
 	}
 	if got.Lost != int64(c.Dropped) || got.Duplicates != c.Duplicated || got.Reordered != c.Reordered {
-		t.Errorf("told %+v, the truth is %+v", got, c)
+		t.Errorf("reported %+v, the truth is %+v", got, c)
 	}
-	if a.told(flow.Egress).Sent+b.told(flow.Egress).Sent < packets {
+	if a.reported(flow.Egress).Sent+b.reported(flow.Egress).Sent < packets {
 		a.drain(t)
 	}
-	if sent := a.told(flow.Egress).Sent; sent != packets {
+	if sent := a.reported(flow.Egress).Sent; sent != packets {
 		t.Errorf("%d packets were marked", sent)
 	}
 }

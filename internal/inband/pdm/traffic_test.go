@@ -16,7 +16,7 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// transfers moves octets both ways, by TCP and UDP, and says what was sent again.
+// transfers moves bytes both ways, by TCP and UDP, and says what was sent again.
 func transfers(t testing.TB, from, to *lab.Host, mtu int) (resent uint32) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -37,7 +37,7 @@ func transfers(t testing.TB, from, to *lab.Host, mtu int) (resent uint32) {
 				t.Fatal(err)
 			}
 			if r.Distinct != 200 {
-				t.Errorf("of 200 datagrams of %d octets came %d", size, r.Distinct)
+				t.Errorf("of 200 datagrams of %d bytes %d arrived", size, r.Distinct)
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 		h.settle(t)
 	}
 	for _, way := range [][2]*markingHost{{a, b}, {b, a}} {
-		sent, got := way[0].told(flow.Egress), way[1].told(flow.Ingress)
+		sent, got := way[0].reported(flow.Egress), way[1].reported(flow.Ingress)
 		// UDP that goes one way has no state at its end, and so is not read.
 		read := got.Received + way[1].lost["no_state"]
 		t.Logf("%s to %s: %d marked, %d read; passed over %v", way[0].Name, way[1].Name, sent.Sent, read, way[0].lost)
@@ -148,7 +148,7 @@ func TestMarkedTrafficWithoutRoom(t *testing.T) {
 			if h.lost["mtu"] == 0 {
 				t.Errorf("%s passed over %v, but none for its size", h.Name, h.lost)
 			}
-			if p := h.told(flow.Ingress); p.Received == 0 || p.Lost > resentMost || p.Duplicates != 0 {
+			if p := h.reported(flow.Ingress); p.Received == 0 || p.Lost > resentMost || p.Duplicates != 0 {
 				t.Errorf("%s read %+v", h.Name, p)
 			}
 		}
@@ -172,7 +172,7 @@ func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 			t.Errorf("MTU %d: the peer could not use packets: %v", mtu, moved)
 		}
 		a.settle(t)
-		if sent, got := a.told(flow.Egress), a.told(flow.Ingress); sent.Sent == 0 || got.Received != 0 {
+		if sent, got := a.reported(flow.Egress), a.reported(flow.Ingress); sent.Sent == 0 || got.Received != 0 {
 			t.Errorf("MTU %d: %d marked, %d read", mtu, sent.Sent, got.Received)
 		}
 	}

@@ -1,6 +1,6 @@
 // Programs that judge what Waymark exports, apart from its own dependencies.
 // internal/export/ipfix builds them for its tests.
-module github.com/waymark-net/waymark/test/judges
+module github.com/waymark-net/waymark/test/oracles
 
 go 1.26.0
 
