@@ -166,7 +166,7 @@ static __always_inline struct pdm_state *find_state(const struct packet *p, stru
 
 /*
  * The packet as measure() would find it now: each segment of a burst has the
- * option, and if they were cut anew there may be more of them.
+ * option, and if they were cut again there may be more of them.
  */
 static __always_inline void account_mark(struct __sk_buff *skb, struct packet *p)
 {
@@ -188,7 +188,7 @@ static __always_inline void account_mark(struct __sk_buff *skb, struct packet *p
 /*
  * A Linux router that gets a burst whole (GRO) asks, before it passes it on,
  * whether its segments fit the MTU, and reads the length of their TCP header
- * where that would be without ours: from the upper half of octet 12, which is the
+ * where that would be without ours: from the upper half of byte 12, which is the
  * first of DTLS. From 13 on the segments would seem too long, and be refused
  * although they fit. With 15 bits of DTLS instead of 16 it is 7 at most, and what
  * is there in truth is never less.
