@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -159,11 +158,9 @@ func (c connection) halves(t *testing.T, got map[flow.Key]flow.Counts) (out, in 
 func TestOffloads(t *testing.T) {
 	const amount = 20 << 20
 	l, a, b, c := pair(t)
-	// How a transfer is cut into segments varies a little from run to run.
-	var ratios []float64
-	packets := map[bool]uint64{}
-	for round := range 6 {
-		on := round%2 == 0
+	// How a transfer is cut into segments depends on when its sender may send, and is
+	// not compared between transfers.
+	for _, on := range []bool{true, false} {
 		must(t, l.SetOffloads(lab.VethDefault, on))
 		drained(t, c)
 		file, stop := tcpdump(t, a)
@@ -185,16 +182,9 @@ func TestOffloads(t *testing.T) {
 			t.Errorf("offloads %v: %d packets, %d bytes, %d on the wire; tshark has %d packets of %d bytes",
 				on, out.Packets, out.Bytes, out.WireBytes, judge.packets, judge.bytes)
 		}
-		packets[on] = out.Packets
 		if lost := uncounted(t, c)["ring_full"]; lost > 0 {
 			t.Errorf("%d packets lost", lost)
 		}
-		if !on {
-			ratios = append(ratios, float64(packets[true])/float64(packets[false]))
-		}
-	}
-	if !slices.ContainsFunc(ratios, func(r float64) bool { return r >= 0.99 && r <= 1.01 }) {
-		t.Errorf("packets with offloads over packets without: %.4f: more than 1 %% apart", ratios)
 	}
 }
 
