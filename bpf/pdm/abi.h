@@ -63,6 +63,7 @@ enum guard {
 	GUARD_CAREFUL = 16, /* another flow to the destination fell back */
 	GUARD_RESENT = 32, /* the watched segment was sent again, without a mark */
 	GUARD_LOST = 64, /* ... and that was lost, too */
+	GUARD_LIMITED = 128, /* some segments went unmarked for the limit of marks */
 };
 
 /* A destination, whatever the flow. */
@@ -136,7 +137,8 @@ struct pdm_state {
 	__u16 wild_next; /* the number that would follow */
 	__u8 wild_rounds; /* its proofs */
 	__u8 no_checksum; /* this host sends UDP without a checksum (RFC 6935) */
-	__u8 zero[2];
+	__u8 heard; /* enum heard */
+	__u8 zero;
 	/* Packets that came while another processor held the lock; see missed.h. */
 	__u32 missed_far; /* not in `missed`: too far ahead */
 	__u64 missed; /* bit -number % 64 */
@@ -151,9 +153,17 @@ struct pdm_state {
 	__u32 restarts;
 	__u32 discarded; /* in order, but no answer to the packet last sent */
 	__u32 suspicious;
-	__u32 reserved;
+	__u32 second_marks; /* packets marked since `second`; see limit.h */
+	__u64 second; /* when the running second of the flow began */
 
 	struct pdm_guard guard;
+};
+
+/* What came last, and what of the answer to it has left. */
+enum heard {
+	HEARD_NOTHING = 0, /* no data, or a marked packet answered it */
+	HEARD_DATA, /* data: the next packet is the first of an answer */
+	HEARD_SKIPPED, /* data, and the answer began without a mark */
 };
 
 enum state_id { STATE_CPU_SHIFT = 48 };
@@ -276,6 +286,7 @@ enum pdm_reason {
 	PDM_RESENT, /* TCP sent it before, and goes the sure way now */
 	PDM_DUP_ACK, /* acknowledges what the segment before did, and goes the sure way, too */
 	PDM_FALLBACK, /* marked packets of its flow, or to its destination, do not arrive */
+	PDM_LIMITED, /* its flow has had the marks that a second allows */
 	PDM_BURST, /* GSO, where every packet on the wire needs its own number */
 	PDM_BURST_TUNNEL, /* GSO whose segments have more headers than are known */
 	PDM_BURST_CHECKSUM, /* UDP GSO whose checksum the kernel would lose track of */

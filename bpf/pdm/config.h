@@ -18,6 +18,9 @@ const volatile __u32 cfg_pdm_raw = 0;
 /* New states each second, all processors together; 0: a part of the vacant ones. */
 const volatile __u32 cfg_pdm_new_per_second = 0;
 
+/* Packets of a flow that are marked in a second; 0: all. */
+const volatile __u32 cfg_pdm_marks_per_second = 0;
+
 /* A state without packets for so many ns is forgotten. */
 const volatile __u64 cfg_pdm_lifetime = 0;
 

@@ -102,6 +102,8 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 	sample->arrival = sequence_observe(s, sample, now);
 	if (sample->arrival < ARRIVAL_LATE || !s->rounds)
 		WHOLE(s->rx) = stamp(now, o->psntp);
+	if (sample->arrival < ARRIVAL_LATE)
+		WHOLE(s->heard) = sample->bare ? HEARD_NOTHING : HEARD_DATA;
 	if (sample->arrival == ARRIVAL_WILD) {
 		sample->suspicion = SUSPICION_PSN;
 		return;

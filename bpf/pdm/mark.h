@@ -258,6 +258,7 @@ static __always_inline struct pdm_state *new_state(struct __sk_buff *skb, const 
 	s->policy = work->verdict.policy;
 	s->until = work->verdict.until;
 	s->generation = generation;
+	s->second = now;
 	s->no_checksum = lacks_checksum(p, word_of(skb, p));
 	return s;
 }
@@ -304,6 +305,8 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		new_state(skb, p, work, now, generation, &why);
 	if (rc != MARK_OK)
 		return rc;
+	if (s && is_limited(s, p, now))
+		return PDM_LIMITED;
 	rc = fit(skb, p, guard, work, now);
 	if (rc != MARK_OK)
 		return rc;
@@ -326,6 +329,7 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	if (rc != MARK_OK)
 		return rc;
 	note_sent(s, p);
+	limit_count(s, p);
 	if (work->segment.tcp)
 		guard_sent(guard, &work->segment, true, now);
 	else if (work->tried)

@@ -40,6 +40,7 @@ func TestLossIsExact(t *testing.T) {
 			alpha, beta := l.Host("alpha"), l.Host("beta")
 			cfg, path := agentConfig(t, "ebpf", alpha, beta)
 			cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "udp", For: time.Hour, Interface: "*"}}
+			cfg.PDM.MarksPerSecond = 0
 			a := start(t, cfg)
 			talk(t, alpha, beta, relay)
 			if err := a.stop(); err != nil {

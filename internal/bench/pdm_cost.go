@@ -64,7 +64,7 @@ func pdmScenarios() []scenario {
 	// As by default, but for what would end the test: there is room for all
 	// flows, and they may begin at once.
 	cfg := inbandpdm.Default()
-	cfg.MaxEntries, cfg.NewPerSecond = 1<<17, 1<<31
+	cfg.MaxEntries, cfg.NewPerSecond, cfg.MarksPerSecond = 1<<17, 1<<31, 0
 	refusing, bounded := cfg, cfg
 	refusing.NewPerSecond = 1
 	bounded.MaxEntries, bounded.Evict = inbandpdm.Default().MaxEntries, true

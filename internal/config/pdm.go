@@ -9,14 +9,15 @@ import (
 
 // PDM configures marking (RFC 8250). Nothing is marked that no policy names.
 type PDM struct {
-	Mode         string      `yaml:"mode" default:"burst" oneof:"burst packet" doc:"unit that gets a sequence number: a GSO burst as the stack passes it, or each packet on the wire, which disables GSO bursts on the interface"`
-	State        PDMState    `yaml:"state" doc:"state of marked flows"`
-	Policies     []PDMPolicy `yaml:"policies" reload:"yes" doc:"flows to mark"`
-	Strip        bool        `yaml:"strip" default:"false" doc:"remove the option from received packets before they reach the stack"`
-	Reserve      string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where 16 bytes of MTU headroom for marks come from while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or none: full-size packets then go unmarked"`
-	ClosedDomain bool        `yaml:"closed_domain" default:"false" doc:"mark forwarded packets, too. RFC 8200 allows only the source to insert options: set this only if all hosts and routers on the path are under your control"`
-	Raw          bool        `yaml:"raw" default:"false" doc:"also report single marked packets (waymark marks)"`
-	RawPerSecond uint32      `yaml:"raw_per_second" default:"10000" min:"1" doc:"limit of single packets reported per second and CPU"`
+	Mode           string      `yaml:"mode" default:"burst" oneof:"burst packet" doc:"unit that gets a sequence number: a GSO burst as the stack passes it, or each packet on the wire, which disables GSO bursts on the interface"`
+	MarksPerSecond uint32      `yaml:"marks_per_second" default:"1000" doc:"limit of marked packets per flow and second; bulk data beyond it passes unmarked, the first packets of answers have marks of their own; 0: no limit"`
+	State          PDMState    `yaml:"state" doc:"state of marked flows"`
+	Policies       []PDMPolicy `yaml:"policies" reload:"yes" doc:"flows to mark"`
+	Strip          bool        `yaml:"strip" default:"false" doc:"remove the option from received packets before they reach the stack"`
+	Reserve        string      `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where 16 bytes of MTU headroom for marks come from while the agent runs: the interface's IPv6 MTU, the MTU of the routes that policies name, or none: full-size packets then go unmarked"`
+	ClosedDomain   bool        `yaml:"closed_domain" default:"false" doc:"mark forwarded packets, too. RFC 8200 allows only the source to insert options: set this only if all hosts and routers on the path are under your control"`
+	Raw            bool        `yaml:"raw" default:"false" doc:"also report single marked packets (waymark marks)"`
+	RawPerSecond   uint32      `yaml:"raw_per_second" default:"10000" min:"1" doc:"limit of single packets reported per second and CPU"`
 }
 
 // PDMState bounds what is kept of marked flows.

@@ -45,7 +45,7 @@ func TestMarkedBursts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
-			cfg := Default()
+			cfg := unlimited()
 			cfg.Packets = c.packets
 			a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 			if err := errors.Join(l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads), l.SetOffloads(lab.TxChecksum, c.checksum)); err != nil {
@@ -55,7 +55,9 @@ func TestMarkedBursts(t *testing.T) {
 			if c.segment > 1200 {
 				shown = 4 << 20
 			}
-			bulk(t, a.Host, b.Host, b.Addr6(), shown)
+			if _, err := traffic.Bulk(t.Context(), a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: shown}); err != nil {
+				t.Fatal(err)
+			}
 			before := faults(t, b.Host)
 			if err := sendBursts(t, a.Host, b.Host, bursts, segments, c.segment, c.options); errors.Is(err, unix.EIO) && c.reason == "burst_checksum" {
 				return // kernels before 6.11 refuse to send it
@@ -170,7 +172,7 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 			t.Fatal(err)
 		}
 	}
-	cfg := Default()
+	cfg := unlimited()
 	cfg.Packets = packets
 	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 	for round := range 4 {

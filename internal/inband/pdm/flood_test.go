@@ -78,7 +78,7 @@ func TestBudget(t *testing.T) {
 // some new flows of others find a place, too.
 func TestFloodKeepsStates(t *testing.T) {
 	const seconds, perSecond, established = 75, 100, 128
-	cfg := Default()
+	cfg := unlimited()
 	cfg.MaxEntries = 1024 // as 6,400 new flows a second are to the default
 	h := newPDMHost(t, cfg)
 	now := 1000 * second
@@ -240,7 +240,7 @@ func (n *numbers) send(t *testing.T, h *benchHost, flows uint32) {
 func TestStorm(t *testing.T) {
 	const storm, chunk, established = 300_000, 10_000, 100
 	// No state expires, however long the storm takes.
-	budget := Default()
+	budget := unlimited()
 	budget.Lifetime = time.Hour
 	for _, c := range []struct {
 		name string

@@ -145,7 +145,7 @@ func TestTsharkReadsWhatWasSent(t *testing.T) {
 	if err := l.SetOffloads(allOffloads, false); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Default()
+	cfg := unlimited()
 	cfg.Packets, cfg.Raw = true, 1<<20
 	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 	sent := map[judged]int{}
@@ -223,7 +223,7 @@ func TestMeasuredDelays(t *testing.T) {
 			cfg := wire.Default()
 			cfg.AB.Delay, cfg.BA.Delay = oneWay, oneWay
 			relay(t, l, cfg)
-			a, b := mark(t, l.Host("alpha"), Default(), headroom.Interface), mark(t, l.Host("beta"), Default(), headroom.Interface)
+			a, b := mark(t, l.Host("alpha"), unlimited(), headroom.Interface), mark(t, l.Host("beta"), unlimited(), headroom.Interface)
 			service, err := traffic.Serve(t.Context(), b.Host, traffic.ServiceConfig{
 				Network: network, Listen: netip.AddrPortFrom(b.Addr6(), 0), Think: think,
 			})
@@ -305,7 +305,7 @@ func TestMeasuredLoss(t *testing.T) {
 	cfg.AB.Match = wire.Port(unix.IPPROTO_UDP, port)
 	cfg.AB.DropEvery, cfg.AB.DuplicateEvery, cfg.AB.ReorderEvery = 50, 70, 90
 	path := relay(t, l, cfg)
-	a, b := mark(t, l.Host("alpha"), Default(), headroom.Interface), mark(t, l.Host("beta"), Default(), headroom.Interface)
+	a, b := mark(t, l.Host("alpha"), unlimited(), headroom.Interface), mark(t, l.Host("beta"), unlimited(), headroom.Interface)
 	listen := func(h *markingHost) *net.UDPConn {
 		var c *net.UDPConn
 		if err := h.Do(func() (err error) {

@@ -138,7 +138,7 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 			for i := range plain {
 				plain[i] = transfer(hosts[i], hosts[1-i])
 			}
-			cfg := Default()
+			cfg := unlimited()
 			cfg.Packets = c.packets
 			marking := [2]*markingHost{mark(t, hosts[0], cfg, c.reserve), mark(t, hosts[1], cfg, c.reserve)}
 			for round := range 2 {

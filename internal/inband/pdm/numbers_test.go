@@ -21,6 +21,13 @@ func marking() *Config {
 	return &Config{MaxEntries: 4096, Lifetime: time.Minute, NewPerSecond: 1 << 20}
 }
 
+// unlimited marks every packet.
+func unlimited() Config {
+	cfg := Default()
+	cfg.MarksPerSecond = 0
+	return cfg
+}
+
 // egress is a copy of the program at egress for a network namespace.
 func (b *pdmBench) egress(t testing.TB, netns uint32) *ebpf.Program {
 	t.Helper()

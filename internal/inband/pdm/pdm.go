@@ -24,19 +24,20 @@ import (
 
 // Config says how packets are marked and read.
 type Config struct {
-	MaxEntries   uint32        // flows whose state is kept
-	Lifetime     time.Duration // a state without packets is forgotten after this
-	NewPerSecond uint32        // states that may begin in one second; 0: 1/16 of the free entries
-	Evict        bool          // new states push out old ones where no entry is free, as benchmarks need it
-	Packets      bool          // no GSO burst is marked: each packet on the wire has a number of its own
-	ClosedDomain bool          // forwarded packets may be marked, too
-	Strip        bool          // received packets lose the option before the stack gets them
-	Raw          uint32        // events reported in one second by one processor; 0: none
+	MaxEntries     uint32        // flows whose state is kept
+	Lifetime       time.Duration // a state without packets is forgotten after this
+	NewPerSecond   uint32        // states that may begin in one second; 0: 1/16 of the free entries
+	MarksPerSecond uint32        // packets of a flow that are marked in one second; 0: all
+	Evict          bool          // new states push out old ones where no entry is free, as benchmarks need it
+	Packets        bool          // no GSO burst is marked: each packet on the wire has a number of its own
+	ClosedDomain   bool          // forwarded packets may be marked, too
+	Strip          bool          // received packets lose the option before the stack gets them
+	Raw            uint32        // events reported in one second by one processor; 0: none
 }
 
 // Default marks with little cost.
 func Default() Config {
-	return Config{MaxEntries: 65536, Lifetime: time.Minute}
+	return Config{MaxEntries: 65536, Lifetime: time.Minute, MarksPerSecond: 1000}
 }
 
 // maxDelayFlows bounds the flows that report delays in one interval: each takes
@@ -113,7 +114,8 @@ func (m *Marker) set(s *datapath.Spec) error {
 	return s.SetConstants(map[string]any{
 		"cfg_pdm_packets": m.cfg.Packets, "cfg_pdm_closed_domain": m.cfg.ClosedDomain,
 		"cfg_pdm_strip": m.cfg.Strip, "cfg_pdm_raw": m.cfg.Raw,
-		"cfg_pdm_new_per_second": m.cfg.NewPerSecond, "cfg_pdm_lifetime": uint64(m.cfg.Lifetime),
+		"cfg_pdm_marks_per_second": m.cfg.MarksPerSecond,
+		"cfg_pdm_new_per_second":   m.cfg.NewPerSecond, "cfg_pdm_lifetime": uint64(m.cfg.Lifetime),
 	})
 }
 

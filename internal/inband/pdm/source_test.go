@@ -40,7 +40,7 @@ func bulk(t testing.TB, from, to *lab.Host, addr netip.Addr, size int64) {
 func TestOnlyTheSourceMarks(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		l := datapathtest.NewLab(t, lab.Config{Topology: "chain", MTU: 1500})
-		cfg := Default()
+		cfg := unlimited()
 		cfg.ClosedDomain = closed
 		alpha, athos, beta := l.Host("alpha"), l.Host("athos"), l.Host("beta")
 		router := mark(t, athos, cfg, headroom.None) // its interface to alpha
@@ -116,7 +116,7 @@ func TestMarkedTunnels(t *testing.T) {
 		command(t, h, "ip", "addr", "add", inner[i]+"/64", "dev", "vx", "nodad")
 		command(t, h, "ip", "link", "set", "vx", "up")
 	}
-	a, b := mark(t, hosts[0], Default(), headroom.None), mark(t, hosts[1], Default(), headroom.None)
+	a, b := mark(t, hosts[0], unlimited(), headroom.None), mark(t, hosts[1], unlimited(), headroom.None)
 	for i, h := range hosts {
 		bulk(t, h, hosts[1-i], hosts[1-i].Addr6(), 1<<20) // shows that marked packets arrive
 		bulk(t, h, hosts[1-i], netip.MustParseAddr(inner[1-i]), 8<<20)
@@ -161,7 +161,7 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 		if n := datagrams(narrow, 10); n != 10 {
 			t.Fatalf("MTU %d: of 10 unmarked datagrams came %d", narrow, n)
 		}
-		a := mark(t, alpha, Default(), headroom.Interface)
+		a := mark(t, alpha, unlimited(), headroom.Interface)
 		bulk(t, alpha, beta, beta.Addr6(), 100) // shows that marked packets arrive
 		a.drain(t)
 		before, err := a.marker.Stats()
@@ -189,7 +189,7 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 // kernel would make room elsewhere.
 func TestRawFramesStayWhole(t *testing.T) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
-	a, beta := mark(t, l.Host("alpha"), Default(), headroom.None), l.Host("beta")
+	a, beta := mark(t, l.Host("alpha"), unlimited(), headroom.None), l.Host("beta")
 	tagged := packet.Eth().VLAN(5).IPv6(hostA, hostB).UDP(portA, portB).Payload(40).Bytes()
 	plain := packet.Eth().IPv6(hostA, hostB).UDP(portA, portB).Payload(40).Bytes()
 	var in int
@@ -257,7 +257,7 @@ func TestMarkedBigTCP(t *testing.T) {
 	for _, h := range l.Hosts() {
 		command(t, h, "ip", "link", "set", "dev", h.Interfaces[0].Name, "gso_max_size", "185000", "gro_max_size", "185000")
 	}
-	a, b := mark(t, l.Host("alpha"), Default(), headroom.Interface), mark(t, l.Host("beta"), Default(), headroom.Interface)
+	a, b := mark(t, l.Host("alpha"), unlimited(), headroom.Interface), mark(t, l.Host("beta"), unlimited(), headroom.Interface)
 	bulk(t, a.Host, b.Host, b.Addr6(), 32<<20)
 	bulk(t, b.Host, a.Host, a.Addr6(), 32<<20)
 	a.drain(t)

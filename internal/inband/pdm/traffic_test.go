@@ -83,7 +83,7 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 	if mtu == 1280 {
 		reserve = headroom.None
 	}
-	cfg := Default()
+	cfg := unlimited()
 	cfg.Packets = packets
 	a, b := mark(t, l.Host("alpha"), cfg, reserve), mark(t, l.Host("beta"), cfg, reserve)
 	before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
@@ -137,7 +137,7 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 func TestMarkedTrafficWithoutRoom(t *testing.T) {
 	for _, packets := range []bool{false, true} {
 		l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
-		cfg := Default()
+		cfg := unlimited()
 		cfg.Packets = packets
 		a, b := mark(t, l.Host("alpha"), cfg, headroom.None), mark(t, l.Host("beta"), cfg, headroom.None)
 		if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
@@ -163,7 +163,7 @@ func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 		if mtu == 1280 {
 			reserve = headroom.None
 		}
-		a, b := mark(t, l.Host("alpha"), Default(), reserve), l.Host("beta")
+		a, b := mark(t, l.Host("alpha"), unlimited(), reserve), l.Host("beta")
 		before := faults(t, b)
 		if resent := transfers(t, a.Host, b, mtu); resent > resentMost {
 			t.Errorf("MTU %d: %d segments were sent again", mtu, resent)
@@ -185,7 +185,7 @@ func TestStrippedTraffic(t *testing.T) {
 		if err := l.SetOffloads(allOffloads, offloads); err != nil {
 			t.Fatal(err)
 		}
-		cfg := Default()
+		cfg := unlimited()
 		cfg.Strip = true
 		a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
 		before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}

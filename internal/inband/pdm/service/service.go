@@ -80,7 +80,7 @@ func markerConfig(cfg config.PDM) inbandpdm.Config {
 	p := inbandpdm.Config{
 		MaxEntries: cfg.State.MaxEntries, Lifetime: cfg.State.Lifetime, NewPerSecond: cfg.State.NewPerSecond,
 		Packets: cfg.Mode == "packet", Strip: cfg.Strip,
-		ClosedDomain: cfg.ClosedDomain,
+		ClosedDomain: cfg.ClosedDomain, MarksPerSecond: cfg.MarksPerSecond,
 	}
 	if cfg.Raw {
 		p.Raw = cfg.RawPerSecond
