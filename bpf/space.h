@@ -117,10 +117,11 @@ static __always_inline enum space_result space_make(struct __sk_buff *skb, __u32
 {
 	struct ipv6hdr *ip;
 
-	if (bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_NET, flags))
+	/* The bound comes before it is added to a pointer: Linux 6.1 asks for that. */
+	if (l3 > HEADERS_MAX || bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_NET, flags))
 		return SPACE_REFUSED;
 	ip = (void *)(long)skb->data + l3;
-	if (l3 > HEADERS_MAX || (void *)(ip + 1) > (void *)(long)skb->data_end)
+	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
 		return SPACE_BROKEN;
 	ip->payload_len = bpf_htons(bpf_ntohs(ip->payload_len) + bytes);
 	s->at = l3 + sizeof(*ip);
@@ -200,10 +201,10 @@ static __always_inline enum space_result space_take(struct __sk_buff *skb, __u32
 	struct ipv6hdr *ip;
 	__be16 len;
 
-	if (bpf_skb_adjust_room(skb, -(__s32)s->bytes, BPF_ADJ_ROOM_NET, flags))
+	if (l3 > HEADERS_MAX || bpf_skb_adjust_room(skb, -(__s32)s->bytes, BPF_ADJ_ROOM_NET, flags))
 		return SPACE_REFUSED;
 	ip = (void *)(long)skb->data + l3;
-	if (l3 > HEADERS_MAX || (void *)(ip + 1) > (void *)(long)skb->data_end)
+	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
 		return SPACE_BROKEN;
 	len = bpf_htons(bpf_ntohs(ip->payload_len) - s->bytes);
 	if (!space_put(skb, l3 + offsetof(struct ipv6hdr, payload_len), &len, sizeof(len)))
