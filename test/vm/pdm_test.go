@@ -1,6 +1,9 @@
 package vm
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +11,7 @@ import (
 
 // TestMarkingOnOlderKernel: PDM is marked, read and taken out as on a new kernel.
 func TestMarkingOnOlderKernel(t *testing.T) {
+	t.Parallel() // a machine mostly keeps one processor busy
 	report := Run(t, Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 14 * time.Minute,
 		Files: map[string]string{
@@ -28,6 +32,28 @@ func TestMarkingOnOlderKernel(t *testing.T) {
 		if r.ExitCode != 0 || !strings.Contains(r.Stdout, "--- PASS") {
 			t.Errorf("tests of %s on %s ended with %d:\n%s%s", name, report.Release, r.ExitCode, r.Stdout, r.Stderr)
 		}
-		t.Logf("%s on %s: %d tests passed in %v", name, report.Release, strings.Count(r.Stdout, "--- PASS"), r.Took)
+		t.Logf("%s on %s: %d tests passed in %v, of %v in all; longest: %s",
+			name, report.Release, strings.Count(r.Stdout, "--- PASS"), r.Took, report.Took, longest(r.Stdout))
 	}
+}
+
+// longest are the tests that took most of the time, by the output of -test.v.
+func longest(stdout string) string {
+	type took struct {
+		name    string
+		seconds float64
+	}
+	var all []took
+	for line := range strings.Lines(stdout) {
+		var one took
+		if _, err := fmt.Sscanf(line, "--- PASS: %s (%fs)", &one.name, &one.seconds); err == nil {
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, b took) int { return cmp.Compare(b.seconds, a.seconds) })
+	var out []string
+	for _, one := range all[:min(5, len(all))] {
+		out = append(out, fmt.Sprintf("%s %.0f s", one.name, one.seconds))
+	}
+	return strings.Join(out, ", ")
 }

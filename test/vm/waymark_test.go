@@ -14,6 +14,7 @@ func olderKernel() string { return cmp.Or(os.Getenv("VM_KERNEL"), "6.1") }
 // TestWaymarkOnOlderKernel: without TCX the agent attaches by clsact, says so,
 // and counts as exactly.
 func TestWaymarkOnOlderKernel(t *testing.T) {
+	t.Parallel()
 	report := Run(t, Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 14 * time.Minute,
 		Files: map[string]string{
@@ -43,7 +44,8 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		if r.ExitCode != 0 || !strings.Contains(r.Stdout, "--- PASS") {
 			t.Errorf("tests of %s on %s ended with %d:\n%s%s", name, report.Release, r.ExitCode, r.Stdout, r.Stderr)
 		}
-		t.Logf("%s on %s: %d tests passed in %v", name, report.Release, strings.Count(r.Stdout, "--- PASS"), r.Took)
+		t.Logf("%s on %s: %d tests passed in %v, of %v in all; longest: %s",
+			name, report.Release, strings.Count(r.Stdout, "--- PASS"), r.Took, report.Took, longest(r.Stdout))
 	}
 	if !strings.Contains(agent.Stdout, "mode="+mode) {
 		t.Errorf("the agent did not attach by %s:\n%s", mode, agent.Stdout)
