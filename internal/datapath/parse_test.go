@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -175,31 +177,58 @@ func TestCases(t *testing.T) {
 }
 
 func testCases(t *testing.T, then func(testing.TB, *Datapath)) {
-	for tunnels, whole := range casesByTunnels() {
-		var cases []packet.Case
-		for _, c := range whole {
-			cases = append(append(cases, c), packet.Truncations(c)...)
-		}
+	not := notRun{}
+	for tunnels, cases := range casesByTunnels() {
 		d := load(t, Config{MaxEntries: 1024, Tunnels: tunnelsOf(tunnels)})
 		var reasons reasonCounter
-		for _, c := range cases {
+		try := func(t *testing.T, c packet.Case) (why string) {
+			for _, f := range c.Frames {
+				why = max(why, datapathtest.Runnable(f))
+			}
+			if why != "" {
+				return why
+			}
 			forget(t, d.maps["fragments"])
+			for _, f := range c.Frames {
+				run(t, loaded(t, d, Ingress, f.L3), f)
+			}
+			then(t, d)
+			if diff := diffCase(t, d, c, &reasons); diff != "" {
+				t.Error(diff)
+			}
+			return ""
+		}
+		for _, c := range cases {
 			t.Run(fmt.Sprintf("tunnels %x/%s", tunnels, c.Name), func(t *testing.T) {
 				defer onOneProcessor(t)()
-				for _, f := range c.Frames {
-					if datapathtest.Runnable(f) != "" {
-						return
-					}
+				not.add(try(t, c), c.Name)
+				if *scale < 1 { // an emulated machine takes minutes for them
+					return
 				}
-				for _, f := range c.Frames {
-					run(t, loaded(t, d, Ingress, f.L3), f)
-				}
-				then(t, d)
-				if diff := diffCase(t, d, c, &reasons); diff != "" {
-					t.Error(diff)
+				for _, cut := range packet.Truncations(c) {
+					not.add(try(t, cut), "cuts of "+c.Name)
 				}
 			})
 		}
+	}
+	not.report(t)
+}
+
+// notRun are cases that a hook has no such frames of, by the reason.
+type notRun map[string][]string
+
+// add notes a case; no reason: it ran.
+func (n notRun) add(why, name string) {
+	if why != "" && !slices.Contains(n[why], name) {
+		n[why] = append(n[why], name)
+	}
+}
+
+// report hands the list to the runner of all tests (test/runner), which prints it.
+func (n notRun) report(t testing.TB) {
+	t.Helper()
+	for _, why := range slices.Sorted(maps.Keys(n)) {
+		t.Attr("not-run", fmt.Sprintf("%s: %d cases: %s", why, len(n[why]), strings.Join(n[why], ", ")))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -34,8 +33,8 @@ type xdpHook struct {
 	linear        int  // bytes of the first buffer; 0: as many as fit
 
 	ran, cuts   int
-	impossible  map[string][]string // why, and which cases
-	unsupported string              // why nothing runs, if so
+	impossible  notRun
+	unsupported string // why nothing runs, if so
 }
 
 // cannot says why a frame cannot be at the hook, if so.
@@ -90,9 +89,9 @@ func (h *xdpHook) run(t testing.TB, p *ebpf.Program, data []byte) error {
 func TestCasesAtXDP(t *testing.T) {
 	defer onOneProcessor(t)()
 	hooks := []*xdpHook{
-		{name: "one buffer", program: "test_xdp"},
-		{name: "several buffers", program: "test_xdp_frags", multi: true},
-		{name: "headers in the second buffer", program: "test_xdp_frags", multi: true, linear: 24},
+		{name: "one buffer", program: "test_xdp", impossible: notRun{}},
+		{name: "several buffers", program: "test_xdp_frags", multi: true, impossible: notRun{}},
+		{name: "headers in the second buffer", program: "test_xdp_frags", multi: true, linear: 24, impossible: notRun{}},
 	}
 	for tunnels, cases := range casesByTunnels() {
 		// What it takes is the verification of programs: each is loaded once.
@@ -105,9 +104,7 @@ func TestCasesAtXDP(t *testing.T) {
 	}
 	for _, h := range hooks {
 		t.Logf("%s: %d cases and %d cuts of them ran", h.name, h.ran, h.cuts)
-		for _, why := range slices.Sorted(maps.Keys(h.impossible)) {
-			t.Logf("%s: %s: %d cases: %s", h.name, why, len(h.impossible[why]), strings.Join(h.impossible[why], ", "))
-		}
+		h.impossible.report(t)
 	}
 }
 
@@ -121,10 +118,7 @@ type xdpProbe struct {
 // try sends a case and then its cuts, or notes why the hook has no such frames.
 func (p *xdpProbe) try(t *testing.T, h *xdpHook, c packet.Case) {
 	if why := h.cannotRun(c); why != "" {
-		if h.impossible == nil {
-			h.impossible = map[string][]string{}
-		}
-		h.impossible[why] = append(h.impossible[why], c.Name)
+		h.impossible.add(h.name+": "+why, c.Name)
 		return
 	}
 	h.ran++

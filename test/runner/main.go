@@ -98,6 +98,7 @@ func run(ctx context.Context, cfg config) (ok bool, err error) {
 		return false, err
 	}
 	t.leftBehind(left)
+	t.listNotRun()
 	t.judgeSkips(allowed, cfg.strict)
 	fmt.Printf("== took %v\n", time.Since(start).Round(time.Second))
 	return t.summary(), nil

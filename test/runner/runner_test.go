@@ -31,7 +31,7 @@ func TestRunner(t *testing.T) {
 	}{
 		{
 			name: "passes", args: []string{"./passes"},
-			last: "4 passed, 0 failed, 0 skipped", says: []string{clean, "3 passed"},
+			last: "4 passed, 0 failed, 0 skipped", says: []string{clean, "3 passed", "passes.TestSubtests: no such frames: 2 cases: a, b"},
 		},
 		{
 			name: "fails", args: []string{"./fails"},

@@ -16,6 +16,7 @@ type event struct {
 	Test        string
 	Elapsed     float64
 	Output      string
+	Key, Value  string // of an attribute (testing.T.Attr)
 	ImportPath  string // of build-output
 	FailedBuild string // the ImportPath that made a package fail
 }
@@ -26,10 +27,14 @@ type tally struct {
 	prefix                  string
 	passed, failed, skipped int
 	skips                   []skippedTest
+	notRun                  []skippedTest // cases in tables, which their test could not run
 	running                 map[string]*packageState
 	// builds has what the compiler said, by import path.
 	builds map[string]*strings.Builder
 }
+
+// notRunKey is the attribute in which a test names the cases of a table that its hook or machine cannot run.
+const notRunKey = "not-run"
 
 type skippedTest struct{ name, reason string }
 
@@ -103,6 +108,8 @@ func (t *tally) add(ev event) {
 	case ev.Test != "" && ev.Action == "output":
 		s := p.test(ev.Test)
 		s.output = append(s.output, ev.Output)
+	case ev.Action == "attr" && ev.Key == notRunKey:
+		t.notRun = append(t.notRun, skippedTest{strings.TrimPrefix(ev.Package, t.prefix) + "." + ev.Test, ev.Value})
 	case ev.Test != "" && ev.Action == "run":
 		p.test(ev.Test).ran = true
 	}
@@ -217,6 +224,16 @@ func (t *tally) leftBehind(traces []string) {
 	fmt.Fprintln(t.w, "--- FAIL: the tests left behind")
 	for _, trace := range traces {
 		fmt.Fprintln(t.w, "   ", trace)
+	}
+}
+
+// listNotRun names the cases that no test ran at some hook.
+func (t *tally) listNotRun() {
+	if len(t.notRun) > 0 {
+		fmt.Fprintln(t.w, "== cases of tables that could not run")
+	}
+	for _, n := range t.notRun {
+		fmt.Fprintf(t.w, "    %s: %s\n", n.name, n.reason)
 	}
 }
 

@@ -26,7 +26,6 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 			{Args: []string{"/bin/waymark", "doctor"}},
 			{Args: []string{
 				"/bin/datapath.test", "-test.v", "-exact.scale=0.02",
-				"-test.skip", "TestCases/.*/.*/.*/.*/cut_at", // a few thousand, which the emulated machine takes minutes for
 				"-test.run", "TestExact|TestCases$|TestTunnelBursts|TestClsact|TestKilledProbe|TestInterfaceVanishes|TestTwoProbes",
 			}},
 			{Args: []string{"/bin/agent.test", "-test.v", "-test.run", "TestTransfer|TestFragments|TestHeaders"}},
