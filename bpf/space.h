@@ -107,6 +107,22 @@ static __always_inline enum space_result space_removable(struct __sk_buff *skb, 
 }
 
 /*
+ * The IPv6 header. Linux 6.1 wants the bound of an offset in the register that is
+ * added to the pointer, and does not learn it from a copy on the stack.
+ */
+static __always_inline struct ipv6hdr *space_ipv6(struct __sk_buff *skb, __u32 l3)
+{
+	struct ipv6hdr *ip;
+	__u64 at = l3;
+
+	barrier_var(at);
+	if (at > HEADERS_MAX)
+		return NULL;
+	ip = (void *)(long)skb->data + at;
+	return (void *)(ip + 1) > (void *)(long)skb->data_end ? NULL : ip;
+}
+
+/*
  * Makes the gap, directly after the IPv6 header, whose length has the new bytes
  * then. From here on the packet is changed, and could only be dropped. What
  * follows takes no failing helper: the bytes up to the upper layer were read, or
@@ -117,11 +133,10 @@ static __always_inline enum space_result space_make(struct __sk_buff *skb, __u32
 {
 	struct ipv6hdr *ip;
 
-	/* The bound comes before it is added to a pointer: Linux 6.1 asks for that. */
-	if (l3 > HEADERS_MAX || bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_NET, flags))
+	if (bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_NET, flags))
 		return SPACE_REFUSED;
-	ip = (void *)(long)skb->data + l3;
-	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
+	ip = space_ipv6(skb, l3);
+	if (!ip)
 		return SPACE_BROKEN;
 	ip->payload_len = bpf_htons(bpf_ntohs(ip->payload_len) + bytes);
 	s->at = l3 + sizeof(*ip);
@@ -201,10 +216,10 @@ static __always_inline enum space_result space_take(struct __sk_buff *skb, __u32
 	struct ipv6hdr *ip;
 	__be16 len;
 
-	if (l3 > HEADERS_MAX || bpf_skb_adjust_room(skb, -(__s32)s->bytes, BPF_ADJ_ROOM_NET, flags))
+	if (bpf_skb_adjust_room(skb, -(__s32)s->bytes, BPF_ADJ_ROOM_NET, flags))
 		return SPACE_REFUSED;
-	ip = (void *)(long)skb->data + l3;
-	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
+	ip = space_ipv6(skb, l3);
+	if (!ip)
 		return SPACE_BROKEN;
 	len = bpf_htons(bpf_ntohs(ip->payload_len) - s->bytes);
 	if (!space_put(skb, l3 + offsetof(struct ipv6hdr, payload_len), &len, sizeof(len)))
