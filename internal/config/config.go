@@ -27,7 +27,7 @@ type Config struct {
 	Netns      []string    `yaml:"netns" kind:"netns" doc:"names of further network namespaces in which to attach, or all"`
 	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"what to do when a named interface does not exist: wait for it, or fail"`
 	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"probe that counts packets; auto uses ebpf if the kernel supports it"`
-	Profile    string      `yaml:"profile" default:"standard" oneof:"standard small" doc:"sizes of everything that holds flows or records; small: for hosts with little memory, 4096 flows and as many records of history in 25 MB. Values that are set explicitly take precedence"`
+	Profile    string      `yaml:"profile" default:"standard" oneof:"standard small" doc:"sizes of everything that holds flows or records; small: for hosts with little memory, 4096 flows and as many records of history. Values that are set explicitly take precedence"`
 	Flow       Flow        `yaml:"flow" doc:"the flow table"`
 	PDM        PDM         `yaml:"pdm" doc:"network and server delay, measured by marks in packets (RFC 8250)"`
 	Export     []Export    `yaml:"export" reload:"yes" doc:"exporters of flow records, one per entry"`
