@@ -2,6 +2,7 @@ package datapath_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -48,7 +49,9 @@ type costFeatures struct {
 }
 
 func allCostFeatures() []costFeatures {
-	marks, strips := inband.Default(), inband.Default()
+	marks := inband.Default()
+	marks.MarksPerSecond = 0 // the cost is that of a mark
+	strips := marks
 	strips.Strip = true
 	tunnels := []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}
 	return []costFeatures{
@@ -202,7 +205,23 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 	if err := marker.SetPolicies([]policy.Policy{named}); err != nil {
 		t.Fatal(err)
 	}
+	knowPath(t, d, netip.MustParseAddr(hostB))
 	return d
+}
+
+// knowPath lets all datagrams to a host be marked: struct pdm_path of bpf/pdm/abi.h says that a marked segment arrived,
+// at a time that is always recent.
+func knowPath(t *testing.T, d *datapath.Datapath, host netip.Addr) {
+	t.Helper()
+	paths := d.Map("pdm_paths")
+	key, path := make([]byte, paths.KeySize()), make([]byte, paths.ValueSize())
+	remote := host.As16()
+	copy(key, remote[:])
+	const acked = 2 * 8 // offset of the member
+	binary.NativeEndian.PutUint64(path[acked:], 1<<63-1)
+	if err := paths.Put(key, path); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // inKernel runs a program in the kernel.

@@ -74,5 +74,8 @@ func (d *Datapath) Loaded(p *Program, noLink bool) *ebpf.Program {
 	return d.loaded[copyOf{p, d.allFeatures(p, variant{noLink: noLink})}]
 }
 
+// Map is one of the maps of the programs; nil: there is none of that name.
+func (d *Datapath) Map(name string) *ebpf.Map { return d.maps[name] }
+
 // Samples reports whether not all packets are counted.
 func (d *Datapath) Samples() bool { return d.flowCache.cfg.Sampling > 1 }

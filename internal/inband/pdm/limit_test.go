@@ -136,9 +136,9 @@ func TestLimitKeepsAnswers(t *testing.T) {
 	}
 }
 
-// Beside a transfer whose bulk data is mostly not marked, a service has the delays
+// Alongside a transfer whose bulk data is mostly not marked, a service has the delays
 // that it has, and no mark is said to be lost.
-func TestLimitBesideAService(t *testing.T) {
+func TestLimitAlongsideAService(t *testing.T) {
 	const think, requests, limit = 20 * time.Millisecond, 30, 200
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 	cfg := Default()
