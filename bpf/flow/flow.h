@@ -257,8 +257,13 @@ static __always_inline struct flow_slot *slot_at(__u32 row, __u32 set, __u32 way
 						 __u32 shift)
 {
 	struct flow_set *layer = layer_of(set >> shift);
+	__u64 index = row + (set & (in_layer - 1));
 
-	return layer ? &layer[row + (set & (in_layer - 1))].way[way & (FLOW_WAYS - 1)] : NULL;
+	/* Linux 6.1 does not learn the bound of `row` from a copy on the stack. */
+	barrier_var(index);
+	if (!layer || index >= cfg_parts * cfg_layer_sets)
+		return NULL;
+	return &layer[index].way[way & (FLOW_WAYS - 1)];
 }
 
 static __noinline struct flow_slot *far_slot(__u32 row, __u32 set, __u32 way, __u32 in_layer,
