@@ -35,7 +35,8 @@ static __always_inline bool fast_transport(frame_ctx *ctx, const void *end, stru
 		p->id.tcp_flags = l4[13];
 		p->tcp_flags_high = l4[12] & 0xf;
 		rare |= l4[12] & 0xf;
-	} else if (proto != IPPROTO_UDP || features & FEATURE_TUNNELS) {
+	} else if (proto != IPPROTO_UDP ||
+		   (features & FEATURE_TUNNELS && is_tunnel_port(p->id.dport))) {
 		return false;
 	}
 	present = frame_len(ctx) - sizeof(struct ethhdr);

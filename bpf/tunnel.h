@@ -11,6 +11,11 @@
 #define PORT_VXLAN 4789 /* RFC 7348 */
 #define PORT_GENEVE 6081 /* RFC 8926 */
 
+static __always_inline bool is_tunnel_port(__be16 port)
+{
+	return port == bpf_htons(PORT_VXLAN) || port == bpf_htons(PORT_GENEVE);
+}
+
 #define GRE_UNREADABLE 0x4007 /* routing, or a version that is not 0 */
 #define VXLAN_VNI_VALID bpf_htonl(0x08000000)
 
