@@ -115,7 +115,7 @@ func (r *PDMReport) writeDraft(w io.Writer) error {
 			again = fmt.Sprintf("%.0f → %.0f", base.Retransmits.Median, m.Retransmits.Median)
 		}
 	}
-	fmt.Fprint(w, "\nBeside the figures of draft-elkins-v6ops-bpf-pdm-ebpf-00, which are of another machine\n\n")
+	fmt.Fprint(w, "\nAlongside the figures of draft-elkins-v6ops-bpf-pdm-ebpf-00, which are of another machine\n\n")
 	return writeTable(w, []column{{"", false}, {"draft", true}, {"this run", true}}, [][]string{
 		{"egress, a packet", fmt.Sprintf("+%.0f ns", d.Egress), ours[costMark]},
 		{"ingress, a packet", fmt.Sprintf("+%.0f ns", d.Ingress), ours[costRead]},

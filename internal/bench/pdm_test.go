@@ -69,7 +69,7 @@ func TestTransfers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	if len(got.Modes) != 4 {
+	if len(got.Modes) != 5 {
 		t.Fatalf("measured %+v, absent %+v", got.Modes, got.Absent)
 	}
 	for _, m := range got.Modes {
@@ -77,8 +77,9 @@ func TestTransfers(t *testing.T) {
 			t.Errorf("%s: %+v", m.Mode, m)
 		}
 	}
-	if burst, packet := got.Modes[1], got.Modes[3]; packet.Marked <= burst.Marked {
-		t.Errorf("%d packets were marked one by one, %d bursts", packet.Marked, burst.Marked)
+	limited, bursts, packets := got.Modes[1].Marked, got.Modes[2].Marked, got.Modes[4].Marked
+	if limited == 0 || bursts <= limited || packets <= bursts {
+		t.Errorf("marked: %d bursts with the limit, %d without, %d packets one by one", limited, bursts, packets)
 	}
 	labs, err := lab.List()
 	if err != nil {

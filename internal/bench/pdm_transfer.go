@@ -43,10 +43,18 @@ type TransferCost struct {
 // Modes of a transfer.
 const (
 	modeUnmarked = "unmarked"
-	modeBurst    = "burst"
-	modeSingle   = "no-bursts" // unmarked, but sent as packet mode has to have it
-	modePacket   = "packet"
+	modeBurst    = "burst"       // as many marks in a second as the defaults allow
+	modeEvery    = "every-burst" // no limit
+	modeSingle   = "no-bursts"   // unmarked, but sent as packet mode has to have it
+	modePacket   = "packet"      // no limit
 )
+
+// transferConfig is the PDM configuration of the modes that mark.
+var transferConfig = map[string]string{
+	modeBurst:  "mode: burst",
+	modeEvery:  "mode: burst, marks_per_second: 0",
+	modePacket: "mode: packet, marks_per_second: 0",
+}
 
 // lane of transfers: two hosts, and an agent on both.
 type transferLane struct {
@@ -86,7 +94,7 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 			err = errors.Join(err, l.close())
 		}
 	}()
-	for _, mode := range []string{modeUnmarked, modeBurst, modeSingle, modePacket} {
+	for _, mode := range []string{modeUnmarked, modeBurst, modeEvery, modeSingle, modePacket} {
 		l, err := newTransferLane(ctx, mode, self, dir)
 		if err != nil {
 			return t, fmt.Errorf("%s: %w", mode, err)
@@ -119,8 +127,8 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 	return t, nil
 }
 
-// marks tells whether packets of this lane are marked.
-func (l *transferLane) marks() bool { return l.mode == modeBurst || l.mode == modePacket }
+// marks reports whether packets of this lane are marked.
+func (l *transferLane) marks() bool { return transferConfig[l.mode] != "" }
 
 // keepWindow has TCP go on after a pause as it was before.
 func keepWindow(hosts []*lab.Host) error {
@@ -177,7 +185,7 @@ func newTransferLane(ctx context.Context, mode, self, dir string) (_ *transferLa
 		}
 	}
 	if l.marks() {
-		text += fmt.Sprintf("pdm: {mode: %s, policies: [{to: \"2001:db8::/32\", for: 24h}]}\n", mode)
+		text += fmt.Sprintf("pdm: {%s, policies: [{to: \"2001:db8::/32\", for: 24h}]}\n", transferConfig[mode])
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err

@@ -339,11 +339,11 @@ func TestReadFileErrors(t *testing.T) {
 	}{
 		"empty":                {nil, 0, capfile.ErrFormat, []string{"byte 0", "it is empty", "tcpdump -w"}},
 		"text":                 {[]byte("#!/bin/sh\n"), 0, capfile.ErrFormat, []string{"byte 0", "begins with 23 21 2f 62"}},
-		"half a file header":   {data[:20], 0, io.ErrUnexpectedEOF, []string{"byte 0", "cut short"}},
-		"half a frame header":  {data[:24+8], 0, io.ErrUnexpectedEOF, []string{"frame 1 at byte 24", "cut short"}},
-		"a frame's header":     {data[:24+16], 0, io.ErrUnexpectedEOF, []string{"frame 1 at byte 24", "cut short"}},
-		"half a frame":         {data[:len(data)-5], 9, io.ErrUnexpectedEOF, []string{"frame 10 at byte ", "all before was counted"}},
-		"pcapng, half a frame": {ng[:len(ng)-40], 9, io.ErrUnexpectedEOF, []string{"frame 10 at byte ", "all before was counted"}},
+		"half a file header":   {data[:20], 0, io.ErrUnexpectedEOF, []string{"byte 0", "truncated"}},
+		"half a frame header":  {data[:24+8], 0, io.ErrUnexpectedEOF, []string{"frame 1 at byte 24", "truncated"}},
+		"a frame's header":     {data[:24+16], 0, io.ErrUnexpectedEOF, []string{"frame 1 at byte 24", "truncated"}},
+		"half a frame":         {data[:len(data)-5], 9, io.ErrUnexpectedEOF, []string{"frame 10 at byte ", "everything before was counted"}},
+		"pcapng, half a frame": {ng[:len(ng)-40], 9, io.ErrUnexpectedEOF, []string{"frame 10 at byte ", "everything before was counted"}},
 		"absurd frame length": {
 			slices.Concat(data[:24+8], bytes.Repeat([]byte{0xff}, 8), data[24+16:]), 0, nil,
 			[]string{"frame 1 at byte 24", "exceeds"},
