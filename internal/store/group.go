@@ -1,15 +1,17 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
 
-	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// grouping merges records.
+// grouping merges records. Rows are large, and a flood brings one for each record: so
+// records are sorted by their keys first, and each row is merged from its records, and
+// given away, before the next.
 type grouping struct {
 	fold      Fold
 	services  bool
@@ -20,15 +22,12 @@ type grouping struct {
 	once      bool // a packet counts in one row only
 	passage   bool // some key is in or out
 
-	onlyRepeated flow.Counters // of rows that have nothing else, and are none
-
-	index  map[digest]*Row
-	merged []*Row
-	block  []Row // where the next row stands: they are large, and never move
-	key    []byte
+	seen       *sightings
+	everywhere bool // repeated packets count like others
+	key        []byte
 }
 
-// digest stands for the keys of a row in the index: a tenth of their size, and different
+// digest stands for the keys of a row: a tenth of their size, and different
 // for different ones but with a probability of 2⁻¹²⁸, whoever chose them.
 type digest [2]uint64
 
@@ -46,7 +45,7 @@ type pick struct {
 
 func newGrouping(by By) *grouping {
 	g := &grouping{
-		fold: by.Fold, services: by.Services, index: map[digest]*Row{}, whole: by.Whole(),
+		fold: by.Fold, services: by.Services, whole: by.Whole(),
 		// A peer is one of the host, or namespace, that its packets end at.
 		once: by.Fold != FoldPeer && !by.has("iface") && !by.has("direction"),
 	}
@@ -60,23 +59,131 @@ func newGrouping(by By) *grouping {
 	return g
 }
 
-// add merges one record, of a flow that came in and left on two interfaces; r is
-// changed. What it measured counts also where its packets are repeated.
-func (g *grouping) add(r *flow.Record, in, out string, repeated uint64) {
-	turned := g.fold.turn(r)
-	if turned {
+// item is a record, or a part of one, with what tells its row.
+type item struct {
+	digest   digest
+	repeated uint64 // packets of the record that were seen before
+	row      int32  // of the window
+	part     part
+}
+
+// part is what of a record an item means. Where only some of its packets are repeated,
+// the others did not come in where those did, and are apart from them.
+type part uint8
+
+const (
+	wholeRecord  part = iota
+	repeatedPart      // the repeated packets
+	freshPart         // the others
+)
+
+// collect returns all records of a window that are matched, in the order of their rows.
+func (g *grouping) collect(w *window) []item {
+	matched := 0
+	for _, n := range g.seen.rows {
+		if n != notMatched {
+			matched++
+		}
+	}
+	items := make([]item, 0, matched)
+	var r flow.Record
+	var pdm flow.PDM
+	add := func(it item) {
+		w.record(it.row, &r, &pdm)
+		in, out, _, _ := g.take(&it, &r)
+		g.appendKey(&r, in, out)
+		it.digest = digestOf(g.key)
+		items = append(items, it)
+	}
+	for row, n := range g.seen.rows {
+		it := item{row: int32(row)}
+		if n == notMatched {
+			continue
+		}
+		if n < 0 {
+			add(it)
+			continue
+		}
+		x := &g.seen.list[n]
+		packets := w.row(it.row).Packets
+		it.repeated = x.take(packets)
+		if g.passage && it.repeated < packets && g.seen.firstIn(x) != x.in {
+			if it.repeated > 0 {
+				it.part = repeatedPart
+				add(it)
+			}
+			it.part = freshPart
+		}
+		add(it)
+	}
+	slices.SortFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.digest[0], b.digest[0]), cmp.Compare(a.digest[1], b.digest[1]),
+			cmp.Compare(a.row, b.row), cmp.Compare(a.part, b.part))
+	})
+	return items
+}
+
+// count is how many rows sorted items make.
+func (g *grouping) count(items []item) (n int) {
+	for i := range items {
+		if i == 0 || items[i].digest != items[i-1].digest {
+			n++
+		}
+	}
+	return n
+}
+
+// merge calls each with every row of sorted items; the row is valid until it returns.
+func (g *grouping) merge(w *window, items []item, each func(*Row)) {
+	var row Row
+	var r flow.Record
+	var pdm flow.PDM
+	for i := range items {
+		it := &items[i]
+		w.record(it.row, &r, &pdm)
+		in, out, repeated, turned := g.take(it, &r)
+		if i == 0 || it.digest != items[i-1].digest {
+			g.begin(&row, &r, in, out)
+		}
+		g.add(&row, &r, repeated, turned)
+		if i == len(items)-1 || it.digest != items[i+1].digest {
+			row.RTT = flow.RTT{Responder: row.responder.value(), Initiator: row.initiator.value()}
+			each(&row)
+		}
+	}
+}
+
+// take makes what an item means of its record, which came in and left on two
+// interfaces and has so many packets that count as repeated.
+func (g *grouping) take(it *item, r *flow.Record) (in, out string, repeated uint64, turned bool) {
+	if n := g.seen.rows[it.row]; n >= 0 {
+		x := &g.seen.list[n]
+		in, out, repeated = g.seen.name(x.in), g.seen.name(x.out), it.repeated
+		switch it.part {
+		case repeatedPart:
+			r.RTT, r.PDM = flow.RTT{}, nil // once is enough
+			r.Counters = r.Share(repeated)
+		case freshPart:
+			again := r.Share(repeated)
+			r.Subtract(&again)
+			in, repeated = g.seen.name(g.seen.firstIn(x)), 0
+		}
+		if g.everywhere {
+			repeated = 0
+		}
+	}
+	if turned = g.fold.turn(r); turned {
 		in, out = out, in
 	}
 	if g.services {
 		dropClientPort(r)
 	}
-	g.appendKey(r, in, out)
-	d := digestOf(g.key)
-	w, ok := g.index[d]
-	if !ok {
-		w = g.newRow(r, in, out)
-		g.index[d] = w
-	}
+	return in, out, repeated, turned
+}
+
+// add merges one record; r is changed. What it measured counts also where its packets
+// are repeated.
+func (g *grouping) add(w *Row, r *flow.Record, repeated uint64, turned bool) {
 	if repeated > 0 {
 		again := r.Share(repeated)
 		w.repeated.Add(&again)
@@ -129,14 +236,8 @@ func boolean(b bool) (n uint8) {
 	return n
 }
 
-// newRow adds a row with its keys and no sums.
-func (g *grouping) newRow(r *flow.Record, in, out string) *Row {
-	if len(g.block) == 0 {
-		g.block = make([]Row, min(len(g.merged)+16, 256))
-	}
-	w := &g.block[0]
-	g.block = g.block[1:]
-	g.merged = append(g.merged, w)
+// begin makes a row with its keys and no sums.
+func (g *grouping) begin(w *Row, r *flow.Record, in, out string) {
 	*w = Row{}
 	w.Unattributed = g.endpoints && r.Unattributed
 	if g.addresses {
@@ -159,7 +260,6 @@ func (g *grouping) newRow(r *flow.Record, in, out string) *Row {
 			f.Copy(&w.Record, r)
 		}
 	}
-	return w
 }
 
 // firstFields are those that only a row of one flow has.
@@ -220,40 +320,4 @@ func (w *Row) mergeInitiator(r *flow.Record) {
 	default:
 		w.InitiatorBy = min(w.InitiatorBy, r.InitiatorBy)
 	}
-}
-
-// end completes the sums and drops the rows that the filter does not mean, and
-// those of nothing but repeated packets.
-func (g *grouping) end(f filter.Filter) {
-	g.merged = slices.DeleteFunc(g.merged, func(w *Row) bool {
-		if w.Records == 0 && f.Empty() {
-			g.onlyRepeated.Add(&w.repeated)
-		}
-		return w.Records == 0
-	})
-	for _, w := range g.merged {
-		w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}
-	}
-	if !f.Empty() {
-		g.merged = slices.DeleteFunc(g.merged, func(w *Row) bool { return !f.Match(&w.Record) })
-	}
-}
-
-// rows are all rows in order, or the first of them.
-func (g *grouping) rows(rank func(*Row) int64, order func(a, b *Row) int, limit int) []Row {
-	for _, w := range g.merged {
-		if rank != nil {
-			w.rank = rank(w)
-		}
-	}
-	slices.SortFunc(g.merged, order)
-	chosen := g.merged
-	if limit > 0 && len(chosen) > limit {
-		chosen = chosen[:limit]
-	}
-	rows := make([]Row, len(chosen))
-	for i, w := range chosen {
-		rows[i] = *w
-	}
-	return rows
 }

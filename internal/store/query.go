@@ -112,76 +112,46 @@ func (q *Query) Check() error {
 // been seen whose last sighting is in these: an interval ends between two.
 func (q *Query) run(before *interval, intervals []*interval) Answer {
 	a := Answer{By: q.By.Keys}
-	g := newGrouping(q.By)
-	seen := q.sightings(g, before, intervals)
-	var r flow.Record
-	var pdm flow.PDM
-	row := 0
-	for _, iv := range intervals {
-		if a.Intervals == 0 {
+	for i, iv := range intervals {
+		if i == 0 {
 			a.From = iv.from
 		}
 		a.To = iv.to
 		a.Intervals++
 		a.Summed += iv.summed
-		for i := range iv.rows.len() {
-			n := seen.rows[row]
-			if row++; n == notMatched {
-				continue
-			}
-			iv.rows.at(i).record(iv, &r, &pdm)
-			if n < 0 {
-				g.add(&r, "", "", 0)
-				continue
-			}
-			q.addSeen(g, seen, &seen.list[n], &r)
-		}
 	}
-	g.end(q.rows)
-	a.Groups = len(g.merged)
-	a.Repeated = g.onlyRepeated
-	for _, w := range g.merged {
-		a.Records += w.Records
-		a.Total.Add(&w.Counters)
-		a.Repeated.Add(&w.repeated)
+	w := newWindow(intervals)
+	g := newGrouping(q.By)
+	g.seen = q.sightings(g, before, w)
+	g.everywhere = q.Everywhere
+	items := g.collect(w)
+	top := newTop(q, g.count(items))
+	g.merge(w, items, func(row *Row) {
+		if row.Records == 0 { // nothing but repeated packets
+			if q.rows.Empty() {
+				a.Repeated.Add(&row.repeated)
+			}
+			return
+		}
+		if !q.rows.Empty() && !q.rows.Match(&row.Record) {
+			return
+		}
+		a.Groups++
+		a.Records += row.Records
+		a.Total.Add(&row.Counters)
+		a.Repeated.Add(&row.repeated)
 		if !g.once { // the row has them, too
-			a.Total.Subtract(&w.repeated)
+			a.Total.Subtract(&row.repeated)
 		}
-	}
-	rank, compare := q.compare()
-	a.Rows = g.rows(rank, compare, q.Limit)
+		top.offer(row)
+	})
+	a.Rows = top.sorted()
 	return a
 }
 
-// addSeen merges a record of a sighting. Where only some of its packets are
-// repeated, the others did not come in where those did, and are apart from them.
-func (q *Query) addSeen(g *grouping, seen *sightings, x *sighting, r *flow.Record) {
-	repeated := x.take(r.Packets)
-	in, out := seen.name(x.in), seen.name(x.out)
-	counted := repeated // as such
-	if q.Everywhere {
-		counted = 0
-	}
-	if first := seen.name(seen.firstIn(x)); g.passage && repeated < r.Packets && first != in {
-		if repeated > 0 {
-			again := *r
-			again.RTT, again.PDM = flow.RTT{}, nil // once is enough
-			again.Counters = r.Share(repeated)
-			r.Subtract(&again.Counters)
-			g.add(&again, in, out, counted)
-		}
-		in, counted = first, 0
-	}
-	g.add(r, in, out, counted)
-}
-
 // sightings joins the records that the filter matches.
-func (q *Query) sightings(g *grouping, before *interval, intervals []*interval) *sightings {
-	rows := 0
-	for _, iv := range intervals {
-		rows += iv.rows.len()
-	}
-	s := newSightings(rows, g.once && q.By.has("netns"), q.Everywhere && !g.passage)
+func (q *Query) sightings(g *grouping, before *interval, w *window) *sightings {
+	s := newSightings(w.len(), g.once && q.By.has("netns"), q.Everywhere && !g.passage)
 	var r flow.Record
 	var pdm flow.PDM
 	match := func(iv *interval, w *row) bool {
@@ -191,15 +161,7 @@ func (q *Query) sightings(g *grouping, before *interval, intervals []*interval) 
 		w.record(iv, &r, &pdm)
 		return q.records.Match(&r)
 	}
-	if before != nil && !s.idle {
-		s.enter(before)
-		for i := range before.rows.len() {
-			if w := before.rows.at(i); match(before, w) {
-				s.add(w)
-			}
-		}
-	}
-	for _, iv := range intervals {
+	for _, iv := range w.intervals {
 		s.enter(iv)
 		for i := range iv.rows.len() {
 			n, w := int32(notMatched), iv.rows.at(i)
@@ -207,6 +169,14 @@ func (q *Query) sightings(g *grouping, before *interval, intervals []*interval) 
 				n = s.add(w)
 			}
 			s.rows = append(s.rows, n)
+		}
+	}
+	if before != nil && !s.idle {
+		s.enter(before)
+		for i := range before.rows.len() {
+			if w := before.rows.at(i); match(before, w) {
+				s.addBefore(w)
+			}
 		}
 	}
 	s.resolve()

@@ -10,8 +10,8 @@ import (
 const RecordBytes = uint64(unsafe.Sizeof(row{}) * 3 / 2)
 
 // QueryBytes is what a query takes at most for each record of the history: a row of
-// the answer, twice where nothing limits the answer, and its place in an index.
-const QueryBytes = uint64(2*unsafe.Sizeof(Row{}) + 2*unsafe.Sizeof(digest{}) + 32)
+// the answer, where its packets were seen, what tells its row, and its places in lists.
+const QueryBytes = uint64(unsafe.Sizeof(Row{})+unsafe.Sizeof(item{})+unsafe.Sizeof(sighting{})) + 5*4
 
 // rowsChunk is how many rows are allocated at once.
 const rowsChunk = 1 << 10

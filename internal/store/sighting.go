@@ -1,6 +1,7 @@
 package store
 
 import (
+	"hash/maphash"
 	"math"
 	"math/bits"
 	"net/netip"
@@ -24,7 +25,7 @@ type sightings struct {
 	apart   bool // network namespaces are distinguished: a packet counts in each
 	places  []place
 	index   map[placeKey]uint32
-	flows   map[flowKey]int32 // the first sighting of each
+	flows   []int32 // hash table with open addressing: one more than the first sighting of each; 0: free
 	list    []sighting
 	current []uint32 // places by link and direction, of the interval at hand
 	rows    []int32  // the sighting of each row, in their order; see the constants
@@ -54,8 +55,11 @@ type flowKey struct {
 	proto        uint8
 }
 
+func (w *row) flowKey() flowKey { return flowKey{w.src, w.dst, w.sport, w.dport, w.proto} }
+
 // sighting is a flow at a place.
 type sighting struct {
+	first          *row // of its rows
 	packets        uint64
 	repeated       uint64 // of packets: seen before; what take has not taken yet
 	fragments      uint32 // of packets, or the largest number
@@ -83,13 +87,23 @@ func (x *sighting) take(packets uint64) uint64 {
 	return n
 }
 
-// newSightings expects some rows. An idle one joins nothing.
+// newSightings is for so many rows of a window. An idle one joins nothing.
 func newSightings(rows int, apart, idle bool) *sightings {
 	s := &sightings{apart: apart, idle: idle, index: map[placeKey]uint32{}, rows: make([]int32, 0, rows)}
 	if !idle {
-		s.list, s.flows = make([]sighting, 0, rows), make(map[flowKey]int32, rows/2)
+		s.list, s.flows = make([]sighting, 0, rows), make([]int32, 1<<bits.Len(uint(rows+rows/4)))
 	}
 	return s
+}
+
+// find is where the first sighting of a flow is or belongs.
+func (s *sightings) find(key flowKey) *int32 {
+	mask := uint64(len(s.flows) - 1)
+	at := maphash.Comparable(seeds[0], key) & mask
+	for s.flows[at] != 0 && s.list[s.flows[at]-1].first.flowKey() != key {
+		at = (at + 1) & mask
+	}
+	return &s.flows[at]
 }
 
 // enter looks up the places of an interval.
@@ -114,36 +128,57 @@ func (s *sightings) enter(iv *interval) {
 	}
 }
 
-// add takes a row of the interval that was entered, and returns its sighting.
+// add takes a row of the window, of the interval that was entered, and returns its
+// sighting.
 func (s *sightings) add(w *row) int32 {
 	if w.unattributed || s.idle {
 		return notJoined
 	}
+	head := s.find(w.flowKey())
+	n, known, _ := s.merge(*head-1, w)
+	if !known {
+		s.list[n].next = *head - 1
+		*head = n + 1
+	}
+	return n
+}
+
+// addBefore takes a row of the interval before the window, once all rows of the window
+// were added: it matters only to flows that these have.
+func (s *sightings) addBefore(w *row) {
+	if w.unattributed {
+		return
+	}
+	if head := *s.find(w.flowKey()); head != 0 {
+		if n, known, last := s.merge(head-1, w); !known {
+			s.list[last].next = n
+		}
+	}
+}
+
+// merge adds a row to the sighting at its place among those of its flow, or makes one
+// that is not among them yet; last is the last of them.
+func (s *sightings) merge(head int32, w *row) (n int32, known bool, last int32) {
 	at := s.current[2*w.link]
 	if w.direction == flow.Egress {
 		at = s.current[2*w.link+1]
 	}
-	key := flowKey{w.src, w.dst, w.sport, w.dport, w.proto}
 	tunnel := w.tunnel != flow.TunnelNone
-	head, known := s.flows[key]
-	if !known {
-		head = -1
-	}
 	for n := head; n >= 0; n = s.list[n].next {
 		if x := &s.list[n]; x.place == at && x.tunnel == tunnel {
 			x.packets += w.Packets
 			x.addFragments(w.Fragments)
 			x.ttlMin, x.ttlMax = min(x.ttlMin, w.ttlMin), max(x.ttlMax, w.ttlMax)
-			return n
+			return n, true, n
 		}
+		last = n
 	}
-	n := int32(len(s.list))
+	n = int32(len(s.list))
 	s.list = append(s.list, sighting{
-		place: at, next: head, in: -1, out: -1, packets: w.Packets, ttlMin: w.ttlMin, ttlMax: w.ttlMax, tunnel: tunnel,
+		first: w, place: at, next: -1, in: -1, out: -1, packets: w.Packets, ttlMin: w.ttlMin, ttlMax: w.ttlMax, tunnel: tunnel,
 	})
 	s.list[n].addFragments(w.Fragments)
-	s.flows[key] = n
-	return n
+	return n, false, last
 }
 
 // leads reports whether packets may come from one sighting to the other. Those
@@ -166,8 +201,11 @@ func (s *sightings) leads(a, b *sighting, hasSource bool) bool {
 
 // resolve finds out how many packets of each sighting were seen before.
 func (s *sightings) resolve() {
-	for key, head := range s.flows {
-		s.resolveFlow(head, !netip.AddrFrom16(key.src).Unmap().IsUnspecified())
+	for _, head := range s.flows {
+		if head != 0 {
+			src := netip.AddrFrom16(s.list[head-1].first.src)
+			s.resolveFlow(head-1, !src.Unmap().IsUnspecified())
+		}
 	}
 }
 
