@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"runtime/debug"
 	"sync"
@@ -48,7 +49,8 @@ type follower struct {
 // sharedAnswer is an answer without what differs between its readers.
 type sharedAnswer struct {
 	answer  store.Answer // without rows
-	rows    []byte
+	rows    [][]byte     // their JSON, in pieces
+	bytes   int          // of it
 	readers int
 }
 
@@ -67,9 +69,6 @@ func collectSooner() (restore func()) {
 	return func() { debug.SetGCPercent(before) }
 }
 
-// leastRow is what the shortest row takes, in bytes of JSON.
-const leastRow = 160
-
 // patienceLate is for how many answers in a row a follower may be late.
 const patienceLate = 2
 
@@ -84,8 +83,9 @@ func (f *feeds) join(key string, q store.Query, cut func()) (fl *follower, leave
 	defer f.mu.Unlock()
 	d := f.feeds[key]
 	if d == nil {
-		// More rows than this do not fit into an answer.
-		if most := f.most / 4 / leastRow; q.Limit == 0 || q.Limit > most {
+		// More rows than this do not fit into an answer: none is shorter than the empty one.
+		least := len(appendRow(nil, RowFields(q.By.Keys), &f.origin, &store.Row{}))
+		if most := max(f.most/4/least, 1); q.Limit == 0 || q.Limit > most {
 			q.Limit = most
 		}
 		d = &feed{query: q, followers: map[*follower]struct{}{}}
@@ -149,7 +149,13 @@ func (f *feeds) run(ctx context.Context, watching chan struct{}) {
 // answers: Answer.Groups says how many there are.
 func (f *feeds) encode(a store.Answer) *sharedAnswer {
 	s := &sharedAnswer{answer: a}
-	s.rows, _ = appendRows(nil, RowFields(a.By), &f.origin, a.Rows, 0, f.most/4)
+	fields, room := RowFields(a.By), f.most/4
+	var piece []byte
+	for next := 0; next < len(a.Rows) && s.bytes < room; {
+		piece, next = appendRows(piece[:0], fields, &f.origin, a.Rows, next, min(pieceSize, room-s.bytes))
+		s.rows = append(s.rows, bytes.Clone(piece))
+		s.bytes += len(piece)
+	}
 	s.answer.Rows = nil
 	return s
 }
@@ -158,7 +164,7 @@ func (f *feeds) encode(a store.Answer) *sharedAnswer {
 func (f *feeds) publish(d *feed, s *sharedAnswer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held += len(s.rows)
+	f.held += s.bytes
 	for fl := range d.followers {
 		if fl.gone {
 			continue
@@ -180,7 +186,7 @@ func (f *feeds) publish(d *feed, s *sharedAnswer) {
 		}
 	}
 	if s.readers == 0 {
-		f.held -= len(s.rows)
+		f.held -= s.bytes
 	}
 	for f.held > f.most && f.dropSlowest() {
 	}
@@ -193,7 +199,7 @@ func (f *feeds) dropSlowest() bool {
 	size := func(fl *follower) (n int) {
 		for _, s := range []*sharedAnswer{fl.reading, fl.next} {
 			if s != nil {
-				n += len(s.rows) / s.readers
+				n += s.bytes / s.readers
 			}
 		}
 		return n
@@ -234,7 +240,7 @@ func (f *feeds) release(s **sharedAnswer) {
 		return
 	}
 	if (*s).readers--; (*s).readers == 0 {
-		f.held -= len((*s).rows)
+		f.held -= (*s).bytes
 	}
 	*s = nil
 }

@@ -184,6 +184,27 @@ func TestFollowersShareAnswers(t *testing.T) {
 	}
 }
 
+// An answer of many pieces arrives whole, and one that is too large as its first rows.
+func TestFollowedPieces(t *testing.T) {
+	a := start(t, "")
+	body := json.NewDecoder(bodyOf(t, a, "/api/v1/flows?follow=true"))
+	for _, flows := range []int{1000, 20_000} {
+		a.flood(flows)
+		var answer Answer
+		if err := body.Decode(&answer); err != nil {
+			t.Fatal(err)
+		}
+		n, size := len(answer.Rows), 0
+		for i := range answer.Rows {
+			size += len(answer.Rows[i].JSON) + 1
+		}
+		room := a.server.feeds.most / 4
+		if answer.Groups != flows || n < flows && (size < room-1000 || size > room+1000) {
+			t.Errorf("%d rows of %d flows with %d bytes, there is room for %d", n, answer.Groups, size, room)
+		}
+	}
+}
+
 // A reader of a stream who does not read hinders nobody: others get all events, and
 // whoever reads for the longest time is dropped for a new one.
 func TestStreamsHaveSeveralReaders(t *testing.T) {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
@@ -21,11 +22,17 @@ func appendRow(b []byte, fields []RowField, o *flow.Origin, w *store.Row) []byte
 			b = flow.Reopen(b, object, f.object)
 			object = f.object
 		}
-		b = append(append(comma(b), quoted(f.key)...), ':')
-		if f.Kind.Quoted() {
-			b = append(b, quoted(string(f.append(nil, o, w)))...)
-		} else {
+		b = append(append(append(comma(b), '"'), f.key...), `":`...)
+		if !f.Kind.Quoted() {
 			b = f.append(b, o, w)
+			continue
+		}
+		start := len(b)
+		b = f.append(append(b, '"'), o, w)
+		if value := b[start+1:]; plain(value) {
+			b = append(b, '"')
+		} else {
+			b = append(b[:start], quoted(string(value))...)
 		}
 	}
 	return append(flow.Reopen(b, object, ""), '}')
@@ -37,6 +44,13 @@ func comma(b []byte) []byte {
 		return b
 	}
 	return append(b, ',')
+}
+
+// plain reports whether JSON needs no escapes for a text.
+func plain(text []byte) bool {
+	return !slices.ContainsFunc(text, func(c byte) bool {
+		return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
+	})
 }
 
 func quoted(s string) string {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -383,7 +384,7 @@ func (s *Server) writeNext(w http.ResponseWriter, flusher *http.ResponseControll
 		return err
 	}
 	p := newPieces(w, s.piece, 0)
-	for _, part := range [][]byte{b, a.rows, tail} {
+	for _, part := range slices.Concat([][]byte{b}, a.rows, [][]byte{tail}) {
 		if err := p.write(part); err != nil {
 			return err
 		}
