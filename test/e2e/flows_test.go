@@ -72,7 +72,7 @@ func TestFlows(t *testing.T) {
 				t.Fatal(err)
 			}
 			ports = append(ports, n)
-			if row["packets"] != "100" || row["bytes"] != fmt.Sprint(bytes) || row["proto"] != "17" {
+			if row["packets"] != "100" || row["bytes"] != fmt.Sprint(bytes) || row["proto"] != "udp" {
 				t.Errorf("%v", row)
 			}
 		}
@@ -187,7 +187,7 @@ func TestReadCapture(t *testing.T) {
 	}
 	got := map[string]amount{}
 	for _, row := range readCSV(t, r.stdout) {
-		key := fmt.Sprint(row["src"], " ", row["dst"], " ", row["proto"], " ", row["sport"], " ", row["dport"])
+		key := fmt.Sprint(row["src"], " ", row["dst"], " ", protocols[row["proto"]], " ", row["sport"], " ", row["dport"])
 		got[key] = amount{number(t, row["packets"]), number(t, row["bytes"]), number(t, row["wire_bytes"])}
 	}
 	if want := tsharkFlows(t, file); !maps.Equal(got, want) {

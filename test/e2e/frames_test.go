@@ -51,6 +51,9 @@ func sendEach(iface string, frames [][]byte) error {
 	return nil
 }
 
+// protocols are the numbers of the protocols that CSV and tables name.
+var protocols = map[string]int{"tcp": 6, "udp": 17}
+
 // readCSV reads rows by the names of their columns.
 func readCSV(t *testing.T, text string) []map[string]string {
 	t.Helper()

@@ -148,7 +148,7 @@ func TestInitiator(t *testing.T) {
 		var pairs []biflow
 		for _, w := range rows {
 			pairs = append(pairs, biflow{
-				int(number(t, w["proto"])), addrPort(w["src"], int(number(t, w["sport"]))), addrPort(w["dst"], int(number(t, w["dport"]))),
+				protocols[w["proto"]], addrPort(w["src"], int(number(t, w["sport"]))), addrPort(w["dst"], int(number(t, w["dport"]))),
 			})
 		}
 		judgePairs(t, "--by conversation", conversations, pairs)

@@ -94,7 +94,7 @@ func TestBadCommandLine(t *testing.T) {
 		{"run --config /nonexistent.yaml", 2, "no such file"},
 		{"run --config /tmp", 2, "is a directory"},
 		{"run --config /dev/zero", 2, "larger than"},
-		{"run -i", 2, "a value is missing after --interface IFACE"},
+		{"run -i", 2, "missing value after --interface IFACE"},
 		{"run -i lo --set flow.smapling=2", 2, "flow.sampling"},
 		{"run -i lo --set flow.sampling", 2, "KEY=VALUE|write it like"},
 		{"run -i lo --probe xdp", 2, "auto, ebpf or afpacket"},

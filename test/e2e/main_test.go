@@ -44,7 +44,7 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	program = filepath.Join(dir, "waymark")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "github.com/waymark-net/waymark/cmd/waymark")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/waymark-net/waymark/cmd/waymark")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the program: %w\n%s", err, out)

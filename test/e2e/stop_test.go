@@ -42,7 +42,7 @@ func TestRunForAWhile(t *testing.T) {
 		t.Errorf("it ended after %v", took)
 	}
 	wantStopped(t, a, "run --for")
-	if !strings.Contains(a.stderr.String(), "counting on those with a default route") || !strings.Contains(a.stderr.String(), "interfaces=near") {
+	if !strings.Contains(a.stderr.String(), "counting on interfaces with a default route") || !strings.Contains(a.stderr.String(), "interfaces=near") {
 		t.Errorf("it does not report the interfaces that it chose: %s", a.stderr)
 	}
 	if got := sum(readLines(t, a.path("flows.jsonl")), func(r *record) bool { return r.Proto == 17 }); got.Packets != 15 {
