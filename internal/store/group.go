@@ -78,14 +78,14 @@ const (
 )
 
 // collect returns all records of a window that are matched, in the order of their rows.
-func (g *grouping) collect(w *window) []item {
+func (g *grouping) collect(w *window, sc *scratch) []item {
 	matched := 0
 	for _, n := range g.seen.rows {
 		if n != notMatched {
 			matched++
 		}
 	}
-	items := make([]item, 0, matched)
+	items := empty(&sc.items, matched)
 	var r flow.Record
 	var pdm flow.PDM
 	add := func(it item) {

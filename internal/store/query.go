@@ -38,14 +38,15 @@ func (s *Store) Query(q Query) (Answer, error) {
 	if first > 0 {
 		before = v.intervals[first-1]
 	}
-	a := q.run(before, v.intervals[first:])
+	a := q.run(before, v.intervals[first:], &scratch{})
 	a.Asked, a.Short = q.Since, v.short(q.Since)
 	return a, nil
 }
 
 // Period is a span of time that has ended and whose flows can be asked for.
 type Period interface {
-	// Answer answers a checked query from this period; its window is ignored.
+	// Answer answers a checked query from this period; its window is ignored. The rows
+	// are valid until the next call.
 	Answer(q Query) Answer
 }
 
@@ -54,10 +55,11 @@ type ended struct {
 	before   *interval // nil: not known
 	interval *interval
 	missed   uint64
+	scratch  scratch // of all queries
 }
 
-func (e ended) Answer(q Query) Answer {
-	a := q.run(e.before, []*interval{e.interval})
+func (e *ended) Answer(q Query) Answer {
+	a := q.run(e.before, []*interval{e.interval}, &e.scratch)
 	a.Missed = e.missed
 	return a
 }
@@ -86,7 +88,7 @@ func (s *Store) Follow(ctx context.Context, began func(), emit func(Period) erro
 			e.before = v.intervals[i-1]
 		}
 		v, seen = view{}, e.interval.sequence
-		if err := emit(e); err != nil {
+		if err := emit(&e); err != nil {
 			return err
 		}
 	}
@@ -110,7 +112,7 @@ func (q *Query) Check() error {
 
 // run answers from the given intervals. In the one before them, packets may have
 // been seen whose last sighting is in these: an interval ends between two.
-func (q *Query) run(before *interval, intervals []*interval) Answer {
+func (q *Query) run(before *interval, intervals []*interval, sc *scratch) Answer {
 	a := Answer{By: q.By.Keys}
 	for i, iv := range intervals {
 		if i == 0 {
@@ -122,10 +124,10 @@ func (q *Query) run(before *interval, intervals []*interval) Answer {
 	}
 	w := newWindow(intervals)
 	g := newGrouping(q.By)
-	g.seen = q.sightings(g, before, w)
+	g.seen = q.sightings(g, before, w, sc)
 	g.everywhere = q.Everywhere
-	items := g.collect(w)
-	top := newTop(q, g.count(items))
+	items := g.collect(w, sc)
+	top := newTop(q, g.count(items), sc)
 	g.merge(w, items, func(row *Row) {
 		if row.Records == 0 { // nothing but repeated packets
 			if q.rows.Empty() {
@@ -150,8 +152,8 @@ func (q *Query) run(before *interval, intervals []*interval) Answer {
 }
 
 // sightings joins the records that the filter matches.
-func (q *Query) sightings(g *grouping, before *interval, w *window) *sightings {
-	s := newSightings(w.len(), g.once && q.By.has("netns"), q.Everywhere && !g.passage)
+func (q *Query) sightings(g *grouping, before *interval, w *window, sc *scratch) *sightings {
+	s := newSightings(sc, w.len(), g.once && q.By.has("netns"), q.Everywhere && !g.passage)
 	var r flow.Record
 	var pdm flow.PDM
 	match := func(iv *interval, w *row) bool {

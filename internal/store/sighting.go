@@ -88,10 +88,12 @@ func (x *sighting) take(packets uint64) uint64 {
 }
 
 // newSightings is for so many rows of a window. An idle one joins nothing.
-func newSightings(rows int, apart, idle bool) *sightings {
-	s := &sightings{apart: apart, idle: idle, index: map[placeKey]uint32{}, rows: make([]int32, 0, rows)}
+func newSightings(sc *scratch, rows int, apart, idle bool) *sightings {
+	s := &sightings{apart: apart, idle: idle, index: map[placeKey]uint32{}, rows: empty(&sc.seen, rows)}
 	if !idle {
-		s.list, s.flows = make([]sighting, 0, rows), make([]int32, 1<<bits.Len(uint(rows+rows/4)))
+		n := 1 << bits.Len(uint(rows+rows/4))
+		s.list, s.flows = empty(&sc.sightings, rows), empty(&sc.flows, n)[:n]
+		clear(s.flows)
 	}
 	return s
 }

@@ -12,11 +12,11 @@ type top struct {
 }
 
 // newTop expects at most so many rows.
-func newTop(q *Query, most int) *top {
+func newTop(q *Query, most int, sc *scratch) *top {
 	if q.Limit > 0 {
 		most = min(most, q.Limit)
 	}
-	t := &top{limit: most, rows: make([]Row, 0, most), order: make([]int32, 0, most)}
+	t := &top{limit: most, rows: empty(&sc.rows, most), order: empty(&sc.order, most)}
 	t.rank, t.compare = q.compare()
 	return t
 }

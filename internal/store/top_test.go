@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"reflect"
 	"runtime"
 	"testing"
@@ -42,29 +43,48 @@ func TestLimitKeepsFirst(t *testing.T) {
 }
 
 // TestQueryMemory: in a flood, where each record is a row of its own, a query takes no
-// more than QueryBytes for each, and one with a limit a fraction of that.
+// more than QueryBytes for each, one with a limit a fraction of that, and a further one
+// of those who follow next to nothing.
 func TestQueryMemory(t *testing.T) {
-	const flows = 1 << 15
+	const flows = 1 << 13
 	s := New(Default())
-	for n := range 2 {
+	flood := func(n int) {
 		iv := s.Begin(at(n))
 		r := record(1, 1, 100)
 		for i := range flows {
-			r.SrcPort, r.DstPort = uint16(i), uint16(i>>16+n)
+			r.SrcPort, r.DstPort = uint16(i), uint16(n)
 			iv.Add(&r)
 		}
 		iv.End(at(n + 1))
 	}
-	for _, tt := range []struct{ limit, most int }{
-		{0, int(QueryBytes)},
-		{10, int(QueryBytes) / 5},
-	} {
+	check := func(what string, most uint64, answer func() Answer) {
+		t.Helper()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		a := ask(t, s, Query{Since: at(1).Add(time.Millisecond), Limit: tt.limit})
+		a := answer()
 		runtime.ReadMemStats(&after)
-		if taken := int(after.TotalAlloc - before.TotalAlloc); a.Groups != flows || taken > flows*tt.most+64<<10 {
-			t.Errorf("limit %d: a query of %d rows allocates %d bytes for each, want %d", tt.limit, a.Groups, taken/flows, tt.most)
+		if taken := after.TotalAlloc - before.TotalAlloc; a.Groups != flows || taken > flows*most+64<<10 {
+			t.Errorf("%s: a query of %d rows allocates %d bytes, want %d for each", what, a.Groups, taken, most)
 		}
+	}
+	flood(0)
+	flood(1)
+	q := Query{Since: at(1).Add(time.Millisecond)}
+	check("all", QueryBytes, func() Answer { return ask(t, s, q) })
+	q.Limit = 10
+	check("ten", QueryBytes/5, func() Answer { return ask(t, s, q) })
+
+	q = Query{}
+	if err := q.Check(); err != nil {
+		t.Fatal(err)
+	}
+	ended := errors.New("an interval ended")
+	err := s.Follow(t.Context(), func() { flood(2) }, func(p Period) error {
+		check("first of an interval", QueryBytes, func() Answer { return p.Answer(q) })
+		check("second of an interval", 1, func() Answer { return p.Answer(q) })
+		return ended
+	})
+	if !errors.Is(err, ended) {
+		t.Error(err)
 	}
 }
