@@ -16,7 +16,7 @@ func TestLimitKeepsFirst(t *testing.T) {
 	for n := range 4 { // intervals, one of them empty
 		var records []flow.Record
 		for i := range 50 * (n % 3) {
-			records = append(records, record(byte(i*7), byte(i%5), uint64(i*2654435761%11)))
+			records = append(records, record(byte(i*7), byte(i%5), uint64(i*7919%11)))
 		}
 		fill(s, n, n+1, records...)
 	}
