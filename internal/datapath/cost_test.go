@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -378,5 +379,6 @@ func costEnvironment(t *testing.T) string {
 	if out, err := exec.Command("clang-19", "--version").Output(); err == nil {
 		clang = regexp.MustCompile(`\d+\.\d+\.\d+`).FindString(string(out))
 	}
-	return fmt.Sprintf("Linux %s %s, clang %s", strings.Join(release[:2], "."), unix.ByteSliceToString(uts.Machine[:]), clang)
+	return fmt.Sprintf("Linux %s %s, %d CPUs, clang %s",
+		strings.Join(release[:2], "."), unix.ByteSliceToString(uts.Machine[:]), runtime.NumCPU(), clang)
 }
