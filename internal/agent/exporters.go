@@ -92,6 +92,16 @@ func (x *exporters) set(entries []config.Export) error {
 	return nil
 }
 
+// entries are those of the exporters, in order.
+func (x *exporters) entries() (entries []config.Export) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.list {
+		entries = append(entries, e.entry)
+	}
+	return entries
+}
+
 // add makes an exporter that takes no part yet. A page of a running agent is
 // bound, which may fail.
 func (x *exporters) add(entry config.Export) (*exporter, error) {

@@ -91,6 +91,7 @@ func (a *Agent) reload(next config.Config, origins config.Origins) (applied, res
 	if err := watch.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("reload interfaces: %w", err)
 	}
+	before := a.exports.entries()
 	if changed("export") {
 		budget, err := Plan(merged, a.budget.Limit)
 		if err == nil {
@@ -103,7 +104,7 @@ func (a *Agent) reload(next config.Config, origins config.Origins) (applied, res
 	}
 	if restage != nil {
 		if err := restage(); err != nil {
-			return nil, nil, err
+			return nil, nil, errors.Join(err, a.exports.set(before))
 		}
 	}
 	a.mu.Lock()
