@@ -42,7 +42,7 @@ func (c *configFlags) register(cmd *cobra.Command) {
 func completeKeys(cmd *cobra.Command) {
 	words := map[string][]string{}
 	var keys []cobra.Completion
-	for _, section := range config.Sections() {
+	for _, section := range config.Reference() {
 		for _, k := range section.Keys {
 			if k.Env != "" { // not inside a list
 				words[k.Name] = k.Words

@@ -22,7 +22,7 @@ line and column, "waymark config dump" shows the effective configuration.
 Durations are written like 500ms, 10s or 1m30s; sizes in bytes or like 64KiB and 16MiB.
 SIGHUP (systemctl reload waymark) applies changes of the keys marked "reload" without
 losing a packet, and the log names those that need a restart.`)
-	for _, s := range config.Sections() {
+	for _, s := range config.Reference() {
 		name := s.Name
 		if name == "" {
 			name = "top level"

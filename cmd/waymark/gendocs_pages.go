@@ -122,7 +122,7 @@ func writeConfiguration(w io.Writer) error {
 		"Durations are written like `500ms`, `10s` or `1m30s`; sizes in bytes or like `64KiB` and `16MiB`; a list in a variable or flag\n"+
 		"with commas or as YAML. SIGHUP (`systemctl reload waymark`) applies changes of the keys marked *Reload* without losing a\n"+
 		"packet, and the log names those that need a restart. Editors complete and check with [configuration.schema.json](configuration.schema.json).")
-	for _, s := range config.Sections() {
+	for _, s := range config.Reference() {
 		name := s.Name
 		if name == "" {
 			name = "Top level"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/config"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/memory"
 )
@@ -75,8 +76,9 @@ func TestPlanRefuses(t *testing.T) {
 		"api.history":      func(c *config.Config) { c.API.History = 1_000_000 },
 		"export[0].queue":  func(c *config.Config) { c.Export = []config.Export{{JSONL: &config.JSONL{Queue: 1_000_000}}} },
 		"pdm.state.max_entries": func(c *config.Config) {
-			c.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32"}}
-			c.PDM.State.MaxEntries = 1_000_000
+			marking := pdmservice.Section.Edit(c)
+			marking.Policies = []pdmservice.PolicyConfig{{To: "2001:db8::/32"}}
+			marking.State.MaxEntries = 1_000_000
 		},
 	} {
 		cfg := config.Default()

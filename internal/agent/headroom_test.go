@@ -12,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/internal/topology"
@@ -33,7 +34,7 @@ func (r refusing) Attach(topology.Link, []flow.Direction, func(func() error) err
 func TestMTUIsRestoredWhereNothingIsAttached(t *testing.T) {
 	alpha := newLab(t).Host("alpha")
 	cfg := config.Default()
-	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
+	pdmservice.Section.Edit(&cfg).Policies = []pdmservice.PolicyConfig{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
 	log := slog.New(slog.DiscardHandler)
 	registry := topology.NewRegistry(time.Minute, time.Now)
 	keeper := newHeadroom(registry, log)

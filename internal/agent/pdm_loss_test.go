@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
+	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/wire"
 )
@@ -60,8 +60,9 @@ func loseExactly(t *testing.T, ab, ba wire.Direction) (late time.Duration, err e
 	l, relay := newPath(t, wire.Config{AB: ab, BA: ba})
 	alpha, beta := l.Host("alpha"), l.Host("beta")
 	cfg, path := agentConfig(t, "ebpf", alpha, beta)
-	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "udp", For: time.Hour, Interface: "*"}}
-	cfg.PDM.MarksPerSecond = 0
+	marking := pdmservice.Section.Edit(&cfg)
+	marking.Policies = []pdmservice.PolicyConfig{{To: "2001:db8::/32", Proto: "udp", For: time.Hour, Interface: "*"}}
+	marking.MarksPerSecond = 0
 	a := start(t, cfg)
 	err = talk(t, alpha, beta, relay)
 	if stopErr := a.stop(); stopErr != nil {

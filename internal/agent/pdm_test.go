@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
@@ -30,7 +29,7 @@ func TestDelays(t *testing.T) {
 	l, _ := newPath(t, wire.Config{AB: wire.Direction{Delay: oneWay}, BA: wire.Direction{Delay: oneWay}})
 	alpha, beta := l.Host("alpha"), l.Host("beta")
 	cfg, path := agentConfig(t, "ebpf", alpha, beta)
-	cfg.PDM.Policies = []config.PDMPolicy{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
+	pdmservice.Section.Edit(&cfg).Policies = []pdmservice.PolicyConfig{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
 	a := start(t, cfg)
 
 	for _, network := range []string{"tcp", "udp"} {

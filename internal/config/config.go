@@ -4,7 +4,8 @@
 // and impossible values are Problems that name file, line and column. Caller: the
 // command line, which passes the Config to the agent.
 //
-// A key is written down once, as a struct field with tags:
+// A key is declared once, as a struct field with tags; those of a stage in a struct of
+// its own package, see Section:
 //
 //	yaml     its name
 //	default  its default, in the form a variable would have
@@ -29,7 +30,7 @@ type Config struct {
 	Probe      string      `yaml:"probe" default:"auto" oneof:"auto ebpf afpacket" doc:"probe that counts packets; auto uses ebpf if the kernel supports it"`
 	Profile    string      `yaml:"profile" default:"standard" oneof:"standard small" doc:"sizes of everything that holds flows or records; small: for hosts with little memory, 4096 flows and as many records of history. Values that are set explicitly take precedence"`
 	Flow       Flow        `yaml:"flow" doc:"the flow table"`
-	PDM        PDM         `yaml:"pdm" doc:"network and server delay, measured by marks in packets (RFC 8250)"`
+	Stages     Sections    // each under its own key, see Section
 	Export     []Export    `yaml:"export" reload:"yes" doc:"exporters of flow records, one per entry"`
 	API        API         `yaml:"api" doc:"API for the command line"`
 	Log        Log         `yaml:"log" doc:"log messages on stderr"`

@@ -118,7 +118,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string) {
 		return
 	}
 	d.pairs(n, v.Type(), key, func(f reflect.StructField, n *yaml.Node, key string) {
-		d.value(n, v.FieldByIndex(f.Index), f.Tag, key)
+		d.value(n, valueOf(v, f), f.Tag, key)
 	})
 }
 
@@ -200,14 +200,14 @@ func keyOf(f reflect.StructField) string {
 
 func keysOf(t reflect.Type) []string {
 	var names []string
-	for f := range t.Fields() {
+	for f := range fieldsOf(t) {
 		names = append(names, keyOf(f))
 	}
 	return names
 }
 
 func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
-	for f := range t.Fields() {
+	for f := range fieldsOf(t) {
 		if keyOf(f) == name {
 			return f, true
 		}

@@ -4,7 +4,7 @@ import "reflect"
 
 // Default is the configuration of a host that sets nothing.
 func Default() Config {
-	var c Config
+	c := Config{Stages: zeroSections()}
 	setDefaults(reflect.ValueOf(&c).Elem())
 	return c
 }
@@ -12,7 +12,7 @@ func Default() Config {
 // setDefaults fills a struct from its default tags. A field without the tag
 // keeps its zero value.
 func setDefaults(v reflect.Value) {
-	for f, fv := range v.Fields() {
+	for f, fv := range valuesOf(v) {
 		if fv.Kind() == reflect.Struct {
 			setDefaults(fv)
 			continue

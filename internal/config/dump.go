@@ -23,7 +23,7 @@ func Dump(w io.Writer, c Config, origins Origins) error {
 // structNode is a mapping of all fields; of an Export, of the one that is set.
 func structNode(v reflect.Value, key string, origins Origins) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for f, fv := range v.Fields() {
+	for f, fv := range valuesOf(v) {
 		if fv.Kind() == reflect.Pointer {
 			if fv.IsNil() {
 				continue

@@ -34,7 +34,7 @@ type field struct {
 }
 
 func collect(v reflect.Value, prefix string, into map[string]field) {
-	for f, fv := range v.Fields() {
+	for f, fv := range valuesOf(v) {
 		key := join(prefix, keyOf(f))
 		if fv.Kind() == reflect.Struct {
 			collect(fv, key, into)

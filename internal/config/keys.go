@@ -28,26 +28,26 @@ func (k Key) Values() string {
 	return k.Type + ": " + k.Allowed
 }
 
-// Section is a group of keys under one heading.
-type Section struct {
+// Group is keys under one heading.
+type Group struct {
 	Name string // such as flow; empty: the top
 	Doc  string
 	Keys []Key
 }
 
-// Sections describes every key there is, in the order of Config.
-func Sections() []Section {
-	top := Section{Doc: "what stands at the left margin"}
-	var rest []Section
-	for f := range reflect.TypeFor[Config]().Fields() {
+// Reference describes every key, in the order of Config.
+func Reference() []Group {
+	top := Group{Doc: "what stands at the left margin"}
+	var rest []Group
+	for f := range fieldsOf(reflect.TypeFor[Config]()) {
 		name, doc := keyOf(f), f.Tag.Get("doc")
 		switch {
 		case f.Type.Kind() == reflect.Struct:
-			rest = append(rest, Section{Name: name, Doc: doc, Keys: keysIn(f.Type, name, true)})
+			rest = append(rest, Group{Name: name, Doc: doc, Keys: keysIn(f.Type, name, true)})
 		case f.Type.Kind() == reflect.Slice && f.Type.Elem() == exportType:
 			top.Keys = append(top.Keys, describeKey(f, name, true))
 			for e := range f.Type.Elem().Fields() {
-				rest = append(rest, Section{
+				rest = append(rest, Group{
 					Name: name + "[]." + keyOf(e),
 					Doc:  e.Tag.Get("doc"),
 					Keys: keysIn(e.Type.Elem(), name+"[]."+keyOf(e), false),
@@ -60,12 +60,12 @@ func Sections() []Section {
 			}
 		}
 	}
-	return append([]Section{top}, rest...)
+	return append([]Group{top}, rest...)
 }
 
 func keysIn(t reflect.Type, prefix string, env bool) []Key {
 	var keys []Key
-	for f := range t.Fields() {
+	for f := range fieldsOf(t) {
 		name := join(prefix, keyOf(f))
 		switch {
 		case f.Type.Kind() == reflect.Struct:

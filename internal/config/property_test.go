@@ -40,7 +40,7 @@ func TestDumpLoadIsIdentity(t *testing.T) {
 
 // drawStruct gives every field a value that its tags allow.
 func drawStruct(t *rapid.T, v reflect.Value) {
-	for f, fv := range v.Fields() {
+	for f, fv := range valuesOf(v) {
 		switch fv.Kind() {
 		case reflect.Struct:
 			drawStruct(t, fv)

@@ -26,8 +26,8 @@ func Changes(running, next Config) []Change {
 }
 
 func changes(old, next reflect.Value, prefix string) (out []Change) {
-	for f, ov := range old.Fields() {
-		nv, key := next.FieldByIndex(f.Index), join(prefix, keyOf(f))
+	for f, ov := range valuesOf(old) {
+		nv, key := valueOf(next, f), join(prefix, keyOf(f))
 		switch {
 		case ov.Kind() == reflect.Struct:
 			out = append(out, changes(ov, nv, key)...)
@@ -101,13 +101,14 @@ func onlyHere(v, other reflect.Value) reflect.Value {
 // Reloaded is the configuration of a running agent after it reloaded next:
 // keys that cannot change at run time keep their values.
 func Reloaded(running, next Config) Config {
+	running.Stages = running.Stages.clone()
 	takeReloadable(reflect.ValueOf(&running).Elem(), reflect.ValueOf(next))
 	return running
 }
 
 func takeReloadable(old, next reflect.Value) {
-	for f, ov := range old.Fields() {
-		nv := next.FieldByIndex(f.Index)
+	for f, ov := range valuesOf(old) {
+		nv := valueOf(next, f)
 		switch {
 		case ov.Kind() == reflect.Struct:
 			takeReloadable(ov, nv)

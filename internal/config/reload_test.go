@@ -72,20 +72,25 @@ func TestReloadOfOneExporter(t *testing.T) {
 // TestReloadOfEmptyLists: a list that was written as [] is one that was not written,
 // in entries of lists, too, and what is in them still counts.
 func TestReloadOfEmptyLists(t *testing.T) {
-	short := Config{PDM: PDM{Policies: []PDMPolicy{{To: "2001:db8::/32"}}}, Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
-	long := Config{PDM: PDM{Policies: []PDMPolicy{{To: "2001:db8::/32"}}}, Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
+	short := Config{Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
+	long := Config{Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
+	for _, c := range []*Config{&short, &long} {
+		gateSection.Edit(c).Rules = []gateRule{{To: "2001:db8::/32"}}
+	}
 	lists := 0
-	policy := reflect.ValueOf(&long.PDM.Policies[0]).Elem()
-	for f, v := range policy.Fields() {
+	rule := &gateSection.Edit(&long).Rules[0]
+	*rule = gateRule{To: rule.To}
+	list := reflect.ValueOf(rule).Elem()
+	for f, v := range list.Fields() {
 		if v.Kind() == reflect.Slice {
 			lists++
-			policy.FieldByIndex(f.Index).Set(reflect.MakeSlice(f.Type, 0, 0))
+			list.FieldByIndex(f.Index).Set(reflect.MakeSlice(f.Type, 0, 0))
 		}
 	}
 	if c := Changes(short, long); lists == 0 || c != nil {
 		t.Errorf("%d empty lists make a difference: %v", lists, c)
 	}
-	long.PDM.Policies[0].To, long.Export[0].JSONL.Path = "2001:db8::/33", "b"
+	rule.To, long.Export[0].JSONL.Path = "2001:db8::/33", "b"
 	if c := Changes(short, long); len(c) != 2 {
 		t.Errorf("changes %v", c)
 	}

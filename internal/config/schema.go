@@ -18,7 +18,7 @@ func Schema() map[string]any {
 
 func structSchema(t reflect.Type) map[string]any {
 	properties := map[string]any{}
-	for f := range t.Fields() {
+	for f := range fieldsOf(t) {
 		p := typeSchema(f.Type, f.Tag)
 		if doc := f.Tag.Get("doc"); doc != "" {
 			p["description"] = doc

@@ -19,7 +19,7 @@ func checkWhole(c *Config, origins Origins) Problems {
 			w.complain(fmt.Sprintf("interfaces[%d]", i), "an entry without match", "write match: with the name of an interface, or a glob")
 		}
 	}
-	w.checkPDM(c)
+	w.checkSections(c)
 	if c.API.Listen != "" {
 		w.take("api.listen", "listener "+c.API.Listen)
 	}

@@ -22,6 +22,16 @@ import (
 // Program is at XDP of each interface on which the stage has work.
 var Program = &datapath.Program{Name: "waymark_toy", Object: "test/toy.bpf.c", Hook: datapath.XDP, Load: loadToy}
 
+// Config is the section of the configuration.
+type Config struct {
+	Longest uint32 `yaml:"longest" default:"0" max:"1500" doc:"largest frame that is counted, in bytes; 0: off"`
+}
+
+var section = config.Register(config.Section[Config]{
+	Name: "toy", Doc: "short frames",
+	On: func(c *Config) bool { return c.Longest > 0 },
+})
+
 // Status is the section of the status.
 type Status struct {
 	Frames map[string]uint64 `json:"frames"` // by interface
@@ -31,9 +41,9 @@ type Status struct {
 func Kind() stage.Kind {
 	return stage.Kind{
 		Name: "toy",
-		On:   func(*config.Config) bool { return true }, // else: a key of the configuration
-		New: func(_ *config.Config, deps stage.Deps) (*stage.Stage, error) {
-			t := New(60)
+		On:   section.Enabled,
+		New: func(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
+			t := New(section.Of(cfg).Longest)
 			return &stage.Stage{
 				Datapath: t.Stage(Program),
 				Status:   func() (any, error) { return t.status(deps.IfaceName), nil },

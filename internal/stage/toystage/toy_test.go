@@ -7,6 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -118,6 +119,13 @@ func TestToyReports(t *testing.T) {
 	var text strings.Builder
 	if err := Kind().Text(&text, &s); err != nil || text.String() != "\nTOY  map[to:7]\n" {
 		t.Errorf("%q, %v", text.String(), err)
+	}
+	var cfg config.Config
+	if Kind().On(&cfg) {
+		t.Error("on by default")
+	}
+	if section.Edit(&cfg).Longest = 60; !Kind().On(&cfg) {
+		t.Error("off with a key")
 	}
 	if err := toy.forget(flow.NewIface(0, 2)); err != nil || len(toy.status(name).Frames) != 0 {
 		t.Errorf("forgotten: %v, %v", toy.status(name), err)

@@ -26,11 +26,11 @@ const name = "pdm"
 func Kind() stage.Kind {
 	return stage.Kind{
 		Name: name,
-		On:   func(c *config.Config) bool { return c.PDM.On() },
+		On:   Section.Enabled,
 		New:  New,
 		Memory: []stage.Memory{{
 			Share: memory.Share{Name: "states of marked flows", Key: "pdm.state.max_entries", Unit: inbandpdm.StateBytes, Least: 1024, Weight: 15},
-			Size:  func(c *config.Config) *uint32 { return &c.PDM.State.MaxEntries },
+			Size:  func(c *config.Config) *uint32 { return &Section.Edit(c).State.MaxEntries },
 		}},
 		Settle:   settle,
 		Example:  example,
@@ -45,7 +45,7 @@ func Kind() stage.Kind {
 
 // service is PDM of one agent.
 type service struct {
-	cfg    config.PDM
+	cfg    Config
 	deps   stage.Deps
 	marker *inbandpdm.Marker
 	totals *totals
@@ -56,11 +56,12 @@ type service struct {
 
 // New prepares the stage.
 func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
-	policies, err := cfg.PDM.Flows()
+	own := Section.Of(cfg)
+	policies, err := own.flows()
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: cfg.PDM, deps: deps, marker: inbandpdm.New(markerConfig(cfg.PDM)), totals: newTotals(), policies: policies}
+	s := &service{cfg: own, deps: deps, marker: inbandpdm.New(markerConfig(own)), totals: newTotals(), policies: policies}
 	out := &stage.Stage{
 		Datapath: s.totals.observe(s.marker.Stage()),
 		Start:    func() error { return s.marker.SetPolicies(s.current()) },
@@ -76,7 +77,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 }
 
 // markerConfig is the part of the configuration that the kernel needs.
-func markerConfig(cfg config.PDM) inbandpdm.Config {
+func markerConfig(cfg Config) inbandpdm.Config {
 	p := inbandpdm.Config{
 		MaxEntries: cfg.State.MaxEntries, Lifetime: cfg.State.Lifetime, NewPerSecond: cfg.State.NewPerSecond,
 		Packets: cfg.Mode == "packet", Strip: cfg.Strip,
@@ -97,15 +98,16 @@ func (s *service) current() []policy.Policy {
 // settle keeps the policies where they cannot change: they may where the programs
 // mark already, and where their prefixes are not those of routes whose MTU is reduced.
 func settle(running, next *config.Config) {
-	was, will := running.PDM, next.PDM
-	if was.On() != will.On() || (len(was.Policies) > 0) != (len(will.Policies) > 0) || was.Reserve == string(headroom.Route) {
-		next.PDM.Policies = was.Policies
+	was, will := Section.Of(running), Section.Of(next)
+	if was.on() != will.on() || (len(was.Policies) > 0) != (len(will.Policies) > 0) || was.Reserve == string(headroom.Route) {
+		Section.Edit(next).Policies = was.Policies
 	}
 }
 
 // reload marks by other policies from now on.
 func (s *service) reload(next *config.Config) (apply func() error, err error) {
-	policies, err := next.PDM.Flows()
+	own := Section.Of(next)
+	policies, err := own.flows()
 	if err != nil {
 		return nil, err
 	}
