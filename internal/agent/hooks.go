@@ -222,11 +222,14 @@ func (h *hooks) status() []obs.Hook {
 	var out []obs.Hook
 	problems := h.headroom.problems()
 	for _, at := range h.attached {
+		row := obs.Hook{Iface: at.link.Name, Netns: at.link.Netns, IfIndex: at.link.IfIndex, State: "attached"}
+		for _, mode := range h.atXDP(at) {
+			row.Direction, row.Mode = flow.Ingress.String(), mode
+			out = append(out, row)
+		}
 		for _, direction := range at.directions {
-			hook := obs.Hook{
-				Iface: at.link.Name, Netns: at.link.Netns, IfIndex: at.link.IfIndex,
-				Direction: direction.String(), Mode: at.mode, State: "attached",
-			}
+			hook := row
+			hook.Direction, hook.Mode = direction.String(), at.mode
 			if at.err != nil {
 				hook.State, hook.Error = "failed", at.err.Error()
 			} else {
@@ -239,6 +242,14 @@ func (h *hooks) status() []obs.Hook {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface), -cmp.Compare(a.Direction, b.Direction))
 	})
 	return out
+}
+
+// atXDP are the modes of programs that stages have at XDP of an interface.
+func (h *hooks) atXDP(at *attachment) []string {
+	if p, ok := h.probe.(interface{ AtXDP(flow.Iface) []string }); ok && at.err == nil {
+		return p.AtXDP(at.link.Iface)
+	}
+	return nil
 }
 
 // allFailed is the error of every interface when none could be attached.

@@ -75,6 +75,14 @@ func (p *ebpfProbe) Attach(link topology.Link, directions []flow.Direction, do f
 	return string(mode), err
 }
 
+// AtXDP are the modes of programs at XDP of an interface.
+func (p *ebpfProbe) AtXDP(iface flow.Iface) (modes []string) {
+	if mode, ok := p.Modes(iface)[datapath.XDP]; ok {
+		modes = append(modes, string(mode))
+	}
+	return modes
+}
+
 func (p *ebpfProbe) Status() (obs.Table, []obs.Program, error) {
 	s, err := p.Stats()
 	if err != nil {

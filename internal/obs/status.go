@@ -36,7 +36,7 @@ type Hook struct {
 	Netns     string `json:"netns,omitempty"`
 	IfIndex   uint32 `json:"ifindex"`
 	Direction string `json:"direction"` // ingress or egress
-	Mode      string `json:"mode"`      // tcx, clsact, afpacket
+	Mode      string `json:"mode"`      // tcx, clsact, afpacket; of a stage at XDP: xdp, xdp-generic
 	State     string `json:"state"`     // attached, waiting, failed
 	Error     string `json:"error,omitempty"`
 	Warning   string `json:"warning,omitempty"` // why some packets may be missing although it is attached

@@ -127,7 +127,7 @@ var agentMetrics = []Metric{
 	{
 		"waymark_hook_attached", Gauge, "",
 		[]string{"interface", "netns", "direction", "mode"},
-		"1 when packets in this direction are counted.",
+		"1 when the hook is attached; in modes other than xdp and xdp-generic, packets of this direction are then counted.",
 		func(s *obs.Status, sample func(float64, ...string)) {
 			for _, h := range s.Hooks {
 				attached := 0.
@@ -139,7 +139,8 @@ var agentMetrics = []Metric{
 		},
 	},
 	{
-		"waymark_hook_warning", Gauge, "", perInterface,
+		"waymark_hook_warning", Gauge, "",
+		[]string{"interface", "netns", "direction", "mode"},
 		"1 when the hook is attached, but may miss packets or has no MTU headroom for marks; `waymark status` reports the reason.",
 		func(s *obs.Status, sample func(float64, ...string)) {
 			for _, h := range s.Hooks {
@@ -148,7 +149,7 @@ var agentMetrics = []Metric{
 					if h.Warning != "" {
 						warning = 1
 					}
-					sample(warning, h.Iface, h.Netns, h.Direction)
+					sample(warning, h.Iface, h.Netns, h.Direction, h.Mode)
 				}
 			}
 		},

@@ -37,6 +37,7 @@ func status() obs.Status {
 		Started: time.Unix(1700000000, 250_000_000), Now: time.Unix(1700003600, 0),
 		Hooks: []obs.Hook{
 			{Iface: "eth0", IfIndex: 2, Direction: "ingress", Mode: "tcx", State: "attached"},
+			{Iface: "eth0", IfIndex: 2, Direction: "ingress", Mode: "xdp", State: "attached"},
 			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached", Warning: "behind end_chain (id 9)"},
 			{Iface: "veth1", Netns: "blue", IfIndex: 2, Direction: "ingress", Mode: "clsact", State: "failed", Error: "no memory"},
 			{Iface: "eth9", Direction: "ingress", State: "waiting"},

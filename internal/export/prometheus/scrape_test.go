@@ -81,7 +81,7 @@ func TestRealPrometheus(t *testing.T) {
 		{`sum(waymark_packets_total)`, "101"},
 		{`waymark_coverage_ratio{interface="eth0",direction="egress"}`, "0.875"},
 		{`waymark_exporter_lost_records_total{exporter="ipfix",reason="refused"}`, "12"},
-		{`count(waymark_hook_attached == 1)`, "2"},
+		{`count(waymark_hook_attached == 1)`, "3"},
 		{`waymark_program_run_seconds_total{program="flow_ingress"} / waymark_program_runs_total * 1e9`, "25"},
 	} {
 		poll(t, func() error { return query(client, tt.query, tt.want) })
