@@ -85,7 +85,7 @@ func (t *Table) fold(d *delta) {
 func (t *Table) expiry(e *entry, ended uint32, now time.Time) EndReason {
 	quiet := e.latest < ended
 	switch {
-	case e.ended && quiet: // the last ACKs have come
+	case e.ended && quiet && t.isReverseQuiet(e, ended): // the last ACKs of both halves have come
 		return EndReasonEndOfFlow
 	case quiet && isOver(e.pending.Last, t.cfg.IdleTimeout, now):
 		return EndReasonIdleTimeout
@@ -93,6 +93,12 @@ func (t *Table) expiry(e *entry, ended uint32, now time.Time) EndReason {
 		return EndReasonActiveTimeout
 	}
 	return EndReasonNone
+}
+
+// isReverseQuiet: an interval may end between the FINs of both halves, or before the last ACK. A half that left then
+// would not be next to the other, and exporters could not join them.
+func (t *Table) isReverseQuiet(e *entry, ended uint32) bool {
+	return e.reverse < 0 || t.entries.at(e.reverse).latest < ended
 }
 
 // isOver reports whether a time has passed since a packet. A packet in the future

@@ -155,6 +155,39 @@ func TestEndOfFlowWaitsForTheLastACK(t *testing.T) {
 	}
 }
 
+// A connection whose FINs and last ACK come in three intervals leaves once, both halves next to each other.
+func TestEndOfFlowOfBothHalves(t *testing.T) {
+	table := testTable(10)
+	there, back := tcpDelta(1, epoch, tcpACK|tcpFIN), reversed(tcpDelta(1, epoch, tcpACK|tcpFIN))
+	for i, d := range []*Delta{there, back, tcpDelta(1, epoch, tcpACK)} {
+		table.Merge(d)
+		if _, expired := end(table, epoch); len(expired) != 0 {
+			t.Fatalf("exported after interval %d: %v", i, expired)
+		}
+	}
+	_, expired := end(table, epoch)
+	if len(expired) != 2 || expired[0].Src != expired[1].Dst || expired[0].Packets+expired[1].Packets != 6 {
+		t.Fatalf("not both halves at once: %v", expired)
+	}
+	for _, r := range expired {
+		if r.EndReason != EndReasonEndOfFlow {
+			t.Errorf("end reason %v", r.EndReason)
+		}
+	}
+	// A half that goes on does not keep the other for longer than the idle timeout.
+	table.Merge(tcpDelta(2, epoch, tcpACK|tcpFIN))
+	for s := range 15 {
+		table.Merge(reversed(tcpDelta(2, epoch.Add(time.Duration(s)*time.Second), tcpACK)))
+		if _, expired := end(table, epoch.Add(time.Duration(s)*time.Second)); len(expired) != 0 {
+			t.Fatalf("after %d s: %v", s, expired)
+		}
+	}
+	table.Merge(reversed(tcpDelta(2, epoch.Add(15*time.Second), tcpACK)))
+	if _, expired = end(table, epoch.Add(15*time.Second)); len(expired) != 1 || expired[0].EndReason != EndReasonIdleTimeout {
+		t.Errorf("a half without packets for 15 s: %v", expired)
+	}
+}
+
 func TestHalvesAreNeighbours(t *testing.T) {
 	table := testTable(1000)
 	for port := range uint16(100) {
