@@ -68,7 +68,7 @@ shows the effective values and their sources.`,
 		},
 	}
 	flags.register(cmd)
-	durationVar(cmd.Flags(), &limit, "for", 0, "stop after `TIME`, such as 60s, as SIGTERM does")
+	durationVar(cmd.Flags(), &limit, "for", 0, "count for `TIME`, such as 60s, then stop as after SIGTERM")
 	cmd.Flags().BoolVar(&options.profile, "pprof", false, "serve profiles of the agent at /debug/pprof/ on the API socket, for root and the agent's user")
 	cmd.Flags().BoolVar(&options.keepPrivileges, "keep-privileges", false, "keep the capabilities that are only needed to start")
 	return cmd
@@ -100,7 +100,10 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 
 	a, err := agent.New(cfg, agent.Deps{
 		Log: log, Clock: time.Now, DropPrivileges: !options.keepPrivileges, Origins: options.origins, Profile: options.profile,
-		Ready: func(reason error) { reportReady(log, &cfg, reason) },
+		Ready: func(reason error) {
+			stop.counting()
+			reportReady(log, &cfg, reason)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("run: %w", err)

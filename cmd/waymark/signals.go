@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -17,17 +18,26 @@ const sameStop = time.Second
 type stopper struct {
 	log   *slog.Logger
 	clock func() time.Time
-	force func()           // ends the process
-	after <-chan time.Time // the end of run --for; nil: there is none
+	force func()        // ends the process
+	limit time.Duration // of run --for; 0: there is none
+	start sync.Once     // the limit's
+	after chan struct{} // closed when the limit is over
 }
 
 // newStopper makes one for this process; limit 0: it runs until a signal comes.
 func newStopper(log *slog.Logger, limit time.Duration) *stopper {
-	s := &stopper{log: log, clock: time.Now, force: func() { os.Exit(exitFailure) }}
-	if limit > 0 {
-		s.after = time.After(limit)
+	return &stopper{
+		log: log, clock: time.Now, force: func() { os.Exit(exitFailure) }, limit: limit, after: make(chan struct{}),
 	}
-	return s
+}
+
+// counting starts the limit, at its first call: loading and attaching may take longer than a user wants to count.
+func (s *stopper) counting() {
+	s.start.Do(func() {
+		if s.limit > 0 {
+			time.AfterFunc(s.limit, func() { close(s.after) })
+		}
+	})
 }
 
 // context ends at the first SIGTERM or SIGINT, or when the time is over. A signal
