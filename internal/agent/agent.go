@@ -215,7 +215,9 @@ func (a *Agent) end() error {
 	detached := make(chan struct{})
 	go func() {
 		defer close(detached)
-		a.hooks.close()
+		if n := a.hooks.close(); n > 0 {
+			a.log.Info("detached", "interfaces", n)
+		}
 	}()
 	var err error
 	select {

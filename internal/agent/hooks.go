@@ -180,8 +180,8 @@ func (h *hooks) freeze() {
 	h.frozen = true
 }
 
-// close takes the probe off everywhere.
-func (h *hooks) close() {
+// close takes the probe off everywhere, and returns of how many interfaces.
+func (h *hooks) close() int {
 	h.freeze()
 	h.mu.Lock()
 	ifaces := slices.Collect(maps.Keys(h.attached))
@@ -191,6 +191,7 @@ func (h *hooks) close() {
 		h.detach(i)
 		h.mu.Unlock()
 	}
+	return len(ifaces)
 }
 
 // beforeDrain and afterDrain read the interfaces' own counters.

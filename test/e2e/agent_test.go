@@ -86,10 +86,10 @@ func start(t *testing.T, s setup) *agent {
 	case <-ready:
 	case <-a.ended:
 		t.Fatalf("the agent ended before it was ready, exit code %d", a.ProcessState.ExitCode())
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		a.signal(unix.SIGQUIT) // it tells what each goroutine does
-		a.wait(t, 5*time.Second)
-		t.Fatal("the agent was not ready within 30 s")
+		a.wait(t)
+		t.Fatalf("the agent was not ready within %v", patience)
 	}
 	return a
 }
@@ -181,9 +181,27 @@ func (a *agent) status(t *testing.T) obs.Status {
 func (a *agent) stop(t *testing.T) {
 	t.Helper()
 	a.signal(unix.SIGTERM)
-	if code := a.wait(t, 5*time.Second); code != 0 {
+	if code := a.wait(t); code != 0 {
 		t.Fatalf("exit code %d after SIGTERM", code)
 	}
+}
+
+// logged is when the agent wrote the first line with a message.
+func (a *agent) logged(t *testing.T, message string) time.Time {
+	t.Helper()
+	for line := range strings.Lines(a.stderr.String()) {
+		if !strings.Contains(line, "msg="+message) && !strings.Contains(line, `msg="`+message) {
+			continue
+		}
+		stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			t.Fatalf("%v in the line %q", err, line)
+		}
+		return at
+	}
+	t.Fatalf("no line %q in the log: %s", message, a.stderr)
+	return time.Time{}
 }
 
 // covered waits until a drain that began after the call saw all that every

@@ -175,7 +175,7 @@ func TestClosedPipe(t *testing.T) {
 	<-ready
 	const flows = 50
 	sendFlows(t, h, 1000, 1)
-	if code := head.wait(t, 10*time.Second); code != 0 {
+	if code := head.wait(t); code != 0 {
 		t.Fatalf("head: exit code %d", code)
 	}
 	parseLines(t, head.stdout.String())
@@ -355,7 +355,7 @@ log: {format: json}
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("it was forced to end after %v, as if repeated signals were several", took)
 	}
-	if code := a.wait(t, time.Second); code != 1 {
+	if code := a.wait(t); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	for line := range strings.Lines(a.stderr.String()) {

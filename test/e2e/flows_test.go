@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/waymark-net/waymark/internal/lab/traffic"
@@ -122,7 +121,7 @@ func TestFlows(t *testing.T) {
 			return nil
 		})
 		p.signal(interrupt)
-		if code := p.wait(t, 5*time.Second); code != 0 {
+		if code := p.wait(t); code != 0 {
 			t.Errorf("exit code %d: %s", code, p.stderr)
 		}
 		if got := sum(parseLines(t, p.stdout.String()), func(r *record) bool { return r.Dport == 7778 }); got.Packets == 0 || got.Packets%10 != 0 {
@@ -138,7 +137,7 @@ func TestFlows(t *testing.T) {
 			return nil
 		})
 		a.stop(t)
-		if code := p.wait(t, 5*time.Second); code != 1 || !strings.Contains(p.stderr.String(), "agent") {
+		if code := p.wait(t); code != 1 || !strings.Contains(p.stderr.String(), "agent") {
 			t.Errorf("exit code %d: %s", code, p.stderr)
 		}
 	})
@@ -179,7 +178,7 @@ func TestReadCapture(t *testing.T) {
 		return nil
 	})
 	capture.signal(interrupt)
-	capture.wait(t, 10*time.Second)
+	capture.wait(t)
 
 	r := waymark(t, "flows", "--read", file, "-o", "csv", "--limit", "0", "--by", "src,dst,proto,sport,dport", "tcp or udp")
 	if r.code != 0 {

@@ -109,7 +109,7 @@ func TestOpenFiles(t *testing.T) {
 		return setup{host: alpha, config: counting + markAll, wrap: []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", n, n)}}
 	}
 	a, _ := launch(t, limited(60))
-	a.wait(t, 20*time.Second)
+	a.wait(t)
 	text := a.stderr.String()
 	found := regexp.MustCompile(`RLIMIT_NOFILE\) is 60, and (\d+) are needed for 41 interfaces`).FindStringSubmatch(text)
 	if found == nil || strings.Count(text, "\n") != 1 {

@@ -65,7 +65,7 @@ func serve(t *testing.T, h *lab.Host, addr netip.AddrPort) {
 // exchange is one short conversation. local is the client's port; 0: the kernel chooses.
 func exchange(t *testing.T, h *lab.Host, network string, server netip.AddrPort, local int) ends {
 	t.Helper()
-	d := net.Dialer{Timeout: 5 * time.Second}
+	d := net.Dialer{Timeout: patience}
 	e := ends{proto: 6, server: server}
 	if network == "udp" {
 		e.proto = 17
@@ -78,7 +78,7 @@ func exchange(t *testing.T, h *lab.Host, network string, server netip.AddrPort, 
 		}
 		defer c.Close()
 		e.client = netip.MustParseAddrPort(c.LocalAddr().String())
-		if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 			return err
 		}
 		if _, err := c.Write([]byte("query")); err != nil {
@@ -106,11 +106,13 @@ func TestInitiator(t *testing.T) {
 		}
 		return nil
 	})
+	// No flow may be exported between query and response, which come late on a busy machine: biflows need both.
+	const flows = "flow: {max_entries: 4096, scan_interval: 50ms, idle_timeout: 2m, active_timeout: 5m}\n"
 	const exports = "interfaces: [to-*]\nexport:\n  - jsonl: {path: DIR/flows.jsonl}\n"
 	c := newCollector(t, alpha, "127.0.0.1")
 	agents := []*agent{
-		start(t, setup{host: alpha, config: quick + exports + "  - ipfix: {collector: \"udp://127.0.0.1:4739\", biflow: true}\n"}),
-		start(t, setup{host: beta, config: quick + exports + "probe: afpacket\n"}),
+		start(t, setup{host: alpha, config: flows + exports + "  - ipfix: {collector: \"udp://127.0.0.1:4739\", biflow: true}\n"}),
+		start(t, setup{host: beta, config: flows + exports + "probe: afpacket\n"}),
 	}
 
 	const rounds = 20

@@ -202,7 +202,7 @@ func TestTakenPlaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := launch(t, setup{host: h, config: quick + "interfaces: [lo]\n" + c.config})
-			code := a.wait(t, 10*time.Second)
+			code := a.wait(t)
 			wants(t, result{stderr: a.stderr.String(), code: code}, 1, c.texts...)
 			if strings.Contains(a.stderr.String(), "counting") {
 				t.Errorf("it had attached already: %s", a.stderr)
@@ -265,5 +265,5 @@ func TestAPIIsLocal(t *testing.T) {
 		t.Error(err)
 	}
 	a.signal(unix.SIGTERM)
-	a.wait(t, 5*time.Second)
+	a.wait(t)
 }

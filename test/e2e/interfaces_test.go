@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -172,7 +169,7 @@ func TestOnMissingFail(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	a, _ := launch(t, setup{host: h, config: "on_missing: fail\n" + quick + "interfaces: [absent0, lo, absent*]\nnetns: [nowhere]\n"})
-	if code := a.wait(t, 10*time.Second); code != 1 {
+	if code := a.wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{"absent0", "nowhere", "on_missing"} {
@@ -228,6 +225,8 @@ func TestManyInterfaces(t *testing.T) {
 	t.Parallel()
 	const half = 50
 	h := newHost(t)
+	// No packets but those of the test: what is written last are their flows.
+	must(t, h, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
 	batch := func(from int) {
 		t.Helper()
 		var lines strings.Builder
@@ -273,33 +272,24 @@ func TestManyInterfaces(t *testing.T) {
 		return nil
 	})
 	// Detaching takes the kernel some 15 ms for each program. Records don't wait
-	// for that, nor does a service manager that lost its patience take them away.
+	// for that: a service manager may kill an agent that takes long to stop.
 	for i := range 2 * half {
 		if err := h.Do(func() error { return sendFrames(fmt.Sprintf("peer%d", i), udpFrame(6000), 1) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a.covered(t)
-	a.signal(unix.SIGTERM)
-	poll(t, func() error {
-		if !strings.Contains(a.stderr.String(), "stopping") {
-			return notYet("the agent does not say that it stops")
-		}
-		return nil
-	})
-	stopping := time.Now()
-	poll(t, func() error {
-		n := sum(readWholeLines(t, a.path("flows.jsonl")), func(r *record) bool { return r.Dport == 6000 && r.Direction == "ingress" })
-		if n.Packets != 2*half {
-			return notYet("%d of %d packets are exported", n.Packets, 2*half)
-		}
-		return nil
-	})
-	if took := time.Since(stopping); took > time.Second {
-		t.Errorf("the last records came %v after SIGTERM", took)
+	a.stop(t)
+	n := sum(readLines(t, a.path("flows.jsonl")), func(r *record) bool { return r.Dport == 6000 && r.Direction == "ingress" })
+	if n.Packets != 2*half {
+		t.Errorf("%d of %d packets are exported", n.Packets, 2*half)
 	}
-	if code := a.wait(t, 20*time.Second); code != 0 {
-		t.Errorf("exit code %d", code)
+	file, err := os.Stat(a.path("flows.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if detached := a.logged(t, "detached"); !file.ModTime().Before(detached) {
+		t.Errorf("the last record was written at %v, and all programs were detached at %v", file.ModTime(), detached)
 	}
 	if got := attached(t, h); got != "" {
 		t.Errorf("left: %s", got)

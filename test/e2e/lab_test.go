@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -119,7 +118,7 @@ func nothingLeft(t *testing.T, prefix, tmp string) {
 // are compared with the truth, so nothing else runs next to it.
 func TestDemo(t *testing.T) {
 	p, prefix, tmp := startDemo(t, nil)
-	if code := p.wait(t, time.Minute); code != 0 {
+	if code := p.wait(t); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	out := p.stdout.String()
@@ -177,7 +176,7 @@ func TestDemoInterrupted(t *testing.T) {
 			if err := unix.Kill(-p.Process.Pid, c.signal); err != nil {
 				t.Fatal(err)
 			}
-			code := p.wait(t, 15*time.Second)
+			code := p.wait(t)
 			wants(t, result{stderr: p.stderr.String(), code: code}, 1, "interrupted")
 			nothingLeft(t, prefix, tmp)
 		})
@@ -191,7 +190,7 @@ func TestDemoInterrupted(t *testing.T) {
 		p, prefix, tmp := startDemo(t, w)
 		w.Close()
 		r.Close()
-		if code := p.wait(t, 15*time.Second); code != 1 {
+		if code := p.wait(t); code != 1 {
 			t.Errorf("exit code %d", code)
 		}
 		nothingLeft(t, prefix, tmp)

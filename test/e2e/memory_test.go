@@ -90,7 +90,7 @@ func TestLimitTooSmall(t *testing.T) {
 		return launch(t, setup{host: h, wrap: inGroup(memoryGroup(t, limit)), config: "interfaces: [lo]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
 	}
 	a, _ := begin(16 << 20)
-	code := a.wait(t, 20*time.Second)
+	code := a.wait(t)
 	wants(t, result{stderr: a.stderr.String(), code: code}, 3, "limit is 16 MiB", "raise the limit")
 	_, text, _ := strings.Cut(a.stderr.String(), "at least ")
 	var need int

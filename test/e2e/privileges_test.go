@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -221,7 +220,7 @@ func TestMissingNamespaceRights(t *testing.T) {
 		host: h, wrap: without("sys_admin"),
 		config: "on_missing: fail\n" + quick + "interfaces: [lo]\nnetns: [" + other.Netns + "]\n",
 	})
-	code := a.wait(t, 10*time.Second)
+	code := a.wait(t)
 	wants(t, result{stderr: a.stderr.String(), code: code}, 3, "CAP_SYS_ADMIN", "netns")
 }
 
@@ -239,7 +238,7 @@ func TestMemoryLimit(t *testing.T) {
 	for name, set := range map[string]string{"table": "flow.max_entries=4000000", "ring": "flow.ring_size=64MiB"} {
 		t.Run(name, func(t *testing.T) {
 			a := in("--set", set)
-			code := a.wait(t, 20*time.Second)
+			code := a.wait(t)
 			wants(t, result{stderr: a.stderr.String(), code: code}, 3, "limit is 80 MiB", "flow."+map[string]string{"table": "max_entries", "ring": "ring_size"}[name], "raise the limit")
 		})
 	}

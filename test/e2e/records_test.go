@@ -148,7 +148,7 @@ func (c *collector) records(t *testing.T, h *lab.Host) (out []flowAmount) {
 		return nil
 	})
 	c.signal(interrupt)
-	c.wait(t, 10*time.Second)
+	c.wait(t)
 	files, err := filepath.Glob(filepath.Join(c.dir, "nfcapd.2*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("files %q: %v; nfcapd said: %s", files, err, c.stderr)

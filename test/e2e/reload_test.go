@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -92,7 +91,7 @@ func TestReload(t *testing.T) {
 	})
 
 	flood.signal(unix.SIGTERM)
-	flood.wait(t, 10*time.Second)
+	flood.wait(t)
 	sent := strings.TrimSpace(flood.stdout.String())
 	a.covered(t)
 	a.stop(t)

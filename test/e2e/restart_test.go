@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -79,7 +78,7 @@ func TestSameSocket(t *testing.T) {
 	_, alpha, beta := newLab(t)
 	first := start(t, setup{host: alpha, config: counting})
 	second, _ := launch(t, setup{host: alpha, config: counting + "api: {socket: " + first.socket + "}\n"})
-	if code := second.wait(t, 5*time.Second); code != 1 {
+	if code := second.wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	said := second.stderr.String()
@@ -132,7 +131,7 @@ func TestSignals(t *testing.T) {
 	a.signal(unix.SIGHUP)
 	port, segments := transfer(t, alpha, beta)
 	a.signal(unix.SIGINT)
-	if code := a.wait(t, 5*time.Second); code != 0 {
+	if code := a.wait(t); code != 0 {
 		t.Errorf("exit code %d after SIGINT", code)
 	}
 	both := append(readLines(t, old), readLines(t, a.path("flows.jsonl"))...)
