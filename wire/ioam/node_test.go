@@ -15,7 +15,7 @@ var athos = ioam.Node{
 	ID: 0xA1, IDWide: 0xA1A2A3A4A5A6A7, Format: ioam.POSIX,
 	Namespaces: map[uint16]ioam.Namespace{
 		1: {Data: 0xD1, DataWide: 0xD2},
-		2: {Data: 0xD1, DataWide: 0xD2, Schema: &ioam.Snapshot{Schema: 0x70, Data: []byte{1, 2, 3, 4}}},
+		2: {Data: 0xD1, DataWide: 0xD2, Schema: &ioam.Snapshot{Schema: 0x70, Data: []byte("snap")}},
 	},
 }
 
@@ -28,53 +28,56 @@ func through() ioam.Passage {
 	return p
 }
 
-// Each check of a transit node and its verdict, in the order of the checks: an option
-// fails the check it is listed for and all later ones that can fail with it.
+// updates are the checks of a transit node and their verdicts, in the order of the
+// checks: an option fails the check it is listed for and all later ones that can fail
+// with it.
+var updates = []struct {
+	name     string
+	offset   int
+	disabled bool // the interface ignores IOAM
+	hex      string
+	verdict  ioam.Verdict
+	want     string // the option afterwards; empty: as before
+}{
+	{"other option", 4, false, "1E 0e 00 00 0001 0801 800000 00 00000000", ioam.NotTrace, ""},
+	{"E2E", 2, false, "11 0a 00 03 0001 4000 00000001", ioam.NotTrace, ""},
+	{"misaligned", 2, true, "31 0e 00 00 0009 0007 800000 00 00000000", ioam.Misaligned, ""},
+	{"interface ignores IOAM", 4, true, "31 0e 00 00 0009 0007 800000 00 00000000", ioam.InterfaceIgnored, ""},
+	{"proof of transit", 4, false, "31 16 00 02 0001 0000 0000000000000001 0000000000000002", ioam.NotTrace, ""},
+	{"no kind", 4, false, "31 01 00", ioam.TooShort, ""},
+	{"no trace header", 4, false, "31 09 00 00 0001 0800 800000", ioam.TooShort, ""},
+	{"RemainingLen beyond the option", 4, false, "31 0e 00 00 0009 0402 800000 00 00000000", ioam.TooShort, ""},
+	{"NodeLen 0", 4, false, "31 0e 00 00 0009 0401 800000 00 00000000", ioam.NodeLenWrong, ""},
+	{"unknown namespace", 4, false, "31 0e 00 00 0009 0C01 800000 00 00000000", ioam.NamespaceUnknown, ""},
+	{"overflow before", 4, false, "31 0e 00 00 0001 0C01 800000 00 00000000", ioam.OverflowBefore, ""},
+	{"no space", 4, false, "31 0e 00 00 0001 1001 C00000 00 00000000", ioam.OverflowSet, "31 0e 00 00 0001 1401 C00000 00 00000000"},
+	{"no space for the snapshot", 4, false, "31 0e 00 00 0002 0001 000002 00 00000000", ioam.OverflowSet, "31 0e 00 00 0002 0401 000002 00 00000000"},
+	{"nothing left", 4, false, "31 0a 00 00 0001 0000 000000 00", ioam.OverflowSet, "31 0a 00 00 0001 0400 000000 00"},
+	{"namespace 0", 4, false, "31 0e 00 00 0000 0801 040000 00 00000000", ioam.Filled, "31 0e 00 00 0000 0800 040000 00 FFFFFFFF"},
+	{"first node", 4, false, "31 12 00 00 0001 0802 800000 00 00000000 00000000", ioam.Filled, "31 12 00 00 0001 0801 800000 00 00000000 3F0000A1"},
+	{"second node", 4, false, "31 12 00 00 0001 0801 800000 00 00000000 400000A0", ioam.Filled, "31 12 00 00 0001 0800 800000 00 3F0000A1 400000A0"},
+	{"undefined bits", 4, false, "31 12 00 00 0001 1002 800004 00 00000000 00000000", ioam.Filled, "31 12 00 00 0001 1000 800004 00 3F0000A1 FFFFFFFF"},
+	{"reserved bit and byte", 4, false, "31 0e 00 00 0001 0881 800001 05 00000000", ioam.Filled, "31 0e 00 00 0001 0880 800001 05 3F0000A1"},
+	{"snapshot", 4, false, "31 12 00 00 0002 0002 000002 00 00000000 00000000", ioam.Filled, "31 12 00 00 0002 0000 000002 00 01000070 736E6170"},
+	{"no snapshot", 4, false, "31 12 00 00 0001 0002 000002 00 00000000 00000000", ioam.Filled, "31 12 00 00 0001 0001 000002 00 00000000 00FFFFFF"},
+	{
+		"every field", 4, false,
+		"31 4e 00 00 0002 7811 FFF002 00" + strings.Repeat("00000000", 17), ioam.Filled,
+		"31 4e 00 00 0002 7800 FFF002 00" +
+			"3F0000A1 000B000C 6553F100 0001E240 00001388 000000D1 00000003 FFFFFFFF" +
+			"3FA1A2A3A4A5A6A7 00000457000004BC 00000000000000D2 00000007 01000070 736E6170",
+	},
+	{"incremental", 4, false, "31 0e 00 01 0001 0802 800000 00 400000A0", ioam.Filled, "31 12 00 01 0001 0801 800000 00 3F0000A1 400000A0"},
+	{"incremental, no space", 4, false, "31 0a 00 01 0001 1001 C00000 00", ioam.OverflowSet, "31 0a 00 01 0001 1401 C00000 00"},
+}
+
 func TestUpdate(t *testing.T) {
-	disabled := through()
-	disabled.Disabled = true
-	for _, c := range []struct {
-		name    string
-		offset  int
-		passage ioam.Passage
-		hex     string
-		verdict ioam.Verdict
-		want    string // the option afterwards; empty: as before
-	}{
-		{"other option", 4, through(), "1E 0e 00 00 0001 0801 800000 00 00000000", ioam.NotTrace, ""},
-		{"E2E", 2, through(), "11 0a 00 03 0001 4000 00000001", ioam.NotTrace, ""},
-		{"misaligned", 2, disabled, "31 0e 00 00 0009 0007 800000 00 00000000", ioam.Misaligned, ""},
-		{"interface ignores IOAM", 4, disabled, "31 0e 00 00 0009 0007 800000 00 00000000", ioam.InterfaceIgnored, ""},
-		{"proof of transit", 4, through(), "31 16 00 02 0001 0000 0000000000000001 0000000000000002", ioam.NotTrace, ""},
-		{"no kind", 4, through(), "31 01 00", ioam.TooShort, ""},
-		{"no trace header", 4, through(), "31 09 00 00 0001 0800 800000", ioam.TooShort, ""},
-		{"RemainingLen beyond the option", 4, through(), "31 0e 00 00 0009 0402 800000 00 00000000", ioam.TooShort, ""},
-		{"NodeLen 0", 4, through(), "31 0e 00 00 0009 0401 800000 00 00000000", ioam.NodeLenWrong, ""},
-		{"unknown namespace", 4, through(), "31 0e 00 00 0009 0C01 800000 00 00000000", ioam.NamespaceUnknown, ""},
-		{"overflow before", 4, through(), "31 0e 00 00 0001 0C01 800000 00 00000000", ioam.OverflowBefore, ""},
-		{"no space", 4, through(), "31 0e 00 00 0001 1001 C00000 00 00000000", ioam.OverflowSet, "31 0e 00 00 0001 1401 C00000 00 00000000"},
-		{"no space for the snapshot", 4, through(), "31 0e 00 00 0002 0001 000002 00 00000000", ioam.OverflowSet, "31 0e 00 00 0002 0401 000002 00 00000000"},
-		{"nothing left", 4, through(), "31 0a 00 00 0001 0000 000000 00", ioam.OverflowSet, "31 0a 00 00 0001 0400 000000 00"},
-		{"namespace 0", 4, through(), "31 0e 00 00 0000 0801 040000 00 00000000", ioam.Filled, "31 0e 00 00 0000 0800 040000 00 FFFFFFFF"},
-		{"first node", 4, through(), "31 12 00 00 0001 0802 800000 00 00000000 00000000", ioam.Filled, "31 12 00 00 0001 0801 800000 00 00000000 3F0000A1"},
-		{"second node", 4, through(), "31 12 00 00 0001 0801 800000 00 00000000 400000A0", ioam.Filled, "31 12 00 00 0001 0800 800000 00 3F0000A1 400000A0"},
-		{"undefined bits", 4, through(), "31 12 00 00 0001 1002 800004 00 00000000 00000000", ioam.Filled, "31 12 00 00 0001 1000 800004 00 3F0000A1 FFFFFFFF"},
-		{"reserved bit and byte", 4, through(), "31 0e 00 00 0001 0881 800001 05 00000000", ioam.Filled, "31 0e 00 00 0001 0880 800001 05 3F0000A1"},
-		{"snapshot", 4, through(), "31 12 00 00 0002 0002 000002 00 00000000 00000000", ioam.Filled, "31 12 00 00 0002 0000 000002 00 01000070 01020304"},
-		{"no snapshot", 4, through(), "31 12 00 00 0001 0002 000002 00 00000000 00000000", ioam.Filled, "31 12 00 00 0001 0001 000002 00 00000000 00FFFFFF"},
-		{
-			"every field", 4, through(),
-			"31 4e 00 00 0002 7811 FFF002 00" + strings.Repeat("00000000", 17), ioam.Filled,
-			"31 4e 00 00 0002 7800 FFF002 00" +
-				"3F0000A1 000B000C 6553F100 0001E240 00001388 000000D1 00000003 FFFFFFFF" +
-				"3FA1A2A3A4A5A6A7 00000457000004BC 00000000000000D2 00000007 01000070 01020304",
-		},
-		{"incremental", 4, through(), "31 0e 00 01 0001 0802 800000 00 400000A0", ioam.Filled, "31 12 00 01 0001 0801 800000 00 3F0000A1 400000A0"},
-		{"incremental, no space", 4, through(), "31 0a 00 01 0001 1001 C00000 00", ioam.OverflowSet, "31 0a 00 01 0001 1401 C00000 00"},
-	} {
+	for _, c := range updates {
 		option := unhex(t, c.hex)
 		before := bytes.Clone(option)
-		got, v := athos.Update(option, c.offset, c.passage)
+		passage := through()
+		passage.Disabled = c.disabled
+		got, v := athos.Update(option, c.offset, passage)
 		want := before
 		if c.want != "" {
 			want = unhex(t, c.want)
