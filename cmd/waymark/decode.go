@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
 	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/wire/ioam"
 )
 
 // newDecodeCommand is waymark decode FILE.
@@ -23,20 +25,24 @@ func newDecodeCommand() *cobra.Command {
 	d := &decodeCommand{}
 	c := &cobra.Command{
 		Use:   "decode FILE",
-		Short: "Show PDM in a capture, and the delays computed from it",
+		Short: "Show PDM and IOAM in a capture, and the delays computed from PDM",
 		Long: `Decode reads a pcap or pcapng file, plain or compressed with gzip, and shows the PDM
 option (RFC 8250) of every packet that carries one. For each flow it computes the
 server delay, the network round trip (between the ends, and from the capture point to
 each end), and how many packets were lost, reordered and duplicated before the capture
-point. FILE - is stdin.`,
+point. It also shows IOAM options (RFC 9197, RFC 9326): the hops of a trace in the order
+in which the packet passed them, and everything that is wrong with an option. FILE - is
+stdin.`,
 		Example: `  waymark decode trace.pcapng
+  waymark decode --show ioam -o csv trace.pcapng
   waymark decode --show flows --host 2001:db8::1 --port 443 trace.pcapng
   tcpdump -i eth0 -w - ip6 | waymark decode -o jsonl -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd, args[0]) },
 	}
 	d.output.register(c, outputTable, outputJSON, outputJSONL, outputCSV)
-	c.Flags().StringSliceVar(&d.show, "show", nil, "show packets, flows or both (default: both; packets with -o csv)")
+	c.Flags().StringSliceVar(&d.show, "show", nil, "show packets (with PDM), ioam, flows or several of them (default: all; packets with -o csv)")
+	c.Flags().StringVar(&d.format, "ioam-time", ioam.POSIX.String(), "format of the times in IOAM options: ptp, ntp or posix, which Linux writes")
 	c.Flags().StringArrayVar(&d.hosts, "host", nil, "only packets from or to this address or prefix; given twice: between the two")
 	c.Flags().StringArrayVar(&d.ports, "port", nil, "only packets from or to this port; given twice: between the two")
 	c.Flags().StringVar(&d.proto, "proto", "", "only packets of this protocol: tcp, udp, icmpv6, sctp, or a number")
@@ -49,6 +55,7 @@ type decodeCommand struct {
 	hosts  []string
 	ports  []string
 	proto  string
+	format string // of times in IOAM options
 }
 
 func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
@@ -56,7 +63,7 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	packets, flows, err := d.shown()
+	show, err := d.shown()
 	if err != nil {
 		return err
 	}
@@ -71,10 +78,10 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 	}
 
 	w := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
-	out := newDecodePrinter(w, d.output.format, packets, flows)
+	out := newDecodePrinter(w, d.output.format, show)
 	table := offline.NewTable()
 	sum, failed := offline.Scan(r, table, keep, func(p *offline.Packet, o inband.Observation) error {
-		if !packets {
+		if packet, options := show.wants(p); !packet && !options {
 			return nil
 		}
 		if err := out.packet(p, o); err != nil || name != "-" {
@@ -85,7 +92,7 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 	if sum.UnknownLink > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %s skipped: unknown link type\n", term.Number(sum.UnknownLink, "frames"))
 	}
-	if flows && sum.FlowsDropped > 0 {
+	if show.flows && sum.FlowsDropped > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "waymark: %s with %s not shown: the table of flows was full, and the oldest were dropped; select fewer with --host, --port or --proto\n",
 			term.Number(sum.FlowsDropped, "flows"), term.Number(sum.PacketsDropped, "packets"))
 	}
@@ -103,25 +110,31 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// shown says which of the two tables to print.
-func (d *decodeCommand) shown() (packets, flows bool, err error) {
-	for _, s := range d.show {
-		switch s {
-		case "packets":
-			packets = true
-		case "flows":
-			flows = true
-		default:
-			return false, false, usageErrorf("--show %s: want packets, flows or both", s)
+// shown says what to print.
+func (d *decodeCommand) shown() (decodeShow, error) {
+	format, err := ioam.ParseTimeFormat(d.format)
+	if err != nil {
+		return decodeShow{}, usageErrorf("--ioam-time %s: want ptp, ntp or posix", d.format)
+	}
+	show, n := decodeShow{format: format}, 0
+	for name, is := range map[string]*bool{"packets": &show.packets, "ioam": &show.ioam, "flows": &show.flows} {
+		if *is = slices.Contains(d.show, name); *is {
+			n++
 		}
 	}
+	for _, s := range d.show {
+		if s != "packets" && s != "ioam" && s != "flows" {
+			return decodeShow{}, usageErrorf("--show %s: want packets, ioam or flows", s)
+		}
+	}
+	csv := d.output.format == outputCSV
 	switch {
 	case len(d.show) == 0:
-		return true, d.output.format != outputCSV, nil
-	case packets && flows && d.output.format == outputCSV:
-		return false, false, usageErrorf("-o csv shows one table: use --show packets or --show flows")
+		show.packets, show.ioam, show.flows = true, !csv, !csv
+	case n > 1 && csv:
+		return decodeShow{}, usageErrorf("-o csv shows one table: use --show packets, --show ioam or --show flows")
 	}
-	return packets, flows, nil
+	return show, nil
 }
 
 // openCapture opens a file, or takes stdin for -.
@@ -205,7 +218,7 @@ func parseHost(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("want an IPv6 address or prefix: %w", err)
 	}
 	if p.Addr().Is4() {
-		return netip.Prefix{}, errors.New("this is IPv4, and PDM is an option of IPv6")
+		return netip.Prefix{}, errors.New("this is IPv4, and PDM and IOAM are options of IPv6")
 	}
 	return p, nil
 }

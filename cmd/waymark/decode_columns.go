@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -28,7 +29,11 @@ type packetRow struct {
 	inband.Observation
 }
 
-var packetColumns = []column[packetRow]{
+// packetColumns are those of a packet with PDM.
+var packetColumns = append(slices.Concat(endColumns, pdmColumns), errorColumn)
+
+// endColumns say which packet it is.
+var endColumns = []column[packetRow]{
 	{"frame", func(r packetRow) any { return r.Frame }},
 	{"time", func(r packetRow) any { return timeValue(r.Time) }},
 	{"proto", func(r packetRow) any { return protocol(r.Proto) }},
@@ -36,6 +41,9 @@ var packetColumns = []column[packetRow]{
 	{"sport", func(r packetRow) any { return r.Src.Port() }},
 	{"dst", func(r packetRow) any { return r.Dst.Addr().String() }},
 	{"dport", func(r packetRow) any { return r.Dst.Port() }},
+}
+
+var pdmColumns = []column[packetRow]{
 	{"psntp", option(func(o pdm.Option) any { return o.PSNTP })},
 	{"psnlr", option(func(o pdm.Option) any { return o.PSNLR })},
 	{"delta_tlr", option(func(o pdm.Option) any { return o.DeltaTLR })},
@@ -49,12 +57,23 @@ var packetColumns = []column[packetRow]{
 	{"path_ns", func(r packetRow) any { return known(r.HasPath, r.Path) }},
 	{"network_ns", func(r packetRow) any { return known(r.HasNetwork, r.Network) }},
 	{"suspicious", func(r packetRow) any { return nonEmpty(r.Suspicion.String()) }},
-	{"error", func(r packetRow) any {
-		if r.Err == nil {
-			return nil
-		}
-		return r.Err.Error()
-	}},
+}
+
+var errorColumn = column[packetRow]{"error", func(r packetRow) any {
+	switch err := r.unreadable(); err {
+	case nil:
+		return nil
+	default:
+		return err.Error()
+	}
+}}
+
+// unreadable is why an option of the packet could not be read.
+func (r packetRow) unreadable() error {
+	if r.Err != nil && !r.Unmarked() {
+		return r.Err
+	}
+	return r.IOAMErr
 }
 
 // option is a value of the option, which a packet with an error has not.
@@ -143,6 +162,8 @@ var totalColumns = []column[offline.Totals]{
 	{"pdm", func(s offline.Totals) any { return s.Marked }},
 	{"pdm_v2", func(s offline.Totals) any { return s.Version2 }},
 	{"malformed", func(s offline.Totals) any { return s.Malformed }},
+	{"ioam", func(s offline.Totals) any { return s.IOAM }},
+	{"ioam_malformed", func(s offline.Totals) any { return s.IOAMMalformed }},
 	{"flows_dropped", func(s offline.Totals) any { return s.FlowsDropped }},
 	{"packets_dropped", func(s offline.Totals) any { return s.PacketsDropped }},
 }

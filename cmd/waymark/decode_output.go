@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
 	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/wire/ioam"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -24,16 +26,44 @@ type decodePrinter interface {
 	end(t *offline.Table, sum offline.Totals) error
 }
 
-func newDecodePrinter(w *bufio.Writer, format string, packets, flows bool) decodePrinter {
+// decodeShow is what is shown of a capture.
+type decodeShow struct {
+	packets, ioam, flows bool
+	format               ioam.TimeFormat
+}
+
+// wants reports whether a packet is shown with its PDM or with its IOAM options. One
+// whose extension headers are malformed is shown with either.
+func (s decodeShow) wants(p *offline.Packet) (packet, options bool) {
+	broken := packetRow{Packet: p}.unreadable() != nil
+	return s.packets && (!p.Unmarked() || broken), s.ioam && (len(p.IOAM) > 0 || broken && !s.packets)
+}
+
+func newDecodePrinter(w *bufio.Writer, format string, show decodeShow) decodePrinter {
 	switch format {
 	case outputJSON:
-		return &decodeJSON{w: w, packets: packets, flows: flows}
+		return &decodeJSON{w: w, show: show}
 	case outputJSONL:
-		return &decodeJSONL{w: w, flows: flows}
+		return &decodeJSONL{w: w, show: show}
 	case outputCSV:
-		return newDecodeCSV(w, flows)
+		return newDecodeCSV(w, show)
 	}
-	return &decodeTable{w: w, flows: flows}
+	return &decodeTable{w: w, show: show}
+}
+
+// appendPacket appends a packet as a JSON object.
+func (s decodeShow) appendPacket(b []byte, kind string, p *offline.Packet, o inband.Observation) []byte {
+	row := packetRow{p, o}
+	cols := packetColumns
+	if !s.packets || p.Unmarked() {
+		cols = append(slices.Clip(endColumns), errorColumn)
+	}
+	b = appendObject(b, kind, cols, row)
+	if _, options := s.wants(p); options && len(p.IOAM) > 0 {
+		b = append(b[:len(b)-1], `,"ioam":`...)
+		b = append(s.appendIOAM(b, p), '}')
+	}
+	return b
 }
 
 // appendObject appends a row as a JSON object; kind is its type, empty for none.
@@ -78,6 +108,10 @@ func appendValue(b []byte, v any) []byte {
 		return strconv.AppendUint(b, uint64(v), 10)
 	case uint8:
 		return strconv.AppendUint(b, uint64(v), 10)
+	case uint32:
+		return strconv.AppendUint(b, uint64(v), 10)
+	case bool:
+		return strconv.AppendBool(b, v)
 	case uint16:
 		return strconv.AppendUint(b, uint64(v), 10)
 	case uint64:
@@ -88,10 +122,10 @@ func appendValue(b []byte, v any) []byte {
 
 // decodeJSON writes one document: {"packets":[…],"flows":[…],"totals":{…}}.
 type decodeJSON struct {
-	w              *bufio.Writer
-	packets, flows bool
-	written        int // packets so far
-	line           []byte
+	w       *bufio.Writer
+	show    decodeShow
+	written int // packets so far
+	line    []byte
 }
 
 func (d *decodeJSON) packet(p *offline.Packet, o inband.Observation) error {
@@ -100,7 +134,7 @@ func (d *decodeJSON) packet(p *offline.Packet, o inband.Observation) error {
 		lead = "{\"packets\":[\n"
 	}
 	d.written++
-	d.line = appendObject(append(d.line[:0], lead...), "", packetColumns, packetRow{p, o})
+	d.line = d.show.appendPacket(append(d.line[:0], lead...), "", p, o)
 	_, err := d.w.Write(d.line)
 	return err
 }
@@ -109,12 +143,12 @@ func (d *decodeJSON) end(t *offline.Table, sum offline.Totals) error {
 	switch {
 	case d.written > 0:
 		fmt.Fprint(d.w, "],\n")
-	case d.packets:
+	case d.show.packets || d.show.ioam:
 		fmt.Fprint(d.w, "{\"packets\":[],\n")
 	default:
 		fmt.Fprint(d.w, "{")
 	}
-	if d.flows {
+	if d.show.flows {
 		fmt.Fprint(d.w, "\"flows\":[\n")
 		for i, c := range t.Conversations() {
 			if i > 0 {
@@ -131,17 +165,19 @@ func (d *decodeJSON) end(t *offline.Table, sum offline.Totals) error {
 
 // decodeJSONL writes an object a line, which says what it is.
 type decodeJSONL struct {
-	w     io.Writer
-	flows bool
-	line  []byte
+	w    io.Writer
+	show decodeShow
+	line []byte
 }
 
 func (d *decodeJSONL) packet(p *offline.Packet, o inband.Observation) error {
-	return writeLine(d, "packet", packetColumns, packetRow{p, o})
+	d.line = append(d.show.appendPacket(d.line[:0], "packet", p, o), '\n')
+	_, err := d.w.Write(d.line)
+	return err
 }
 
 func (d *decodeJSONL) end(t *offline.Table, sum offline.Totals) error {
-	if d.flows {
+	if d.show.flows {
 		for _, c := range t.Conversations() {
 			if err := writeLine(d, "flow", flowColumns, c); err != nil {
 				return err
@@ -157,28 +193,39 @@ func writeLine[T any](d *decodeJSONL, kind string, cols []column[T], row T) erro
 	return err
 }
 
-// decodeCSV writes one of the two tables.
+// decodeCSV writes one of the three tables.
 type decodeCSV struct {
-	w     *csv.Writer
-	flows bool
+	w    *csv.Writer
+	show decodeShow
 }
 
-func newDecodeCSV(w io.Writer, flows bool) *decodeCSV {
-	d := &decodeCSV{csv.NewWriter(w), flows}
-	if flows {
+func newDecodeCSV(w io.Writer, show decodeShow) *decodeCSV {
+	d := &decodeCSV{csv.NewWriter(w), show}
+	switch {
+	case show.flows:
 		writeNames(d.w, flowColumns)
-	} else {
+	case show.ioam:
+		writeNames(d.w, hopCSVColumns)
+	default:
 		writeNames(d.w, packetColumns)
 	}
 	return d
 }
 
 func (d *decodeCSV) packet(p *offline.Packet, o inband.Observation) error {
-	return writeValues(d.w, packetColumns, packetRow{p, o})
+	if !d.show.ioam {
+		return writeValues(d.w, packetColumns, packetRow{p, o})
+	}
+	for _, r := range d.show.hopRows(packetRow{p, o}) {
+		if err := writeValues(d.w, hopCSVColumns, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *decodeCSV) end(t *offline.Table, _ offline.Totals) error {
-	if d.flows {
+	if d.show.flows {
 		for _, c := range t.Conversations() {
 			if err := writeValues(d.w, flowColumns, c); err != nil {
 				return err
@@ -211,8 +258,9 @@ func writeValues[T any](w *csv.Writer, cols []column[T], row T) error {
 // decodeTable is for people.
 type decodeTable struct {
 	w       *bufio.Writer
-	flows   bool
-	started bool
+	show    decodeShow
+	started bool // with the table of packets
+	options bool // something of IOAM is written
 	line    bytes.Buffer
 }
 
@@ -220,6 +268,20 @@ const packetFormat = "%6v  %-30v  %5v  %5v  %12v  %12v  %9v  %9v  %v\n"
 
 func (d *decodeTable) packet(p *offline.Packet, o inband.Observation) error {
 	d.line.Reset()
+	packet, options := d.show.wants(p)
+	if packet {
+		d.pdm(p, o)
+	}
+	if options {
+		d.options = true
+		d.show.writeIOAM(&d.line, p)
+	}
+	_, err := d.w.Write(d.line.Bytes())
+	return err
+}
+
+// pdm adds a row of the table of packets.
+func (d *decodeTable) pdm(p *offline.Packet, o inband.Observation) {
 	if !d.started {
 		d.started = true
 		fmt.Fprintf(&d.line, packetFormat, "FRAME", "TIME", "PSNTP", "PSNLR", "DTLR", "DTLS", "RAW DTLR", "RAW DTLS", "FLOW")
@@ -230,15 +292,14 @@ func (d *decodeTable) packet(p *offline.Packet, o inband.Observation) error {
 	}
 	name := fmt.Sprintf("%s %s > %s", protoName(p.Proto), p.Src, p.Dst)
 	if p.Err != nil {
-		fmt.Fprintf(&d.line, packetFormat, p.Frame, at, "-", "-", "-", "-", "-", "-", fmt.Sprintf("%s: %v", name, p.Err))
+		err := packetRow{Packet: p}.unreadable()
+		fmt.Fprintf(&d.line, packetFormat, p.Frame, at, "-", "-", "-", "-", "-", "-", fmt.Sprintf("%s: %v", name, err))
 	} else {
 		fmt.Fprintf(&d.line, packetFormat, p.Frame, at, p.Option.PSNTP, p.Option.PSNLR,
 			deltaText(p.Option.DeltaTLR, p.Option.ScaleDTLR), deltaText(p.Option.DeltaTLS, p.Option.ScaleDTLS),
 			rawText(p.Option.DeltaTLR, p.Option.ScaleDTLR), rawText(p.Option.DeltaTLS, p.Option.ScaleDTLS),
 			name+noteText(o))
 	}
-	_, err := d.w.Write(d.line.Bytes())
-	return err
 }
 
 // noteText names what is unusual about a packet.
@@ -255,10 +316,10 @@ func noteText(o inband.Observation) string {
 
 func (d *decodeTable) end(t *offline.Table, sum offline.Totals) error {
 	w := d.w
-	if d.started {
+	if d.started || d.options {
 		fmt.Fprintln(w)
 	}
-	if d.flows && len(t.Conversations()) > 0 {
+	if d.show.flows && len(t.Conversations()) > 0 {
 		writeFlowTable(w, t)
 		fmt.Fprintln(w)
 	}
@@ -268,6 +329,12 @@ func (d *decodeTable) end(t *offline.Table, sum offline.Totals) error {
 	}
 	if sum.Malformed > 0 {
 		fmt.Fprintf(w, ", %d malformed", sum.Malformed)
+	}
+	if sum.IOAM > 0 {
+		fmt.Fprintf(w, ", %d with IOAM", sum.IOAM)
+	}
+	if sum.IOAMMalformed > 0 {
+		fmt.Fprintf(w, " (%d with problems)", sum.IOAMMalformed)
 	}
 	_, err := fmt.Fprintln(w)
 	return err // of any write before, too

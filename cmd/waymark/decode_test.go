@@ -142,20 +142,26 @@ func TestDecodeGolden(t *testing.T) {
 			if code != exitOK || stderr != "" {
 				t.Fatalf("exit %d, stderr %q", code, stderr)
 			}
-			path := filepath.Join("testdata", c.golden)
-			if *update {
-				if err := os.WriteFile(path, []byte(stdout), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), stdout); d != "" {
-				t.Error(d)
-			}
+			golden(t, c.golden, stdout)
 		})
+	}
+}
+
+// golden compares output with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Error(d)
 	}
 }
 
@@ -176,7 +182,7 @@ func TestDecodeTellsTheTruth(t *testing.T) {
 	if len(doc.Packets) != 8 || len(doc.Flows) != 1 {
 		t.Fatalf("%d packets, %d flows", len(doc.Packets), len(doc.Flows))
 	}
-	if d := cmp.Diff(map[string]float64{"frames": 10, "unknown_link": 0, "ipv6_packets": 9, "pdm": 7, "pdm_v2": 1, "malformed": 0, "flows_dropped": 0, "packets_dropped": 0}, doc.Totals); d != "" {
+	if d := cmp.Diff(map[string]float64{"frames": 10, "unknown_link": 0, "ipv6_packets": 9, "pdm": 7, "pdm_v2": 1, "malformed": 0, "ioam": 0, "ioam_malformed": 0, "flows_dropped": 0, "packets_dropped": 0}, doc.Totals); d != "" {
 		t.Error(d)
 	}
 	f := flatten(doc.Flows[0])
@@ -287,11 +293,12 @@ func TestDecodeBadInput(t *testing.T) {
 		{"impossible length", []string{write(lying)}, exitFailure, "frame 1 at byte 24: capture length exceeds", ""},
 		{"damaged gzip", []string{write([]byte{0x1F, 0x8B, 9, 9})}, exitFailure, "byte 0", ""},
 		{"format", []string{"-o", "xml", name}, exitUsage, "one of table, json, jsonl, csv", ""},
-		{"show", []string{"--show", "bytes", name}, exitUsage, "--show bytes: want packets, flows or both", ""},
-		{"two tables in one", []string{"-o", "csv", "--show", "packets,flows", name}, exitUsage, "--show packets or --show flows", ""},
+		{"show", []string{"--show", "bytes", name}, exitUsage, "--show bytes: want packets, ioam or flows", ""},
+		{"two tables in one", []string{"-o", "csv", "--show", "packets,flows", name}, exitUsage, "--show packets, --show ioam or --show flows", ""},
 		{"host", []string{"--host", "example", name}, exitUsage, "--host example: want an IPv6 address or prefix", ""},
 		{"prefix", []string{"--host", "2001:db8::/129", name}, exitUsage, "--host 2001:db8::/129", ""},
-		{"IPv4 host", []string{"--host", "192.0.2.1", name}, exitUsage, "PDM is an option of IPv6", ""},
+		{"IPv4 host", []string{"--host", "192.0.2.1", name}, exitUsage, "PDM and IOAM are options of IPv6", ""},
+		{"time format", []string{"--ioam-time", "unix", name}, exitUsage, "--ioam-time unix: want ptp, ntp or posix", ""},
 		{"port", []string{"--port", "65536", name}, exitUsage, "--port 65536: want a number up to 65535", ""},
 		{"proto", []string{"--proto", "quic", name}, exitUsage, "--proto quic: want tcp", ""},
 	} {

@@ -1,6 +1,6 @@
 // Package offline computes from a capture what the agent computes on the wire.
-// Input: the frames of a file. Output: its packets with PDM and, per flow, the
-// delays and losses of package inband. waymark decode calls it.
+// Input: the frames of a file. Output: its packets with PDM or IOAM and, per flow with
+// PDM, the delays and losses of package inband. waymark decode calls it.
 package offline
 
 import (
@@ -24,7 +24,7 @@ type Flow struct {
 	Proto    uint8
 }
 
-// Packet is an IPv6 header of a frame, and the PDM option behind it.
+// Packet is an IPv6 header of a frame, and the PDM and IOAM options behind it.
 type Packet struct {
 	Flow
 	Frame  int
@@ -35,10 +35,16 @@ type Packet struct {
 	bare   bool   // TCP: no payload
 	syn    bool   // TCP: opens the connection
 	synAck bool   // TCP: answers that
+
+	IOAM    []IOAM
+	IOAMErr error // why there may be more: an error of ioam.Find
 }
 
 // Unmarked tells whether the packet is simply one without PDM.
 func (p *Packet) Unmarked() bool { return errors.Is(p.Err, pdm.ErrNone) }
+
+// plain reports whether there is nothing to say about the packet.
+func (p *Packet) plain() bool { return p.Unmarked() && len(p.IOAM) == 0 && p.IOAMErr == nil }
 
 func (p *Packet) inband() inband.Packet {
 	return inband.Packet{Time: p.Time, Option: p.Option, Word: p.Word, Bare: p.bare}
@@ -99,6 +105,7 @@ const (
 
 func decode(pkt []byte) Packet {
 	var p Packet
+	p.options(pkt)
 	l, err := pdm.Walk(pkt)
 	if err != nil {
 		p.Err = err

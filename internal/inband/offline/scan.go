@@ -19,13 +19,16 @@ type Totals struct {
 	Version2    uint64 // with PDMv2, which is not supported
 	Malformed   uint64 // with extension headers that cannot be walked
 
+	IOAM          uint64 // with an IOAM option
+	IOAMMalformed uint64 // of these, with one that has problems
+
 	FlowsDropped   uint64 // that made room for later ones in a full table
 	PacketsDropped uint64 // with PDM, of these
 }
 
-// Scan reads r to its end. keep filters packets; each is called for those with a
-// PDM option and for those that have one or should, but cannot be read: their Err
-// says why. The totals are right even when an error ends the scan.
+// Scan reads r to its end. keep filters packets; each is called for those with a PDM or
+// an IOAM option and for those that have one or should, but cannot be read: their Err or
+// IOAMErr says why. The totals are right even when an error ends the scan.
 func Scan(r *capfile.Reader, t *Table, keep func(*Packet) bool, each func(*Packet, inband.Observation) error) (Totals, error) {
 	sum, err := scan(r, t, keep, each)
 	sum.FlowsDropped, sum.PacketsDropped = t.Dropped()
@@ -47,7 +50,7 @@ func scan(r *capfile.Reader, t *Table, keep func(*Packet) bool, each func(*Packe
 			if err != nil || !keep(&p) {
 				return
 			}
-			if sum.count(&p); p.Unmarked() {
+			if sum.count(&p); p.plain() {
 				return
 			}
 			var o inband.Observation
@@ -67,12 +70,13 @@ func scan(r *capfile.Reader, t *Table, keep func(*Packet) bool, each func(*Packe
 
 func (s *Totals) count(p *Packet) {
 	s.Packets++
+	s.countIOAM(p)
 	switch {
 	case p.Err == nil:
 		s.Marked++
 	case errors.Is(p.Err, pdm.ErrVersion2):
 		s.Version2++
-	case !p.Unmarked():
+	case !p.Unmarked(), p.IOAMErr != nil:
 		s.Malformed++
 	}
 }
