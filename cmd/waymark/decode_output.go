@@ -238,11 +238,7 @@ func (d *decodeCSV) end(t *offline.Table, _ offline.Totals) error {
 
 // writeNames leaves its error to the writer, which keeps it until the end.
 func writeNames[T any](w *csv.Writer, cols []column[T]) {
-	var names []string
-	for _, c := range cols {
-		names = append(names, c.name)
-	}
-	_ = w.Write(names)
+	_ = w.Write(columnNames(cols))
 }
 
 func writeValues[T any](w *csv.Writer, cols []column[T], row T) error {

@@ -31,6 +31,7 @@ var documents = []document{
 	{"api.md", withoutCommands(writeAPI)},
 	{"record.md", withoutCommands(writeRecord)},
 	{"record.schema.json", withoutCommands(func(w io.Writer) error { _, err := w.Write(jsonl.Schema()); return err })},
+	{"decode.md", withoutCommands(writeDecode)},
 	{"ipfix.md", withoutCommands(writeIPFIX)},
 	{"metrics.md", withoutCommands(writeMetrics)},
 	{"kernel.md", withoutCommands(writeKernel)},

@@ -28,7 +28,7 @@ const (
 	reservedType         TraceType = 1 << 0
 	UndefinedFields      TraceType = 0x000FFC // bits 12 to 21
 	DefinedFields        TraceType = 0xFFF002
-	LoopbackTraceType              = HopLimitNodeID // the only one with the Loopback flag (RFC 9322 section 3)
+	LoopbackTraceType              = HopLimitNodeID // the only one with the Loopback flag (RFC 9322 section 4)
 	maxTraceType         TraceType = 1<<24 - 1
 	wideFields                     = HopLimitNodeIDWide | InterfaceIDsWide | NamespaceDataWide
 	nodeLenFields                  = maxTraceType &^ OpaqueStateSnapshot &^ reservedType

@@ -13,7 +13,7 @@ const (
 	OptionImmutable = 0x11
 )
 
-// Kind is an IOAM-Option-Type (RFC 9197 section 4.2).
+// Kind is an IOAM-Option-Type (RFC 9197 section 4.1).
 type Kind uint8
 
 // The kinds. RFC 9486 does not map incremental traces to IPv6; here they are in a

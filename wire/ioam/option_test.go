@@ -88,7 +88,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// The sample Trace-Types of RFC 9197 appendix A and their lengths.
+// The Trace-Types of the examples in RFC 9197 section 4.4.3, others, and their lengths.
 func TestNodeLen(t *testing.T) {
 	for tt, want := range map[ioam.TraceType]int{
 		0xD40000: 4, 0xC00000: 2, 0x900000: 2, 0x840000: 2, 0x940000: 3, 0x308002: 4,
