@@ -22,18 +22,38 @@ func walk(pkt []byte, visit func(Option)) (ipv6.Chain, error) {
 		if h.Proto != ipv6.HopByHop && h.Proto != ipv6.Destination {
 			return nil
 		}
-		for o, err := range ipv6.Options(pkt[h.At : h.At+h.Size]) {
-			switch {
-			case err != nil:
-				return shift(err, h.At)
-			case o.Type != OptionMutable && o.Type != OptionImmutable:
-				continue
-			}
-			at, end := h.At+o.At, h.At+o.At+o.Size
-			visit(Option{Header: h.Proto, Offset: o.At, At: at, Raw: pkt[at:end:end]})
-		}
-		return nil
+		err := walkHeader(pkt[h.At:h.At+h.Size], func(o Option) {
+			o.Header, o.At = h.Proto, h.At+o.At
+			visit(o)
+		})
+		return shift(err, h.At)
 	})
+}
+
+// walkHeader calls visit for each IOAM option of a header.
+func walkHeader(header []byte, visit func(Option)) error {
+	for o, err := range ipv6.Options(header) {
+		if err != nil {
+			return err
+		}
+		if o.Type == OptionMutable || o.Type == OptionImmutable {
+			end := o.At + o.Size
+			visit(Option{Offset: o.At, At: o.At, Raw: header[o.At:end:end]})
+		}
+	}
+	return nil
+}
+
+// FindInHeader returns the IOAM options of the Hop-by-Hop or Destination Options header
+// that b starts with; proto says which it is. It fails as [ipv6.Options] does, and
+// returns the options before the error.
+func FindInHeader(proto uint8, b []byte) ([]Option, error) {
+	var found []Option
+	err := walkHeader(b, func(o Option) {
+		o.Header = proto
+		found = append(found, o)
+	})
+	return found, err
 }
 
 // shift moves the place of an error that was found in a part of the packet.

@@ -99,7 +99,8 @@ func pad(b []byte) {
 	}
 }
 
-// destination is gopacket's own decoder of Destination Options headers.
+// destination is the decoder of Destination Options headers without PDM: gopacket's, or
+// one that was registered before.
 var destination = layers.IPProtocolMetadata[layers.IPProtocolIPv6Destination].DecodeWith
 
 // decode is the decoder of gopacket.NewPacket: headers without PDM stay what
@@ -121,6 +122,7 @@ var register sync.Once
 func Register() {
 	register.Do(func() {
 		own := gopacket.DecodeFunc(decode)
+		destination = layers.IPProtocolMetadata[layers.IPProtocolIPv6Destination].DecodeWith
 		layers.IPProtocolMetadata[layers.IPProtocolIPv6Destination].DecodeWith = own
 		gopacket.OverrideLayerType(int(layers.LayerTypeIPv6Destination), gopacket.LayerTypeMetadata{
 			Name:    layers.LayerTypeIPv6Destination.String(),
