@@ -114,8 +114,8 @@ struct flow_extra_set {
 	struct flow_extra way[FLOW_WAYS];
 };
 
-/* Of one set: the loader makes layers of more. Slots of all sets come first. */
-struct flow_layer {
+/* Of one set: the loader makes chunks of more. Slots of all sets come first. */
+struct flow_chunk {
 	struct flow_set slots;
 	struct flow_extra_set extras;
 };
@@ -193,12 +193,15 @@ struct skb_offsets {
 /* Packets that wait until they are as many as this, and are counted together. */
 enum flow_batch_size { FLOW_BATCH = 8 };
 
-/* Those of one processor in one epoch; packets begin at a cache line. */
+/* Those of one CPU in one epoch, and its part of the table; packets begin at a cache line. */
 struct flow_batch {
 	__u32 waiting;
 	__u32 tick; /* in which exact times were taken, and how many; see flow/handshake.h */
 	__u32 exact;
-	__u32 zero[13];
+	__u32 sets; /* of the flow table, in use; written by the agent */
+	__u32 first_chunk; /* where they begin; likewise */
+	__u32 evicted; /* flows that left their set */
+	__u32 zero[10];
 	struct packet packet[FLOW_BATCH];
 };
 

@@ -16,14 +16,11 @@ const volatile __u32 cfg_iface = 0;
 /* enum feature */
 const volatile __u32 cfg_features = 0;
 
-/* Parts of the flow table: two epochs for each CPU. */
-const volatile __u32 cfg_parts = 1;
-
-/* A layer of the flow table has so many sets for each part, a power of two ... */
-const volatile __u32 cfg_layer_sets = 1;
+/* A chunk of the flow table has so many sets, a power of two ... */
+const volatile __u32 cfg_chunk_sets = 1;
 
 /* ... and this is its logarithm. */
-const volatile __u32 cfg_layer_shift = 0;
+const volatile __u32 cfg_chunk_shift = 0;
 
 /* FEATURE_SAMPLING: a packet is counted when a random 32-bit number is at most this. */
 const volatile __u32 cfg_sample_below = 0xffffffff;
@@ -40,7 +37,7 @@ const volatile __u64 cfg_fragment_lifetime = 30000000000;
 /* Bytes in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
 
-/* Where packets are counted: the epoch, and above 32 bits the number of sets in use. */
-volatile __u64 filling SEC(".data.control");
+/* The half of the maps where packets are counted: 0 or 1. */
+volatile __u32 current_epoch SEC(".data.control");
 
 #endif

@@ -24,7 +24,7 @@ struct abi {
 	enum hash_keys hash_keys;
 	enum opening opening;
 	enum feature feature;
-	struct flow_layer flow_layer;
+	struct flow_chunk flow_chunk;
 	struct flow_evicted flow_evicted;
 	struct flow_batch flow_batch;
 };

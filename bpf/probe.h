@@ -26,7 +26,7 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 {
 	bool sampled = is_sampled(features), marked = false;
 	enum reason uncounted = sampled ? REASON_CPU_UNKNOWN : REASON_SAMPLED_OUT;
-	struct flow_batch *batch = sampled ? batch_of_now() : NULL;
+	struct flow_batch *batch = sampled ? current_batch() : NULL;
 	int rc, verdict = TC_ACT_UNSPEC;
 	struct packet *p;
 

@@ -15,12 +15,13 @@
 #define WAYMARK_FLOW_H
 
 /*
- * The layers of the table, by number. A layer is one value: for each part of the
- * table cfg_layer_sets sets of slots (struct flow_set), and behind the slots of
- * all parts, at the same index, what most packets don't touch (struct flow_extra_set).
- * Written by the programs, read and cleared by the agent after it turned the epoch.
- * The agent adds layers when there are more flows, and removes them again; `filling`
- * says how many sets are in use. Sized by flow.max_entries; never full, see above.
+ * The table, in chunks. A chunk is one value: cfg_chunk_sets sets of slots (struct
+ * flow_set), and behind them, at the same index, what most packets don't touch
+ * (struct flow_extra_set). All are of one size, so that the kernel inlines both
+ * lookups. A part of the table, which is what one CPU fills in one epoch, has the
+ * chunks from flow_batch.first_chunk on. Written by the programs, read and cleared
+ * by the agent after it turned the epoch; the agent adds chunks when there are more
+ * flows, and removes them again. Sized by flow.max_entries; never full, see above.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -128,17 +129,18 @@ __noinline int count_lost(struct flow_slot *slot, struct flow_extra *extra)
 }
 
 /* The slot is free afterwards. */
-static __always_inline void flow_leave(struct flow_slot *slot, struct flow_extra *extra)
+static __always_inline void flow_leave(struct flow_batch *batch, struct flow_slot *slot,
+				       struct flow_extra *extra)
 {
+	batch->evicted++;
 	if (evict(slot, extra) && add_unattributed(slot, extra))
 		count_lost(slot, extra);
 }
 
-/* A free slot becomes this packet's flow. */
-static __always_inline void flow_create(struct flow_slot *slot, struct flow_extra *extra,
-					const struct packet *p)
+/* What a flow of this packet alone has besides its slot. */
+static __always_inline void first_extra(struct flow_extra *extra, const struct packet *p)
 {
-	struct flow_extra fresh = {
+	*extra = (struct flow_extra){
 		.first = p->id.last,
 		.flow_label = p->flow_label,
 		.vni = p->vni,
@@ -154,9 +156,6 @@ static __always_inline void flow_create(struct flow_slot *slot, struct flow_extr
 		.rtt_responder = p->rtt_responder,
 		.rtt_initiator = p->rtt_initiator,
 	};
-
-	*slot = p->id;
-	*extra = fresh;
 }
 
 /* All but packets and bytes. */
@@ -195,101 +194,54 @@ static __always_inline __u64 counts_high(__u64 counts)
 	return counts >> 62;
 }
 
-/* The sets of this processor and epoch. */
-struct sets {
-	__u32 part;
-	__u32 in_use;
-	__u32 in_layer;
-	__u32 shift; /* log2(in_layer) */
-	__u32 row; /* index of the first one in a layer, see near_sets() */
+/* A place in the part of the table that a batch belongs to. */
+struct place {
+	__u32 set;
+	__u32 way;
+	__u32 other; /* the second set that the flow may be in */
 };
-
-/* Each CPU and epoch has a part of the table. */
-static __always_inline __u32 part_of_now(__u64 now)
-{
-	return 2 * bpf_get_smp_processor_id() + (__u32)now;
-}
-
-static __always_inline struct sets sets_of_now(void)
-{
-	__u64 now = filling;
-
-	return (struct sets){
-		.part = part_of_now(now),
-		.in_use = now >> 32,
-		.in_layer = cfg_layer_sets,
-		.shift = cfg_layer_shift,
-	};
-}
 
 /* The set that a hash of 32 bits stands for. */
-static __always_inline __u32 set_of(const struct sets *sets, __u32 hash)
+static __always_inline __u32 set_of(const struct flow_batch *batch, __u32 hash)
 {
-	return (__u64)hash * sets->in_use >> 32;
+	return (__u64)hash * batch->sets >> 32;
 }
 
-static __always_inline struct flow_set *layer_of(__u32 number)
+/* The slots of the chunk that has a set; NULL where the agent has not added it. */
+static __always_inline struct flow_set *chunk_of(const struct flow_batch *batch, __u32 set)
 {
-	void *layer = bpf_map_lookup_elem(&flows, &number);
-	__u32 zero = 0;
+	__u32 number = batch->first_chunk + (set >> cfg_chunk_shift), zero = 0;
+	void *chunk = bpf_map_lookup_elem(&flows, &number);
 
-	return layer ? bpf_map_lookup_elem(layer, &zero) : NULL;
+	return chunk ? bpf_map_lookup_elem(chunk, &zero) : NULL;
 }
 
-static __always_inline struct flow_extra_set *extras_of(struct flow_set *layer)
+static __always_inline struct flow_slot *slot_in(struct flow_set *chunk, __u32 set, __u32 way)
 {
-	return (struct flow_extra_set *)(layer + cfg_parts * cfg_layer_sets);
+	return &chunk[set & (cfg_chunk_sets - 1)].way[way & (FLOW_WAYS - 1)];
 }
 
-/* The sets of a part in the first layer; NULL on a processor without a part. */
-static __always_inline struct flow_set *near_sets(struct sets *sets)
+static __always_inline struct flow_extra *extra_in(struct flow_set *chunk, __u32 set, __u32 way)
 {
-	struct flow_set *layer = layer_of(0);
+	struct flow_extra_set *extras = (struct flow_extra_set *)(chunk + cfg_chunk_sets);
 
-	if (!layer || sets->part >= cfg_parts)
-		return NULL;
-	sets->row = sets->part * sets->in_layer;
-	return layer + sets->row;
+	return &extras[set & (cfg_chunk_sets - 1)].way[way & (FLOW_WAYS - 1)];
 }
 
-/* A slot in any layer. Inlined where it is looked up for every packet: a call costs 5 ns. */
-static __always_inline struct flow_slot *slot_at(__u32 row, __u32 set, __u32 way, __u32 in_layer,
-						 __u32 shift)
+static __always_inline __u32 first_way(const struct packet *p)
 {
-	struct flow_set *layer = layer_of(set >> shift);
-	__u64 index = row + (set & (in_layer - 1));
-
-	/* Linux 6.1 does not learn the bound of `row` from a copy on the stack. */
-	barrier_var(index);
-	if (!layer || index >= cfg_parts * cfg_layer_sets)
-		return NULL;
-	return &layer[index].way[way & (FLOW_WAYS - 1)];
+	return p->hash_low >> 30;
 }
 
-static __noinline struct flow_slot *far_slot(__u32 row, __u32 set, __u32 way, __u32 in_layer,
-					     __u32 shift)
-{
-	return slot_at(row, set, way, in_layer, shift);
-}
-
-/* The slot that is looked at first. */
-static __always_inline struct flow_slot *first_slot(const struct sets *sets, struct flow_set *near,
+/* The slot that is looked at first; NULL where its chunk is missing. */
+static __always_inline struct flow_slot *first_slot(const struct flow_batch *batch,
 						    const struct packet *p)
 {
-	__u32 set = set_of(sets, p->hash_high), way = p->hash_low >> 30;
+	__u32 set = set_of(batch, p->hash_high);
+	struct flow_set *chunk = chunk_of(batch, set);
 
-	if (set >= sets->in_layer)
-		return slot_at(sets->row, set, way, sets->in_layer, sets->shift);
-	return &near[set].way[way];
+	return chunk ? slot_in(chunk, set, first_way(p)) : NULL;
 }
-
-/* A place in the table. */
-struct place {
-	__u32 part;
-	__u32 first; /* set that the search begins with */
-	__u32 set; /* the other one; then, the set where the search ended */
-	__u32 way;
-};
 
 /*
  * Another flow is where this one would be. Looks for its slot in the rest of
@@ -297,40 +249,37 @@ struct place {
  * order of the ways depends on where the search begins: behind the first slot
  * that is free there can be none of this flow.
  */
-__noinline int find_elsewhere(struct place *place, const struct flow_slot *id)
+__noinline int find_elsewhere(const struct flow_batch *batch, struct place *place,
+			      const struct flow_slot *id)
 {
-	__u32 now = bpf_jiffies64();
-	__u32 set, way, oldest_set, oldest_way, age = 0;
-	struct sets sets = sets_of_now();
-	struct flow_slot *slot;
+	__u32 now = bpf_jiffies64(), age = 0;
+	__u32 set, first;
 
-	if (!place || !id || place->part >= cfg_parts)
+	if (!batch || !place || !id)
 		return 0;
-	sets.row = place->part * sets.in_layer;
-	set = place->first;
-	oldest_set = set;
-	oldest_way = place->way;
+	set = place->set;
+	first = place->way;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < 2 * FLOW_WAYS; i++) {
-		if (i == FLOW_WAYS)
-			set = place->set;
-		way = (place->way ^ i) & (FLOW_WAYS - 1);
-		slot = far_slot(sets.row, set, way, sets.in_layer, sets.shift);
-		if (!slot)
+	for (int sets = 0; sets < 2; sets++) {
+		struct flow_set *chunk = chunk_of(batch, set);
+
+		if (!chunk)
 			return 0;
-		if (!slot->packets || same_flow(slot, id)) {
-			place->set = set;
-			place->way = way;
-			return 0;
+#pragma clang loop unroll(disable)
+		for (int i = 0; i < FLOW_WAYS; i++) {
+			struct flow_slot *slot = slot_in(chunk, set, first ^ i);
+			bool found = !slot->packets || same_flow(slot, id);
+
+			if (found || now - slot->last >= age) {
+				age = now - slot->last;
+				place->set = set;
+				place->way = first ^ i;
+			}
+			if (found)
+				return 0;
 		}
-		if (now - slot->last >= age) {
-			age = now - slot->last;
-			oldest_set = set;
-			oldest_way = way;
-		}
+		set = place->other;
 	}
-	place->set = oldest_set;
-	place->way = oldest_way;
 	return 0;
 }
 
@@ -352,50 +301,37 @@ static __always_inline bool flow_hit(struct flow_slot *slot, const struct packet
 	return true;
 }
 
-/* Counts a packet, whatever it is, and wherever its flow is. */
-__noinline int flow_account(const struct packet *p)
+/*
+ * Counts a packet of the batch, whatever it is, and wherever its flow is. Not 0
+ * where its chunk is missing.
+ */
+__noinline int flow_find(struct flow_batch *batch, struct packet *p)
 {
 	struct flow_extra *extra;
 	struct flow_slot *slot;
-	struct flow_set *near;
-	struct sets sets;
-	struct flow_set *layer;
-	__u32 set, way;
+	struct flow_set *chunk;
+	struct place place;
 	__u64 counts;
 
-	if (!p)
+	if (!batch || !p)
 		return 0;
-	sets = sets_of_now();
-	near = near_sets(&sets);
-	if (!near)
-		return 0;
-	set = set_of(&sets, p->hash_high);
-	way = p->hash_low >> 30;
-	slot = first_slot(&sets, near, p);
-	if (!slot)
-		return 0;
+	place.set = set_of(batch, p->hash_high);
+	place.way = first_way(p);
+	chunk = chunk_of(batch, place.set);
+	if (!chunk)
+		return 1;
+	slot = slot_in(chunk, place.set, place.way);
 	if (slot->packets && !same_flow(slot, &p->id)) {
-		__u32 second = p->hash * 0xbf58476d1ce4e5b9ULL >> 32;
-		struct place place = {
-			.part = sets.part,
-			.first = set,
-			.set = set_of(&sets, second),
-			.way = way,
-		};
-
-		find_elsewhere(&place, &p->id);
-		set = place.set;
-		way = place.way & (FLOW_WAYS - 1);
-		slot = far_slot(sets.row, set, way, sets.in_layer, sets.shift);
-		if (!slot)
-			return 0;
+		place.other = set_of(batch, p->hash * 0xbf58476d1ce4e5b9ULL >> 32);
+		find_elsewhere(batch, &place, &p->id);
+		chunk = chunk_of(batch, place.set);
+		if (!chunk) /* unreachable: it was there */
+			return 1;
+		slot = slot_in(chunk, place.set, place.way);
 		if (flow_hit(slot, p))
 			return 0;
 	}
-	layer = layer_of(set >> sets.shift);
-	if (!layer)
-		return 0;
-	extra = &extras_of(layer)[sets.row + (set & (sets.in_layer - 1))].way[way];
+	extra = extra_in(chunk, place.set, place.way);
 	counts = ((__u64 *)slot)[WORD_COUNTS] + p->word[WORD_COUNTS];
 	if (slot->packets && same_flow(slot, &p->id) && !counts_high(counts) &&
 	    !(extra->gso_bytes >> 31)) { /* in a tunnel they may be more than the bytes */
@@ -404,9 +340,29 @@ __noinline int flow_account(const struct packet *p)
 		return 0;
 	}
 	if (slot->packets)
-		flow_leave(slot, extra);
-	flow_create(slot, extra, p);
+		flow_leave(batch, slot, extra);
+	*slot = p->id;
+	first_extra(extra, p);
 	return 0;
+}
+
+/* The packet leaves as a flow of its own. */
+__noinline int flow_alone(struct flow_batch *batch, struct packet *p)
+{
+	struct flow_extra extra;
+
+	if (!batch || !p)
+		return 0;
+	first_extra(&extra, p);
+	flow_leave(batch, &p->id, &extra);
+	return 0;
+}
+
+/* Functions side by side, not one in the other: the verifier adds up their stacks. */
+static __always_inline void flow_account(struct flow_batch *batch, struct packet *p)
+{
+	if (flow_find(batch, p))
+		flow_alone(batch, p);
 }
 
 #endif

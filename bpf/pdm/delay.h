@@ -50,7 +50,7 @@ static __always_inline void histogram_add(struct pdm_histogram *h, __u64 ns)
 static __noinline int add_delays(struct pdm_work *work, const struct pdm_state *s)
 {
 	const struct pdm_sample *sample = &work->sample;
-	struct pdm_delays_key at = { .id = s->id, .epoch = (__u32)filling != 0 };
+	struct pdm_delays_key at = { .id = s->id, .epoch = current_epoch != 0 };
 	struct pdm_flow_delays *d, *fresh = &work->no_delays;
 
 	d = bpf_map_lookup_elem(&pdm_delays, &at);

@@ -61,14 +61,13 @@ SEC("tc")
 int test_hit(struct __sk_buff *skb)
 {
 	struct packet *p = batch_spare();
-	struct sets sets = sets_of_now();
-	struct flow_set *near = near_sets(&sets);
+	struct flow_batch *batch = current_batch();
 	struct flow_slot *slot;
 
-	if (!p || !near || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
+	if (!p || !batch || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
 		return 0;
 	p->hash = hash_flow(&p->id);
-	slot = first_slot(&sets, near, p);
+	slot = first_slot(batch, p);
 	return slot && flow_hit(slot, p);
 }
 

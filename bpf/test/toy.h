@@ -25,7 +25,7 @@ struct {
 
 static __always_inline void toy_count(frame_ctx *ctx)
 {
-	struct toy_key key = { .iface = cfg_iface + frame_ifindex(ctx), .epoch = (__u32)filling };
+	struct toy_key key = { .iface = cfg_iface + frame_ifindex(ctx), .epoch = current_epoch };
 	__u64 none = 0, *n;
 
 	if (frame_len(ctx) > cfg_toy_longest)

@@ -19,7 +19,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 static __always_inline int account(struct xdp_md *xdp)
 {
-	struct flow_batch *batch = batch_of_now();
+	struct flow_batch *batch = current_batch();
 	struct packet *p;
 	int rc;
 

@@ -47,7 +47,7 @@ func isFiller(d *flow.Delta) bool {
 // fillBatches has the kernel count what waits; all of it came on this processor.
 func fillBatches(t testing.TB, d *Datapath) {
 	t.Helper()
-	b := &d.table.batches[d.table.filling.epoch] // of processor 0
+	b := &d.table.batches[*d.table.epoch] // of processor 0
 	for range b.Packet {
 		if b.Waiting > 0 {
 			run(t, loaded(t, d, Ingress), filler)
@@ -105,10 +105,12 @@ func TestBatchesAgree(t *testing.T) {
 
 // eachSlot visits all slots of the table, of both epochs.
 func eachSlot(d *Datapath, visit func(*slot)) {
-	for _, l := range d.table.layers.list {
-		for i := range l.slots {
-			for w := range l.slots[i].Way {
-				visit(&l.slots[i].Way[w])
+	for _, p := range d.table.parts {
+		for _, c := range p.chunks {
+			for i := range c.slots {
+				for w := range c.slots[i].Way {
+					visit(&c.slots[i].Way[w])
+				}
 			}
 		}
 	}
@@ -195,7 +197,7 @@ func TestBatchesWait(t *testing.T) {
 			for range n {
 				run(t, loaded(t, d, Ingress), f)
 			}
-			b := &d.table.batches[d.table.filling.epoch]
+			b := &d.table.batches[*d.table.epoch]
 			if got, want := int(b.Waiting), n%size; got != want {
 				t.Errorf("%d packets wait, want %d", got, want)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -85,7 +86,22 @@ func (d *Datapath) Stream(ctx context.Context, emit func(*flow.Delta)) error {
 	if !open {
 		return errClosed
 	}
-	return d.ring.stream(ctx, table.grow, emit)
+	// To grow takes a grace period, during which the ring is read.
+	woken := make(chan struct{}, 1)
+	var growing sync.WaitGroup
+	growing.Go(func() {
+		for range woken {
+			table.grow()
+		}
+	})
+	defer growing.Wait()
+	defer close(woken)
+	return d.ring.stream(ctx, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}, emit)
 }
 
 // Stats reads the counters of the flow table.

@@ -18,7 +18,7 @@ type flowCache struct {
 	cfg   Config
 	cpus  uint32
 	shape shape
-	inner *ebpf.MapSpec // of a layer
+	inner *ebpf.MapSpec // of a chunk
 	keys  hashKeys
 	log   *slog.Logger
 
@@ -71,11 +71,11 @@ func (f *flowCache) size() error {
 // set sets sizes and constants.
 func (f *flowCache) set(s *Spec) error {
 	if err := s.SetSizes(map[string]uint32{
-		"flows": uint32(f.shape.layersFor(f.shape.sets)), "batches": f.shape.parts, "evicted": f.cfg.RingSize,
+		"flows": f.shape.firstChunk(int(f.shape.parts)), "batches": f.shape.parts, "evicted": f.cfg.RingSize,
 	}); err != nil {
 		return err
 	}
-	f.inner = f.shape.setLayer(s.Maps["flows"])
+	f.inner = f.shape.setChunk(s.Maps["flows"])
 	var tunnels uint32
 	for _, t := range f.cfg.Tunnels {
 		tunnels |= 1 << t
@@ -90,7 +90,7 @@ func (f *flowCache) set(s *Spec) error {
 		s.Features |= uint32(ingressFeatureFEATURE_NO_LINK)
 	}
 	if err := s.SetConstants(map[string]any{
-		"cfg_parts": f.shape.parts, "cfg_layer_sets": f.shape.layerSets(), "cfg_layer_shift": f.shape.shift,
+		"cfg_chunk_sets": f.shape.chunkSets(), "cfg_chunk_shift": f.shape.shift,
 		"cfg_ring_wakeup":  uint32(f.ringWakeup()),
 		"cfg_sample_below": below, "cfg_tunnels": tunnels, "cfg_skb": f.skbOffsets(),
 	}); err != nil {
@@ -142,7 +142,7 @@ func (f *flowCache) drainEpoch(e Epoch, emit func(*flow.Delta)) error {
 	}
 	f.ring.clock.Store(&c)
 	f.stats.Entries = f.table.drain(e.Number, &c, emit)
-	return errors.Join(f.ring.flush(emit), f.sums.drain(time.Now(), emit), f.table.settle())
+	return errors.Join(f.ring.flush(emit), f.sums.drain(time.Now(), emit), f.table.settle(e.Number))
 }
 
 // forget drops the running totals of an interface.

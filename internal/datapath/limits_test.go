@@ -42,8 +42,8 @@ func TestDrainLeavesAnEmptyHalf(t *testing.T) {
 	s := sendOver(t, d, "bench_ingress", flows, nil)
 	for epoch := range uint32(2) {
 		runOn(t, s, 0, flows)
-		if d.table.filling.epoch != epoch {
-			t.Fatalf("epoch %d, want %d", d.table.filling.epoch, epoch)
+		if *d.table.epoch != epoch {
+			t.Fatalf("epoch %d, want %d", *d.table.epoch, epoch)
 		}
 		if got := drained(t, d, flows); got.deltas != flows {
 			t.Errorf("epoch %d: %d deltas, want %d", epoch, got.deltas, flows)

@@ -83,10 +83,12 @@ func counted(t testing.TB, d *Datapath) []flow.Delta {
 		t.Fatal(err)
 	}
 	// No program runs any more: the epoch need not be turned.
-	epoch := d.table.filling.epoch
-	inUse := d.table.filling.used(epoch)
-	defer func() { d.table.filling.inUse[epoch] = uint32(inUse) }()
-	d.table.drain(epoch, &c, func(delta *flow.Delta) {
+	defer func() {
+		for i := range d.table.parts {
+			d.table.parts[i].sets = d.table.batches[i].Sets
+		}
+	}()
+	d.table.drain(*d.table.epoch, &c, func(delta *flow.Delta) {
 		x := *delta
 		if isFiller(delta) {
 			return
