@@ -13,8 +13,13 @@ const volatile __u32 cfg_netns = 0;
 /* Added to an interface's index, it gives flow_slot.iface. */
 const volatile __u32 cfg_iface = 0;
 
-/* enum feature */
-const volatile __u32 cfg_features = 0;
+const volatile enum feature cfg_features = 0;
+
+/*
+ * On a function that is not static and that only code of a feature calls: the
+ * loader drops it where the feature is disabled (internal/datapath/feature.go).
+ */
+#define __feature(name) __attribute__((btf_decl_tag("feature " #name)))
 
 /* A chunk of the flow table has so many sets, a power of two ... */
 const volatile __u32 cfg_chunk_sets = 1;

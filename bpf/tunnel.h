@@ -168,7 +168,7 @@ static __always_inline int parse_inner(struct cursor *c, const struct packet *ou
 }
 
 /* PARSE_OK, with the outer or the inner packet in *p, or PARSE_PULL. */
-__noinline int parse_tunnel(frame_ctx *ctx, struct packet *p)
+__feature(FEATURE_TUNNELS) __noinline int parse_tunnel(frame_ctx *ctx, struct packet *p)
 {
 	struct packet *outer;
 	struct cursor c = {};

@@ -344,7 +344,7 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
  * TC_ACT_UNSPEC, or TC_ACT_SHOT. Not static: verified alone and once, whatever
  * leads to it.
  */
-__noinline int pdm_mark_ipv6(struct __sk_buff *skb, struct packet *p)
+__feature(FEATURE_PDM) __noinline int pdm_mark_ipv6(struct __sk_buff *skb, struct packet *p)
 {
 	int rc;
 

@@ -40,6 +40,7 @@ static __always_inline void note_missed(struct pdm_state *s, const struct pdm_op
 static __noinline int take_missed(struct pdm_state *s, __u16 d)
 {
 	__u64 bits = WHOLE(s->missed), came, far;
+	__u32 arrived;
 	__u16 highest = s->highest;
 
 	came = missed_turn(bits, highest);
@@ -50,12 +51,9 @@ static __noinline int take_missed(struct pdm_state *s, __u16 d)
 	if (s->span < SEQUENCE_WINDOW)
 		came &= (1ULL << (s->span & 63)) - 1;
 	s->seen |= came;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < SEQUENCE_WINDOW && came; i++) {
-		came &= came - 1;
-		s->lost -= s->lost > 0;
-		s->received++;
-	}
+	arrived = __builtin_popcountll(came);
+	s->lost -= arrived < s->lost ? arrived : s->lost;
+	s->received += arrived;
 	if (d > MISSED_NEAR) {
 		far = __sync_lock_test_and_set(&s->missed_far, 0);
 		if (far >= d)

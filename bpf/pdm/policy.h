@@ -81,7 +81,8 @@ static __always_inline bool has_port(const struct policy_rule *rule, __u16 sport
 }
 
 /* A function of its own, verified alone: its loops are in the loop below. */
-__noinline int policy_matches(struct policy_rule *rule, __u32 proto, __u32 sport, __u32 dport)
+__feature(FEATURE_PDM) __noinline
+	int pdm_policy_matches(struct policy_rule *rule, __u32 proto, __u32 sport, __u32 dport)
 {
 	if (!rule || !(rule->protos[proto >> 6 & 3] >> (proto & 63) & 1))
 		return 0;
@@ -89,16 +90,35 @@ __noinline int policy_matches(struct policy_rule *rule, __u32 proto, __u32 sport
 }
 
 /*
+ * The number of the first policy of left, or POLICY_NONE if it does not name the
+ * packet. A function of its own, for the same reason.
+ */
+__feature(FEATURE_PDM) __noinline
+	int pdm_policy_first(__u64 left, __u32 generation, const struct packet *p, __u64 now)
+{
+	__u32 id = bit_length(left & -left) - 1, index = generation % 2 * POLICIES_MAX + id;
+	struct policy_rule *rule = bpf_map_lookup_elem(&policy_rules, &index);
+
+	if (!p || !rule || now >= rule->until ||
+	    !pdm_policy_matches(rule, p->id.proto, bpf_ntohs(p->id.sport), bpf_ntohs(p->id.dport)))
+		return POLICY_NONE;
+	return id;
+}
+
+/*
  * The policy that names the packet now, and when it ends; or one of the above.
- * prefix is room for a key.
+ * prefix is memory for a key.
  */
 static __noinline int policy_of(const struct packet *p, __u32 generation, __u64 now,
 				struct policy_prefix *prefix, __u64 *until)
 {
 	__u32 iface = p->id.iface;
 	struct policy_iface *here;
+	struct policy_rule *rule;
 	struct policy_mask *mask;
+	int id = POLICY_NONE;
 	__u64 left, named;
+	__u32 index;
 
 	here = bpf_map_lookup_elem(&policy_ifaces, &iface);
 	if (!here)
@@ -114,20 +134,17 @@ static __noinline int policy_of(const struct packet *p, __u32 generation, __u64 
 
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < POLICIES_MAX && left; i++) {
-		__u32 id = bit_length(left & -left) - 1, index;
-		struct policy_rule *rule;
-
+		id = pdm_policy_first(left, generation, p, now);
+		if (id >= 0)
+			break;
 		left &= left - 1;
-		index = (generation & 1) * POLICIES_MAX + id;
-		rule = bpf_map_lookup_elem(&policy_rules, &index);
-		if (!rule || now >= rule->until ||
-		    !policy_matches(rule, p->id.proto, bpf_ntohs(p->id.sport),
-				    bpf_ntohs(p->id.dport)))
-			continue;
-		*until = rule->until;
-		return named >> (id & 63) & 1 ? id : POLICY_HELD;
 	}
-	return POLICY_NONE;
+	index = (generation & 1) * POLICIES_MAX + id;
+	rule = id < 0 ? NULL : bpf_map_lookup_elem(&policy_rules, &index);
+	if (!rule)
+		return POLICY_NONE;
+	*until = rule->until;
+	return named >> (id & 63) & 1 ? id : POLICY_HELD;
 }
 
 static __always_inline __u64 unnamed_tag(__u64 hash, __u32 generation)

@@ -190,7 +190,7 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
  * 1 where pdm_strip() can take an option out, else 0. Not static: verified alone
  * and once, whatever leads to it.
  */
-__noinline int pdm_read_ipv6(struct __sk_buff *skb, const struct packet *p)
+__feature(FEATURE_PDM) __noinline int pdm_read_ipv6(struct __sk_buff *skb, const struct packet *p)
 {
 	struct pdm_work *work = get_work();
 	int rc;

@@ -46,7 +46,7 @@ static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 }
 
 /* Not static: verified alone and once, whatever leads to it. */
-__noinline int pdm_strip_ipv6(struct __sk_buff *skb, const struct packet *p)
+__feature(FEATURE_PDM) __noinline int pdm_strip_ipv6(struct __sk_buff *skb, const struct packet *p)
 {
 	struct pdm_work *work = get_work();
 	int rc;

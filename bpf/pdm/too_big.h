@@ -108,7 +108,7 @@ static __noinline int is_in_flight(struct __sk_buff *skb, const struct pdm_key *
  * believes, and a TCP sequence number; and can do no more than that large packets
  * of this flow's destination go unmarked for ten minutes.
  */
-__noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
+__feature(FEATURE_PDM) __noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
 {
 	struct chain chain = { .ipv6 = true };
 	struct pdm_work *work = get_work();

@@ -39,7 +39,7 @@ struct pdm_layout {
 };
 
 /* The options of one header; WALK_OK, or PDM_MALFORMED or PDM_CHAIN. */
-__noinline int pdm_options(struct __sk_buff *skb, struct pdm_header *h)
+__feature(FEATURE_PDM) __noinline int pdm_options(struct __sk_buff *skb, struct pdm_header *h)
 {
 	__u32 at, end;
 
@@ -105,7 +105,7 @@ static __always_inline int add_header(struct __sk_buff *skb, struct pdm_layout *
  * headers that are too many, out of order or of unknown form, PDM_MALFORMED for
  * those that can't be.
  */
-__noinline int pdm_walk(struct __sk_buff *skb, struct pdm_layout *l)
+__feature(FEATURE_PDM) __noinline int pdm_walk(struct __sk_buff *skb, struct pdm_layout *l)
 {
 	if (!l)
 		return PDM_CHAIN;

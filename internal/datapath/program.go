@@ -133,7 +133,10 @@ func (d *Datapath) prepare(object string, load func() (*ebpf.CollectionSpec, err
 			return nil, fmt.Errorf("stage %s: %w", stage.Name, err)
 		}
 	}
-	return s, s.SetConstants(map[string]any{"cfg_netns": v.netns, "cfg_iface": v.iface, "cfg_features": s.Features})
+	if err := s.SetConstants(map[string]any{"cfg_netns": v.netns, "cfg_iface": v.iface, "cfg_features": s.Features}); err != nil {
+		return nil, err
+	}
+	return s, s.dropDisabled()
 }
 
 // loadAhead loads what interfaces of the agent's own namespace need, with all

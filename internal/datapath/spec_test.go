@@ -75,3 +75,17 @@ func TestStagesThatOwnNoMap(t *testing.T) {
 		d.Close()
 	}
 }
+
+// TestDisabledFeaturesAreNotVerified: kernels before 6.8 verify functions that nothing calls, unless they return at once.
+func TestDisabledFeaturesAreNotVerified(t *testing.T) {
+	const most = 40_000 // with all features: more than 100,000
+	for c, p := range load(t, Config{MaxEntries: 64}).loaded {
+		info, err := p.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := info.VerifiedInstructions(); ok && n > most {
+			t.Errorf("%s, no link header %t: the verifier processed %d instructions, want at most %d", c.program.Name, c.noLink, n, most)
+		}
+	}
+}
