@@ -138,19 +138,17 @@ func (k *kernelNode) compareVerdicts(t *testing.T) error {
 
 // model is what pkt becomes by athos, with the times that the kernel wrote.
 func (k *kernelNode) model(pkt, kernel []byte, p ioam.Passage) ([]byte, ioam.Verdict) {
-	out := slices.Clone(pkt)
-	out[7]-- // hop limit
-	p.HopLimit, p.QueueDepth = out[7], 0
+	p.QueueDepth = 0
 	p.Ingress, p.Egress, p.IngressWide, p.EgressWide = inID, outID, inWide, outWide
-	v := ioam.NotTrace
-	found, _ := ioam.Find(pkt)
-	for _, o := range found {
-		p.Received = k.timeIn(kernel[o.At : o.At+len(o.Raw)])
-		var option []byte
-		option, v = athos.Update(o.Raw, o.Offset, p)
-		copy(out[o.At:], option)
+	if found, _ := ioam.Find(kernel); len(found) > 0 {
+		p.Received = k.timeIn(found[0].Raw)
 	}
-	return out, v
+	out, verdicts, err := athos.Transit(pkt, p)
+	if err != nil || out == nil {
+		return nil, ioam.NotTrace
+	}
+	out[7]-- // hop limit
+	return out, append(verdicts, ioam.NotTrace)[0]
 }
 
 // timeIn is the time in the newest data of a trace. One that is not of this test is

@@ -101,12 +101,11 @@ func (n *Node) Update(option []byte, offset int, p Passage) ([]byte, Verdict) {
 	t := traceHeader(body)
 	hop := n.hop(t, p)
 	size := t.Type.NodeSize(len(hop.Snapshot.Data))
-	out := slices.Clone(option)
 	// Where RemainingLen is 0, nothing fits, not even a node without fields.
 	if t.Remaining == 0 || size > int(t.Remaining)*unit || incremental && len(option)+size > 2+maxData {
-		out[headerSize+2] |= uint8(Overflow >> 1)
-		return out, OverflowSet
+		return overflowed(option), OverflowSet
 	}
+	out := slices.Clone(option)
 	at := headerSize + traceHeaderSize
 	if incremental {
 		out = slices.Insert(out, at, make([]byte, size)...)
