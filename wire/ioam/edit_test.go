@@ -101,6 +101,28 @@ func TestRemoveMalformed(t *testing.T) {
 	}
 }
 
+// A packet that is cut anywhere is read up to there, and never beyond its end.
+func TestFindTruncated(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pkt := packets().Draw(t, "packet")
+		for range 2 {
+			if next, err := ioam.Insert(pkt, body().Draw(t, "body")); err == nil {
+				pkt = next
+			}
+		}
+		whole, err := ioam.Find(pkt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range pkt {
+			found, err := ioam.Find(pkt[:n:n])
+			if len(found) > len(whole) || len(found) < len(whole) && err == nil {
+				t.Fatalf("%d of %d options in %d bytes, %v", len(found), len(whole), n, err)
+			}
+		}
+	})
+}
+
 // FuzzFind feeds packets of any bytes: what is found is decoded, and never beyond it.
 func FuzzFind(f *testing.F) {
 	for _, v := range vectors {

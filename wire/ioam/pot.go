@@ -1,8 +1,13 @@
 package ioam
 
 import (
+	"crypto/rand"
 	"encoding/binary"
+	"fmt"
+	"io"
+	"math/big"
 	"math/bits"
+	"slices"
 )
 
 // POT is the body of a proof of transit option of type 0 (RFC 9197 section 4.5).
@@ -68,6 +73,76 @@ func (s Share) Update(cumulative, pktID uint64) uint64 {
 // VerifyPOT reports whether every node of the path has updated the option.
 func VerifyPOT(prime, secret uint64, p *POT) bool {
 	return p.Cumulative == addMod(secret%prime, p.PktID%prime, prime)
+}
+
+// NewShares returns the shares of a path of n nodes, for which random is read: the
+// secret is the constant term of a random polynomial of degree n-1, and the option
+// verifies only after each of the nodes has updated it once, in any order. It fails
+// with [ErrShare] for a prime that is none, a secret that is not below it, and n that
+// is not from 2 up to the prime less one.
+func NewShares(prime, secret uint64, n int, random io.Reader) ([]Share, error) {
+	switch {
+	case !new(big.Int).SetUint64(prime).ProbablyPrime(20):
+		return nil, fmt.Errorf("%w: %d is not a prime", ErrShare, prime)
+	case secret >= prime:
+		return nil, fmt.Errorf("%w: the secret %d is not below the prime %d", ErrShare, secret, prime)
+	case n < 2 || uint64(n) >= prime:
+		return nil, fmt.Errorf("%w: a path of %d nodes", ErrShare, n)
+	}
+	hidden, err := polynomial(prime, n, random)
+	if err != nil {
+		return nil, err
+	}
+	public, err := polynomial(prime, n, random)
+	if err != nil {
+		return nil, err
+	}
+	hidden[0], public[0] = secret, 0
+	shares := make([]Share, n)
+	for i := range shares {
+		x := uint64(i + 1)
+		shares[i] = Share{Prime: prime, Share: evaluate(hidden, x, prime), Poly2: evaluate(public, x, prime), LPC: lagrange(x, n, prime)}
+	}
+	return shares, nil
+}
+
+// polynomial draws n coefficients below p. That of the highest power is never 0, or
+// fewer nodes would do.
+func polynomial(p uint64, n int, random io.Reader) ([]uint64, error) {
+	limit := new(big.Int).SetUint64(p)
+	c := make([]uint64, n)
+	for i := range c {
+		v, err := rand.Int(random, limit)
+		if err != nil {
+			return nil, fmt.Errorf("ioam: draw a polynomial: %w", err)
+		}
+		c[i] = v.Uint64()
+	}
+	if c[n-1] == 0 {
+		c[n-1] = 1
+	}
+	return c, nil
+}
+
+// evaluate is the polynomial at x, by Horner's rule.
+func evaluate(coefficients []uint64, x, p uint64) (y uint64) {
+	for _, c := range slices.Backward(coefficients) {
+		y = addMod(mulMod(y, x, p), c, p)
+	}
+	return y
+}
+
+// lagrange is the weight of the point at x among those at 1 to n, for the value at 0.
+func lagrange(x uint64, n int, p uint64) uint64 {
+	weight, divisor := uint64(1), uint64(1)
+	for i := range uint64(n) {
+		if other := i + 1; other != x {
+			weight = mulMod(weight, other, p)
+			divisor = mulMod(divisor, addMod(other, p-x, p), p)
+		}
+	}
+	inverse := new(big.Int).ModInverse(new(big.Int).SetUint64(divisor), new(big.Int).SetUint64(p))
+	return mulMod(weight, inverse.Uint64(), p)
 }
 
 // addMod is a+b modulo p, for a and b below p.

@@ -1,7 +1,13 @@
 package ioam_test
 
 import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/wire/ioam"
 )
@@ -41,6 +47,55 @@ func TestPOTVectors(t *testing.T) {
 		}
 		if !ioam.VerifyPOT(c.prime, c.secret, o) {
 			t.Errorf("%s: not verified", c.name)
+		}
+	}
+}
+
+// Every path verifies once each of its nodes has updated the option once, in any order;
+// one that was left out, or that updated twice, shows.
+func TestNewShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		prime := rapid.SampledFrom([]uint64{53, 65537, 0x7fff0000fa884685, 1<<64 - 59}).Draw(t, "prime")
+		secret := rapid.Uint64Range(0, prime-1).Draw(t, "secret")
+		n := rapid.IntRange(2, 9).Draw(t, "nodes")
+		shares, err := ioam.NewShares(prime, secret, n, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pktID := rapid.Uint64().Draw(t, "pktid")
+		pass := func(nodes []ioam.Share) bool {
+			o := &ioam.POT{PktID: pktID}
+			for _, s := range nodes {
+				o.Cumulative = s.Update(o.Cumulative, o.PktID)
+			}
+			return ioam.VerifyPOT(prime, secret, o)
+		}
+		path := rapid.Permutation(shares).Draw(t, "path")
+		if !pass(path) {
+			t.Fatalf("%d nodes of %+v do not verify", n, shares)
+		}
+		if prime > 1<<32 && (pass(path[1:]) || pass(append(path, path[0]))) {
+			t.Fatalf("verified with a node less or one that updated twice: %+v", shares)
+		}
+	})
+}
+
+func TestNewSharesRefuses(t *testing.T) {
+	for _, c := range []struct {
+		prime, secret uint64
+		n             int
+		random        io.Reader
+		want          error
+	}{
+		{54, 1, 3, rand.Reader, ioam.ErrShare},
+		{0, 0, 3, rand.Reader, ioam.ErrShare},
+		{53, 53, 3, rand.Reader, ioam.ErrShare},
+		{53, 1, 1, rand.Reader, ioam.ErrShare},
+		{53, 1, 53, rand.Reader, ioam.ErrShare},
+		{53, 1, 3, strings.NewReader(""), io.EOF},
+	} {
+		if shares, err := ioam.NewShares(c.prime, c.secret, c.n, c.random); !errors.Is(err, c.want) || shares != nil {
+			t.Errorf("%d, %d, %d: %v, %v", c.prime, c.secret, c.n, shares, err)
 		}
 	}
 }
