@@ -69,7 +69,7 @@ func TestProbesAgree(t *testing.T) {
 		var reasons [2]map[string]uint64
 		for i, p := range []flow.Probe{inKernel, inGo} {
 			counts[i] = map[flow.Key]flow.Counts{}
-			deadline := time.Now().Add(5 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			for {
 				if err := p.Drain(func(d *flow.Delta) { sum(counts[i], d) }); err != nil {
 					rt.Fatal(err)

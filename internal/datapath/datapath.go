@@ -67,6 +67,21 @@ func New(cfg Config, log *slog.Logger) *Datapath {
 // Load makes the maps, and the programs for the agent's own namespace. The error
 // wraps kernel.ErrMissing where the kernel or a privilege is the reason.
 func (d *Datapath) Load() (err error) {
+	if err := d.Open(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.loadAhead(); err != nil {
+		d.close()
+		return err
+	}
+	return nil
+}
+
+// Open is Load without programs. Each is loaded when it is first attached, and the caller still needs the privilege
+// then. It saves tests the verification of programs that they do not attach.
+func (d *Datapath) Open() (err error) {
 	if err := kernel.Require(); err != nil {
 		return err
 	}
@@ -87,9 +102,6 @@ func (d *Datapath) Load() (err error) {
 		return err
 	}
 	if err := d.openStages(); err != nil {
-		return err
-	}
-	if err := d.loadAhead(); err != nil {
 		return err
 	}
 	d.open = true

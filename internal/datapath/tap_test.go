@@ -142,7 +142,7 @@ func (v *tap) probes(t testing.TB, tunnels []flow.Tunnel) map[string]flow.Probe 
 func drainUntil(t testing.TB, p flow.Probe, packets uint64, reported map[string]uint64) (map[flow.Key]flow.Counts, map[string]uint64) {
 	t.Helper()
 	counts := map[flow.Key]flow.Counts{}
-	for deadline := time.Now().Add(3 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if err := p.Drain(func(d *flow.Delta) { sum(counts, d) }); err != nil {
 			t.Fatal(err)
 		}

@@ -137,7 +137,7 @@ func makeTunnels(t testing.TB, kind string, a, b *lab.Host) (netip.Addr, error) 
 // sendThrough sends bytes by TCP, and some bursts by UDP.
 func sendThrough(t testing.TB, a, b *lab.Host, to netip.Addr, size int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var listener net.Listener
 	must(t, b.Do(func() (err error) {
@@ -226,7 +226,7 @@ func (u *underlay) look(t testing.TB) (l netlink.Link) {
 // begin forgets what was counted, at a moment when nothing is.
 func (u *underlay) begin(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		before := *u.look(t).Attrs().Statistics
 		u.reported = map[string]flow.Uncounted{}
 		for name, p := range u.probes {
@@ -270,7 +270,7 @@ func (u *underlay) check(t testing.TB, what string) {
 		sums[name] = new([2]flow.Counts)
 	}
 	var wrong []string
-	for deadline := time.Now().Add(4 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		wrong = nil
 		for name, p := range u.probes {
 			must(t, p.Drain(func(d *flow.Delta) { sums[name][d.Direction].Add(&d.Counts) }))

@@ -87,7 +87,7 @@ func TestCasesOnVeth(t *testing.T) {
 			}
 			got := map[flow.Direction][]flow.Delta{}
 			seen := uint64(0)
-			deadline := time.Now().Add(5 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			for seen < 2*uint64(len(c.Frames)) && time.Now().Before(deadline) {
 				got, seen = v.drain(t, d, got, c)
 			}

@@ -105,9 +105,9 @@ func Runnable(f packet.Frame) string {
 // WaitUntil polls a condition; what names it.
 func WaitUntil(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

@@ -17,18 +17,22 @@ type benchHost struct {
 	coll     *ebpf.Collection // these, not those of the host
 }
 
-func newBenchHost(b testing.TB, flows uint32) *benchHost {
+// newBenchHost loads the named programs and bench_known; without names all.
+func newBenchHost(b testing.TB, flows uint32, names ...string) *benchHost {
 	b.Helper()
 	cfg := *marking()
 	cfg.MaxEntries = 1 << 17
-	return newBenchHostOf(b, cfg, flows)
+	return newBenchHostOf(b, cfg, flows, names...)
 }
 
-func newBenchHostOf(b testing.TB, cfg Config, flows uint32) *benchHost {
+func newBenchHostOf(b testing.TB, cfg Config, flows uint32, names ...string) *benchHost {
 	b.Helper()
 	h := newPDMHost(b, cfg)
 	coll, err := h.Alongside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
-		return spec.Variables["bench_flows"].Set(flows)
+		if err := spec.Variables["bench_flows"].Set(flows); err != nil || len(names) == 0 {
+			return err
+		}
+		return only(append(names, "bench_known")...)(spec)
 	})
 	if err != nil {
 		b.Fatalf("%+v", err)

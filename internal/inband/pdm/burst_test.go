@@ -135,7 +135,7 @@ func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size, option
 		}
 		for at := 0; at < len(payload); at += size {
 			sent[string(payload[at:at+size])]++
-			if err := receiver.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			if err := receiver.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			n, err := receiver.Read(buf)
@@ -180,7 +180,7 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 		if round%2 == 1 {
 			from, to = b, a
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		bulk, err := traffic.Bulk(ctx, from.Host, to.Host, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), 0), Bytes: 4 << 20})
 		cancel()
 		if err != nil {

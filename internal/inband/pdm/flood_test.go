@@ -157,7 +157,7 @@ func TestTwoProcessorsShareNoNumber(t *testing.T) {
 		t.Skip("one processor: nothing to test")
 	}
 	const each = 30_000 // twice that is less than all numbers
-	h := newBenchHost(t, 1)
+	h := newBenchHost(t, 1, "test_taken")
 	var sending sync.WaitGroup
 	for cpu := range 2 {
 		sending.Go(func() {
@@ -250,7 +250,7 @@ func TestStorm(t *testing.T) {
 		{"without", Config{MaxEntries: 65536, Lifetime: time.Hour, NewPerSecond: 1 << 30, Evict: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newBenchHostOf(t, c.cfg, storm)
+			h := newBenchHostOf(t, c.cfg, storm, "bench_egress")
 			n := numbers{last: map[uint32]uint16{}}
 			n.send(t, h, established)
 			for range storm / chunk {
@@ -302,7 +302,7 @@ func TestDelaysAreDrainedExactly(t *testing.T) {
 		t.Skip("one processor: nothing to test")
 	}
 	const each, slices = 200_000, 40
-	h := newBenchHost(t, 1)
+	h := newBenchHost(t, 1, "bench_egress", "test_answer")
 	var sending sync.WaitGroup
 	var sent [2]uint64
 	for cpu := range sent {

@@ -90,7 +90,7 @@ func mark(t testing.TB, h *lab.Host, cfg Config, mode headroom.Mode, policies ..
 // neither counts.
 func (m *markingHost) begin(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		before := m.statistics(t)
 		m.drain(t)
 		m.counts = map[flow.Direction]flow.Counts{}
@@ -177,7 +177,7 @@ func (m *markingHost) tally(t testing.TB, direction flow.Direction) (packets, by
 // byte: records tell what is on the wire, marks included. It restarts then.
 func (m *markingHost) settle(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		m.drain(t)
 		now := m.statistics(t)

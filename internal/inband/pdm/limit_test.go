@@ -156,7 +156,7 @@ func TestLimitAlongsideAService(t *testing.T) {
 	var both errgroup.Group
 	begin := time.Now()
 	both.Go(func() error {
-		_, err := traffic.Bulk(ctx, a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: 512 << 20})
+		_, err := traffic.Bulk(ctx, a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: 256 << 20})
 		return err
 	})
 	both.Go(func() error {

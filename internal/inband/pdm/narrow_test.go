@@ -126,7 +126,7 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 			}
 			transfer := func(from, to *lab.Host) time.Duration {
 				t.Helper()
-				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				r, err := traffic.Bulk(ctx, from, to, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), 0), Bytes: bytes})
 				if err != nil {

@@ -68,9 +68,9 @@ func (b *pdmBench) epoch(t testing.TB) uint32 {
 }
 
 // batch is an array of cases that a program works through at once.
-func batch[T any](t testing.TB, b *pdmBench, name string) (cases []T, write, read func()) {
+func batch[T any](t testing.TB, coll *ebpf.Collection, name string) (cases []T, write, read func()) {
 	t.Helper()
-	m := b.coll.Maps[name]
+	m := coll.Maps[name]
 	cases = make([]T, pdmtest.Cases)
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&cases[0])), len(cases)*int(unsafe.Sizeof(cases[0])))
 	if int(m.ValueSize()) != len(raw) {
@@ -91,9 +91,20 @@ func batch[T any](t testing.TB, b *pdmBench, name string) (cases []T, write, rea
 	return cases, write, read
 }
 
-func (b *pdmBench) runCases(t testing.TB, program string) {
+// loadCases is what pdmtest has for batch.
+func loadCases(t testing.TB, program string) *ebpf.Collection {
 	t.Helper()
-	verdict, err := b.coll.Programs[program].Run(&ebpf.RunOptions{Data: make([]byte, 64)})
+	coll, err := load(t, *marking()).Alongside(pdmtest.Load, only(program))
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(coll.Close)
+	return coll
+}
+
+func runCases(t testing.TB, coll *ebpf.Collection, program string) {
+	t.Helper()
+	verdict, err := coll.Programs[program].Run(&ebpf.RunOptions{Data: make([]byte, 64)})
 	if err != nil || int32(verdict) != -1 {
 		t.Fatalf("%s: verdict %d, %v", program, int32(verdict), err)
 	}
@@ -116,9 +127,9 @@ const millionCases = 1_000_000
 
 // Scales, their inverse and the buckets of histograms are the same in C and Go.
 func TestNumbersAgree(t *testing.T) {
-	b := loadPDM(t, *marking())
+	coll := loadCases(t, "test_scale")
 	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	cases, write, read := batch[pdmtest.Number](t, b, ".data.numbers")
+	cases, write, read := batch[pdmtest.Number](t, coll, ".data.numbers")
 	check := func(c *pdmtest.Number) {
 		delta, scale := pdm.Scale(c.Ns)
 		if c.OutDelta != delta || c.OutScale != scale {
@@ -144,7 +155,7 @@ func TestNumbersAgree(t *testing.T) {
 			}
 		}
 		write()
-		b.runCases(t, "test_scale")
+		runCases(t, coll, "test_scale")
 		read()
 		for i := range cases {
 			check(&cases[i])
@@ -154,10 +165,10 @@ func TestNumbersAgree(t *testing.T) {
 
 // A flow's state takes the same steps in C and Go, whatever is sent and received.
 func TestStepsAgree(t *testing.T) {
-	b := loadPDM(t, *marking())
+	coll := loadCases(t, "test_steps")
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(2, seed))
-	events, write, read := batch[pdmtest.Event](t, b, ".data.events")
+	events, write, read := batch[pdmtest.Event](t, coll, ".data.events")
 	g := &stepGenerator{r: r}
 	for done := 0; done < millionCases; done += len(events) {
 		want := make([]pdmtest.Event, len(events))
@@ -165,7 +176,7 @@ func TestStepsAgree(t *testing.T) {
 			events[i], want[i] = g.next()
 		}
 		write()
-		b.runCases(t, "test_steps")
+		runCases(t, coll, "test_steps")
 		read()
 		for i := range events {
 			if events[i] != want[i] {
@@ -173,7 +184,7 @@ func TestStepsAgree(t *testing.T) {
 			}
 		}
 		var state pdmtest.State
-		if err := b.coll.Maps[".data.state"].Lookup(uint32(0), &state); err != nil {
+		if err := coll.Maps[".data.state"].Lookup(uint32(0), &state); err != nil {
 			t.Fatal(err)
 		}
 		g.compare(t, &state)

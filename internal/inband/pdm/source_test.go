@@ -24,7 +24,7 @@ import (
 // bulk is a transfer that must not take long.
 func bulk(t testing.TB, from, to *lab.Host, addr netip.Addr, size int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := traffic.Bulk(ctx, from, to, traffic.BulkConfig{To: netip.AddrPortFrom(addr, 0), Bytes: size})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 // await drains until packets were passed over for a reason.
 func (m *markingHost) await(t testing.TB, reason string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		m.drain(t)
 		if m.lost[reason] > 0 {
 			return
@@ -147,7 +147,7 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 		alpha, beta := l.Host("alpha"), l.Host("beta")
 		datagrams := func(size, count int) uint64 {
 			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			r, err := traffic.Datagrams(ctx, alpha, beta, traffic.DatagramConfig{
 				To: netip.AddrPortFrom(beta.Addr6(), 0), Count: count, Size: size - 48, Flows: count, Interval: time.Millisecond, Idle: 300 * time.Millisecond,
@@ -219,7 +219,7 @@ func TestRawFramesStayWhole(t *testing.T) {
 	untagged := append(bytes.Clone(tagged[:12]), tagged[16:]...) // the kernel takes the tag out
 	whole, marked := false, false
 	buf := make([]byte, 2048)
-	for deadline := time.Now().Add(5 * time.Second); !(whole && marked) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); !(whole && marked) && time.Now().Before(deadline); {
 		n, err := unix.Read(in, buf)
 		if err != nil {
 			continue // not yet

@@ -19,7 +19,7 @@ import (
 // transfers moves bytes both ways, by TCP and UDP, and says what was sent again.
 func transfers(t testing.TB, from, to *lab.Host, mtu int) (resent uint32) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, way := range [][2]*lab.Host{{from, to}, {to, from}} {
 		addr := netip.AddrPortFrom(way[1].Addr6(), 0)
