@@ -57,7 +57,7 @@ func TestProgramAhead(t *testing.T) {
 	alpha, beta := l.Host("alpha"), l.Host("beta")
 	send := func() {
 		t.Helper()
-		if _, err := traffic.Bulk(within(t, 30*time.Second), alpha, beta, traffic.BulkConfig{
+		if _, err := traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
 			To: netip.AddrPortFrom(beta.Addr6(), 5000), Bytes: 100_000_000,
 		}); err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestProgramAhead(t *testing.T) {
 	warning := func(a *running, want string) {
 		t.Helper()
 		var got string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			a.hooks.inspectAll()
 			for _, h := range a.Status().Hooks {
 				if h.Direction == flow.Egress.String() {

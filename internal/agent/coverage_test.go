@@ -100,7 +100,7 @@ func TestCoverageOfBursts(t *testing.T) {
 	cfg, _ := agentConfig(t, "ebpf", alpha, beta)
 	a := start(t, cfg)
 	for _, to := range []netip.Addr{beta.Addr6(), inside[1]} {
-		if _, err := traffic.Bulk(within(t, 30*time.Second), alpha, beta, traffic.BulkConfig{
+		if _, err := traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
 			To: netip.AddrPortFrom(to, 0), Bytes: size,
 		}); err != nil {
 			t.Fatal(err)

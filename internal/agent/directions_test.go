@@ -73,7 +73,7 @@ func TestDirections(t *testing.T) {
 			if got := hooks(a.Status()); !slices.Equal(got, want) {
 				t.Errorf("hooks %q, want %q", got, want)
 			}
-			if _, err := traffic.Echo(within(t, 20*time.Second), alpha, traffic.EchoConfig{To: beta.Addr4(), Count: pings, ID: 7}); err != nil {
+			if _, err := traffic.Echo(within(t, time.Minute), alpha, traffic.EchoConfig{To: beta.Addr4(), Count: pings, ID: 7}); err != nil {
 				t.Fatal(err)
 			}
 			await(t, a, "all pings are counted once by each hook", func(s obs.Status) bool {
@@ -150,10 +150,10 @@ func TestForwardedCountsOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, _ := agentConfig(t, "auto", tt.hosts...)
 			a := start(t, cfg)
-			if _, err := traffic.Echo(within(t, 20*time.Second), alpha, traffic.EchoConfig{To: beta.Addr4(), Count: pings, ID: 7}); err != nil {
+			if _, err := traffic.Echo(within(t, time.Minute), alpha, traffic.EchoConfig{To: beta.Addr4(), Count: pings, ID: 7}); err != nil {
 				t.Fatal(err)
 			}
-			sent, err := traffic.Bulk(within(t, 30*time.Second), alpha, beta, traffic.BulkConfig{
+			sent, err := traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
 				To: netip.AddrPortFrom(beta.Addr6(), 5000), Bytes: 1_000_000,
 			})
 			if err != nil {

@@ -17,9 +17,9 @@ import (
 // await polls the status of an agent.
 func await(t *testing.T, a *running, what string, done func(obs.Status) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(a.Status()); {
+	for deadline := time.Now().Add(time.Minute); !done(a.Status()); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s; totals %+v", what, a.Status().Totals)
+			t.Fatalf("not within a minute: %s; totals %+v", what, a.Status().Totals)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -160,7 +160,7 @@ func send(c *net.UDPConn, to netip.AddrPort, n int) error {
 func receive(c *net.UDPConn, n int) error {
 	buf := make([]byte, 64)
 	for i := range n {
-		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			return err
 		}
 		if _, err := c.Read(buf); err != nil {

@@ -39,7 +39,7 @@ func TestDelays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := traffic.Request(within(t, 30*time.Second), alpha, traffic.RequestConfig{
+		r, err := traffic.Request(within(t, time.Minute), alpha, traffic.RequestConfig{
 			Network: network, To: service.Addr(), Clients: 2, Requests: 20, RequestSize: 100, ResponseSize: 200,
 		})
 		if err != nil {
@@ -107,8 +107,8 @@ func newPath(t *testing.T, cfg wire.Config) (*lab.Lab, *wire.Relay) {
 	case <-relay.Ready():
 	case err := <-ended:
 		t.Fatalf("the wire: %v", err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("the wire is not ready after 10 s")
+	case <-time.After(time.Minute):
+		t.Fatal("the wire is not ready after a minute")
 	}
 	return l, relay
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // the capabilities it holds when it is ready; exit code 3: something is missing.
 func privilegesChild(probe string) int {
 	cfg := childConfig(probe)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	a, err := New(cfg, Deps{
 		Log: discard, Clock: time.Now, DropPrivileges: true,

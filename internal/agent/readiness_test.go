@@ -18,7 +18,7 @@ import (
 func waitReady(t *testing.T, a *running, want string) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if err = a.readiness(); want == "" && err == nil || want != "" && err != nil && strings.Contains(err.Error(), want) {
 			return
 		}
@@ -81,7 +81,7 @@ func TestReadiness(t *testing.T) {
 	}
 	addVeth(t, alpha, "missing0")
 	waitReady(t, a, "")
-	for deadline := time.Now().Add(10 * time.Second); len(a.reports.all()) < 2 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(a.reports.all()) < 2 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 	}
 	if got := a.reports.all(); len(got) != 2 || got[1] != "" {
 		t.Errorf("readiness reported as %q after the interface appeared", got)

@@ -56,7 +56,7 @@ func TestOffloads(t *testing.T) {
 					t.Fatal(err)
 				}
 				var err error
-				results[i], err = traffic.Bulk(within(t, 30*time.Second), alpha, beta, traffic.BulkConfig{
+				results[i], err = traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
 					To: netip.AddrPortFrom(beta.Addr6(), 0), Bytes: size,
 				})
 				if err != nil {
@@ -120,7 +120,7 @@ func TestBigTCP(t *testing.T) {
 	}
 	cfg, path := agentConfig(t, "ebpf", alpha, beta)
 	a := start(t, cfg)
-	r, err := traffic.Bulk(within(t, 30*time.Second), alpha, beta, traffic.BulkConfig{
+	r, err := traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
 		To: netip.AddrPortFrom(beta.Addr6(), 0), Bytes: size,
 	})
 	if err != nil {
@@ -152,7 +152,7 @@ func TestFragmentsOnTheRightPorts(t *testing.T) {
 			}
 			cfg, path := agentConfig(t, "ebpf", alpha, beta)
 			a := start(t, cfg)
-			r, err := traffic.Datagrams(within(t, 30*time.Second), alpha, beta, traffic.DatagramConfig{
+			r, err := traffic.Datagrams(within(t, time.Minute), alpha, beta, traffic.DatagramConfig{
 				To: netip.AddrPortFrom(to, 0), Count: count, Size: size,
 			})
 			if err != nil {

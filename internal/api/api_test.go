@@ -83,7 +83,7 @@ func startWith(t *testing.T, listen string, history History, streams ...Stream) 
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("the server does not stop")
 		}
 	}

@@ -41,7 +41,7 @@ func (a *agent) begin(t *testing.T, path string) *bufio.Reader {
 
 func within(t *testing.T, what string, done func() error) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := done()
 		if err == nil {

@@ -331,7 +331,7 @@ func TestHandshakeOnVeth(t *testing.T) {
 // eventually waits for what another process does.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -339,7 +339,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: not within 20 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func kill(t *testing.T, cmd *exec.Cmd, prefix string, after time.Duration) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
 		if _, err := lab.Open(prefix); !errors.Is(err, lab.ErrNotUp) {
 			break
 		}

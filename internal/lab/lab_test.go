@@ -162,7 +162,7 @@ func exchange(t *testing.T, from, to *lab.Host, addr netip.Addr) {
 		t.Fatalf("from %s to %s: %v", from.Name, addr, err)
 	}
 	buf := make([]byte, 10)
-	if err := server.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := server.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	n, err := server.Read(buf)
@@ -280,7 +280,7 @@ func TestDownStopsWhatRunsOnHosts(t *testing.T) {
 	for range 2 {
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("a process of a host outlived Down")
 		}
 	}

@@ -511,7 +511,7 @@ func TestRun(t *testing.T) {
 	go func() { done <- top.Run(t.Context()) }()
 	wait := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(out.String(), text); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(out.String(), text); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("never showed %q:\n%s", text, out.String())
 			}

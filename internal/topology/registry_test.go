@@ -267,7 +267,7 @@ func checkWiring(t *testing.T, own, other string, w *watch) {
 			return byName("br0", func(br netlink.Link) error { return netlink.LinkSetMasterByIndex(vx, br.Attrs().Index) })
 		})
 	})
-	for deadline := time.Now().Add(10 * time.Second); w.Changes() == before; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); w.Changes() == before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a link was added to a bridge, and no change is seen")
 		}

@@ -28,7 +28,7 @@ func sendFrames(iface string, frame []byte, count int) error {
 // sendEach waits for the carrier: before, the kernel drops without a word.
 func sendEach(iface string, frames [][]byte) error {
 	link, err := net.InterfaceByName(iface)
-	for deadline := time.Now().Add(10 * time.Second); err == nil && link.Flags&net.FlagRunning == 0; {
+	for deadline := time.Now().Add(time.Minute); err == nil && link.Flags&net.FlagRunning == 0; {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%s has no carrier", iface)
 		}

@@ -130,7 +130,7 @@ func TestOpenFiles(t *testing.T) {
 	if got := states(all); got["attached"] != 82 {
 		t.Errorf("with %d files: %v", needed, got)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := api.NewClient(all.socket).Wait(ctx); err != nil {
 		t.Errorf("not ready: %v", err)

@@ -245,7 +245,7 @@ func exportIn(t *testing.T, ns *topology.Netns, e *Exporter, records []flow.Reco
 // poll tries until there is no error, for half a minute at most.
 func poll(t *testing.T, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return

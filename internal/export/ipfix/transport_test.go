@@ -97,7 +97,7 @@ func (c *udpCollector) read(t *testing.T, n int) (packets []uint64, all collecte
 	t.Helper()
 	var records []dataRecord
 	buf := make([]byte, 65536)
-	c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.conn.SetReadDeadline(time.Now().Add(time.Minute))
 	for len(packets) < n || c.d.messages == 0 {
 		size, _, err := c.conn.ReadFrom(buf)
 		if err != nil {

@@ -171,7 +171,7 @@ func TestFullDiskInPipeline(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	p.Publish(numbered(0, 200))
-	for deadline := time.Now().Add(5 * time.Second); p.Status()[0].Retries < 3; {
+	for deadline := time.Now().Add(time.Minute); p.Status()[0].Retries < 3; {
 		if time.Now().After(deadline) {
 			t.Fatalf("no retry: %+v", p.Status()[0])
 		}

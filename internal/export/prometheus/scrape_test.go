@@ -113,7 +113,7 @@ func query(client *http.Client, promql, want string) error {
 // poll tries until there is no error, for half a minute at most.
 func poll(t *testing.T, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
