@@ -7,7 +7,7 @@ import (
 )
 
 // binaryBytes is what the agent's binary may have at most.
-const binaryBytes = 20 << 20
+const binaryBytes = 20_000_000
 
 // TestBinary: the agent is one small static file.
 func TestBinary(t *testing.T) {
