@@ -112,6 +112,9 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 	if limit := a.HeapLimit(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit)
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(a.HeapGrowth())
+	}
 	go onHangup(ctx, func() {
 		notify(log, "RELOADING=1")
 		defer notify(log, "READY=1")

@@ -194,6 +194,9 @@ func (a *Agent) HeapLimit() int64 {
 	return int64(a.budget.Limit - a.budget.Limit/20 - (a.budget.Total() - a.budget.Heap()))
 }
 
+// HeapGrowth is how much the heap may grow between two collections of garbage, in percent.
+func (a *Agent) HeapGrowth() int { return profileOf(&a.cfg).garbage }
+
 // findBudget plans with the limit that applies to this process.
 func (a *Agent) findBudget() error {
 	group, err := memory.Group()

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -73,13 +74,16 @@ func (a *Agent) onSynced() {
 	a.synced.Store(true)
 	close(a.early.synced)
 	a.reportReadiness()
-	releaseStart()
+	a.releaseStart()
 }
 
 // releaseStart gives back the memory that only the start took: type information
-// of the kernel, the programs' objects and the verifier's log.
-func releaseStart() {
+// of the kernel, the programs' objects and the verifier's log; and code.
+func (a *Agent) releaseStart() {
 	debug.FreeOSMemory()
+	if err := memory.ReleaseProgram(); err != nil {
+		a.log.Debug("memory of the start is kept", "error", err)
+	}
 }
 
 func (a *Agent) missing() []string {

@@ -10,6 +10,7 @@ type profile struct {
 	flows, ring, history, queue size
 	queries, answers            uint64 // see Plan
 	stages                      uint64 // sizes of stages are divided by this
+	garbage                     int    // growth of the heap between two collections, in percent
 }
 
 // size is a number of elements.
@@ -28,11 +29,11 @@ func (s size) want(value, def uint64) (want, most uint64) {
 func profileOf(cfg *config.Config) profile {
 	def := config.Default()
 	if cfg.Profile == "small" {
-		return profile{flows: 4096, ring: 256 << 10, history: 4096, queue: 4096, queries: 1, answers: 1 << 20, stages: 64}
+		return profile{flows: 4096, ring: 256 << 10, history: 4096, queue: 4096, queries: 1, answers: 1 << 20, stages: 64, garbage: 25}
 	}
 	p := profile{
 		flows: size(datapath.DefaultMaxEntries()), ring: 4 << 20, history: size(def.API.History),
-		queue: defaultQueue, queries: 3, answers: 16 << 20, stages: 1,
+		queue: defaultQueue, queries: 3, answers: 16 << 20, stages: 1, garbage: 100,
 	}
 	if probeKind(*cfg) == "afpacket" {
 		p.ring = 16 << 20
