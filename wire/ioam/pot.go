@@ -72,7 +72,7 @@ func (s Share) Update(cumulative, pktID uint64) uint64 {
 
 // VerifyPOT reports whether every node of the path has updated the option.
 func VerifyPOT(prime, secret uint64, p *POT) bool {
-	return p.Cumulative == addMod(secret%prime, p.PktID%prime, prime)
+	return p.Cumulative == addMod(bits.Rem64(0, secret, prime), bits.Rem64(0, p.PktID, prime), prime)
 }
 
 // NewShares returns the shares of a path of n nodes, for which random is read: the
