@@ -61,11 +61,16 @@ func compareWithKernel(t *testing.T) error {
 	return k.compareVerdicts(t)
 }
 
-// compareTypes sends a trace of each type through the node three times. The second
-// time it is full, except where a snapshot needs less than was planned for.
+// compareTypes sends a trace of each type, and of each combination of undefined bits,
+// through the node four times. After two it is full, except where a snapshot needs less
+// than was planned for.
 func (k *kernelNode) compareTypes(t *testing.T) error {
 	var pkts [][]byte
-	for i, tt := range traceTypes() {
+	types := traceTypes()
+	for undefined := range ioam.TraceType(1 << 10) {
+		types = append(types, ioam.HopLimitNodeID|undefined<<2)
+	}
+	for i, tt := range types {
 		for ns := uint16(1); ns == 1 || ns == 2 && tt.Has(ioam.OpaqueStateSnapshot); ns++ {
 			space := 2*tt.NodeSize(len(athos.Namespaces[2].Schema.Data)) + 4*(i%3)
 			trace, err := ioam.NewTrace(ns, tt, space)

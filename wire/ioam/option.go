@@ -225,13 +225,13 @@ func (r *reader) has(n int, what string) bool {
 	if len(r.body) >= n {
 		return true
 	}
-	r.problems.add(r.at+len(r.body), ErrLength, "%s needs %d bytes, and %d are there", what, n, len(r.body))
+	r.problems.add(r.at+len(r.body), ErrLength, "%s needs %d bytes, and has %d", what, n, len(r.body))
 	return false
 }
 
 // ends notes a problem where the body goes on behind its n bytes.
 func (r *reader) ends(n int, what string) {
 	if len(r.body) > n {
-		r.problems.add(r.at+n, ErrLength, "%d bytes behind %s", len(r.body)-n, what)
+		r.problems.add(r.at+n, ErrLength, "unused bytes behind %s: %d", what, len(r.body)-n)
 	}
 }

@@ -153,7 +153,7 @@ func TestProblems(t *testing.T) {
 		{"unknown kind", 4, "31 04 00 09 0001", "47: ioam: unknown IOAM option type: 9", "nothing"},
 		{"E2E with the option type of a trace", 4, "31 0a 00 03 0001 4000 00000001", "44: ioam: unknown IOAM option type: edge to edge with option type 31, and 11 is its own", "sequence 1"},
 		{"E2E in Hop-by-Hop", 4, "11 0a 00 03 0001 4000 00000001", "44: ioam: option in the wrong extension header: edge to edge in a Hop-by-Hop Options header", "sequence 1"},
-		{"short trace header", 4, "31 09 00 00 0001 0800 800000", "55: ioam: option of the wrong length: the header of a trace needs 8 bytes, and 7 are there", "nothing"},
+		{"short trace header", 4, "31 09 00 00 0001 0800 800000", "55: ioam: option of the wrong length: the header of a trace needs 8 bytes, and has 7", "nothing"},
 		{"NodeLen 0", 4, "31 0e 00 00 0001 0000 800000 00 3F000001", "50: ioam: NodeLen does not fit Trace-Type: it is 0, and Trace-Type 800000 takes 1", "0 hops"},
 		{"RemainingLen beyond the option", 4, "31 0e 00 00 0001 0802 800000 00 3F000001", "51: ioam: RemainingLen exceeds the option: it says 8 free bytes, and the option has 4", "0 hops"},
 		{"node data of 6 bytes", 4, "31 10 00 00 0001 0800 800000 00 3F000001 0000", "60: ioam: option of the wrong length: 6 bytes of node data, and a multiple of 4 is required", "1 hops"},
@@ -165,11 +165,11 @@ func TestProblems(t *testing.T) {
 		{"loopback", 4, "31 12 00 00 0001 1200 C00000 00 3F000001 00010002", "50: ioam: Loopback flag with another Trace-Type than 800000: it is C00000", "1 hops"},
 		{"POT type", 4, "31 06 00 02 0001 07 00", "50: ioam: unknown IOAM POT-Type: 7", "cumulative 0"},
 		{"POT flags", 4, "31 16 00 02 0001 00 80 0000000000000001 0000000000000002", "51: ioam: undefined bits are set: Flags are 80", "cumulative 2"},
-		{"short POT", 4, "31 0e 00 02 0001 00 00 0000000000000001", "60: ioam: option of the wrong length: a proof of transit option needs 20 bytes, and 12 are there", "cumulative 0"},
-		{"long POT", 4, "31 17 00 02 0001 00 00 0000000000000001 0000000000000002 00", "68: ioam: option of the wrong length: 1 bytes behind Cumulative", "cumulative 2"},
+		{"short POT", 4, "31 0e 00 02 0001 00 00 0000000000000001", "60: ioam: option of the wrong length: a proof of transit option needs 20 bytes, and has 12", "cumulative 0"},
+		{"long POT", 4, "31 17 00 02 0001 00 00 0000000000000001 0000000000000002 00", "68: ioam: option of the wrong length: unused bytes behind Cumulative: 1", "cumulative 2"},
 		{"DEX of other flags", 4, "11 12 00 04 0001 01 90 800000 00 00000005 00000006", "50: ioam: undefined bits are set: Flags are 01; 51: ioam: undefined bits are set: 10 of Extension-Flags 90", "flow 5, 1 more"},
-		{"short DEX", 4, "11 0e 00 04 0001 00 C0 800000 00 00000005", "60: ioam: option of the wrong length: a direct export option of these Extension-Flags needs 16 bytes, and 12 are there", "flow 5, 0 more"},
-		{"long DEX", 4, "11 0e 00 04 0001 00 00 800000 00 00000005", "56: ioam: option of the wrong length: 4 bytes behind the last field of the direct export option", "flow 0, 0 more"},
+		{"short DEX", 4, "11 0e 00 04 0001 00 C0 800000 00 00000005", "60: ioam: option of the wrong length: a direct export option of these Extension-Flags needs 16 bytes, and has 12", "flow 5, 0 more"},
+		{"long DEX", 4, "11 0e 00 04 0001 00 00 800000 00 00000005", "56: ioam: option of the wrong length: unused bytes behind the last field of the direct export option: 4", "flow 0, 0 more"},
 		{"header of an option cut", 4, "31 01 00", "44: ioam: option of the wrong length: Opt Data Len is 1, and IOAM needs at least 2", "nothing"},
 	} {
 		pkt := raw(c.offset, unhex(t, c.hex)...)
@@ -211,6 +211,25 @@ func TestProblemsOfE2E(t *testing.T) {
 		body, err := ioam.DecodeOption(unhex(t, c.hex))
 		if !errors.Is(err, c.want) || readable(body) != c.read {
 			t.Errorf("%s: %v, read %s; want %v, %s", c.hex, err, readable(body), c.want, c.read)
+		}
+	}
+}
+
+// Padding of any form before, between and behind options is skipped: Pad1 has no length.
+func TestPadding(t *testing.T) {
+	trace := unhex(t, "31 0e 00 00 0001 0800 800000 00 3F000001")
+	for _, before := range []string{"00 00", "01 00", "00 00 00 00 00 00", "01 04 00000000", "00 01 03 000000", "01 02 0000 00 00"} {
+		options := append(unhex(t, before), trace...)
+		options = append(append(options, 0, 1, 1, 0), trace...)
+		found, err := ioam.Find(raw(2, options...))
+		if err != nil || len(found) != 2 {
+			t.Errorf("%s: %d options, %v", before, len(found), err)
+			continue
+		}
+		for _, o := range found {
+			if body, err := o.Decode(); err != nil || readable(body) != "1 hops" {
+				t.Errorf("%s: %v, read %s", before, err, readable(body))
+			}
 		}
 	}
 }
