@@ -9,13 +9,17 @@ import (
 func TestOnlookersDoNotPutDrainsOff(t *testing.T) {
 	host := newLab(t).Hosts()[0]
 	cfg, _ := agentConfig(t, "ebpf", host)
-	cfg.Flow.ScanInterval = 500 * time.Millisecond
+	const interval, want = 200 * time.Millisecond, 5
+	cfg.Flow.ScanInterval = interval
 	a := start(t, cfg)
-	before := a.Status().Drain.Count
-	for began := time.Now(); time.Since(began) < 3*time.Second; time.Sleep(20 * time.Millisecond) {
+	before, began := a.Status().Drain.Count, time.Now()
+	var drains uint64
+	for drains < want && time.Since(began) < time.Minute {
+		time.Sleep(interval / 25)
 		a.pace.request(time.Minute)()
+		drains = a.Status().Drain.Count - before
 	}
-	if drains := a.Status().Drain.Count - before; drains < 3 || drains > 8 {
-		t.Errorf("%d drains in 3 s, want about 6", drains)
+	if took := time.Since(began); drains < want || drains > uint64(took/interval)+2 {
+		t.Errorf("%d drains in %v, want one every %v", drains, took, interval)
 	}
 }

@@ -172,10 +172,11 @@ func TestCostAgainstHashMap(t *testing.T) {
 	}
 }
 
-func TestDrainIsExactAndInTime(t *testing.T) {
+// The limit is one of time, which the machine's other work takes its share of: at least the process may not need more.
+func TestDrainIsExactAndCheap(t *testing.T) {
 	cfg := Default()
 	cfg.Quick = testing.Short()
-	var visited drained
+	visited := drained{rounds: 2}
 	if err := visited.visit(context.Background(), cfg); err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -184,8 +185,8 @@ func TestDrainIsExactAndInTime(t *testing.T) {
 	if !d.Exact {
 		t.Error("packets were lost or counted twice")
 	}
-	if d.Milliseconds.Low > limitDrain {
-		t.Errorf("%d flows took %v ms, want at most %d", d.Flows, d.Milliseconds, limitDrain)
+	if spent := spreadOf(visited.spent); spent.Low > limitDrain {
+		t.Errorf("%d flows took %v ms of processor time, want at most %d", d.Flows, spent, limitDrain)
 	}
 }
 
@@ -209,10 +210,7 @@ func TestProbes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: builds the agent and runs it")
 	}
-	self := filepath.Join(t.TempDir(), "waymark")
-	if out, err := buildAgent(self); err != nil {
-		t.Fatalf("building the agent: %v\n%s", err, out)
-	}
+	self := builtAgent(t)
 	costs, err := measureProbes(t.Context(), allTools(self)[:2], probesRun{flows: 1000, packets: 20_000, rounds: 1, scan: "200ms"})
 	if err != nil {
 		t.Fatalf("%+v", err)
@@ -224,6 +222,15 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-func buildAgent(to string) ([]byte, error) {
-	return exec.Command("go", "build", "-o", to, "github.com/waymark-net/waymark/cmd/waymark").CombinedOutput()
+// builtAgent is E2E_BINARY, or is built now.
+func builtAgent(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("E2E_BINARY"); path != "" {
+		return path
+	}
+	to := filepath.Join(t.TempDir(), "waymark")
+	if out, err := exec.Command("go", "build", "-o", to, "github.com/waymark-net/waymark/cmd/waymark").CombinedOutput(); err != nil {
+		t.Fatalf("building the agent: %v\n%s", err, out)
+	}
+	return to
 }

@@ -161,7 +161,7 @@ func (s *stage) close() {
 // their names to those of the report.
 func (s *stage) load(cfg datapath.Config, load func() (*ebpf.CollectionSpec, error), k kind, flows int, shown [][2]string) (*datapath.Datapath, error) {
 	d := datapath.New(cfg, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
+	if err := d.Open(); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, d.Close)

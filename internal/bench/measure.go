@@ -60,6 +60,15 @@ func onProcessor(cpu int, f func() error) error {
 	return <-done
 }
 
+// processTime is the processor time that all threads of this process have used.
+func processTime() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		return 0, fmt.Errorf("reading the processor time of the process: %w", err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
 // threadTime is the processor time that the calling thread has used.
 func threadTime() (time.Duration, error) {
 	var ts unix.Timespec

@@ -67,7 +67,7 @@ func (h *pdmHost) load(cfg *pdm.Config, slots uint32, policies []policy.Policy) 
 		table.Stages = []*datapath.Stage{d.marker.Stage()}
 	}
 	d.Datapath = datapath.New(table, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
+	if err := d.Open(); err != nil {
 		return nil, err
 	}
 	h.probe = append(h.probe, d)
@@ -124,7 +124,14 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 	if err != nil {
 		return PDMCost{}, err
 	}
-	with, err := alongside(on, s.flows, "bench_known", "bench_room", "bench_mark", s.base, s.stage, s.whole)
+	names := []string{"bench_known", s.base, s.stage, s.whole}
+	if s.known {
+		names = append(names, "bench_mark")
+	}
+	if s.marked {
+		names = append(names, "bench_room")
+	}
+	with, err := alongside(on, s.flows, names...)
 	if err != nil {
 		return PDMCost{}, err
 	}

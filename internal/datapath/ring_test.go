@@ -35,7 +35,7 @@ func TestDrainWhileStreamEnds(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatalf("round %d: %v", i, err)
 		}
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > time.Minute/2 {
 			t.Fatalf("round %d took %v", i, took)
 		}
 	}
