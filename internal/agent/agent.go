@@ -112,7 +112,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.probe, err = newProbe(bounded, a.stages, deps.Log); err != nil {
+	if a.probe, err = newProbe(bounded, a.stages, a.drop, deps.Log); err != nil {
 		return nil, err
 	}
 	a.hooks = newHooks(a.registry, a.probe, &reservations{a.headroom, a.stages.all, deps.Log}, a.directions, deps.Log)

@@ -28,8 +28,9 @@ type probe interface {
 	Close()
 }
 
-// newProbe takes the one that is configured, or the best this kernel can.
-func newProbe(cfg config.Config, s *stages, log *slog.Logger) (probe, error) {
+// newProbe takes the one that is configured, or the best this kernel can. drop: the
+// agent will give up its privileges.
+func newProbe(cfg config.Config, s *stages, drop bool, log *slog.Logger) (probe, error) {
 	tunnels := make([]flow.Tunnel, 0, len(cfg.Flow.Tunnels))
 	for _, name := range cfg.Flow.Tunnels {
 		t, err := flow.ParseTunnel(name)
@@ -43,10 +44,10 @@ func newProbe(cfg config.Config, s *stages, log *slog.Logger) (probe, error) {
 		log.Warn("the eBPF probe can't run here, packets are captured instead, at a higher cost", "reason", kernel.Require())
 	}
 	if kind == "ebpf" {
-		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
+		return &ebpfProbe{datapath.New(datapath.Config{
 			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
 			Stages: s.datapath(),
-		}, log)}, nil
+		}, log), drop}, nil
 	}
 	return newAFPacketProbe(cfg, tunnels, log), nil
 }
@@ -64,7 +65,17 @@ func probeKind(cfg config.Config) string {
 }
 
 // ebpfProbe is the datapath as a probe.
-type ebpfProbe struct{ *datapath.Datapath }
+type ebpfProbe struct {
+	*datapath.Datapath
+	drop bool // the agent will give up the privilege to load programs
+}
+
+func (p *ebpfProbe) Load() error {
+	if p.drop {
+		return p.Datapath.Load()
+	}
+	return p.Open()
+}
 
 func (p *ebpfProbe) Name() string { return "ebpf" }
 

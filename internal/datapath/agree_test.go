@@ -29,7 +29,7 @@ func timeless(in map[flow.Key]flow.Counts) map[string]flow.Counts {
 		// Frames depend on where a tag was, which differs. What is of the first
 		// packet depends on the clock where a flow has two slots, tagged and not.
 		c.First, c.FirstSpread, c.Last, c.RTT, c.Frames, c.FrameBytes = 0, 0, 0, flow.RTT{}, 0, 0
-		c.TOS, c.FlowLabel = 0, 0
+		c.TOS, c.FlowLabel, c.VNI = 0, 0, 0
 		out[fmt.Sprintf("%+v", k)] = c
 	}
 	return out

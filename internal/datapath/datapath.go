@@ -46,6 +46,7 @@ type Datapath struct {
 	mu     sync.Mutex // everything below, and the flow cache
 	open   bool
 	loaded map[copyOf]*ebpf.Program
+	parsed map[*Program]*ebpf.CollectionSpec // objects, while it starts; nil otherwise
 	hooks  map[flow.Iface][]*hook
 }
 
@@ -66,22 +67,13 @@ func New(cfg Config, log *slog.Logger) *Datapath {
 
 // Load makes the maps, and the programs for the agent's own namespace. The error
 // wraps kernel.ErrMissing where the kernel or a privilege is the reason.
-func (d *Datapath) Load() (err error) {
-	if err := d.Open(); err != nil {
-		return err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.loadAhead(); err != nil {
-		d.close()
-		return err
-	}
-	return nil
-}
+func (d *Datapath) Load() error { return d.start(d.loadAhead) }
 
-// Open is Load without programs. Each is loaded when it is first attached, and the caller still needs the privilege
-// then. It saves tests the verification of programs that they do not attach.
-func (d *Datapath) Open() (err error) {
+// Open is Load without programs. Each is loaded when it is first attached, and
+// the caller still needs the privilege then.
+func (d *Datapath) Open() error { return d.start(func() error { return nil }) }
+
+func (d *Datapath) start(load func() error) (err error) {
 	if err := kernel.Require(); err != nil {
 		return err
 	}
@@ -90,7 +82,9 @@ func (d *Datapath) Open() (err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.parsed = map[*Program]*ebpf.CollectionSpec{}
 	defer func() {
+		d.parsed = nil
 		if err != nil {
 			d.close()
 		}
@@ -105,7 +99,7 @@ func (d *Datapath) Open() (err error) {
 		return err
 	}
 	d.open = true
-	return nil
+	return load()
 }
 
 // Close detaches from all interfaces and frees programs and maps.

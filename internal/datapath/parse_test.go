@@ -22,7 +22,7 @@ import (
 func load(t testing.TB, cfg Config) *Datapath {
 	t.Helper()
 	d := New(cfg, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
+	if err := d.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(d.Close)

@@ -104,7 +104,21 @@ func (d *Datapath) makeMaps() error {
 
 // spec reads the object of a program and lets its stages set sizes and constants.
 func (d *Datapath) spec(p *Program, v variant) (*Spec, error) {
-	return d.prepare(p.Object, p.loadChecked, v, p.has)
+	return d.prepare(p.Object, func() (*ebpf.CollectionSpec, error) { return d.read(p) }, v, p.has)
+}
+
+// read reads the object of a program, once at the start: reading takes as long
+// as the verifier does for a small program.
+func (d *Datapath) read(p *Program) (*ebpf.CollectionSpec, error) {
+	if spec := d.parsed[p]; spec != nil {
+		return spec.Copy(), nil
+	}
+	spec, err := p.loadChecked()
+	if err != nil || d.parsed == nil {
+		return spec, err
+	}
+	d.parsed[p] = spec
+	return spec.Copy(), nil
 }
 
 // loadChecked reads the object, which must have the program.

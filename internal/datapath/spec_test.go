@@ -79,7 +79,12 @@ func TestStagesThatOwnNoMap(t *testing.T) {
 // TestDisabledFeaturesAreNotVerified: kernels before 6.8 verify functions that nothing calls, unless they return at once.
 func TestDisabledFeaturesAreNotVerified(t *testing.T) {
 	const most = 40_000 // with all features: more than 100,000
-	for c, p := range load(t, Config{MaxEntries: 64}).loaded {
+	d := New(Config{MaxEntries: 64}, slog.New(slog.DiscardHandler))
+	if err := d.Load(); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer d.Close()
+	for c, p := range d.loaded {
 		info, err := p.Info()
 		if err != nil {
 			t.Fatal(err)
