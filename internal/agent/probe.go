@@ -44,10 +44,10 @@ func newProbe(cfg config.Config, s *stages, drop bool, log *slog.Logger) (probe,
 		log.Warn("the eBPF probe can't run here, packets are captured instead, at a higher cost", "reason", kernel.Require())
 	}
 	if kind == "ebpf" {
-		return &ebpfProbe{datapath.New(datapath.Config{
+		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
 			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
 			Stages: s.datapath(),
-		}, log), drop}, nil
+		}, log), drop: drop}, nil
 	}
 	return newAFPacketProbe(cfg, tunnels, log), nil
 }

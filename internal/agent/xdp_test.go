@@ -32,7 +32,7 @@ func TestStatusOfXDP(t *testing.T) {
 	}
 	link.Iface = flow.NewIface(0, link.IfIndex)
 	log := slog.New(slog.DiscardHandler)
-	p := &ebpfProbe{datapath.New(datapath.Config{
+	p := &ebpfProbe{Datapath: datapath.New(datapath.Config{
 		MaxEntries: 64, Stages: []*datapath.Stage{toystage.New(60).Stage(toystage.Program)},
 	}, log)}
 	if err := p.Load(); err != nil {

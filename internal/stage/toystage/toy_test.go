@@ -23,7 +23,7 @@ func TestToyAtXDP(t *testing.T) {
 		p := *Program
 		p.DeviceBound = bound
 		toy := New(60)
-		d := datapath.New(datapath.Config{MaxEntries: 64, LoadAhead: true, Stages: []*datapath.Stage{toy.Stage(&p)}}, slog.New(slog.DiscardHandler))
+		d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{toy.Stage(&p)}}, slog.New(slog.DiscardHandler))
 		if err := d.Load(); err != nil {
 			t.Fatalf("bound %t: %+v", bound, err)
 		}
