@@ -60,11 +60,11 @@ func (b *pdmBench) epoch(t testing.TB) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var word uint64
-	if err := control.Lookup(uint32(0), &word); err != nil {
+	var epoch uint32
+	if err := control.Lookup(uint32(0), &epoch); err != nil {
 		t.Fatal(err)
 	}
-	return uint32(word)
+	return epoch
 }
 
 // batch is an array of cases that a program works through at once.
