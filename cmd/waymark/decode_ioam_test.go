@@ -17,7 +17,7 @@ import (
 )
 
 // withIOAM puts options into an Ethernet frame, and lets nodes fill them.
-func withIOAM(t *testing.T, frame []byte, nodes []ioam.Node, bodies ...ioam.Body) []byte {
+func withIOAM(t testing.TB, frame []byte, nodes []ioam.Node, bodies ...ioam.Body) []byte {
 	t.Helper()
 	pkt := bytes.Clone(frame[etherSize:])
 	var err error
@@ -61,7 +61,7 @@ func musketeers() []ioam.Node {
 	return nodes
 }
 
-func newTrace(t *testing.T, tt ioam.TraceType, space int) *ioam.Trace {
+func newTrace(t testing.TB, tt ioam.TraceType, space int) *ioam.Trace {
 	t.Helper()
 	trace, err := ioam.NewTrace(1, tt, space)
 	if err != nil {
@@ -71,7 +71,7 @@ func newTrace(t *testing.T, tt ioam.TraceType, space int) *ioam.Trace {
 }
 
 // journey has packets with every kind of option, with and without PDM, and broken ones.
-func journey(t *testing.T) *capture {
+func journey(t testing.TB) *capture {
 	t.Helper()
 	c := newCapture(t)
 	ip := packet.Eth().IPv6("2001:db8::1", "2001:db8::2")

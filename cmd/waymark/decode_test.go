@@ -39,12 +39,12 @@ var captureStart = time.Date(2025, 3, 1, 10, 0, 0, 123456789, time.UTC)
 
 // capture is a pcap file in the making.
 type capture struct {
-	t   *testing.T
+	t   testing.TB
 	buf bytes.Buffer
 	w   *pcapgo.Writer
 }
 
-func newCapture(t *testing.T) *capture {
+func newCapture(t testing.TB) *capture {
 	t.Helper()
 	c := &capture{t: t}
 	c.w = pcapgo.NewWriterNanos(&c.buf)
@@ -76,7 +76,7 @@ func (c *capture) file() string {
 const etherSize = 14
 
 // marked puts an option into an Ethernet frame.
-func marked(t *testing.T, b packet.Builder, o pdm.Option) []byte {
+func marked(t testing.TB, b packet.Builder, o pdm.Option) []byte {
 	t.Helper()
 	frame := b.Bytes()
 	ip, err := pdm.Insert(frame[etherSize:], o)
