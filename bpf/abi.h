@@ -303,13 +303,26 @@ struct count_key {
 	__u32 iface;
 	__u8 direction;
 	__u8 reason;
-	__u16 zero;
+	__u16 used; /* 1 in the cache, 0 in the map `counts` */
 };
 
 struct count_value {
 	__u64 packets; /* GSO segments */
 	__u64 frames; /* skbs */
 	__u64 bytes; /* skb->len */
+};
+
+/* A place of the cache in front of `counts`, see count.h. */
+struct count_slot {
+	__u64 key; /* struct count_key; 0: free */
+	struct count_value value;
+};
+
+enum count_slots { COUNT_SLOTS = 64 };
+
+/* Of one CPU. */
+struct count_cache {
+	struct count_slot slot[COUNT_SLOTS];
 };
 
 /* What happened to the flow table, per CPU. */

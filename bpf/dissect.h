@@ -72,7 +72,8 @@ static __noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
 	if (!p)
 		return REASON_UNREADABLE;
 #pragma clang loop unroll(disable)
-	for (int pass = 0; pass < 3; pass++) {
+	/* 64 bits: half a word of the stack is unknown to the verifier once the other is written. */
+	for (__u64 pass = 0; pass < 3; pass++) {
 		__builtin_memset(p, 0, sizeof(*p));
 		p->id.iface = iface_of(ctx);
 		p->id.meta = direction << META_DIRECTION_SHIFT;

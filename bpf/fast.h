@@ -102,6 +102,17 @@ static __always_inline bool fast_ipv6(frame_ctx *ctx, __u32 direction, __u32 fea
 	return true;
 }
 
+/* What most packets that are in no flow are, without the work of parse(). */
+static __always_inline bool is_arp(frame_ctx *ctx, __u32 features)
+{
+	struct frame f = frame_of(ctx);
+	const struct ethhdr *eth = f.data;
+	__u32 tci;
+
+	return !(features & FEATURE_NO_LINK) && (void *)(eth + 1) <= f.end &&
+	       eth->h_proto == bpf_htons(ETH_P_ARP) && !frame_tag(ctx, &tci);
+}
+
 static __always_inline bool parse_fast(frame_ctx *ctx, __u32 direction, __u32 features,
 				       struct packet *p)
 {

@@ -13,15 +13,7 @@
 #ifndef WAYMARK_HASH_H
 #define WAYMARK_HASH_H
 
-/*
- * x and a key, which the loader writes into the instruction: it costs less there
- * than a load from memory. key: constant, below HASH_KEYS.
- */
-static __always_inline __u32 keyed(__u32 x, __u32 key)
-{
-	asm("%0 += %1" : "+w"(x) : "i"(HASH_KEY + key));
-	return x;
-}
+#include "hash_key.h"
 
 static __always_inline __u64 nh(__u32 a, __u32 b, __u32 key)
 {

@@ -15,10 +15,33 @@
 #include "flow/batch.h"
 #include "pdm/pdm.h"
 
-/* One packet in so many is counted; of all others only how many they are. */
+/* State of sampling, by CPU. Written and read by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} sample_state SEC(".maps");
+
+/*
+ * One packet in so many is counted; of all others only how many they are. The
+ * generator is xorshift32 (Marsaglia), seeded by the kernel's, which costs 9 ns more.
+ */
 static __always_inline bool is_sampled(__u32 features)
 {
-	return !(features & FEATURE_SAMPLING) || bpf_get_prandom_u32() <= cfg_sample_below;
+	__u32 zero = 0, *state, x;
+
+	if (!(features & FEATURE_SAMPLING))
+		return true;
+	state = bpf_map_lookup_elem(&sample_state, &zero);
+	if (!state) /* unreachable; satisfies the verifier */
+		return true;
+	x = *state ?: bpf_get_prandom_u32() | 1;
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	*state = x;
+	return x <= cfg_sample_below;
 }
 
 /* All stages of a hook, in order. The verdict is TC_ACT_UNSPEC, or what PDM says. */
@@ -38,7 +61,7 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 	if (!p)
 		return TC_ACT_UNSPEC;
 	if (!parse_fast(skb, direction, features, p)) {
-		rc = parse(skb, direction, p);
+		rc = is_arp(skb, features) ? REASON_ARP : parse(skb, direction, p);
 		if (rc != PARSE_OK) {
 			count(skb, direction, batch ? rc : uncounted);
 			return TC_ACT_UNSPEC;

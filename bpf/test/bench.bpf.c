@@ -9,6 +9,7 @@
 #include "config.h"
 #include "pdm/clock.h"
 #include "probe.h"
+#include "test/hash_rodata.h"
 #include "test/vary.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -38,6 +39,21 @@ int bench_parse(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	p.hash = hash_flow(&p.id);
 	/* What the next stage would read: none of it may be optimised away. */
+	asm volatile("" : : "r"(&p) : "memory");
+	return TC_ACT_UNSPEC;
+}
+
+/* The same with keys of the hash in .rodata. */
+SEC("tc")
+int bench_rodata(struct __sk_buff *skb)
+{
+	struct packet p;
+
+	if (!vary_skb(skb))
+		return TC_ACT_SHOT;
+	if (!parse_fast(skb, DIRECTION_INGRESS, 0, &p))
+		return TC_ACT_SHOT;
+	p.hash = rodata_hash_flow(&p.id);
 	asm volatile("" : : "r"(&p) : "memory");
 	return TC_ACT_UNSPEC;
 }

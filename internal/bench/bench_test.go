@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"image/png"
 	"os"
 	"os/exec"
@@ -69,6 +70,12 @@ func TestBudgets(t *testing.T) {
 		point("b", 1, 16, 0.3), point("b", 1<<20, 100, 0.41),
 	}}
 	r.Drain.Milliseconds.Median = 150
+	r.Features = []Cost{
+		{Program: costPlain},
+		{Program: costTunnels, Added: &Spread{Median: 1}},
+		{Program: costSampling, Added: &Spread{Median: 16}},
+		{Program: costARP, Added: &Spread{Median: -3}},
+	}
 	got := map[string]bool{}
 	for _, b := range r.budgets() {
 		got[b.Name] = b.Met
@@ -78,6 +85,9 @@ func TestBudgets(t *testing.T) {
 		"flow account, 1048576 flows":                    true,
 		"whole program to HASH reference, 1 flows":       true,
 		"whole program to HASH reference, 1048576 flows": false,
+		"ingress, tunnels on, over a plain packet":       true,
+		"ingress, sampling 1:100, over a plain packet":   false,
+		"ingress, ARP, over a plain packet":              true,
 		"drain of 0 flows":                               true,
 		"user time of an exported record":                true,
 	}
@@ -169,6 +179,41 @@ func TestCostAgainstHashMap(t *testing.T) {
 				t.Errorf("%.1f ns over the empty program, more than %.1f × %.1f with a hash map", ours, limitRatio, reference)
 			}
 		})
+	}
+}
+
+// Sampling, tunnels that no packet has, and packets in no flow add little to the cost
+// of a packet, by the fastest rounds.
+func TestCostOfFeatures(t *testing.T) {
+	var late string
+	for range 5 {
+		costs, err := measureFeatures(Config{Quick: true})
+		if err != nil {
+			t.Fatalf("%+v", err)
+		}
+		low := map[string]float64{}
+		for _, c := range costs {
+			low[c.Program] = c.Total.Low
+		}
+		late = ""
+		for _, name := range []string{costTunnels, costSampling, costARP} {
+			if more := low[name] - low[costPlain]; more > limitFeature {
+				late += fmt.Sprintf("%s: %.1f ns more than a plain packet\n", name, more)
+			}
+		}
+		t.Logf("%v", low)
+		if late == "" {
+			return
+		}
+	}
+	t.Error(late)
+}
+
+// Both forms of the keys are measured for every sort of packet.
+func TestCostOfHashKeys(t *testing.T) {
+	costs, err := measureHash(Config{Quick: true})
+	if err != nil || len(costs) != 2*len(kinds()) || costs[1].Added == nil {
+		t.Errorf("%+v, %v", costs, err)
 	}
 }
 

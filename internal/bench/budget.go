@@ -20,6 +20,7 @@ const (
 	limitHot      = 15  // ns over the empty program, one flow
 	limitMillion  = 120 // ns, a million flows
 	limitRatio    = 0.4 // to the program with a hash map
+	limitFeature  = 15  // ns that a feature that is on, or a packet in no flow, adds
 	limitDrain    = 150 // ms, a million flows
 	limitUserTime = 0.5 // µs of user space, a record
 )
@@ -48,6 +49,12 @@ func (r *DatapathReport) budgets() []Budget {
 	}
 	for _, flows := range r.flowCounts() {
 		out = append(out, budget(fmt.Sprintf("whole program to HASH reference, %d flows", flows), limitRatio, ratio[flows], "×"))
+	}
+	for _, c := range r.Features {
+		switch c.Program {
+		case costTunnels, costSampling, costARP:
+			out = append(out, budget(c.Program+", over a plain packet", limitFeature, c.Added.Median, "ns"))
+		}
 	}
 	return append(out,
 		budget(fmt.Sprintf("drain of %d flows", r.Drain.Flows), limitDrain, r.Drain.Milliseconds.Median, "ms"),

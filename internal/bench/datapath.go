@@ -19,6 +19,7 @@ type DatapathReport struct {
 	Points   []Point    `json:"points"`
 	Rare     []Cost     `json:"rare"`     // packets that take the long way
 	Features []Cost     `json:"features"` // what is switched off, and what is not there
+	Hash     []Cost     `json:"hash"`     // keys in instructions and in memory
 	Drain    Drain      `json:"drain"`
 	Export   ExportCost `json:"export"`
 	Budgets  []Budget   `json:"budgets"`
@@ -39,6 +40,7 @@ type Cost struct {
 	Total   Spread  `json:"total"`
 	Over    Spread  `json:"over"`            // the empty program, in the same round
 	Ratio   *Spread `json:"ratio,omitempty"` // Over to that of the reference with BPF_MAP_TYPE_HASH
+	Added   *Spread `json:"added,omitempty"` // to the program that it is compared with, in the same round
 	Size    Size    `json:"size"`
 }
 
@@ -126,6 +128,10 @@ func Datapath(ctx context.Context, cfg Config) (*DatapathReport, error) {
 	}
 	cfg.Progress("features that are off")
 	if r.Features, err = measureFeatures(cfg); err != nil {
+		return nil, err
+	}
+	cfg.Progress("keys of the hash")
+	if r.Hash, err = measureHash(cfg); err != nil {
 		return nil, err
 	}
 	r.Budgets = r.budgets()
@@ -349,58 +355,4 @@ func (p *point) result() Point {
 		Packet: p.kind.name, Flows: p.flows, Entries: p.entries, Read: spreadOf(p.reads),
 		Costs: append(p.took.costs(), Cost{Program: costStage, Total: stage, Over: stage}),
 	}
-}
-
-// measureRare gives each of the packets a table of its own.
-func measureRare(cfg Config) ([]Cost, error) {
-	var out []Cost
-	for _, k := range rareKinds() {
-		cost, err := measureOne(datapath.Config{MaxEntries: 1 << 16}, k, cfg)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", k.name, err)
-		}
-		cost.Program = k.name
-		out = append(out, cost)
-	}
-	return out, nil
-}
-
-func measureOne(table datapath.Config, k kind, cfg Config) (Cost, error) {
-	var s stage
-	defer s.close()
-	if _, err := s.load(table, program.Bench, k, 1, [][2]string{{"bench_empty", costEmpty}, {"bench_ingress", costIngress}}); err != nil {
-		return Cost{}, err
-	}
-	if err := s.run(1, 200_000, cfg.visits()*cfg.rounds(1)); err != nil {
-		return Cost{}, err
-	}
-	return s.contenders.cost(s.contenders[1]), nil
-}
-
-// measureFeatures holds the program with its features off against one that was
-// built without them, and shows what they cost when they are on.
-func measureFeatures(cfg Config) ([]Cost, error) {
-	var s stage
-	defer s.close()
-	k := kinds()[0]
-	tunnels := []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}
-	for _, v := range []struct {
-		cfg   datapath.Config
-		load  func() (*ebpf.CollectionSpec, error)
-		shown [][2]string
-	}{
-		{datapath.Config{}, program.Bench, [][2]string{{"bench_empty", costEmpty}, {"bench_ingress", "ingress, all off"}}},
-		{datapath.Config{}, program.Without, [][2]string{{"bench_without", "ingress, built without"}}},
-		{datapath.Config{Tunnels: tunnels}, program.Bench, [][2]string{{"bench_ingress", "ingress, tunnels on"}}},
-		{datapath.Config{Sampling: 100}, program.Bench, [][2]string{{"bench_ingress", "ingress, sampling 1:100"}}},
-	} {
-		v.cfg.MaxEntries = 1 << 16
-		if _, err := s.load(v.cfg, v.load, k, 1, v.shown); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.run(1, 200_000, cfg.visits()*cfg.rounds(1)); err != nil {
-		return nil, err
-	}
-	return s.contenders.costs(), nil
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -131,9 +132,14 @@ func (r *DatapathReport) WriteText(w io.Writer) error {
 	if err := writeCosts(w, "packet", r.Rare); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nFeatures that are off, compared with a build without them, and switched on (IPv4/UDP, one flow)")
+	fmt.Fprintln(w, "\nFeatures that are off, compared with a build without them, and switched on; and a packet in no flow (IPv4/UDP, one flow)")
 	fmt.Fprintln(w)
 	if err := writeCosts(w, "program", r.Features); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nParse and hash, with the keys of the hash as operands of instructions and in memory (1000 flows)")
+	fmt.Fprintln(w)
+	if err := writeCosts(w, "program", r.Hash); err != nil {
 		return err
 	}
 	d, e := r.Drain, r.Export
@@ -148,11 +154,23 @@ func (r *DatapathReport) WriteText(w io.Writer) error {
 }
 
 func writeCosts(w io.Writer, what string, costs []Cost) error {
+	columns := []column{{what, false}, {"ns over empty", true}, {"instructions", true}, {"bytes of machine code", true}}
+	compared := slices.ContainsFunc(costs, func(c Cost) bool { return c.Added != nil })
+	if compared {
+		columns = append(columns, column{"ns added", true})
+	}
 	var rows [][]string
 	for _, c := range costs {
-		rows = append(rows, []string{c.Program, c.Over.String(), fmt.Sprint(c.Size.Instructions), fmt.Sprint(c.Size.Machine)})
+		row := []string{c.Program, c.Over.String(), fmt.Sprint(c.Size.Instructions), fmt.Sprint(c.Size.Machine)}
+		switch {
+		case c.Added != nil:
+			row = append(row, c.Added.String())
+		case compared:
+			row = append(row, "")
+		}
+		rows = append(rows, row)
 	}
-	return writeTable(w, []column{{what, false}, {"ns over empty", true}, {"instructions", true}, {"bytes of machine code", true}}, rows)
+	return writeTable(w, columns, rows)
 }
 
 // WriteText writes the report as a text with a table.

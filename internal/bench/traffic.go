@@ -55,6 +55,16 @@ func rareKinds() []kind {
 	return out
 }
 
+// rareKind is one of rareKinds.
+func rareKind(name string) kind {
+	for _, k := range rareKinds() {
+		if k.name == name {
+			return k
+		}
+	}
+	panic("bench: no packet " + name)
+}
+
 // adapt makes a collection send k as packets of a number of flows.
 func (k *kind) adapt(flows int) func(*ebpf.CollectionSpec) error {
 	return func(spec *ebpf.CollectionSpec) error {

@@ -20,6 +20,8 @@ type (
 	packetBatch     = ingressFlowBatch
 	countKey        = ingressCountKey
 	countValue      = ingressCountValue
+	countCache      = ingressCountCache
+	countSlot       = ingressCountSlot
 	unattributedKey = ingressUnattributedKey
 	unattributedSum = ingressUnattributedSum
 	tableStats      = ingressTableStats

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -67,10 +68,10 @@ func allCostFeatures() []costFeatures {
 
 // costKind is a kind of packet.
 type costKind struct {
-	name   string
-	frame  func(i int) []byte                   // the i-th
-	needs  func(costFeatures, *costedHook) bool // nil: nothing
-	random uint32                               // of sampling
+	name  string
+	frame func(i int) []byte                   // the i-th
+	needs func(costFeatures, *costedHook) bool // nil: nothing
+	state uint32                               // of sampling before each packet; 0: one after which it is counted
 }
 
 // costedHook is a row of the table.
@@ -119,7 +120,7 @@ func costKinds(h *costedHook) []costKind {
 			needs: func(f costFeatures, _ *costedHook) bool { return len(f.cfg.Tunnels) > 0 },
 		},
 		{
-			name: "sampled out", frame: same(v4.UDP(portA, portB).Payload(100)), random: 1<<32 - 1,
+			name: "sampled out", frame: same(v4.UDP(portA, portB).Payload(100)), state: 1 << 31,
 			needs: func(f costFeatures, _ *costedHook) bool { return f.cfg.Sampling > 1 },
 		},
 		{
@@ -291,7 +292,11 @@ func costOf(t *testing.T, d *datapath.Datapath, v *datapathtest.Veth, p *ebpf.Pr
 		next++
 		return k.frame(next)[etherLen-link:]
 	}
+	state := max(k.state, 1)
 	for range costPackets {
+		if err := d.Map("sample_state").Put(uint32(0), slices.Repeat([]uint32{state}, ebpf.MustPossibleCPU())); err != nil {
+			t.Fatal(err)
+		}
 		inKernel(t, v, p, frame())
 	}
 	vm, err := interp.New()
@@ -299,12 +304,15 @@ func costOf(t *testing.T, d *datapath.Datapath, v *datapathtest.Veth, p *ebpf.Pr
 		t.Fatal(err)
 	}
 	defer vm.Close()
-	vm.Random, vm.Now = k.random, monotonic(t)
+	vm.Now = monotonic(t)
 	if vm.Jiffies, err = d.Tick(); err != nil {
 		t.Fatal(err)
 	}
 	var measured uint64
 	for i := range 2 * costPackets {
+		if err := vm.Poke("sample_state", state); err != nil {
+			t.Fatal(err)
+		}
 		_, _, cost, err := vm.Run(p, interp.Frame{
 			Data: frame(), Link: link, IfIndex: uint32(v.From), Received: h.program.Hook == datapath.TCIngress,
 		})

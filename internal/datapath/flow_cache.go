@@ -22,13 +22,13 @@ type flowCache struct {
 	keys  hashKeys
 	log   *slog.Logger
 
-	ticks ticks
-	table *table
-	ring  *ring
-	sums  *unattributedReader
-	stats Stats
-	// perCPU and counts are the maps of the table's own counters.
-	perCPU, counts *ebpf.Map
+	ticks  ticks
+	table  *table
+	ring   *ring
+	sums   *unattributedReader
+	stats  Stats
+	perCPU *ebpf.Map // the table's own counters
+	counts counts
 }
 
 func newFlowCache(cfg Config, log *slog.Logger) *flowCache { return &flowCache{cfg: cfg, log: log} }
@@ -38,7 +38,7 @@ func (f *flowCache) stage() *Stage {
 	return &Stage{
 		Name:     "flow",
 		Programs: []*Program{Ingress, Egress},
-		Maps:     []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts", ".data.control"},
+		Maps:     []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts", "cached_counts", ".data.control"},
 		Check:    f.size,
 		Set:      f.set,
 		Open:     f.openMaps,
@@ -71,7 +71,7 @@ func (f *flowCache) size() error {
 // set sets sizes and constants.
 func (f *flowCache) set(s *Spec) error {
 	if err := s.SetSizes(map[string]uint32{
-		"flows": f.shape.firstChunk(int(f.shape.parts)), "batches": f.shape.parts, "evicted": f.cfg.RingSize,
+		"flows": f.shape.firstChunk(int(f.shape.parts)), "batches": f.shape.parts, "evicted": f.cfg.RingSize, "cached_counts": f.cpus,
 	}); err != nil {
 		return err
 	}
@@ -129,8 +129,9 @@ func (f *flowCache) openMaps(c *Core) (err error) {
 		return err
 	}
 	f.sums = newUnattributedReader(m["unattributed"])
-	f.perCPU, f.counts = m["flow_stats"], m["counts"]
-	return nil
+	f.perCPU = m["flow_stats"]
+	f.counts, err = openCounts(m["counts"], m["cached_counts"])
+	return err
 }
 
 // drainEpoch emits and frees what an epoch holds; then what the ring and the sums
@@ -149,12 +150,13 @@ func (f *flowCache) drainEpoch(e Epoch, emit func(*flow.Delta)) error {
 func (f *flowCache) forget(iface flow.Iface) error {
 	maps.DeleteFunc(f.sums.reported, func(k unattributedKey, _ unattributedSum) bool { return k.Iface == uint32(iface) })
 	return errors.Join(
-		deleteKeys[countKey, countValue](f.counts, func(k countKey) bool { return k.Iface == uint32(iface) }),
+		f.counts.forget(iface),
 		deleteKeys[unattributedKey, unattributedSum](f.sums.sums, func(k unattributedKey) bool { return k.Iface == uint32(iface) }),
 	)
 }
 
 func (f *flowCache) closeMaps() {
+	f.counts.close()
 	if f.ring != nil {
 		f.ring.close()
 	}

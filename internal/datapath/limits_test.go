@@ -185,7 +185,7 @@ func TestSampling(t *testing.T) {
 	for _, n := range []uint32{2, 10, 1000} {
 		t.Run(fmt.Sprintf("1 in %d", n), func(t *testing.T) {
 			flows := scaled(1000)
-			d := load(t, Config{MaxEntries: 65536, Sampling: n})
+			d := load(t, Config{MaxEntries: 65536, Sampling: n, WholeTable: true})
 			s := sendOver(t, d, "bench_ingress", flows, nil)
 			runOn(t, s, 0, scaled(1_000_000))
 			sent := float64(s.truth().totalPackets)

@@ -100,6 +100,21 @@ func (vm *VM) readArray(m *vmMap) error {
 	return nil
 }
 
+// Poke sets the first word of a per-CPU array; one that no program used yet is left alone.
+func (vm *VM) Poke(name string, word uint32) error {
+	for _, m := range vm.maps {
+		if m.info.Name != name || m.info.Type != ebpf.PerCPUArray {
+			continue
+		}
+		at, err := vm.memory.load(m.values, 8)
+		if err != nil {
+			return err
+		}
+		return vm.memory.store(at, 4, uint64(word))
+	}
+	return nil
+}
+
 // pointer is what an array has for a value that is not in it.
 func (vm *VM) pointer(m *vmMap, value []byte) (uint64, error) {
 	switch {

@@ -111,7 +111,7 @@ func (b *pdmBench) close() {
 }
 
 // cacheMaps are those that the flow cache empties itself, or whose totals only grow.
-var cacheMaps = []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts"}
+var cacheMaps = []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts", "cached_counts"}
 
 // reset empties a probe that is attached to nothing.
 func (b *pdmBench) reset() error {
