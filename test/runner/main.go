@@ -16,7 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strings"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -83,14 +83,21 @@ func run(ctx context.Context, cfg config) (ok bool, err error) {
 
 	start := time.Now()
 	t := newTally(os.Stdout, all.prefix)
-	for _, phase := range phases(cfg, all) {
-		if len(phase.packages) == 0 {
+	// Started here, on the thread that is in the sandbox.
+	var running []func() error
+	for _, lane := range lanes(cfg, all) {
+		if len(lane.packages) == 0 {
 			continue
 		}
-		fmt.Printf("== %s: %d packages\n", phase.name, len(phase.packages))
-		if err := phase.run(ctx, box, t); err != nil {
-			return false, err
-		}
+		fmt.Printf("== %s: %d packages\n", lane.name, len(lane.packages))
+		running = append(running, lane.start(ctx, box, t))
+	}
+	var failed []error
+	for _, wait := range running {
+		failed = append(failed, wait())
+	}
+	if err := errors.Join(failed...); err != nil {
+		return false, err
 	}
 
 	left, err := box.left(ctx, before)
@@ -104,59 +111,70 @@ func run(ctx context.Context, cfg config) (ok bool, err error) {
 	return t.summary(), nil
 }
 
-// phase is one `go test`.
-type phase struct {
+// lane is one `go test`, alongside the others.
+type lane struct {
 	name     string
 	packages []string
 	flags    []string
 	env      []string
+	nice     int // what it leaves to lanes with less
 }
 
-// phases: plain code may use all CPUs and is tried for races; what works on namespaces and programs runs one
-// package at a time, so that counts and times are not disturbed, and is built as it is shipped, without cgo.
-func phases(cfg config, all *packages) []phase {
+// lanes: plain code may use all CPUs and is tried for races; what works on namespaces and programs runs one
+// package at a time and before all others, so that counts and times are not disturbed, and is built as it is shipped,
+// without cgo. Emulated machines take what is left of the processors.
+func lanes(cfg config, all *packages) []lane {
 	common := []string{"-count=1", "-timeout=" + cfg.timeout.String()}
-	plain := phase{name: "plain packages", packages: all.plain, flags: common, env: []string{"CGO_ENABLED=0"}}
+	static := []string{"CGO_ENABLED=0"}
+	plain := lane{name: "plain packages", packages: all.plain, flags: common, env: static, nice: 5}
 	if cfg.race {
 		plain.flags = append([]string{"-race"}, common...)
 		plain.env = []string{"CGO_ENABLED=1"}
 	}
-	return []phase{plain, {
-		name: "packages that use the kernel", packages: all.kernel,
-		flags: append([]string{"-p=1"}, common...), env: []string{"CGO_ENABLED=0"},
-	}}
+	return []lane{
+		{name: "packages that use the kernel", packages: all.kernel, flags: append([]string{"-p=1"}, common...), env: static},
+		plain,
+		{name: "packages that boot machines", packages: all.machines, flags: append([]string{"-p=1"}, common...), env: static, nice: 10},
+	}
 }
 
-// run feeds what the tests say to the tally. That tests fail is no error: the tally knows.
-func (p phase) run(ctx context.Context, box *sandbox, t *tally) error {
-	args := append(append([]string{"test", "-json"}, p.flags...), p.packages...)
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(append(os.Environ(), box.env()...), p.env...)
+// start feeds what the tests say to the tally, until wait returns. That tests fail is no error: the tally knows.
+func (l lane) start(ctx context.Context, box *sandbox, t *tally) (wait func() error) {
+	args := append(append([]string{"-n", strconv.Itoa(l.nice), "go", "test", "-json"}, l.flags...), l.packages...)
+	cmd := exec.CommandContext(ctx, "nice", args...)
+	cmd.Env = append(append(os.Environ(), box.env()...), l.env...)
 	cmd.Stderr = os.Stderr
 	// A chance to end its children, which a kill would orphan.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
-		return fmt.Errorf("read from go test: %w", err)
+		return func() error { return fmt.Errorf("start go test: %w", err) }
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start go test: %w", err)
-	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.follow(ctx, cmd, out, t) }()
+	return func() error { return <-ended }
+}
+
+// follow reads what go test writes, to its end.
+func (l lane) follow(ctx context.Context, cmd *exec.Cmd, out io.Reader, t *tally) error {
 	readErr := t.read(out)
 	// Wait also when reading failed, and let go test write what it has.
 	_, _ = io.Copy(io.Discard, out)
-	err = cmd.Wait()
+	err := cmd.Wait()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %w", ctx.Err())
 	case readErr != nil:
 		return readErr
-	case errors.As(err, &exit) && t.failed > 0:
+	case errors.As(err, &exit) && t.anyFailed():
 		return nil
 	case err != nil:
-		return fmt.Errorf("go %s: %w", strings.Join(args[:3], " "), err)
+		return fmt.Errorf("go test, %s: %w", l.name, err)
 	}
 	return nil
 }

@@ -15,16 +15,19 @@ import (
 type packages struct {
 	// prefix is the module's path, which no reader needs on each line.
 	prefix string
-	// kernel are the packages whose tests can reach network namespaces or BPF, plain all others.
-	plain, kernel []string
+	// machines are the packages whose tests boot emulated machines, kernel those that can reach network namespaces or
+	// BPF, plain all others.
+	plain, kernel, machines []string
 }
 
-// reachesKernel are the imports that make the difference.
+// bootsMachines is the import that makes the difference.
+const bootsMachines = "github.com/waymark-net/waymark/test/vm"
+
+// reachesKernel are the imports that do.
 var reachesKernel = map[string]bool{
-	"github.com/cilium/ebpf":                 true,
-	"github.com/vishvananda/netlink":         true,
-	"github.com/vishvananda/netns":           true,
-	"github.com/waymark-net/waymark/test/vm": true,
+	"github.com/cilium/ebpf":         true,
+	"github.com/vishvananda/netlink": true,
+	"github.com/vishvananda/netns":   true,
 }
 
 // listPackages asks the go command, which so also fetches what the tests import.
@@ -58,7 +61,10 @@ func listPackages(ctx context.Context, patterns []string) (*packages, error) {
 		into := &found.plain
 		for _, dep := range p.Deps {
 			// "PACKAGE [PACKAGE.test]" is the package with its tests.
-			if dep, _, _ = strings.Cut(dep, " "); reachesKernel[dep] {
+			switch dep, _, _ = strings.Cut(dep, " "); {
+			case dep == bootsMachines:
+				into = &found.machines
+			case reachesKernel[dep] && into == &found.plain:
 				into = &found.kernel
 			}
 		}

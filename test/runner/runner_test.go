@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -123,6 +124,27 @@ func TestRunner(t *testing.T) {
 				t.Logf("all that it said:\n%s", out)
 			}
 		})
+	}
+}
+
+// A package is in the lane of what its tests import, directly or not.
+func TestPackagesOfLanes(t *testing.T) {
+	const module = "github.com/waymark-net/waymark/"
+	got, err := listPackages(t.Context(), []string{module + "internal/flow", module + "internal/lab/wire", module + "test/vm"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &packages{
+		prefix: module, plain: []string{module + "internal/flow"},
+		kernel: []string{module + "internal/lab/wire"}, machines: []string{module + "test/vm"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, l := range lanes(config{race: true}, got) {
+		if len(l.packages) != 1 || (l.nice == 0) != (l.packages[0] == want.kernel[0]) {
+			t.Errorf("%+v", l)
+		}
 	}
 }
 

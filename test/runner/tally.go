@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type event struct {
 
 // tally counts tests and tells a person what became of them. A test with subtests counts through them.
 type tally struct {
+	mu                      sync.Mutex // of read: several go tests run at a time
 	w                       io.Writer
 	prefix                  string
 	passed, failed, skipped int
@@ -62,23 +64,38 @@ func newTally(w io.Writer, prefix string) *tally {
 func (t *tally) read(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 64<<20)
+	seen := map[string]bool{}
 	for lines.Scan() {
 		var ev event
-		if json.Unmarshal(lines.Bytes(), &ev) != nil {
+		err := json.Unmarshal(lines.Bytes(), &ev)
+		t.mu.Lock()
+		if err != nil {
 			// Not an event: the go command speaks for itself.
 			fmt.Fprintln(t.w, lines.Text())
-			continue
+		} else {
+			seen[ev.Package] = true
+			t.add(ev)
 		}
-		t.add(ev)
+		t.mu.Unlock()
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read the events of go test: %w", err)
 	}
 	// A go test that was killed does not end its packages.
-	for pkg := range t.running {
-		t.endPackage(event{Action: "fail", Package: pkg})
+	for pkg := range seen {
+		if t.running[pkg] != nil {
+			t.endPackage(event{Action: "fail", Package: pkg})
+		}
 	}
 	return nil
+}
+
+func (t *tally) anyFailed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed > 0
 }
 
 func (t *tally) add(ev event) {
