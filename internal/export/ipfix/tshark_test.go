@@ -2,19 +2,11 @@ package ipfix
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"encoding/xml"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -394,63 +386,4 @@ func asCapture(t *testing.T, raw []byte) string {
 		t.Fatalf("text2pcap: %v: %s", err, out)
 	}
 	return file
-}
-
-// authority is a certificate authority with a certificate for both ends.
-type authority struct{ ca, cert, key string }
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	dir := t.TempDir()
-	caKey, leafKey := newKey(t), newKey(t)
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "collector"}, IPAddresses: []net.IP{netip.MustParseAddr("127.0.0.1").AsSlice()},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	write := func(name, kind string, der []byte, err error) string {
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	a := authority{}
-	der, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	a.ca = write("ca.pem", "CERTIFICATE", der, err)
-	der, err = x509.CreateCertificate(rand.Reader, leaf, ca, leafKey.Public(), caKey)
-	a.cert = write("cert.pem", "CERTIFICATE", der, err)
-	der, err = x509.MarshalPKCS8PrivateKey(leafKey)
-	a.key = write("key.pem", "PRIVATE KEY", der, err)
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// server asks its clients for a certificate of the same authority.
-func (a authority) server(t *testing.T) *tls.Config {
-	t.Helper()
-	pair, err := tls.LoadX509KeyPair(a.cert, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	text, err := os.ReadFile(a.ca)
-	if err != nil || !pool.AppendCertsFromPEM(text) {
-		t.Fatalf("authority: %v", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 }
