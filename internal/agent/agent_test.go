@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,10 +24,18 @@ import (
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
+var labs atomic.Int32
+
 // newLab is a pair of hosts that goes with the test.
 func newLab(t *testing.T) *lab.Lab {
 	t.Helper()
-	l, err := lab.Up(lab.Config{Topology: "pair", Prefix: fmt.Sprintf("wmt%d-", os.Getpid())})
+	return newLabOf(t, "pair")
+}
+
+// newLabOf has names of its own: a test that tries again has several.
+func newLabOf(t *testing.T, topology string) *lab.Lab {
+	t.Helper()
+	l, err := lab.Up(lab.Config{Topology: topology, Prefix: fmt.Sprintf("wmt%d-%d-", os.Getpid(), labs.Add(1))})
 	if err != nil {
 		t.Fatal(err)
 	}

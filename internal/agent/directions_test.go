@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,16 +21,7 @@ import (
 // newChain is a row of five hosts, three of which route, that goes with the test.
 func newChain(t *testing.T) *lab.Lab {
 	t.Helper()
-	l, err := lab.Up(lab.Config{Topology: "chain", Prefix: fmt.Sprintf("wmt%d-", os.Getpid())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
+	return newLabOf(t, "chain")
 }
 
 // places are what a list is about: interface and direction.

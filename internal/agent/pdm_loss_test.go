@@ -41,7 +41,7 @@ func TestLossIsExact(t *testing.T) {
 				if err == nil {
 					return
 				}
-				if late < stalled || attempt == 5 {
+				if late < stalled || attempt == 10 {
 					t.Fatal(err)
 				}
 				t.Logf("again, since the wire stalled for %v: %v", late, err)

@@ -2,9 +2,7 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -81,15 +79,7 @@ func TestDelays(t *testing.T) {
 // newPath is a pair of hosts with a wire between them, and goes with the test.
 func newPath(t *testing.T, cfg wire.Config) (*lab.Lab, *wire.Relay) {
 	t.Helper()
-	l, err := lab.Up(lab.Config{Topology: "path", Prefix: fmt.Sprintf("wmt%d-", os.Getpid())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	l := newLabOf(t, "path")
 	relay, err := l.NewRelay(cfg, discard)
 	if err != nil {
 		t.Fatal(err)
