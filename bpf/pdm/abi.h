@@ -46,13 +46,13 @@ struct pdm_guard {
 	__u16 watch_len; /* its length as an IP packet; 0: none is awaited */
 	__u16 shown; /* longest packet known to have arrived; 0: none */
 	__u16 mtu; /* longest packet that the path takes; 0: not known */
-	__u16 unmarked; /* datagrams: packets since one was tried */
+	__u16 unmarked; /* packets since one was tried */
+	__u16 flags; /* enum guard */
 	__u8 strikes; /* marked packets in a row that are not known to have arrived */
 	__u8 size_strikes; /* likewise, of segments longer than all that arrived */
-	__u8 flags; /* enum guard */
 	__u8 tcp_header; /* length of the shortest TCP header */
 	__u8 backoff; /* datagrams: times in a row that the flow fell back */
-	__u8 zero[3];
+	__u8 zero[2];
 };
 
 enum guard {
@@ -64,28 +64,34 @@ enum guard {
 	GUARD_RESENT = 32, /* the watched segment was sent again, without a mark */
 	GUARD_LOST = 64, /* ... and that was lost, too */
 	GUARD_LIMITED = 128, /* some segments went unmarked for the limit of marks */
+	GUARD_WATCH_EMPTY = 256, /* the watched segment has no payload: a SYN or FIN */
+	GUARD_FIN = 512, /* the flow has sent its last data */
 };
 
-/* A destination, whatever the flow. */
+/*
+ * A destination, whatever the flow; or a service there, or here for that destination: a
+ * protocol and the lower of the two ports.
+ */
 struct pdm_path_key {
 	__u8 remote[16];
 	__u32 netns;
-	__u32 zero;
+	__be16 port;
+	__u8 proto; /* 0: the destination */
+	__u8 zero;
 };
 
-/* What flows learned of the path to a destination. */
+/* What flows learned of the path to a destination, or to a service. */
 struct pdm_path {
-	__u64 shown_at; /* when `shown` was learned */
-	__u64 narrowed; /* when `mtu` was learned */
-	__u64 acked; /* when a marked TCP segment was last seen to arrive */
-	__u64 named; /* when the peer last named a marked datagram */
+	__u64 shown_at; /* destination: when `shown` was learned */
+	__u64 narrowed; /* destination: when `mtu` was learned */
+	__u64 passed; /* when a marked packet was last known to have arrived */
 	__u64 blocked; /* no packet is marked before this time */
-	__u64 quiet; /* no datagram is tried before this time */
-	__u64 tried; /* when one was tried last */
+	__u64 quiet; /* none is tried before this time: datagrams of a destination, TCP of a service */
+	__u64 tried; /* destination: when a datagram was tried last */
 	__u16 shown; /* as in pdm_guard */
 	__u16 mtu;
 	__u8 strikes; /* flows in a row that fell back */
-	__u8 tries; /* datagrams tried since any packet was known to arrive */
+	__u8 tries; /* destination: datagrams tried since any packet was known to arrive */
 	__u8 backoff; /* times in a row that `quiet` was set */
 	__u8 zero;
 };
@@ -285,7 +291,7 @@ enum pdm_reason {
 	PDM_UNPROVEN, /* no such packet, this long or marked, is known to have arrived yet */
 	PDM_RESENT, /* TCP sent it before, and goes the sure way now */
 	PDM_DUP_ACK, /* acknowledges what the segment before did, and goes the sure way, too */
-	PDM_FALLBACK, /* marked packets of its flow, or to its destination, do not arrive */
+	PDM_FALLBACK, /* marked packets of its flow, service or destination do not arrive */
 	PDM_LIMITED, /* its flow has had the marks that a second allows */
 	PDM_BURST, /* GSO, where every packet on the wire needs its own number */
 	PDM_BURST_TUNNEL, /* GSO whose segments have more headers than are known */

@@ -6,14 +6,15 @@
  * marked. Called by mark.h.
  *
  * A marked packet is known to have arrived when the peer names it in a mark of its
- * own. Other flows to the same destination may show it, too. Where nothing shows
+ * own. Other flows of the same service may show it, too. Where nothing shows
  * it, a mark may cost the packet, so few are tried:
  *
  * - not the first packets of a flow. A lost query or handshake costs seconds, and
  *   the peer has no state yet that could name it;
  * - never two in a row of a flow. What the application sends again arrives;
  * - one a second to a destination, unless the peer marks the flow, and after a few
- *   none for a time that grows.
+ *   none for a time that grows. Where other services take marked packets, few go on
+ *   to be tried, so that loss is measured of flows in one direction, too.
  *
  * A flow whose packets were named and no longer are is treated likewise.
  */
@@ -48,34 +49,25 @@ static __always_inline __u64 quiet_time(__u8 backoff)
 	return backoff > 3 || time > FALLBACK_NS ? FALLBACK_NS : time;
 }
 
-/*
- * When marked packets were last known to arrive, as far as it concerns the flow.
- * To a flow that was named itself, only TCP says more: other flows of datagrams
- * may be about to learn that the path has changed.
- */
-static __always_inline __u64 others_passed(const struct pdm_guard *g, const struct pdm_path *path)
-{
-	return g->arrived ? path->acked : path_passed(path);
-}
-
 static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
 	struct pdm_path_key at;
-	struct pdm_path *path = path_of(key, &at);
-	__u64 passed = path ? others_passed(g, path) : 0;
+	struct pdm_path *service = path_of(key, true, &at);
+	struct pdm_path *path = path_of(key, false, &at);
 
 	/* A datagram shows no length, so it has no better source. */
 	g->shown = 0;
-	if (passed > g->struck) {
+	g->flags &= ~GUARD_PASSED;
+	if (service && !g->arrived && service->passed > g->struck) {
 		g->fallback = 0;
 		g->strikes = 0;
 	}
-	guard_ask(g, path, now);
-	g->flags &= ~GUARD_PASSED;
-	if (is_recent(passed, now, PATH_PASSED_LIFETIME))
-		g->flags |= GUARD_PASSED;
-	else if (path && !g->arrived && path->quiet > g->fallback)
-		g->fallback = path->quiet;
+	guard_ask(g, path, service, now);
+	/* Others may be about to learn what a flow that was named itself learns first. */
+	if (g->arrived)
+		g->flags &= ~GUARD_PASSED;
+	else if (!(g->flags & GUARD_PASSED))
+		guard_rest(g, path, now);
 	return 0;
 }
 
@@ -83,7 +75,6 @@ static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *k
 static __noinline int guard_named(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
 	bool known = is_recent(g->arrived, now, CHECK_NS) && now - g->checked <= CHECK_NS;
-	struct pdm_path *path;
 
 	g->arrived = now;
 	g->fallback = 0;
@@ -93,25 +84,17 @@ static __noinline int guard_named(struct pdm_guard *g, const struct pdm_key *key
 	g->backoff = 0;
 	if (known)
 		return 0;
-	path = path_make(key);
-	if (path)
-		path_passes(path, &path->named, now);
+	path_passes(key, now);
 	return guard_refresh(g, key, now);
 }
 
 /* Marked packets of the flow are not known to arrive any more, or never were. */
 static __noinline int guard_unnamed(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
-	struct pdm_path_key at;
-	struct pdm_path *path;
-
 	if (is_recent(g->arrived, now, UNNAMED_NS))
 		return PDM_UNPROVEN;
-	if (g->arrived) {
-		path = path_of(key, &at);
-		if (path)
-			path_fails(path, g->arrived);
-	}
+	if (g->arrived)
+		path_fails(key, g->arrived);
 	g->fallback = now + quiet_time(g->backoff);
 	g->backoff += g->backoff < 4;
 	g->arrived = 0;
@@ -129,15 +112,18 @@ static __noinline int guard_may_try(struct pdm_guard *g, const struct pdm_key *k
 {
 	struct pdm_path_key at;
 	struct pdm_path *path;
+	bool takes;
 
 	if (g->unmarked < TRY_AFTER << (g->strikes & 7) || is_recent(g->struck, now, TRY_GAP_NS))
 		return PDM_UNPROVEN;
-	if (g->strikes >= (g->arrived ? TRIES_NAMED : TRIES_FLOW))
+	path = path_of(key, false, &at);
+	takes = !g->arrived && path_takes(path, now);
+	if (!takes && g->strikes >= (g->arrived ? TRIES_NAMED : TRIES_FLOW))
 		return guard_unnamed(g, key, now);
 	if (g->arrived)
 		return MARK_OK;
-	path = path_of(key, &at);
-	if (path && (now < path->quiet || (!heard && is_recent(path->tried, now, TRY_GAP_NS))))
+	if (path &&
+	    ((!takes && now < path->quiet) || (!heard && is_recent(path->tried, now, TRY_GAP_NS))))
 		return PDM_UNPROVEN;
 	return MARK_OK;
 }
@@ -173,12 +159,12 @@ static __noinline int guard_tried(struct pdm_guard *g, const struct pdm_key *key
 
 	g->struck = now;
 	g->unmarked = 0;
-	g->strikes++;
-	path = g->arrived ? NULL : path_make(key);
+	g->strikes += g->strikes < TRIES_NAMED;
+	path = g->arrived ? NULL : path_make(key, false);
 	if (!path)
 		return 0;
 	path->tried = now;
-	if (++path->tries < TRIES_PATH)
+	if (path_takes(path, now) || ++path->tries < TRIES_PATH)
 		return 0;
 	path->tries = TRIES_PATH - TRIES_PATH_AGAIN;
 	path->quiet = now + quiet_time(path->backoff);

@@ -12,25 +12,23 @@
  * marked and watched: acknowledged without being sent again, it has shown that
  * they do. Each watched segment that is sent again is a strike. After one, or a few
  * in a row where marked packets arrived before, the flow falls back to unmarked
- * packets; after two such flows so does their destination, unless marked packets
- * of other flows arrived there recently. The same is done for
+ * packets; after two such flows so does their service, unless marked packets of other
+ * flows of it arrived recently, and likewise their destination. The same is done for
  * packets longer than any that arrived.
+ *
+ * A firewall may reject marked packets with a RST or an ICMPv6 error, which end the
+ * connection: nothing is sent again. So one flow of a service at a time marks what is
+ * not known to arrive. If nothing more is heard of it, others wait.
  *
  * An outage is no strike: the unmarked segment that is sent again must arrive.
  */
 #ifndef WAYMARK_PDM_GUARD_H
 #define WAYMARK_PDM_GUARD_H
 
-/* How long a flow, or a destination, stays without marks. */
-#define FALLBACK_NS 600000000000ULL
-#define FALLBACK_MIN_NS 60000000000ULL
-
 /* Strikes until a flow falls back, if marked packets of it arrived or if not. */
 #define STRIKES_PASSED 3
 #define STRIKES_UNKNOWN 1
 #define STRIKES_SIZE 2
-/* Flows in a row until their destination does. */
-#define STRIKES_PATH 2
 
 /* Strikes closer than this are one loss. */
 #define STRIKE_GAP_NS 50000000ULL
@@ -52,14 +50,20 @@
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
+#define TCP_RST 0x04
 #define TCP_ACK 0x10
 
 #define TCP_OPTION_SACK 5
 
 /* What is known of a path before a flow has shown anything. */
-static __always_inline void guard_ask(struct pdm_guard *g, const struct pdm_path *path, __u64 now)
+static __always_inline void guard_ask(struct pdm_guard *g, const struct pdm_path *path,
+				      const struct pdm_path *service, __u64 now)
 {
 	g->checked = now;
+	if (path_takes(service, now))
+		g->flags |= GUARD_PASSED;
+	if (service && now < service->blocked)
+		g->fallback = service->blocked;
 	if (!path)
 		return;
 	if (now < path->blocked)
@@ -70,24 +74,30 @@ static __always_inline void guard_ask(struct pdm_guard *g, const struct pdm_path
 		g->narrowed = path->narrowed;
 		g->mtu = path->mtu;
 	}
-	if (is_recent(path_passed(path), now, PATH_PASSED_LIFETIME))
-		g->flags |= GUARD_PASSED;
+}
+
+/* Datagrams of a flow that begins rest with those to its destination, unless any marked packet arrives. */
+static __always_inline void guard_rest(struct pdm_guard *g, const struct pdm_path *path, __u64 now)
+{
+	if (path && !path_takes(path, now) && path->quiet > g->fallback)
+		g->fallback = path->quiet;
 }
 
 static __noinline int guard_begin(struct pdm_work *work, __u64 now)
 {
 	struct pdm_guard *g = &work->fresh.guard;
 	struct pdm_path_key at;
-	struct pdm_path *path = path_of(&work->key, &at);
+	struct pdm_path *service = path_of(&work->key, true, &at);
+	struct pdm_path *path = path_of(&work->key, false, &at);
 
 	__builtin_memset(g, 0, sizeof(*g));
-	guard_ask(g, path, now);
-	if (!path || g->flags & GUARD_PASSED)
+	guard_ask(g, path, service, now);
+	if (g->flags & GUARD_PASSED)
 		return 0;
-	if (path->strikes)
+	if ((path && path->strikes) || (service && service->strikes))
 		g->flags |= GUARD_CAREFUL;
-	if (work->key.proto != IPPROTO_TCP && path->quiet > g->fallback)
-		g->fallback = path->quiet;
+	if (work->key.proto != IPPROTO_TCP)
+		guard_rest(g, path, now);
 	return 0;
 }
 
@@ -115,7 +125,7 @@ static __noinline int guard_narrow(struct pdm_guard *g, const struct pdm_key *ke
 	g->narrowed = now;
 	if (g->shown > mtu)
 		g->shown = mtu;
-	path = path_make(key);
+	path = path_make(key, false);
 	if (!path)
 		return 0;
 	if (!is_recent(path->narrowed, now, PATH_LIFETIME) || mtu <= path->mtu) {
@@ -131,7 +141,7 @@ static __noinline int guard_narrow(struct pdm_guard *g, const struct pdm_key *ke
 static __noinline int guard_shrink(struct pdm_guard *g, const struct pdm_key *key, __u32 len)
 {
 	struct pdm_path_key at;
-	struct pdm_path *path = path_of(key, &at);
+	struct pdm_path *path = path_of(key, false, &at);
 
 	if (g->shown > len)
 		g->shown = len;
@@ -144,7 +154,7 @@ static __noinline int guard_fall_back(struct pdm_guard *g, const struct pdm_key 
 {
 	__u64 lifetime = cfg_pdm_lifetime;
 	bool passed = g->flags & GUARD_PASSED;
-	struct pdm_path *path;
+	struct pdm_path *service;
 
 	/* Flows that never were answered must not fill the table of states. */
 	if (lifetime < FALLBACK_MIN_NS)
@@ -155,19 +165,18 @@ static __noinline int guard_fall_back(struct pdm_guard *g, const struct pdm_key 
 	g->flags &= ~GUARD_PASSED;
 	g->strikes = 0;
 	PDM_STAT_ADD(fallbacks, 1);
-	path = path_make(key);
-	if (!path)
-		return 0;
 	if (passed)
-		path_fails(path, g->failing);
-	if (is_recent(path_passed(path), now, PATH_PASSED_LIFETIME))
-		return 0;
-	if (++path->strikes < STRIKES_PATH)
-		return 0;
-	path->strikes = STRIKES_PATH - 1; /* the next one, after that time, is enough */
-	if (now >= path->blocked)
+		path_fails(key, g->failing);
+	service = path_make(key, true);
+	/* This flow was not rejected: see guard_may_risk(). */
+	if (service) {
+		service->quiet = 0;
+		service->backoff = 0;
+	}
+	/* Of both: only one may take marked packets. */
+	passed = path_strike(service, now);
+	if (path_strike(path_make(key, false), now) || passed)
 		PDM_STAT_ADD(blocked, 1);
-	path->blocked = now + FALLBACK_NS;
 	return 0;
 }
 

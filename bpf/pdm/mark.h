@@ -330,6 +330,8 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		return rc;
 	note_sent(s, p);
 	limit_count(s, p);
+	if (work->segment.tcp && !(guard->flags & GUARD_PASSED))
+		guard_risk(&work->key, now);
 	if (work->segment.tcp)
 		guard_sent(guard, &work->segment, true, now);
 	else if (work->tried)

@@ -4,6 +4,10 @@
  *
  * Input: a destination, and what a flow learned. Output: what is known. Called by
  * guard.h when a flow begins or learns something, and by too_big.h.
+ *
+ * Firewalls filter by protocol and port. So that marked packets arrive is known of
+ * a service only, whatever arrives elsewhere; that they do not, and how long packets
+ * may be, of the destination, too.
  */
 #ifndef WAYMARK_PDM_PATH_H
 #define WAYMARK_PDM_PATH_H
@@ -28,57 +32,98 @@ struct {
 /* A path that passed marked packets so recently is not taken to drop them. */
 #define PATH_PASSED_LIFETIME 60000000000ULL
 
+/* How long a flow, or a path, stays without marks. */
+#define FALLBACK_NS 600000000000ULL
+#define FALLBACK_MIN_NS 60000000000ULL
+
+/* Flows in a row that fall back until their path does. */
+#define STRIKES_PATH 2
+
 /* Whether something learned at a time, or never, is not older than its lifetime. */
 static __always_inline bool is_recent(__u64 at, __u64 now, __u64 lifetime)
 {
 	return at && (__s64)(now - at) < (__s64)lifetime;
 }
 
-static __always_inline struct pdm_path *path_of(const struct pdm_key *key,
+/* What is known of a flow's destination, or of its service there. */
+static __always_inline struct pdm_path *path_of(const struct pdm_key *key, bool service,
 						struct pdm_path_key *path)
 {
+	bool local = bpf_ntohs(key->lport) < bpf_ntohs(key->rport);
+
 	__builtin_memcpy(path->remote, key->remote, sizeof(path->remote));
 	path->netns = key->netns;
+	path->port = service ? (local ? key->lport : key->rport) : 0;
+	path->proto = service ? key->proto : 0;
 	path->zero = 0;
 	return bpf_map_lookup_elem(&pdm_paths, path);
 }
 
-/* When a marked packet was last known to arrive, whatever its protocol. */
-static __always_inline __u64 path_passed(const struct pdm_path *path)
+/* Likewise, made where nothing is known. */
+static __noinline struct pdm_path *path_make(const struct pdm_key *key, bool service)
 {
-	return path->acked > path->named ? path->acked : path->named;
+	struct pdm_path none = {};
+	struct pdm_path_key at;
+	struct pdm_path *path = path_of(key, service, &at);
+
+	if (path)
+		return path;
+	bpf_map_update_elem(&pdm_paths, &at, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&pdm_paths, &at);
 }
 
-/* A marked packet is known to have arrived; at: path->acked or path->named. */
-static __always_inline void path_passes(struct pdm_path *path, __u64 *at, __u64 now)
+/* Whether marked packets were known to arrive recently. */
+static __always_inline bool path_takes(const struct pdm_path *path, __u64 now)
 {
-	*at = now;
+	return path && is_recent(path->passed, now, PATH_PASSED_LIFETIME);
+}
+
+static __always_inline void path_pass(struct pdm_path *path, __u64 now)
+{
+	if (!path)
+		return;
+	path->passed = now;
 	path->quiet = 0;
 	path->strikes = 0;
 	path->tries = 0;
 	path->backoff = 0;
 }
 
-/* Marks have been lost since a time: what showed before that they arrive does so no more. */
-static __always_inline void path_fails(struct pdm_path *path, __u64 since)
+/* A marked packet of a flow is known to have arrived. */
+static __noinline int path_passes(const struct pdm_key *key, __u64 now)
 {
-	if (path->acked <= since)
-		path->acked = 0;
-	if (path->named <= since)
-		path->named = 0;
+	path_pass(path_make(key, true), now);
+	path_pass(path_make(key, false), now);
+	return 0;
 }
 
-/* The path to the destination of a flow, made where it is not known. */
-static __noinline struct pdm_path *path_make(const struct pdm_key *key)
+static __always_inline void path_fail(struct pdm_path *path, __u64 since)
 {
-	struct pdm_path none = {};
-	struct pdm_path_key at;
-	struct pdm_path *path = path_of(key, &at);
+	if (path && path->passed <= since)
+		path->passed = 0;
+}
 
-	if (path)
-		return path;
-	bpf_map_update_elem(&pdm_paths, &at, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pdm_paths, &at);
+/* Marks have been lost since a time: what showed before that they arrive does so no more. */
+static __noinline int path_fails(const struct pdm_key *key, __u64 since)
+{
+	struct pdm_path_key at;
+
+	path_fail(path_of(key, true, &at), since);
+	path_fail(path_of(key, false, &at), since);
+	return 0;
+}
+
+/* A flow fell back. True: it is the one after which nothing is marked any more. */
+static __always_inline bool path_strike(struct pdm_path *path, __u64 now)
+{
+	bool was;
+
+	if (!path || path_takes(path, now) || ++path->strikes < STRIKES_PATH)
+		return false;
+	path->strikes = STRIKES_PATH - 1; /* the next one, after that time, is enough */
+	was = now < path->blocked;
+	path->blocked = now + FALLBACK_NS;
+	return !was;
 }
 
 #endif

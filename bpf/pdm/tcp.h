@@ -8,6 +8,12 @@
 #ifndef WAYMARK_PDM_TCP_H
 #define WAYMARK_PDM_TCP_H
 
+/* A flow that waits for others asks about them with its first segments, and then with one in so many. */
+#define RISK_ASKS 16
+
+/* A SYN carries no more data. */
+#define SYN_DATA_MAX 0xffff
+
 /* The watched segment arrived once it was sent again without a mark. */
 static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
@@ -36,7 +42,7 @@ static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *ke
 /* The watched segment was lost without a mark, too: that tells nothing of marks. */
 static __noinline int guard_doubt(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
-	struct pdm_path *path;
+	struct pdm_path *service;
 
 	g->watch_len = 0;
 	if (g->flags & GUARD_PASSED)
@@ -44,9 +50,9 @@ static __noinline int guard_doubt(struct pdm_guard *g, const struct pdm_key *key
 	/* A flow that began so can't afford to lose more. */
 	g->fallback = now + FALLBACK_MIN_NS;
 	PDM_STAT_ADD(fallbacks, 1);
-	path = path_make(key);
-	if (path && !path->strikes)
-		path->strikes = 1;
+	service = path_make(key, true);
+	if (service && !service->strikes)
+		service->strikes = 1;
 	return 0;
 }
 
@@ -57,8 +63,11 @@ static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *k
 	bool longer = g->watch_len > IPV6_MTU_MIN && g->watch_len > g->shown;
 	struct pdm_path *path;
 
-	if (g->flags & GUARD_WATCH_MARKED && now - g->arrived >= SHOW_NS)
+	if (g->flags & GUARD_WATCH_MARKED && !is_recent(g->arrived, now, SHOW_NS))
 		first = true;
+	/* Firewalls that let a SYN or FIN pass may drop or reject data. */
+	if (g->flags & GUARD_WATCH_EMPTY)
+		first = false;
 	if (g->watch_len > g->shown)
 		g->shown = g->watch_len;
 	g->watch_len = 0;
@@ -69,17 +78,53 @@ static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *k
 	}
 	if (!first && !longer)
 		return 0;
-	path = path_make(key);
-	if (!path)
-		return 0;
 	if (first) {
 		g->arrived = now;
-		path_passes(path, &path->acked, now);
+		path_passes(key, now);
 	}
-	if (longer && (g->shown >= path->shown || !is_recent(path->shown_at, now, PATH_LIFETIME))) {
+	path = longer ? path_make(key, false) : NULL;
+	if (path && (g->shown >= path->shown || !is_recent(path->shown_at, now, PATH_LIFETIME))) {
 		path->shown = g->shown;
 		path->shown_at = now;
 	}
+	return 0;
+}
+
+/*
+ * Whether a segment may be marked though nobody knows if it arrives; or somebody
+ * does by now. Asked for the first segments, and for few of those that follow.
+ */
+static __noinline int guard_may_risk(struct pdm_guard *g, const struct pdm_key *key, __u64 now,
+				     bool syn)
+{
+	struct pdm_path_key at;
+	struct pdm_path *service;
+
+	g->unmarked = g->unmarked < 0xffff ? g->unmarked + 1 : RISK_ASKS;
+	if (g->unmarked > RISK_ASKS && g->unmarked % RISK_ASKS)
+		return false;
+	service = path_of(key, true, &at);
+	if (!service)
+		return true;
+	if (path_takes(service, now)) {
+		g->flags |= GUARD_PASSED;
+		return true;
+	}
+	if (now < service->quiet || now < service->blocked)
+		return false;
+	/* What was never heard of again was rejected, perhaps: that must not end a connection in use. */
+	return syn || !service->backoff || service->strikes;
+}
+
+/* A segment leaves with a mark, and nobody knows if it arrives. */
+static __noinline int guard_risk(const struct pdm_key *key, __u64 now)
+{
+	struct pdm_path *service = path_make(key, true);
+
+	if (!service)
+		return 0;
+	service->quiet = now + (FALLBACK_MIN_NS << (service->backoff & 3) * 2);
+	service->backoff += service->backoff < 3;
 	return 0;
 }
 
@@ -125,17 +170,24 @@ static __always_inline bool segment_of(struct __sk_buff *skb, const struct packe
 	seg->seq = bpf_ntohl(word[0]);
 	seg->ack = bpf_ntohl(word[1]);
 	seg->end = seg->seq + p->id.payload + !!(p->id.tcp_flags & (TCP_SYN | TCP_FIN));
+	seg->empty = !p->id.payload;
 	return true;
 }
 
-/* What is awaited: does the socket know that it arrived? */
+/*
+ * What is awaited: does the socket know that it arrived? One that closed first and
+ * waits (TIME_WAIT) is no such socket any more, but all that it sent has arrived.
+ */
 static __noinline int guard_look(struct __sk_buff *skb, struct pdm_guard *g,
-				 const struct pdm_key *key, __u64 now)
+				 const struct pdm_key *key, __u64 now, __u8 flags)
 {
 	struct bpf_sock *sk = skb->sk;
-	struct bpf_tcp_sock *tcp = sk ? bpf_tcp_sock(sk) : NULL;
+	bool closed = sk && (sk->state == BPF_TCP_TIME_WAIT || sk->state == BPF_TCP_CLOSE);
+	struct bpf_tcp_sock *tcp = sk && !closed ? bpf_tcp_sock(sk) : NULL;
+	bool waits = !tcp && g->flags & GUARD_FIN &&
+		     (flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
 
-	if (tcp ? is_after(g->watch_end, tcp->snd_una) : now - g->watched <= WATCH_NS)
+	if (tcp ? is_after(g->watch_end, tcp->snd_una) : !waits && now - g->watched <= WATCH_NS)
 		return 0;
 	if (g->flags & GUARD_LOST)
 		guard_doubt(g, key, now);
@@ -161,7 +213,8 @@ static __noinline int guard_resent(struct pdm_guard *g, const struct pdm_segment
 		g->watch_seq = seg->seq;
 		g->watch_end = seg->end;
 		g->watch_len = len > IPV6_MTU_MIN && len > g->shown ? IPV6_MTU_MIN : len;
-		g->flags = (g->flags & ~(GUARD_RESENT | GUARD_LOST)) | GUARD_WATCH_MARKED;
+		g->flags = (g->flags & ~(GUARD_RESENT | GUARD_LOST | GUARD_WATCH_EMPTY)) |
+			   GUARD_WATCH_MARKED;
 	} else if (!is_after(g->watch_end, seg->seq) || !is_after(seg->end, g->watch_seq)) {
 		return 0;
 	}
@@ -187,7 +240,7 @@ static __always_inline void guard_connect(struct __sk_buff *skb, const struct pa
 
 	g->watch_len = 0;
 	g->iface = p->id.iface;
-	g->flags = (g->flags & ~GUARD_LIMITED) | GUARD_TCP;
+	g->flags = (g->flags & ~(GUARD_LIMITED | GUARD_FIN)) | GUARD_TCP;
 	g->sent_end = seg->seq;
 	g->last_ack = seg->ack - 1;
 	g->tcp_header = p->l4_len;
@@ -218,8 +271,12 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 	if (!segment_of(skb, p, seg))
 		return PDM_CHAIN;
 	bare = seg->seq == seg->end;
-	/* A SYN other than that sent before begins another connection. */
-	if (!(g->flags & GUARD_TCP) || (p->id.tcp_flags & TCP_SYN && seg->seq + 1 != g->sent_end))
+	/*
+	 * A SYN other than that sent before begins another connection. One with data (Fast
+	 * Open) is sent again without.
+	 */
+	if (!(g->flags & GUARD_TCP) ||
+	    (p->id.tcp_flags & TCP_SYN && g->sent_end - seg->seq - 1 > SYN_DATA_MAX))
 		guard_connect(skb, p, g, seg);
 	if (now - g->checked > CHECK_NS)
 		g->checked = now;
@@ -247,7 +304,9 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 		return now < g->fallback ? PDM_FALLBACK : PDM_RESENT;
 	}
 	if (g->watch_len)
-		guard_look(skb, g, key, now);
+		guard_look(skb, g, key, now, p->id.tcp_flags);
+	if (p->id.tcp_flags & TCP_FIN)
+		g->flags |= GUARD_FIN;
 	if (now < g->fallback)
 		return PDM_FALLBACK;
 	if (!(g->flags & GUARD_PASSED) || g->strikes > 1) {
@@ -255,6 +314,9 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 			return PDM_UNPROVEN;
 		/* A lost SYN costs a second, a lost segment with data a round trip or two. */
 		if (g->flags & GUARD_CAREFUL && p->id.tcp_flags & TCP_SYN)
+			return PDM_UNPROVEN;
+		if (!(g->flags & GUARD_PASSED) &&
+		    !guard_may_risk(g, key, now, p->id.tcp_flags & TCP_SYN))
 			return PDM_UNPROVEN;
 	}
 	return MARK_OK;
@@ -266,7 +328,7 @@ static __always_inline void guard_sent(struct pdm_guard *g, const struct pdm_seg
 {
 	bool longer = seg->len > IPV6_MTU_MIN && seg->len > g->shown;
 	bool known = (g->flags & (GUARD_PASSED | GUARD_LIMITED)) == GUARD_PASSED && !g->strikes &&
-		     now - g->arrived < SHOW_NS;
+		     is_recent(g->arrived, now, SHOW_NS);
 
 	if (seg->seq == seg->end) {
 		if (marked)
@@ -275,11 +337,13 @@ static __always_inline void guard_sent(struct pdm_guard *g, const struct pdm_seg
 	}
 	if (g->watch_len || (!longer && (!marked || known)))
 		return;
-	g->flags &= ~(GUARD_RESENT | GUARD_LOST);
+	g->flags &= ~(GUARD_RESENT | GUARD_LOST | GUARD_WATCH_EMPTY);
 	g->watch_seq = seg->seq;
 	g->watch_end = seg->end;
 	g->watch_len = seg->len < 0xffff ? seg->len : 0xffff;
 	g->watched = now;
+	if (seg->empty)
+		g->flags |= GUARD_WATCH_EMPTY;
 	if (marked)
 		g->flags |= GUARD_WATCH_MARKED;
 	else

@@ -52,6 +52,7 @@ struct pdm_segment {
 	__u32 ack;
 	__u32 len; /* as an IP packet, as it leaves; of each one in a burst */
 	bool tcp;
+	bool empty; /* no payload */
 };
 
 struct pdm_work {

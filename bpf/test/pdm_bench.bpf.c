@@ -99,10 +99,10 @@ int bench_known(struct __sk_buff *skb)
 	if (!work || !parse_marked(skb, DIRECTION_EGRESS, &p))
 		return TC_ACT_SHOT;
 	key_of(&p, false, &work->key);
-	path = path_make(&work->key);
+	path = path_make(&work->key, true);
 	if (!path)
 		return TC_ACT_SHOT;
-	path->acked = ~0ULL >> 1;
+	path->passed = ~0ULL >> 1;
 	return TC_ACT_UNSPEC;
 }
 

@@ -211,7 +211,7 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 	return d
 }
 
-// knowPath lets all datagrams to a host be marked: struct pdm_path of bpf/pdm/abi.h says that a marked segment arrived,
+// knowPath lets all datagrams to a service be marked: struct pdm_path of bpf/pdm/abi.h says that a marked one arrived,
 // at a time that is always recent.
 func knowPath(t *testing.T, d *datapath.Datapath, host netip.Addr) {
 	t.Helper()
@@ -219,8 +219,11 @@ func knowPath(t *testing.T, d *datapath.Datapath, host netip.Addr) {
 	key, path := make([]byte, paths.KeySize()), make([]byte, paths.ValueSize())
 	remote := host.As16()
 	copy(key, remote[:])
-	const acked = 2 * 8 // offset of the member
-	binary.NativeEndian.PutUint64(path[acked:], 1<<63-1)
+	// struct pdm_path_key and pdm_path: offsets of the members.
+	const port, proto, passed = 16 + 4, 16 + 4 + 2, 2 * 8
+	binary.BigEndian.PutUint16(key[port:], markedPort)
+	key[proto] = packet.ProtoUDP
+	binary.NativeEndian.PutUint64(path[passed:], 1<<63-1)
 	if err := paths.Put(key, path); err != nil {
 		t.Fatal(err)
 	}

@@ -51,12 +51,11 @@ func TestMarkedBursts(t *testing.T) {
 			if err := errors.Join(l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads), l.SetOffloads(lab.TxChecksum, c.checksum)); err != nil {
 				t.Fatal(err)
 			}
-			shown := int64(100) // TCP shows that marked packets arrive, or as long ones
-			if c.segment > 1200 {
-				shown = 4 << 20
-			}
-			if _, err := traffic.Bulk(t.Context(), a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: shown}); err != nil {
-				t.Fatal(err)
+			a.know(t, b.Addr6(), burstPort)
+			if c.segment > 1200 { // TCP shows that such long packets arrive
+				if _, err := traffic.Bulk(t.Context(), a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: 4 << 20}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			before := faults(t, b.Host)
 			if err := sendBursts(t, a.Host, b.Host, bursts, segments, c.segment, c.options); errors.Is(err, unix.EIO) && c.reason == "burst_checksum" {
@@ -87,13 +86,15 @@ func TestMarkedBursts(t *testing.T) {
 	}
 }
 
+const burstPort = 4433
+
 // sendBursts sends datagrams many at a time and checks that each arrives. The error
 // is that of the sender.
 func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size, options int) error {
 	t.Helper()
 	var receiver *net.UDPConn
 	if err := to.Do(func() (err error) {
-		receiver, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), 0)))
+		receiver, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), burstPort)))
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -143,11 +144,10 @@ func (m *markingHost) drain(t testing.TB) {
 	}
 }
 
-// know lets a destination be known to take marked packets, permanently.
-func (m *markingHost) know(t testing.TB, to netip.Addr) {
+// know lets a UDP service be known to take marked packets, permanently.
+func (m *markingHost) know(t testing.TB, to netip.Addr, port uint16) {
 	t.Helper()
-	key, path := abiPdmPathKey{Remote: to.As16()}, abiPdmPath{Acked: math.MaxInt64}
-	if err := m.marker.maps["pdm_paths"].Put(&key, &path); err != nil {
+	if err := m.marker.maps["pdm_paths"].Put(serviceKey(to, packet.ProtoUDP, port), &abiPdmPath{Passed: math.MaxInt64}); err != nil {
 		t.Fatal(err)
 	}
 }

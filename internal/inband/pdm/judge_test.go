@@ -225,7 +225,7 @@ func TestMeasuredDelays(t *testing.T) {
 			relay(t, l, cfg)
 			a, b := mark(t, l.Host("alpha"), unlimited(), headroom.Interface), mark(t, l.Host("beta"), unlimited(), headroom.Interface)
 			service, err := traffic.Serve(t.Context(), b.Host, traffic.ServiceConfig{
-				Network: network, Listen: netip.AddrPortFrom(b.Addr6(), 0), Think: think,
+				Network: network, Listen: netip.AddrPortFrom(b.Addr6(), 7000), Think: think,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -317,7 +317,7 @@ func TestMeasuredLoss(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	a.know(t, b.Addr6())
+	a.know(t, b.Addr6(), port)
 	from, to := listen(a), listen(b)
 	// Beta sends first: from now on it has a state, and reads.
 	if _, err := to.WriteTo([]byte("begin"), from.LocalAddr()); err != nil {

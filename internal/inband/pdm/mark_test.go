@@ -161,7 +161,8 @@ func TestPolicyNames(t *testing.T) {
 				if frame[etherLen] == 0x60 && frame[etherLen+6] == packet.ProtoTCP {
 					binary.BigEndian.PutUint32(frame[etherLen+44:], uint32(second)*10)
 					// Where the first one was acknowledged, nothing needs to be shown.
-					h.prove(t, 1280, "2001:db8:b::1", "2001:db8:d::1")
+					h.prove(t, 1280, "2001:db8:b::1", 80)
+					h.prove(t, 1280, "2001:db8:d::1", 80)
 				}
 				if marked := !bytes.Equal(h.send(t, frame), frame); marked != c.named {
 					t.Errorf("marked: %t", marked)
@@ -293,7 +294,7 @@ func TestTooBigQuotesTCP(t *testing.T) {
 	segment := func(seq uint32) packet.Builder {
 		return packet.Eth().IPv6(hostA, hostB).TCP(portA, 443).Seq(seq).Payload(1400)
 	}
-	h.prove(t, 3000, hostB)
+	h.prove(t, 3000, hostB, 443)
 	h.send(t, packet.Eth().IPv6(hostA, hostB).TCP(portA, 443).Seq(5<<20).Payload(100).Bytes())
 	key := udpKey(hostA, hostB, portA, 443)
 	key.Proto = packet.ProtoTCP

@@ -54,7 +54,7 @@ const (
 	pdmIfaces    = 1 << 16 // interfaces that mark; elements are allocated when needed
 	pdmUnnamed   = 1 << 16
 	pdmEventRing = 1 << 20
-	pdmPaths     = 16384 // destinations
+	pdmPaths     = 32768 // destinations and their services
 )
 
 // mapNames are the maps that the stage owns.
@@ -228,7 +228,7 @@ type Stats struct {
 	Alerts uint64
 
 	Fallbacks uint64 // flows whose marked packets did not arrive, and that go unmarked
-	Blocked   uint64 // destinations where no marked packet arrived
+	Blocked   uint64 // destinations, or services there, where no marked packet arrived
 	Narrowed  uint64 // paths that turned out to take less than expected
 
 	DelaysLost uint64 // delays that did not fit

@@ -2,8 +2,10 @@ package pdm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -159,38 +162,53 @@ func (h *pdmHost) state(t testing.TB, key abiPdmKey) (s abiPdmState, ok bool) {
 	return s, true
 }
 
-// prove lets destinations be known to take marked packets up to a length.
-func (h *pdmHost) prove(t testing.TB, length uint16, destinations ...string) {
+// prove lets a destination be known to take marked packets up to a length, and each
+// of these TCP services there to take marks.
+func (h *pdmHost) prove(t testing.TB, length uint16, destination string, services ...uint16) {
 	t.Helper()
 	var now uint64
 	if err := h.coll.Variables["test_now"].Get(&now); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range destinations {
-		key := abiPdmPathKey{Remote: netip.MustParseAddr(d).As16()}
-		if err := h.pdm.maps["pdm_paths"].Put(&key, &abiPdmPath{Shown: length, ShownAt: now, Acked: now}); err != nil {
+	to := netip.MustParseAddr(destination)
+	paths := map[abiPdmPathKey]abiPdmPath{{Remote: to.As16()}: {Shown: length, ShownAt: now, Passed: now}}
+	for _, port := range services {
+		paths[serviceKey(to, packet.ProtoTCP, port)] = abiPdmPath{Passed: now}
+	}
+	for key, path := range paths {
+		if err := h.pdm.maps["pdm_paths"].Put(&key, &path); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
+func serviceKey(remote netip.Addr, proto uint8, port uint16) abiPdmPathKey {
+	return abiPdmPathKey{Remote: remote.As16(), Proto: proto, Port: datapath.HostPort(port)}
+}
+
 // guardPassed is GUARD_PASSED of bpf/pdm/abi.h: marked packets are known to arrive.
 const guardPassed = 2
 
-// know lets the path of a datagram that leaves be known to take marked packets.
+// know lets the service of a datagram that leaves be known to take marked packets.
 func (h *pdmHost) know(program string, frame []byte) error {
 	pkt := packetOf(frame)
 	if h.unknown || program != "test_egress" || len(pkt) < 40 || pkt[6] == packet.ProtoTCP {
 		return nil
 	}
-	key, path := abiPdmPathKey{Remote: [16]byte(pkt[24:40])}, abiPdmPath{}
-	if err := h.pdm.maps["pdm_paths"].Lookup(&key, &path); err != nil && !isGone(err) {
+	chain, err := ipv6.Walk(pkt)
+	if err != nil || len(pkt) < chain.Upper+6 {
+		return nil // it is not marked
+	}
+	var port uint16
+	var path abiPdmPath
+	if err := h.coll.Variables["test_now"].Get(&path.Passed); err != nil {
 		return err
 	}
-	if err := h.coll.Variables["test_now"].Get(&path.Acked); err != nil {
-		return err
+	if slices.Contains([]uint8{packet.ProtoTCP, packet.ProtoUDP, 33, 132, 136}, chain.Proto) { // DCCP, SCTP, UDP-Lite
+		upper := pkt[chain.Upper:]
+		port = min(binary.BigEndian.Uint16(upper), binary.BigEndian.Uint16(upper[2:]))
 	}
-	return h.pdm.maps["pdm_paths"].Put(&key, &path)
+	return h.pdm.maps["pdm_paths"].Put(serviceKey(netip.AddrFrom16([16]byte(pkt[24:40])), chain.Proto, port), &path)
 }
 
 func (h *pdmHost) states(t testing.TB) (n int) {

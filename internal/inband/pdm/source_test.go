@@ -104,6 +104,7 @@ func (m *markingHost) await(t testing.TB, reason string) {
 // Segments of a burst in a tunnel have headers that the outer packet doesn't
 // count: bursts of VXLAN stay as they are, and arrive.
 func TestMarkedTunnels(t *testing.T) {
+	const vxlanPort = 4789
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 	if err := l.SetOffloads(allOffloads, false); err != nil {
 		t.Fatal(err)
@@ -111,14 +112,16 @@ func TestMarkedTunnels(t *testing.T) {
 	hosts := [2]*lab.Host{l.Host("alpha"), l.Host("beta")}
 	inner := [2]string{"fd00:1::1", "fd00:1::2"}
 	for i, h := range hosts {
-		command(t, h, "ip", "link", "add", "vx", "type", "vxlan", "id", "7", "dstport", "4789", "local", h.Addr6().String(),
+		command(t, h, "ip", "link", "add", "vx", "type", "vxlan", "id", "7", "dstport", fmt.Sprint(vxlanPort), "local", h.Addr6().String(),
 			"remote", hosts[1-i].Addr6().String(), "dev", h.Interfaces[0].Name)
 		command(t, h, "ip", "addr", "add", inner[i]+"/64", "dev", "vx", "nodad")
 		command(t, h, "ip", "link", "set", "vx", "up")
 	}
 	a, b := mark(t, hosts[0], unlimited(), headroom.None), mark(t, hosts[1], unlimited(), headroom.None)
+	a.know(t, b.Addr6(), vxlanPort)
+	b.know(t, a.Addr6(), vxlanPort)
 	for i, h := range hosts {
-		bulk(t, h, hosts[1-i], hosts[1-i].Addr6(), 1<<20) // shows that marked packets arrive
+		bulk(t, h, hosts[1-i], hosts[1-i].Addr6(), 1<<20) // shows how long packets arrive
 		bulk(t, h, hosts[1-i], netip.MustParseAddr(inner[1-i]), 8<<20)
 	}
 	for _, m := range []*markingHost{a, b} {
@@ -150,7 +153,7 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			r, err := traffic.Datagrams(ctx, alpha, beta, traffic.DatagramConfig{
-				To: netip.AddrPortFrom(beta.Addr6(), 0), Count: count, Size: size - 48, Flows: count, Interval: time.Millisecond, Idle: 300 * time.Millisecond,
+				To: netip.AddrPortFrom(beta.Addr6(), portB), Count: count, Size: size - 48, Flows: count, Interval: time.Millisecond, Idle: 300 * time.Millisecond,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -162,7 +165,7 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 			t.Fatalf("MTU %d: of 10 unmarked datagrams came %d", narrow, n)
 		}
 		a := mark(t, alpha, unlimited(), headroom.Interface)
-		bulk(t, alpha, beta, beta.Addr6(), 100) // shows that marked packets arrive
+		a.know(t, beta.Addr6(), portB)
 		a.drain(t)
 		before, err := a.marker.Stats()
 		if err != nil {
@@ -200,7 +203,7 @@ func TestRawFramesStayWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(in)
-	a.know(t, netip.MustParseAddr(hostB))
+	a.know(t, netip.MustParseAddr(hostB), portB)
 	if err := a.Do(func() error {
 		out, err := packetSocket(a.Interfaces[0].Name)
 		if err != nil {

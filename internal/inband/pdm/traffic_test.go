@@ -145,7 +145,7 @@ func TestMarkedTrafficWithoutRoom(t *testing.T) {
 		}
 		for _, h := range []*markingHost{a, b} {
 			h.settle(t)
-			if h.lost["mtu"] == 0 {
+			if packets && h.lost["mtu"] == 0 { // bursts of TCP are cut
 				t.Errorf("%s passed over %v, but none for its size", h.Name, h.lost)
 			}
 			if p := h.reported(flow.Ingress); p.Received == 0 || p.Lost > resentMost || p.Duplicates != 0 {

@@ -1,0 +1,168 @@
+package pdm
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/waymark-net/waymark/test/packet"
+)
+
+// handshake is a TCP flow of hostA to a service of hostB. Like all flows of the test
+// runs, it has no socket: what is not sent again within a second has arrived.
+type handshake struct {
+	*unknownPath
+	port, service uint16
+	seq           uint32
+}
+
+func (f *handshake) segment() packet.Builder {
+	return packet.Eth().IPv6(hostA, hostB).TCP(f.port, f.service).Seq(f.seq)
+}
+
+// syn sends a SYN with so much data, and reports whether it was marked.
+func (f *handshake) syn(t testing.TB, data int) bool {
+	t.Helper()
+	return f.marks(t, f.segment().Flags(packet.SYN).Payload(data), false)
+}
+
+// data sends a segment after what was sent before has arrived.
+func (f *handshake) data(t testing.TB, sent uint32) bool {
+	t.Helper()
+	f.wait(t, 1100*time.Millisecond)
+	f.seq += sent
+	return f.marks(t, f.segment().Flags(packet.ACK).Payload(100), false)
+}
+
+// A firewall that rejects marked packets with a RST or an ICMPv6 error ends the
+// connection, and nothing is sent again. One connection is put at risk, then one
+// after a minute, and fewer and fewer; other services have their own.
+func TestMarksOfRejectedConnections(t *testing.T) {
+	h := newUnknownPath(t)
+	var marked []time.Duration
+	port := uint16(2000)
+	began := h.now
+	for h.now-began < 3*time.Hour {
+		port++
+		if (&handshake{h, port, 443, 1000}).syn(t, 0) {
+			marked = append(marked, h.now-began)
+		}
+		h.wait(t, 10*time.Second)
+	}
+	if len(marked) < 4 || len(marked) > 6 || marked[1] < time.Minute || marked[2]-marked[1] < 4*time.Minute || marked[3]-marked[2] < 16*time.Minute {
+		t.Errorf("of a connection each 10 s, those at %v were marked", marked)
+	}
+	// Connections that are in use are not put at risk.
+	h = newUnknownPath(t)
+	if !(&handshake{h, 2000, 443, 1000}).syn(t, 0) {
+		t.Error("the first connection is not marked")
+	}
+	f := &handshake{h, 2001, 443, 1000}
+	if f.syn(t, 0) || f.data(t, 1) {
+		t.Error("two connections were put at risk at a time")
+	}
+	if !(&handshake{h, 2001, 80, 1000}).syn(t, 0) {
+		t.Error("another service waits")
+	}
+	h.wait(t, 2*time.Minute)
+	for range 40 {
+		if f.data(t, 100) {
+			t.Fatal("a connection in use was put at risk")
+		}
+	}
+	// Once another one shows that they arrive, they are.
+	h.takes(t, packet.ProtoTCP, 443)
+	marks := 0
+	for range 40 {
+		if f.data(t, 100) {
+			marks++
+		}
+	}
+	if marks < 20 {
+		t.Errorf("where marked packets arrive %d of 40 were marked", marks)
+	}
+}
+
+// That a SYN arrives does not show that data does, nor that marked packets of
+// another service or protocol do.
+func TestMarksOfOtherServices(t *testing.T) {
+	h := newUnknownPath(t)
+	f := &handshake{h, 2000, 443, 1000}
+	if !f.syn(t, 0) || !f.data(t, 1) {
+		t.Fatal("not marked")
+	}
+	if p := h.path(t, packet.ProtoTCP, 443); p.Passed != 0 {
+		t.Error("a SYN showed that marked packets arrive")
+	}
+	if (&handshake{h, 2001, 443, 1000}).syn(t, 0) {
+		t.Error("another connection was put at risk before data arrived")
+	}
+	f.data(t, 100)
+	if p := h.path(t, packet.ProtoTCP, 443); p.Passed == 0 || p.Quiet != 0 {
+		t.Errorf("data has arrived: %+v", p)
+	}
+	if !(&handshake{h, 2002, 443, 1000}).syn(t, 0) {
+		t.Error("not marked where marked packets arrive")
+	}
+	if h.marks(t, udpFrom(3000), false) {
+		t.Error("a first datagram is marked because TCP is")
+	}
+	other := packet.Eth().IPv6(hostA, hostB).TCP(2003, 80).Flags(packet.ACK).Ack(5)
+	if h.marks(t, other, false) {
+		t.Error("a segment that nothing acknowledges is marked because another service takes marks")
+	}
+	// A server that closes first is not heard of but by the answer to the other FIN.
+	f = &handshake{h, 2004, 25, 1000}
+	f.syn(t, 0)
+	f.data(t, 1)
+	f.seq += 100
+	for i, flags := range []uint16{packet.FIN | packet.ACK, packet.ACK} {
+		if p := h.path(t, packet.ProtoTCP, 25); p.Passed != 0 {
+			t.Error("data that is not acknowledged has arrived")
+		}
+		h.marks(t, f.segment().Flags(flags).Ack(uint32(i)+7), false)
+		f.seq++
+	}
+	if p := h.path(t, packet.ProtoTCP, 25); p.Passed == 0 {
+		t.Error("the data of a connection that was closed did not arrive")
+	}
+	// Few datagrams of a flow are marked, as long as the destination takes marks.
+	marked, packets := 0, 4000
+	for i := range packets {
+		if i%10 == 0 {
+			h.prove(t, 1280, hostB)
+		}
+		h.wait(t, 50*time.Millisecond)
+		if h.marks(t, udpFrom(3000), false) {
+			marked++
+		}
+	}
+	if marked < packets/200 || marked > packets/40 {
+		t.Errorf("of %d datagrams that nobody names %d were marked", packets, marked)
+	}
+}
+
+// A SYN with data (TCP Fast Open) is sent again without: it is not marked then.
+func TestMarksOfFastOpen(t *testing.T) {
+	h := newUnknownPath(t)
+	f := &handshake{h, 2000, 443, 1000}
+	if !f.syn(t, 300) {
+		t.Fatal("the first SYN is not marked")
+	}
+	for range 2 {
+		h.wait(t, time.Second)
+		if f.syn(t, 0) {
+			t.Error("marked when it was sent again without data")
+		}
+	}
+	if got := h.why(t); got["resent"] != 2 {
+		t.Errorf("counted %v", got)
+	}
+	// Another connection of the same ports begins.
+	h.takes(t, packet.ProtoTCP, 443)
+	f.seq += 1 << 20
+	frame := f.segment().Flags(packet.SYN).Bytes()
+	if out := h.send(t, frame); bytes.Equal(out, frame) && h.why(t)["resent"] > 0 {
+		t.Error("another connection is taken for the one before")
+	}
+}
