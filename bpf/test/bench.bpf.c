@@ -165,7 +165,7 @@ static __always_inline __u32 next_number(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 
-	return next_flow(&senders[cpu < SENDERS_MAX ? cpu : 0]);
+	return next_flow(&senders.cpu[cpu < SENDERS_MAX ? cpu : 0]);
 }
 
 /* Every packet has a reason, on an interface of its own. */

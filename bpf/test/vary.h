@@ -38,7 +38,11 @@ struct sender {
 	__u64 packets;
 	__u64 flow; /* of the next packet */
 	__u64 pad[6]; /* a cache line for each CPU */
-} senders[SENDERS_MAX];
+};
+
+struct all_senders {
+	struct sender cpu[SENDERS_MAX];
+} senders;
 
 static __always_inline __u32 next_flow(struct sender *s)
 {
@@ -61,7 +65,7 @@ static __always_inline bool vary(void *data, void *end)
 
 	if (cpu >= SENDERS_MAX || address + 4 > end || ports + 4 > end)
 		return false;
-	flow = next_flow(&senders[cpu]);
+	flow = next_flow(&senders.cpu[cpu]);
 	*(__u64 *)(address - 4) = (__u64)bpf_htonl(10 << 24 | flow) << 32 | cfg_vary.before_address;
 	*(__u32 *)ports = bpf_htons(flow) | cfg_vary.destination_port;
 	return true;

@@ -58,10 +58,10 @@ func (f *filler) close() {
 
 // fill makes as many flows as the filler is for, each on one processor.
 func (f *filler) fill(flows int) error {
-	var senders [maxSenders]sender
+	var senders program.Senders
 	share := flows / f.cpus
 	for cpu := range f.cpus {
-		senders[cpu].Flow = uint64(cpu) * uint64(share) * program.Stride % uint64(flows)
+		senders.Cpu[cpu].Flow = uint64(cpu) * uint64(share) * program.Stride % uint64(flows)
 	}
 	if err := f.coll.Variables["senders"].Set(senders); err != nil {
 		return fmt.Errorf("numbering flows: %w", err)

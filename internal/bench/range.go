@@ -229,12 +229,12 @@ func (l *lane) shoot(n int) (volley, error) {
 
 // sent is how many frames the generator made.
 func (l *lane) sent() (uint64, error) {
-	var senders [maxSenders]sender
+	var senders program.Senders
 	if err := l.programs.Variables["senders"].Get(&senders); err != nil {
 		return 0, fmt.Errorf("reading what was sent: %w", err)
 	}
 	var n uint64
-	for _, s := range senders {
+	for _, s := range senders.Cpu {
 		n += s.Packets
 	}
 	return n, nil

@@ -79,13 +79,3 @@ func (k *kind) adapt(flows int) func(*ebpf.CollectionSpec) error {
 		return nil
 	}
 }
-
-// sender is struct sender of bpf/test/vary.h.
-type sender struct {
-	Packets uint64
-	Flow    uint64
-	_       [6]uint64
-}
-
-// maxSenders is SENDERS_MAX of bpf/test/vary.h.
-const maxSenders = 256

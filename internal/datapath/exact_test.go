@@ -33,13 +33,6 @@ const (
 	ipHeaders     = 20 + 8
 )
 
-// sender is struct sender of bpf/test/vary.h.
-type sender struct {
-	Packets uint64
-	Flow    uint64
-	_       [6]uint64
-}
-
 // sending is traffic that a program of bpf/test/bench.bpf.c makes of one frame.
 type sending struct {
 	t       testing.TB
@@ -116,13 +109,13 @@ func (a *amounts) add(number, packets, bytes uint64) {
 // truth is what the programs say they sent.
 func (s *sending) truth() *amounts {
 	s.t.Helper()
-	var senders [256]sender
+	var senders program.Senders
 	if err := s.senders.Get(&senders); err != nil {
 		s.t.Fatal(err)
 	}
 	sent := newAmounts(s.flows)
 	for cpu, frame := range s.frames {
-		for i := range senders[cpu].Packets {
+		for i := range senders.Cpu[cpu].Packets {
 			sent.add(i*program.Stride%s.flows, 1, uint64(len(frame)-14))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/bench/program"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -72,12 +73,12 @@ func TestCountersDoNotOverflow(t *testing.T) {
 	if _, err := s.program.Run(opts); err != nil {
 		t.Fatal(err)
 	}
-	var senders [256]sender
+	var senders program.Senders
 	if err := s.senders.Get(&senders); err != nil {
 		t.Fatal(err)
 	}
 	var sent uint64
-	for _, one := range senders {
+	for _, one := range senders.Cpu {
 		sent += one.Packets
 	}
 	got := drained(t, d, 1)
@@ -131,7 +132,7 @@ func TestOverheadDoesNotOverflow(t *testing.T) {
 	s := sendOver(t, d, "bench_ingress", 1, nil)
 	s.frames[0] = append(packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(0).Bytes(), make([]byte, trailer)...)
 	runOn(t, s, 0, frames)
-	var senders [256]sender
+	var senders program.Senders
 	if err := s.senders.Get(&senders); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestOverheadDoesNotOverflow(t *testing.T) {
 	if err := d.Drain(func(d *flow.Delta) { wire += d.WireBytes }); err != nil {
 		t.Fatal(err)
 	}
-	if want := senders[0].Packets * (14 + ipHeaders + trailer); wire != want || want>>32 == 0 {
+	if want := senders.Cpu[0].Packets * (14 + ipHeaders + trailer); wire != want || want>>32 == 0 {
 		t.Errorf("%d bytes on the wire, want %d, more than 32 bits hold", wire, want)
 	}
 }
