@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -65,8 +66,10 @@ func TestFloodUnderMemoryLimit(t *testing.T) {
 				t.Errorf("%d processes were killed for want of memory", n)
 			}
 			total := sumFile(t, a.path("flows.jsonl"))
-			if counted.Packets < uint64(f.flows) || total.packets != counted.Packets {
-				t.Errorf("%d packets in records, the interface counted %d, %d were sent", total.packets, counted.Packets, f.flows)
+			// On a busy machine, writing all flows may take longer than the agent waits when it ends. It reports the rest,
+			// records of one packet each.
+			if rest := notSent(t, a); counted.Packets < uint64(f.flows) || total.packets+rest != counted.Packets {
+				t.Errorf("%d packets in records, %d reported as lost at the end, the interface counted %d, %d were sent", total.packets, rest, counted.Packets, f.flows)
 			}
 			if s.Memory.Limit == 0 || s.Memory.Limit > uint64(f.limit) {
 				t.Errorf("the agent plans with a limit of %d", s.Memory.Limit)
@@ -78,6 +81,17 @@ func TestFloodUnderMemoryLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// notSent is how many records the log of an agent that ended reports as lost at shutdown.
+func notSent(t *testing.T, a *agent) (n uint64) {
+	t.Helper()
+	if m := regexp.MustCompile(`reason=shutdown records=(\d+)`).FindStringSubmatch(a.stderr.String()); m != nil {
+		if _, err := fmt.Sscan(m[1], &n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
 }
 
 // TestLimitTooSmall: where not even the least fits, the agent refuses to start, says
@@ -102,8 +116,8 @@ func TestLimitTooSmall(t *testing.T) {
 	case <-ready:
 	case <-a.ended:
 		t.Fatalf("with %d MiB, exit code %d: %s", need+1, a.ProcessState.ExitCode(), a.stderr)
-	case <-time.After(time.Minute):
-		t.Fatal("not ready within a minute")
+	case <-time.After(patience):
+		t.Fatalf("not ready within %v", patience)
 	}
 	a.stop(t)
 }
