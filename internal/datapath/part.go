@@ -24,8 +24,8 @@ const (
 	// roomPerFlow is how many slots there are for each flow: of two, nearly four
 	// flows of five are at the first place looked at, and half the memory of four is used.
 	roomPerFlow = 2
-	// growth is how many times as large a part gets at once, at most: a flow that
-	// comes again and again is evicted many times.
+	// growth is how many times as large a part that evicts flows gets. How many more
+	// flows there are is not known: one that comes again and again is evicted many times.
 	growth = 4
 	// evictedShare of the slots of a part may be evicted before it grows.
 	evictedShare = 16
@@ -50,15 +50,15 @@ func (p *part) use(sets uint32) {
 	atomic.StoreUint32(&p.batch.Sets, sets)
 }
 
-// wants is how many sets a part needs that programs fill: more, where flows are evicted.
+// wants is how many sets a part needs that programs fill: more, where flows are
+// evicted. The next epoch has what flows need that were counted.
 func (p *part) wants(s shape) uint32 {
 	evicted := atomic.LoadUint32(&p.batch.Evicted) - p.evicted
-	now := atomic.LoadUint32(&p.batch.Sets)
-	slots := uint64(now) * uint64(ways)
-	if uint64(evicted) < slots/evictedShare {
-		return now
+	now := uint64(atomic.LoadUint32(&p.batch.Sets))
+	if uint64(evicted) < now*uint64(ways)/evictedShare {
+		return uint32(now)
 	}
-	return max(now, uint32(min(growth*uint64(now), uint64(s.setsFor(slots+uint64(evicted))))))
+	return uint32(min(growth*now, uint64(s.sets)))
 }
 
 // drained notes how many flows the part had, now that it is empty.

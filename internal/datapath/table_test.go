@@ -103,7 +103,7 @@ func TestSetsFollowTheFlows(t *testing.T) {
 	}
 }
 
-// A part grows by what was evicted since it grew last.
+// A part grows where a sixteenth of its slots was evicted since it grew last.
 func TestEvictionsGrowAPart(t *testing.T) {
 	d, sets := bigTable(t)
 	least := d.shape.chunkSets()
@@ -111,10 +111,9 @@ func TestEvictionsGrowAPart(t *testing.T) {
 	for _, tc := range []struct{ evicted, then uint32 }{
 		{0, least},
 		{least * 4 / evictedShare / 2, least},
-		{least * 4 / evictedShare, 3 * least}, // twice as many flows as there is room for, and whole chunks
-		{0, 3 * least},
-		{1 << 30, 12 * least},
-		{1 << 30, 48 * least},
+		{least * 4 / evictedShare / 2, 4 * least},
+		{least * 4 / evictedShare, 4 * least},
+		{1 << 30, 16 * least},
 		{1 << 30, sets},
 		{1 << 30, sets},
 	} {
