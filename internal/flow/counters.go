@@ -3,6 +3,7 @@ package flow
 import (
 	"math/bits"
 	"slices"
+	"strings"
 	"unsafe"
 )
 
@@ -95,5 +96,12 @@ var rareCounterFields = []Field{
 // CounterFields are the fields of Counters.
 var CounterFields = slices.Concat(counterFields, rareCounterFields)
 
-// MetricName is what Prometheus calls the sum of a counter over flows.
-func (f *Field) MetricName() string { return "waymark_" + f.Name + "_total" }
+// MetricName is what Prometheus calls the sum of a counter over flows. A sum that
+// may decrease is a gauge.
+func (f *Field) MetricName() string {
+	name := "waymark_" + strings.ReplaceAll(f.Name, ".", "_")
+	if f.Kind == Signed {
+		return name
+	}
+	return name + "_total"
+}

@@ -215,7 +215,7 @@ func TestAwkwardStatus(t *testing.T) {
 	}))
 	for _, want := range []string{
 		`waymark_packets_total{direction="ingress",interface="eth0",netns="",protocol="tcp"} 160`,
-		`waymark_pdm_marked_packets_total{interface="eth0",netns="",protocol="tcp"} 600`,
+		`waymark_pdm_sent_total{interface="eth0",netns="",protocol="tcp"} 600`,
 		`waymark_pdm_server_delay_seconds_count{interface="eth0",netns="",protocol="tcp"} 8`,
 		`waymark_program_runs_total{program="flow_ingress"} 2000`,
 		`waymark_hook_attached{direction="ingress",interface="eth0",mode="tcx",netns=""} 1`,

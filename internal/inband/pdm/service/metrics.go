@@ -1,6 +1,9 @@
 package service
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -10,7 +13,7 @@ var perMarked = []string{"interface", "netns", "protocol"}
 
 // metrics are there where the agent marks flows (RFC 8250), and empty
 // elsewhere.
-var metrics = []prometheus.Metric{
+var metrics = slices.Concat(sums(), []prometheus.Metric{
 	{
 		Name: "waymark_pdm_policies", Type: prometheus.Gauge,
 		Labels: []string{"state"},
@@ -25,48 +28,6 @@ var metrics = []prometheus.Metric{
 			sample(float64(inForce), "in_force")
 			sample(float64(len(p.Policies)-inForce), "ended")
 		}),
-	},
-	{
-		Name: "waymark_pdm_marked_packets_total", Type: prometheus.Counter,
-		Labels:  perMarked,
-		Help:    "Packets marked and sent; an offload burst counts as one.",
-		Collect: perMark(func(t *Total) float64 { return float64(t.Sent) }),
-	},
-	{
-		Name: "waymark_pdm_read_packets_total", Type: prometheus.Counter,
-		Labels:  perMarked,
-		Help:    "Packets whose mark was read and accepted; an offload burst counts as one.",
-		Collect: perMark(func(t *Total) float64 { return float64(t.Received) }),
-	},
-	{
-		Name: "waymark_pdm_lost_packets", Type: prometheus.Gauge,
-		Labels:  perMarked,
-		Help:    "Marked packets of peers that did not arrive; a late packet, already counted as lost, is subtracted.",
-		Collect: perMark(func(t *Total) float64 { return float64(t.Lost) }),
-	},
-	{
-		Name: "waymark_pdm_reordered_packets_total", Type: prometheus.Counter,
-		Labels:  perMarked,
-		Help:    "Marked packets of peers that arrived after later ones.",
-		Collect: perMark(func(t *Total) float64 { return float64(t.Reordered) }),
-	},
-	{
-		Name: "waymark_pdm_duplicate_packets_total", Type: prometheus.Counter,
-		Labels:  perMarked,
-		Help:    "Marked packets of peers that arrived more than once.",
-		Collect: perMark(func(t *Total) float64 { return float64(t.Duplicates) }),
-	},
-	{
-		Name: "waymark_pdm_suspicious_packets_total", Type: prometheus.Counter,
-		Labels:  perMarked,
-		Help:    "Marked packets with impossible times or implausible sequence numbers, excluded from the delays.",
-		Collect: perMark(func(t *Total) float64 { return float64(t.Suspicious) }),
-	},
-	{
-		Name: "waymark_pdm_discarded_packets_total", Type: prometheus.Counter,
-		Labels:  perMarked,
-		Help:    "Marked packets in order that do not answer the packet sent last; they give no delay.",
-		Collect: perMark(func(t *Total) float64 { return float64(t.Discarded) }),
 	},
 	{
 		Name: "waymark_pdm_passed_packets_total", Type: prometheus.Counter,
@@ -123,6 +84,31 @@ var metrics = []prometheus.Metric{
 		func(p *Status) float64 { return float64(p.EventsLost) }),
 	one("waymark_pdm_drain_last_duration_seconds", prometheus.Gauge, "seconds", "Duration of the last drain of counts and delays from marks.",
 		func(p *Status) float64 { return p.Drain.Seconds() }),
+})
+
+// sums are the fields of records that marks have, by interface and protocol.
+func sums() (list []prometheus.Metric) {
+	for i := range flow.Fields {
+		f := &flow.Fields[i]
+		if !strings.HasPrefix(f.Name, name+".") || f.Merge != flow.MergeSum {
+			continue
+		}
+		kind, doc := prometheus.Counter, strings.TrimSuffix(f.Doc, "; absent: none")
+		if f.Kind == flow.Signed {
+			kind = prometheus.Gauge
+		}
+		list = append(list, prometheus.Metric{
+			Name: f.MetricName(), Type: kind, Labels: perMarked, Help: strings.ToUpper(doc[:1]) + doc[1:] + ".",
+			Collect: perStatus(func(p *Status, _ *obs.Status, sample func(float64, ...string)) {
+				for j := range p.Totals {
+					t := &p.Totals[j]
+					value := f.Uint(&flow.Record{PDM: t.pdm()})
+					sample(float64(int64(value)), t.Iface, t.Netns, t.Protocol)
+				}
+			}),
+		})
+	}
+	return list
 }
 
 func perStatus(collect func(*Status, *obs.Status, func(float64, ...string))) prometheus.Collect {
@@ -131,15 +117,6 @@ func perStatus(collect func(*Status, *obs.Status, func(float64, ...string))) pro
 			collect(p, s, sample)
 		}
 	}
-}
-
-func perMark(value func(*Total) float64) prometheus.Collect {
-	return perStatus(func(p *Status, _ *obs.Status, sample func(float64, ...string)) {
-		for i := range p.Totals {
-			t := &p.Totals[i]
-			sample(value(t), t.Iface, t.Netns, t.Protocol)
-		}
-	})
 }
 
 func one(name string, kind prometheus.Type, unit, help string, value func(*Status) float64) prometheus.Metric {

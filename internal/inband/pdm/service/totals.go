@@ -58,6 +58,14 @@ func (t *totals) forget(i flow.Iface) error {
 	return nil
 }
 
+// pdm are the sums in the form of a record.
+func (t *Total) pdm() *flow.PDM {
+	return &flow.PDM{
+		Sent: t.Sent, Received: t.Received, Lost: t.Lost, Reordered: t.Reordered, Duplicates: t.Duplicates,
+		Suspicious: t.Suspicious, Discarded: t.Discarded, Server: t.Server, Network: t.Network,
+	}
+}
+
 // list is the totals by name, in a fixed order. Interfaces that had the same name
 // one after the other are one.
 func (t *totals) list(name func(flow.Iface) (name, netns string)) []Total {
