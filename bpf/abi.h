@@ -6,6 +6,7 @@
 #ifndef WAYMARK_ABI_H
 #define WAYMARK_ABI_H
 
+#include "ioam/abi.h"
 #include "pdm/abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
@@ -266,6 +267,7 @@ enum feature {
 	FEATURE_NO_LINK = 1 << 1, /* frames begin with the IP header: no link header */
 	FEATURE_TUNNELS = 1 << 2, /* inner flows are counted */
 	FEATURE_PDM = 1 << 3, /* packets that policy names are marked, marked ones read */
+	FEATURE_IOAM = 1 << 4, /* the interface belongs to an IOAM node */
 };
 
 /* A hash has so many keys; the loader writes them in place of these numbers and up. */

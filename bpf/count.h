@@ -50,11 +50,6 @@ struct {
 			st_->field += (n);                                          \
 	} while (0)
 
-static __always_inline __u32 iface_of(frame_ctx *ctx)
-{
-	return cfg_iface + frame_ifindex(ctx);
-}
-
 __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
 			  const struct count_value *more)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A frame, as all stages see it that only read: nothing here depends on the hook.
+ * A frame, as all stages see it that do not change its length: nothing here depends on the hook.
  *
  * Input: what the kernel passes to a program, a frame_ctx. Output: the frame's
  * bytes, its length, and what the kernel knows of it besides. frame_tc.h and
@@ -41,6 +41,12 @@ static __always_inline __u32 frame_ifindex(frame_ctx *ctx);
 /* Copies n bytes, wherever they are. Not 0 where the frame ends before. */
 static __always_inline long frame_load(frame_ctx *ctx, __u32 offset, void *to, __u32 n);
 
+/*
+ * Writes n bytes. The frame can be read through pointers again only after frame_of(). Not 0 where
+ * that fails.
+ */
+static __always_inline long frame_store(frame_ctx *ctx, __u32 offset, const void *from, __u32 n);
+
 /* Makes the first n bytes readable through pointers. Not 0 where that fails. */
 static __always_inline long frame_pull(frame_ctx *ctx, __u32 n);
 
@@ -58,5 +64,11 @@ static __always_inline __u32 frame_gso_segs(frame_ctx *ctx);
  * header. Not 0 where the kernel does not let us read them.
  */
 static __always_inline int frame_gso(frame_ctx *ctx, __u32 *type, __u32 *transport);
+
+/* Number of that interface, as in flow_slot. */
+static __always_inline __u32 iface_of(frame_ctx *ctx)
+{
+	return cfg_iface + frame_ifindex(ctx);
+}
 
 #endif

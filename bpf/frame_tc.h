@@ -31,6 +31,12 @@ static __always_inline long frame_load(frame_ctx *skb, __u32 offset, void *to, _
 	return bpf_skb_load_bytes(skb, offset, to, n);
 }
 
+/* A sum over the whole packet (CHECKSUM_COMPLETE) is corrected. */
+static __always_inline long frame_store(frame_ctx *skb, __u32 offset, const void *from, __u32 n)
+{
+	return bpf_skb_store_bytes(skb, offset, from, n, BPF_F_RECOMPUTE_CSUM);
+}
+
 static __always_inline long frame_pull(frame_ctx *skb, __u32 n)
 {
 	return bpf_skb_pull_data(skb, n);

@@ -40,6 +40,11 @@ static __always_inline long frame_load(frame_ctx *xdp, __u32 offset, void *to, _
 	return bpf_xdp_load_bytes(xdp, offset, to, n);
 }
 
+static __always_inline long frame_store(frame_ctx *xdp, __u32 offset, const void *from, __u32 n)
+{
+	return bpf_xdp_store_bytes(xdp, offset, (void *)from, n);
+}
+
 /* Drivers put headers into the first buffer, as a rule. */
 static __always_inline long frame_pull(frame_ctx *xdp, __u32 n)
 {

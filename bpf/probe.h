@@ -14,6 +14,9 @@
 #include "flow/flow.h"
 #include "flow/batch.h"
 #include "pdm/pdm.h"
+#include "ioam/ioam.h"
+#include "ioam/ingress.h"
+#include "ioam/egress.h"
 
 /* State of sampling, by CPU. Written and read by the programs. */
 struct {
@@ -90,10 +93,18 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 {
 	__u32 features = cfg_features;
+	int verdict;
 
 	if (!features)
 		return stages(skb, direction, 0);
-	return stages(skb, direction, features);
+	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS)
+		ioam_egress(skb);
+	else if (features & FEATURE_IOAM)
+		ioam_ingress(skb);
+	verdict = stages(skb, direction, features);
+	if (features & FEATURE_IOAM && direction == DIRECTION_INGRESS && ioam_drops())
+		return TC_ACT_SHOT;
+	return verdict;
 }
 
 #endif

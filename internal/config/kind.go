@@ -33,7 +33,26 @@ var kinds = map[string]struct {
 	"prefix6":   {"IPv6 prefix", "IPv6 prefixes", "write it like 2001:db8::/32, 2001:db8::1 or ::/0", checkPrefix, false},
 	"proto":     {"protocol", "protocols", "write " + orList(policy.ProtoNames()) + ", or a number up to 255", checkProto, true},
 	"ports":     {"port or range", "ports and ranges", "write a port, or a range like \"8000-8099\"", checkPorts, true},
+	"bits":      {"number", "numbers", "write a decimal or hexadecimal number, such as 51966 or 0xcafe", checkBits, true},
 	"filter":    {"filter", "filters", "write it like proto tcp and not port 22, as for waymark flows", checkFilter, false},
+}
+
+// ParseBits reads a number of up to 64 bits, decimal or hexadecimal after 0x.
+func ParseBits(s string) (uint64, error) {
+	text, base := strings.ReplaceAll(s, "_", ""), 10
+	if digits, ok := strings.CutPrefix(text, "0x"); ok {
+		text, base = digits, 16
+	}
+	n, err := strconv.ParseUint(text, base, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number of up to 64 bits", s)
+	}
+	return n, nil
+}
+
+func checkBits(s string) error {
+	_, err := ParseBits(s)
+	return err
 }
 
 // maxIfName is IFNAMSIZ without the closing NUL.

@@ -62,18 +62,30 @@ func (d *Datapath) attachAll(t *Target) error {
 		if !wanted {
 			continue
 		}
-		loaded, err := d.loadFor(p, t)
+		h, err := d.attachOne(p, t)
+		if err != nil && p.Optional {
+			d.log.Info("the interface takes no program at this hook; tc does its work", "interface", t.Name, "hook", p.Hook.String(), "error", err)
+			continue
+		}
 		if err != nil {
 			return err
-		}
-		h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), d.cfg.Clsact)
-		if err != nil {
-			return fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.Name, p.Hook, explain(err))
 		}
 		h.Hook, h.netns = at, t.Netns
 		d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(t.Do))
 	}
 	return nil
+}
+
+func (d *Datapath) attachOne(p *Program, t *Target) (*hook, error) {
+	loaded, err := d.loadFor(p, t)
+	if err != nil {
+		return nil, err
+	}
+	h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), how{clsact: d.cfg.Clsact, driverOnly: p.Optional})
+	if err != nil {
+		return nil, fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.Name, p.Hook, explain(err))
+	}
+	return h, nil
 }
 
 // announce calls the stages for each hook of an interface.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
+	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	inband "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/test/interp"
@@ -48,6 +50,7 @@ type costFeatures struct {
 	name string
 	cfg  datapath.Config
 	pdm  *inband.Config
+	ioam bool // the interface belongs to an IOAM node
 }
 
 func allCostFeatures() []costFeatures {
@@ -62,7 +65,8 @@ func allCostFeatures() []costFeatures {
 		{name: "tunnels", cfg: datapath.Config{Tunnels: tunnels}},
 		{name: "pdm", pdm: &marks},
 		{name: "pdm,strip", pdm: &strips},
-		{name: "all", cfg: datapath.Config{Sampling: 1000, Tunnels: tunnels}, pdm: &strips},
+		{name: "ioam", ioam: true},
+		{name: "all", cfg: datapath.Config{Sampling: 1000, Tunnels: tunnels}, pdm: &strips, ioam: true},
 	}
 }
 
@@ -189,7 +193,11 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 		marker = inband.New(*f.pdm)
 		f.cfg.Stages = append(f.cfg.Stages, marker.Stage())
 	}
-	d := datapath.New(f.cfg, nil)
+	if f.ioam {
+		node := inbandioam.New(inbandioam.Config{Transit: inbandioam.TransitTC})
+		f.cfg.Stages = append(f.cfg.Stages, node.Stage(func(string) bool { return true }))
+	}
+	d := datapath.New(f.cfg, slog.New(slog.DiscardHandler))
 	t.Cleanup(d.Close)
 	if err := d.LoadFixed(); err != nil {
 		t.Fatalf("%+v", err)

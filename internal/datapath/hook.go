@@ -25,11 +25,17 @@ const (
 // hookTypes is the only place that tells types of hooks apart.
 var hookTypes = [...]struct {
 	name   string
-	attach func(p *ebpf.Program, ifindex int, clsact bool) (*hook, error)
+	attach func(p *ebpf.Program, ifindex int, h how) (*hook, error)
 }{
 	TCIngress: {"ingress", attachTC(flow.Ingress)},
 	TCEgress:  {"egress", attachTC(flow.Egress)},
 	XDP:       {"xdp", attachXDP},
+}
+
+// how is a choice between ways to attach.
+type how struct {
+	clsact     bool // even where the kernel has TCX
+	driverOnly bool // XDP not after the driver: tc costs no more there
 }
 
 func (t HookType) String() string { return hookTypes[t].name }
@@ -92,9 +98,9 @@ func (h *hook) inside(do func(func() error) error) *hook {
 
 // attachTC attaches by TCX, or by clsact where the kernel has none or the
 // configuration asks for it.
-func attachTC(direction flow.Direction) func(*ebpf.Program, int, bool) (*hook, error) {
-	return func(p *ebpf.Program, ifindex int, clsact bool) (*hook, error) {
-		if clsact || !kernel.TCX.Has() {
+func attachTC(direction flow.Direction) func(*ebpf.Program, int, how) (*hook, error) {
+	return func(p *ebpf.Program, ifindex int, h how) (*hook, error) {
+		if h.clsact || !kernel.TCX.Has() {
 			return attachClsact(ifindex, direction, p)
 		}
 		return attachTCX(ifindex, direction, p)
@@ -103,11 +109,11 @@ func attachTC(direction flow.Direction) func(*ebpf.Program, int, bool) (*hook, e
 
 // attachXDP attaches in the driver, or behind it where the driver has no XDP.
 // The link ends with this process.
-func attachXDP(p *ebpf.Program, ifindex int, _ bool) (*hook, error) {
+func attachXDP(p *ebpf.Program, ifindex int, h how) (*hook, error) {
 	opts := link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode}
 	mode := ModeXDP
 	l, err := link.AttachXDP(opts)
-	if errors.Is(err, unix.EOPNOTSUPP) {
+	if errors.Is(err, unix.EOPNOTSUPP) && !h.driverOnly {
 		opts.Flags, mode = link.XDPGenericMode, ModeXDPGeneric
 		l, err = link.AttachXDP(opts)
 	}

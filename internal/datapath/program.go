@@ -22,12 +22,17 @@ type Program struct {
 	// DeviceBound: each interface has a copy that is bound to it and may call what
 	// its driver offers to XDP programs. Where the driver refuses, an unbound one.
 	DeviceBound bool
+	// Optional: a program at tc does its work where the kernel or the driver has no XDP, or the
+	// interface runs another XDP program.
+	Optional bool
 }
 
-// The programs that count packets. Stages with work at tc are in them.
+// The programs that count packets, with all stages at tc; and the one at XDP, with all stages that
+// may run there instead.
 var (
 	Ingress = &Program{Name: "waymark_ingress", Object: "ingress.bpf.c", Hook: TCIngress, Load: loadIngress}
 	Egress  = &Program{Name: "waymark_egress", Object: "egress.bpf.c", Hook: TCEgress, Load: loadEgress}
+	Early   = &Program{Name: "waymark_xdp", Object: "xdp.bpf.c", Hook: XDP, Load: loadEarly, Optional: true}
 )
 
 // variant is what differs between copies of a program.
@@ -158,7 +163,12 @@ func (d *Datapath) prepare(object string, load func() (*ebpf.CollectionSpec, err
 func (d *Datapath) loadAhead() error {
 	for _, p := range d.all {
 		for _, noLink := range []bool{false, true} {
-			if _, err := d.load(p, d.allFeatures(p, variant{noLink: noLink})); err != nil {
+			_, err := d.load(p, d.allFeatures(p, variant{noLink: noLink}))
+			if err != nil && p.Optional {
+				d.log.Info("the kernel refuses a program; tc does its work", "program", p.Name, "error", err)
+				break
+			}
+			if err != nil {
 				return err
 			}
 		}

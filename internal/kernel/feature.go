@@ -96,6 +96,11 @@ var (
 		Without: "flows are counted; pdm is refused",
 		probe:   func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnCheckMtu) },
 	}
+	DeliveryTime = &Feature{
+		Name: "delivery-time", Since: "5.18", Purpose: "transit delay and egress interface in traces (ioam)",
+		Without: "both are reported as not available",
+		probe:   func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnSkbSetTstamp) },
+	}
 	TCX = &Feature{
 		Name: "tcx", Since: "6.6", Purpose: "attaching that ends with the agent, in order with other programs",
 		Without: "clsact filters, which the next agent removes if this one is killed",
@@ -110,7 +115,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.

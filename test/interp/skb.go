@@ -98,6 +98,7 @@ func (s *skb) update() error {
 	if err != nil {
 		return err
 	}
+	w.put(s.raw[cb:], "bpf_skb_data_end", "data_meta", 8, s.headAt+uint64(s.data)) // XDP left nothing
 	w.put(s.raw[cb:], "bpf_skb_data_end", "data_end", 8, s.headAt+uint64(s.data+s.len))
 	return w.err
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
+	ioam "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/stage"
 )
 
 // Kinds are all stages, in the order in which they are shown.
 func Kinds() []stage.Kind {
-	return []stage.Kind{pdm.Kind()}
+	return []stage.Kind{pdm.Kind(), ioam.Kind()}
 }
 
 // On are the stages that a configuration enables.

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the IOAM stages share with user space. Included by bpf/abi.h. */
+#ifndef WAYMARK_IOAM_ABI_H
+#define WAYMARK_IOAM_ABI_H
+
+/* IOAM-Opt-Type (RFC 9197 section 4.1). */
+enum ioam_type {
+	IOAM_PREALLOCATED = 0,
+	IOAM_INCREMENTAL = 1,
+	IOAM_PROOF = 2,
+	IOAM_EDGE = 3,
+	IOAM_EXPORT = 4,
+};
+
+/* Form of a timestamp in node data (RFC 9197 section 5). */
+enum ioam_time {
+	IOAM_TIME_POSIX = 0, /* seconds, microseconds */
+	IOAM_TIME_PTP = 1, /* seconds, nanoseconds */
+	IOAM_TIME_NTP = 2, /* seconds, 2^-32 seconds */
+};
+
+/* What an interface is to a namespace; 0: IOAM neither enters nor leaves by it. */
+enum ioam_role {
+	IOAM_ROLE_INGRESS = 1 << 0,
+	IOAM_ROLE_EGRESS = 1 << 1,
+};
+
+enum ioam_size {
+	IOAM_COPIES = 2, /* of the configuration: one is in use */
+	IOAM_NAMESPACE_SHIFT = 8,
+	IOAM_NAMESPACES = 1 << IOAM_NAMESPACE_SHIFT, /* slots, most of them empty */
+	IOAM_SCHEMAS = 32,
+	IOAM_SCHEMA_MAX = 240, /* bytes: 244 fit an option, with the head */
+};
+
+/* The node. All ones: no identifier. */
+struct ioam_node {
+	__u64 wide; /* 56 bits */
+	__u32 id; /* 24 bits */
+	__u32 hash; /* factor: every namespace has a slot of its own */
+};
+
+/* What user space changes while programs run. */
+struct ioam_control {
+	__s64 wall; /* added to the monotonic clock, it gives the time of the node data, ns */
+	__u32 copy; /* in use */
+	__u32 zero;
+	struct ioam_node node[IOAM_COPIES];
+};
+
+struct ioam_namespace {
+	__u64 wide;
+	__u32 data;
+	__u32 schema_head; /* length and id: the first word of a snapshot */
+	__u16 id;
+	__u8 known; /* else the slot is empty */
+	__u8 remove; /* its options are removed from packets that arrive */
+	__u8 snapshot; /* words, with the head */
+	__u8 schema; /* index */
+	__u16 schema_sum; /* ones' complement sum of the schema's data */
+};
+
+struct ioam_schema {
+	__u8 data[IOAM_SCHEMA_MAX];
+};
+
+struct ioam_port {
+	__u32 wide;
+	__u16 id;
+	__u8 role; /* enum ioam_role, or of several */
+	__u8 exceptions; /* some namespaces have another role: ioam_roles */
+};
+
+struct ioam_iface {
+	struct ioam_port copy[IOAM_COPIES];
+};
+
+/* A namespace for which an interface has another role. */
+struct ioam_role_key {
+	__u32 iface;
+	__u16 space;
+	__u16 copy;
+};
+
+/* What was done with an option or, from IOAM_MISALIGNED, why nothing was. */
+enum ioam_reason {
+	IOAM_WRITTEN = 0, /* this node's data were added */
+	IOAM_COMPLETED, /* what only the egress knows was added */
+	/* The packet passes as it is, but for the flag Overflow. */
+	IOAM_FULL, /* this node's data do not fit: Overflow was set */
+	IOAM_OVERFLOWED, /* a node before had set Overflow */
+	IOAM_NAMESPACE_UNKNOWN,
+	IOAM_NO_ROLE, /* of the interface, for this namespace */
+	IOAM_UNREADABLE, /* or not writable */
+	/* The packet is dropped. */
+	IOAM_MISALIGNED, /* the option is not aligned to four bytes */
+	IOAM_TRUNCATED, /* the option is shorter than what it should hold */
+	IOAM_NODE_LENGTH, /* NodeLen is not what the Trace-Type takes */
+	IOAM_REASON_MAX,
+};
+
+enum ioam_reason_class { IOAM_FIRST_DROPPED = IOAM_MISALIGNED };
+
+struct ioam_count_key {
+	__u32 iface;
+	__u8 direction;
+	__u8 reason;
+	__u16 space;
+};
+
+#endif

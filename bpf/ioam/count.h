@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What was done with IOAM options, and why nothing was.
+ *
+ * Input: a reason and a namespace. Output: one more in ioam_counts, or in ioam_stats for what
+ * happens to most packets with a trace.
+ */
+#ifndef WAYMARK_IOAM_COUNT_H
+#define WAYMARK_IOAM_COUNT_H
+
+/* Written by the programs, read by the agent; running totals, never cleared. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct ioam_count_key);
+	__type(value, struct count_value);
+} ioam_counts SEC(".maps");
+
+/* Likewise: options, by enum ioam_reason. The last one counts what did not fit into ioam_counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, IOAM_REASON_MAX + 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} ioam_stats SEC(".maps");
+
+static __always_inline void ioam_stat(__u32 reason)
+{
+	__u64 *n = bpf_map_lookup_elem(&ioam_stats, &reason);
+
+	if (n)
+		++*n;
+}
+
+static __noinline int ioam_count(frame_ctx *ctx, __u32 direction, __u32 reason, __u32 space)
+{
+	struct ioam_count_key key = {
+		.iface = iface_of(ctx),
+		.direction = direction,
+		.reason = reason,
+		.space = space,
+	};
+	struct count_value *value, first = {};
+
+	value = bpf_map_lookup_elem(&ioam_counts, &key);
+	if (!value) {
+		/* Lost races find the element that the winner made. */
+		bpf_map_update_elem(&ioam_counts, &key, &first, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&ioam_counts, &key);
+		if (!value) {
+			ioam_stat(IOAM_REASON_MAX);
+			return 0;
+		}
+	}
+	value->packets += segments_of(ctx);
+	value->frames++;
+	value->bytes += frame_len(ctx);
+	return 0;
+}
+
+#endif

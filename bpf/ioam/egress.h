@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Transit at the interface where a packet leaves: what only that interface knows is added to the
+ * data that transit.h wrote.
+ *
+ * Input: a forwarded packet with the receive time that ingress.h passed on. Output: the
+ * same packet with egress interface and transit delay in its newest node data.
+ */
+#ifndef WAYMARK_IOAM_EGRESS_H
+#define WAYMARK_IOAM_EGRESS_H
+
+/* Transit delay: 31 bits, and one that says that they are too few. */
+#define IOAM_DELAY_MAX 0x7fffffff
+#define IOAM_DELAY_OVERFLOW 0x80000000
+
+static __always_inline __u32 ioam_delay(__u64 received)
+{
+	__u64 now;
+
+	if (received <= IOAM_STAMP_NO_TIME)
+		return IOAM_UNKNOWN;
+	now = bpf_ktime_get_ns();
+	if (now < received)
+		return IOAM_UNKNOWN;
+	return now - received > IOAM_DELAY_MAX ? IOAM_DELAY_OVERFLOW : now - received;
+}
+
+/* Sets a field of the node data in w->data. */
+static __always_inline void ioam_set(struct ioam_work *w, __u32 at, __u32 value)
+{
+	if (at <= IOAM_NODE_MAX - 4)
+		w->data[at / 4] = bpf_htonl(value);
+}
+
+/* One option. IOAM_COMPLETED, or IOAM_PASS where there is nothing to add. */
+__noinline int ioam_egress_option(frame_ctx *ctx, struct ioam_work *w)
+{
+	const struct ioam_namespace *ns;
+	__u32 lengths, remaining, n, fields, to, before = 0;
+	struct ioam_trace t;
+
+	if (!w || w->len < IOAM_HEADER - 2 || frame_load(ctx, w->at, &t, sizeof(t)))
+		return IOAM_PASS;
+	lengths = bpf_ntohs(t.lengths);
+	fields = bpf_ntohl(t.fields);
+	remaining = lengths & IOAM_REMAINING;
+	if (t.type != IOAM_PREALLOCATED || lengths & IOAM_OVERFLOW || !(fields & IOAM_AT_EGRESS))
+		return IOAM_PASS;
+	w->space = bpf_ntohs(t.space);
+	ns = ioam_namespace(w->copy, w->space);
+	if (!ns || !(ioam_role(ctx, w, w->space) & IOAM_ROLE_EGRESS) ||
+	    lengths >> IOAM_NODELEN_SHIFT != ioam_node_length(fields))
+		return IOAM_PASS;
+	n = ioam_node_length(fields) * 4;
+	if (fields & IOAM_SNAPSHOT)
+		n += 4;
+	to = w->at + IOAM_HEADER + remaining * 4;
+	if (n < 4 || n > IOAM_NODE_MAX || w->len < IOAM_HEADER - 2 + remaining * 4 + n ||
+	    frame_load(ctx, to, w->data, n))
+		return IOAM_PASS;
+	if (fields & IOAM_CHECKSUM)
+		before = ioam_sum(w->data, n);
+	if (fields & IOAM_BIT(1)) {
+		__u32 at = ioam_before(fields, 1);
+
+		if (at <= IOAM_NODE_MAX - 4)
+			((__be16 *)w->data)[at / 2 + 1] = bpf_htons(w->port.id);
+	}
+	if (fields & IOAM_BIT(4))
+		ioam_set(w, ioam_before(fields, 4), ioam_delay(w->received));
+	if (fields & IOAM_BIT(9))
+		ioam_set(w, ioam_before(fields, 9) + 4, w->port.wide);
+	if (fields & IOAM_CHECKSUM) {
+		__u32 at = ioam_before(fields, 7);
+
+		ioam_set(w, at, 0);
+		ioam_set(w, at, ioam_complement(before, ioam_sum(w->data, n)));
+	}
+	return frame_store(ctx, to, w->data, n) ? IOAM_UNREADABLE : IOAM_COMPLETED;
+}
+
+/* All options of a packet that leaves. */
+__noinline int ioam_complete(frame_ctx *ctx, struct ioam_work *w)
+{
+	struct ioam_options o;
+
+	if (!w || !ioam_options(ctx, w->l3, &o, &w->hop_limit))
+		return IOAM_PASS;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < IOAM_OPTIONS_MAX; i++) {
+		__u32 size;
+		__u8 tlv[2];
+
+		if (o.at >= o.end)
+			break;
+		size = option_size(ctx, o.at, o.end, tlv);
+		if (!size)
+			break;
+		if (tlv[0] == IOAM_OPTION_CHANGES) {
+			w->at = o.at;
+			w->len = tlv[1];
+			if (ioam_egress_option(ctx, w) == IOAM_COMPLETED)
+				ioam_stat(IOAM_COMPLETED);
+		}
+		o.at += size;
+	}
+	return IOAM_PASS;
+}
+
+/* A packet that leaves. Verified alone, as ioam_ingress(). */
+__noinline int ioam_egress(struct __sk_buff *skb)
+{
+	struct ioam_work *w;
+	__u32 l3;
+
+	if (!cfg_ioam_stamp || !skb->ingress_ifindex ||
+	    skb->tstamp_type != BPF_SKB_TSTAMP_DELIVERY_MONO || !ioam_has_options(skb, &l3))
+		return 0;
+	w = ioam_begin(skb, l3);
+	if (!w)
+		return 0;
+	w->received = skb->tstamp;
+	ioam_complete(skb, w);
+	bpf_skb_set_tstamp(skb, 0, BPF_SKB_TSTAMP_UNSPEC);
+	return 0;
+}
+
+#endif

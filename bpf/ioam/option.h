@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Encoding of IOAM options (RFC 9486) and of their trace (RFC 9197 section 4.4). */
+#ifndef WAYMARK_IOAM_OPTION_H
+#define WAYMARK_IOAM_OPTION_H
+
+#define IOAM_OPTION_CHANGES 0x31 /* Option Type of options that nodes on the path change */
+#define IOAM_OPTION_FIXED 0x11 /* of all others */
+
+/* Largest header is 2048 bytes; options walked in it, of which padding is one, too. */
+#define IOAM_OPTIONS_MAX 32
+
+/* An option with a trace, up to the node data. */
+struct ioam_trace {
+	__u8 option;
+	__u8 len; /* without the two bytes before */
+	__u8 reserved;
+	__u8 type; /* enum ioam_type */
+	__be16 space;
+	__be16 lengths; /* NodeLen(5) Flags(4) RemainingLen(7) */
+	__be32 fields; /* Trace-Type(24) Reserved(8) */
+};
+
+#define IOAM_HEADER sizeof(struct ioam_trace)
+#define IOAM_REMAINING 0x7f
+#define IOAM_OVERFLOW 0x400
+#define IOAM_NODELEN_SHIFT 11
+
+/* Bit n of the Trace-Type, in ioam_trace.fields. */
+#define IOAM_BIT(n) (1u << (31 - (n)))
+#define IOAM_WIDE (IOAM_BIT(8) | IOAM_BIT(9) | IOAM_BIT(10)) /* eight bytes each */
+#define IOAM_SNAPSHOT IOAM_BIT(22)
+#define IOAM_FIELDS (0xffffff00 & ~(IOAM_SNAPSHOT | IOAM_BIT(23)))
+#define IOAM_TIMES (IOAM_BIT(2) | IOAM_BIT(3))
+/* Fields that are known when the packet leaves. */
+#define IOAM_AT_EGRESS (IOAM_BIT(1) | IOAM_BIT(4) | IOAM_BIT(6) | IOAM_BIT(9))
+#define IOAM_CHECKSUM IOAM_BIT(7)
+
+#define IOAM_UNKNOWN 0xffffffff
+
+static __always_inline __u32 ioam_bits(__u32 word)
+{
+	word -= word >> 1 & 0x55555555;
+	word = (word & 0x33333333) + (word >> 2 & 0x33333333);
+	word = (word + (word >> 4)) & 0x0f0f0f0f;
+	return word * 0x01010101 >> 24;
+}
+
+/* NodeLen: words of node data, without the snapshot. */
+static __always_inline __u32 ioam_node_length(__u32 fields)
+{
+	return ioam_bits(fields & IOAM_FIELDS) + ioam_bits(fields & IOAM_WIDE);
+}
+
+/* Bytes of node data in front of a field. */
+static __always_inline __u32 ioam_before(__u32 fields, __u32 bit)
+{
+	return ioam_node_length(fields & ~(IOAM_UNKNOWN >> bit)) * 4;
+}
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the programs that a packet passes tell each other about it.
+ *
+ * XDP leaves struct ioam_meta in front of the frame for tc ingress. Tc ingress sets the
+ * packet's delivery time to the time of its receipt, which the kernel keeps until tc egress only
+ * where it forwards a packet, and which nobody can send along.
+ */
+#ifndef WAYMARK_IOAM_STAMP_H
+#define WAYMARK_IOAM_STAMP_H
+
+/* Node data were added; no field asked for the time. A clock never shows it. */
+#define IOAM_STAMP_NO_TIME 1
+/* The packet is to be dropped. */
+#define IOAM_STAMP_DROP (1ULL << 63)
+
+struct ioam_meta {
+	__u64 stamp; /* 0: no data were added */
+	__u32 cookie;
+	__u32 iface; /* as in flow_slot */
+};
+
+static __always_inline __u64 ioam_stamp_of(const struct ioam_work *w)
+{
+	if (!w->written)
+		return 0;
+	return w->received ? w->received : IOAM_STAMP_NO_TIME;
+}
+
+#endif

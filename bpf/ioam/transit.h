@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Transit at the interface where a packet arrives: this node's data go into each trace of a
+ * namespace that it knows.
+ *
+ * Input: a frame, at XDP or at tc ingress. Output: the same frame, of the same length, and a
+ * verdict. What only the egress knows is "not available" until egress.h writes it.
+ */
+#ifndef WAYMARK_IOAM_TRANSIT_H
+#define WAYMARK_IOAM_TRANSIT_H
+
+/* Results besides enum ioam_reason. */
+#define IOAM_PASS (-1)
+
+/* Where the IPv6 header begins; NULL: there is none. */
+static __always_inline void *ioam_link(const struct frame *f, __u32 *l3)
+{
+	struct packet unused = {};
+	struct cursor c = { .frame = *f, .pos = f->data, .len = frame_len(f->ctx) };
+	__be16 proto;
+
+	*l3 = 0;
+	if (cfg_features & FEATURE_NO_LINK)
+		return f->data;
+	if (parse_link(&c, &unused, &proto) != PARSE_OK || proto != bpf_htons(ETH_P_IPV6))
+		return NULL;
+	*l3 = offset_of(&c);
+	return c.pos;
+}
+
+/*
+ * Whether a packet has a Hop-by-Hop header, which is always the first (RFC 8200 section 4.1).
+ * Most have none, so this is all they cost.
+ */
+static __always_inline bool ioam_has_options(frame_ctx *ctx, __u32 *l3)
+{
+	struct frame f = frame_of(ctx);
+	struct ipv6hdr *ip = ioam_link(&f, l3);
+
+	if (!ip)
+		return false;
+	if ((void *)(ip + 1) > f.end) {
+		if (frame_pull(ctx, *l3 + sizeof(*ip)))
+			return false;
+		f = frame_of(ctx);
+		ip = ioam_link(&f, l3);
+		if (!ip || (void *)(ip + 1) > f.end)
+			return false;
+	}
+	return ip->nexthdr == IPPROTO_HOPOPTS && ip->version == 6;
+}
+
+/* A walk along the options of a Hop-by-Hop header. */
+struct ioam_options {
+	__u32 at;
+	__u32 end;
+};
+
+/* Whether the header is in the packet. */
+static __always_inline bool ioam_options(frame_ctx *ctx, __u32 l3, struct ioam_options *o,
+					 __u8 *hop_limit)
+{
+	struct {
+		struct ipv6hdr ip;
+		__u8 next;
+		__u8 len;
+	} __attribute__((packed)) headers;
+	__u32 size;
+
+	if (frame_load(ctx, l3, &headers, sizeof(headers)))
+		return false;
+	*hop_limit = headers.ip.hop_limit;
+	size = (headers.len + 1) * 8;
+	o->at = l3 + sizeof(headers);
+	o->end = l3 + sizeof(headers.ip) + size;
+	return !headers.ip.payload_len || bpf_ntohs(headers.ip.payload_len) >= size;
+}
+
+/*
+ * Fills the checksum complement, so that no sum of 16-bit words over the option changes (RFC 9197
+ * section 4.4.2.8). False where the bytes that are replaced cannot be read.
+ */
+static __always_inline bool ioam_neutral(frame_ctx *ctx, struct ioam_work *w,
+					 const struct ioam_namespace *ns, __u32 fields, __u32 to,
+					 __u32 words, __u32 lengths)
+{
+	__u32 at = ioam_before(fields, 7), bytes = words * 4, before, after;
+
+	if (bytes < 4 || bytes > IOAM_OLD_MAX || frame_load(ctx, to, w->old, bytes))
+		return false;
+	before = ioam_sum(w->old, bytes) + lengths;
+	after = ioam_sum(w->data, ioam_node_length(fields) * 4) + lengths - words;
+	if (fields & IOAM_SNAPSHOT)
+		after += (ns->schema_head >> 16) + (ns->schema_head & 0xffff) + ns->schema_sum;
+	if (at <= IOAM_NODE_MAX - 4)
+		w->data[at / 4] = bpf_htonl(ioam_complement(before, after));
+	return true;
+}
+
+/*
+ * One option: checks in the order of RFC 9197 and of Linux, then this node's data. An enum
+ * ioam_reason, or IOAM_PASS for options that are not a pre-allocated trace.
+ */
+__noinline int ioam_transit_option(frame_ctx *ctx, struct ioam_work *w)
+{
+	const struct ioam_namespace *ns;
+	struct ioam_schema *schema;
+	__u32 lengths, remaining, words, n, fields, to;
+	struct ioam_trace t;
+	__u16 space;
+	__be16 now;
+
+	if (!w || frame_load(ctx, w->at, &t, 4))
+		return IOAM_UNREADABLE;
+	if (w->at - w->l3 & 3)
+		return IOAM_MISALIGNED;
+	if (!w->port.role && !w->port.exceptions)
+		return IOAM_PASS;
+	if (w->len < 2)
+		return IOAM_TRUNCATED;
+	if (t.type != IOAM_PREALLOCATED)
+		return IOAM_PASS;
+	if (w->len < IOAM_HEADER - 2)
+		return IOAM_TRUNCATED;
+	if (frame_load(ctx, w->at, &t, sizeof(t)))
+		return IOAM_UNREADABLE;
+	lengths = bpf_ntohs(t.lengths);
+	fields = bpf_ntohl(t.fields);
+	space = bpf_ntohs(t.space);
+	remaining = lengths & IOAM_REMAINING;
+	if (w->len < IOAM_HEADER - 2 + remaining * 4)
+		return IOAM_TRUNCATED;
+	words = ioam_node_length(fields);
+	if (lengths >> IOAM_NODELEN_SHIFT != words)
+		return IOAM_NODE_LENGTH;
+	w->space = space;
+	ns = ioam_namespace(w->copy, space);
+	if (!ns)
+		return IOAM_NAMESPACE_UNKNOWN;
+	if (!(ioam_role(ctx, w, space) & IOAM_ROLE_INGRESS))
+		return IOAM_NO_ROLE;
+	if (lengths & IOAM_OVERFLOW)
+		return IOAM_OVERFLOWED;
+	if (fields & IOAM_SNAPSHOT)
+		words += ns->snapshot;
+	if (!remaining || words > remaining) {
+		now = bpf_htons(lengths | IOAM_OVERFLOW);
+		return frame_store(ctx, w->at + offsetof(struct ioam_trace, lengths), &now,
+				   sizeof(now))
+			       ? IOAM_UNREADABLE
+			       : IOAM_FULL;
+	}
+	to = w->at + IOAM_HEADER + (remaining - words) * 4;
+	n = ioam_fill(w, ns, fields);
+	if (fields & IOAM_CHECKSUM && !ioam_neutral(ctx, w, ns, fields, to, words, lengths))
+		return IOAM_UNREADABLE;
+	/* A trace may ask for nothing; the verifier wants a length above zero. */
+	if (n >= 4 && n <= IOAM_NODE_MAX && frame_store(ctx, to, w->data, n))
+		return IOAM_UNREADABLE;
+	if (fields & IOAM_SNAPSHOT && ns->snapshot > 1) {
+		__u32 index = ns->schema, bytes = (ns->snapshot - 1) * 4;
+
+		schema = bpf_map_lookup_elem(&ioam_schemas, &index);
+		if (!schema || bytes > IOAM_SCHEMA_MAX ||
+		    frame_store(ctx, to + n, schema->data, bytes))
+			return IOAM_UNREADABLE;
+	}
+	now = bpf_htons(lengths - words);
+	if (frame_store(ctx, w->at + offsetof(struct ioam_trace, lengths), &now, sizeof(now)))
+		return IOAM_UNREADABLE;
+	return IOAM_WRITTEN;
+}
+
+/*
+ * All options of a packet that arrives. IOAM_PASS, or the reason to drop it. w->written: the packet
+ * has data of this node.
+ */
+__noinline int ioam_transit(frame_ctx *ctx, struct ioam_work *w)
+{
+	struct ioam_options o;
+
+	if (!w || !ioam_options(ctx, w->l3, &o, &w->hop_limit))
+		return IOAM_PASS;
+	w->hop_limit--;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < IOAM_OPTIONS_MAX; i++) {
+		__u32 size;
+		__u8 tlv[2];
+		int rc;
+
+		if (o.at >= o.end)
+			break;
+		size = option_size(ctx, o.at, o.end, tlv);
+		if (!size)
+			break;
+		if (tlv[0] == IOAM_OPTION_CHANGES) {
+			w->at = o.at;
+			w->len = tlv[1];
+			w->space = 0;
+			rc = ioam_transit_option(ctx, w);
+			if (rc == IOAM_WRITTEN) {
+				w->written++;
+				ioam_stat(IOAM_WRITTEN);
+			} else if (rc != IOAM_PASS) {
+				ioam_count(ctx, DIRECTION_INGRESS, rc, w->space);
+				if (rc >= IOAM_FIRST_DROPPED)
+					return rc;
+			}
+		}
+		o.at += size;
+	}
+	return IOAM_PASS;
+}
+
+#endif

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * No program: brings the types of IOAM into the debug information that the Go
+ * ones of internal/inband/ioam are made from.
+ */
+#include "prelude.h"
+#include "../abi.h"
+
+struct ioam_types {
+	struct ioam_control control;
+	struct ioam_namespace namespace;
+	struct ioam_schema schema;
+	struct ioam_iface iface;
+	struct ioam_port port;
+	struct ioam_node node;
+	struct ioam_role_key role_key;
+	struct ioam_count_key count_key;
+	struct count_value count_value;
+	enum feature feature;
+	enum ioam_time time;
+	enum ioam_role role;
+	enum ioam_size size;
+	enum ioam_reason reason;
+	enum ioam_reason_class reason_class;
+};
+const struct ioam_types *const ioam_types __attribute__((unused));

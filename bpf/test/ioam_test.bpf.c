@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Programs that are run by BPF_PROG_TEST_RUN and never attached: a packet's way through a node, in at
+ * one interface and out at another, in one run.
+ */
+#include "prelude.h"
+#include "abi.h"
+#include "config.h"
+#include "pdm/clock.h"
+#include "probe.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Interface where the packet leaves, as in flow_slot. */
+volatile __u32 test_out SEC(".data.test");
+
+/* Tc ingress, with all stages. */
+SEC("tc")
+int test_in(struct __sk_buff *skb)
+{
+	return probe(skb, DIRECTION_INGRESS);
+}
+
+/* Tc ingress and, as if the packet were forwarded, tc egress. */
+SEC("tc")
+int test_through(struct __sk_buff *skb)
+{
+	__u32 out = test_out;
+	struct ioam_iface *known;
+	struct ioam_work *w;
+	__u32 l3;
+
+	ioam_ingress(skb);
+	if (ioam_drops())
+		return TC_ACT_SHOT;
+	if (skb->tstamp_type != BPF_SKB_TSTAMP_DELIVERY_MONO || !ioam_has_options(skb, &l3))
+		return TC_ACT_UNSPEC;
+	w = ioam_begin(skb, l3);
+	known = bpf_map_lookup_elem(&ioam_ifaces, &out);
+	if (!w || !known)
+		return TC_ACT_UNSPEC;
+	w->port = known->copy[w->copy & 1];
+	w->received = skb->tstamp;
+	ioam_complete(skb, w);
+	return TC_ACT_UNSPEC;
+}
+
+/* What the other programs are compared with. */
+SEC("tc")
+int test_empty(struct __sk_buff *skb)
+{
+	return TC_ACT_UNSPEC;
+}

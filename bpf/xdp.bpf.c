@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The program at XDP. */
+#include "prelude.h"
+#include "abi.h"
+#include "config.h"
+#include "frame_xdp.h"
+#include "gso.h"
+#include "extension.h"
+#include "parse.h"
+#include "ioam/ioam.h"
+#include "ioam/xdp.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("xdp.frags")
+int waymark_xdp(struct xdp_md *xdp)
+{
+	ioam_xdp(xdp);
+	return XDP_PASS;
+}

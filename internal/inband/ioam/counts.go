@@ -1,0 +1,88 @@
+package ioam
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Count is how many packets had an option with which something special was done.
+type Count struct {
+	Iface     flow.Iface
+	Direction flow.Direction
+	Reason    string
+	Namespace uint16
+	Packets   uint64
+}
+
+// Stats are running totals since the start.
+type Stats struct {
+	Written   uint64 // options that this node's data were added to
+	Completed uint64 // of these, with what only the egress knows
+	Uncounted uint64 // options that did not fit into the counts by reason
+}
+
+// Stats reads the totals.
+func (r *Registrar) Stats() (s Stats, err error) {
+	err = r.do(func() error {
+		for index, to := range map[uint32]*uint64{
+			uint32(abiIoamReasonIOAM_WRITTEN): &s.Written, uint32(abiIoamReasonIOAM_COMPLETED): &s.Completed,
+			uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
+		} {
+			var perCPU []uint64
+			if err := r.maps["ioam_stats"].Lookup(index, &perCPU); err != nil {
+				return fmt.Errorf("reading the totals of the IOAM node: %w", err)
+			}
+			for _, n := range perCPU {
+				*to += n
+			}
+		}
+		return nil
+	})
+	return s, err
+}
+
+// Counts reads the counts by reason.
+func (r *Registrar) Counts() (out []Count, err error) {
+	err = r.do(func() error {
+		names, err := reasonNames()
+		if err != nil {
+			return err
+		}
+		var key abiIoamCountKey
+		var perCPU []abiCountValue
+		all := r.maps["ioam_counts"].Iterate()
+		for all.Next(&key, &perCPU) {
+			c := Count{Iface: flow.Iface(key.Iface), Direction: flow.Direction(key.Direction), Reason: names[key.Reason], Namespace: key.Space}
+			for _, v := range perCPU {
+				c.Packets += v.Packets
+			}
+			out = append(out, c)
+		}
+		return all.Err()
+	})
+	return out, err
+}
+
+// reasonNames are the names of enum ioam_reason in bpf/ioam/abi.h, lower case and without
+// the prefix.
+var reasonNames = sync.OnceValues(func() (map[uint8]string, error) {
+	return datapath.EnumNames(loadAbi, "ioam_reason", "IOAM_")
+})
+
+// Reasons are the names that Counts may give.
+func Reasons() ([]string, error) {
+	names, err := reasonNames()
+	if err != nil {
+		return nil, err
+	}
+	names = maps.Clone(names)
+	for _, no := range []uint8{uint8(abiIoamReasonIOAM_WRITTEN), uint8(abiIoamReasonIOAM_COMPLETED), uint8(abiIoamReasonIOAM_REASON_MAX)} {
+		delete(names, no)
+	}
+	return slices.Sorted(maps.Values(names)), nil
+}

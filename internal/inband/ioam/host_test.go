@@ -1,0 +1,173 @@
+package ioam
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/ioam/ioamtest"
+	"github.com/waymark-net/waymark/test/packet"
+	wire "github.com/waymark-net/waymark/wire/ioam"
+)
+
+// ids of the interfaces and the node of the tests.
+const (
+	nodeID, wideID     = 3, 0x00112233445566
+	fromID, toID       = 31, 32
+	fromWide, toWide   = 0x31000031, 0x32000032
+	spaceA, spaceB     = 123, 65535
+	dataA              = 0xcafe0123
+	wideA              = 0xcafe012345678901
+	unknown            = 77
+	hostA, hostB       = "2001:db8:a::1", "2001:db8:b::2"
+	fromName, toName   = "from", "to"
+	verdictPass        = -1
+	verdictDrop        = 2
+	prefix             = 14 // of the link header
+	metaBytes          = 16
+	optionAt, hopLimit = prefix + 40 + 4, 64
+)
+
+// schema is the one of spaceB.
+var schema = &wire.Snapshot{Schema: 0x777777, Data: []byte("waymark's schema")}
+
+// node is the node of the tests, with interfaces from and to.
+func node() Node {
+	return Node{
+		ID: nodeID, WideID: wideID,
+		Interfaces: []Interface{
+			{Name: fromName, ID: fromID, WideID: fromWide, Role: RoleBoth},
+			{Name: toName, ID: toID, WideID: toWide, Role: RoleBoth},
+		},
+		Namespaces: []Namespace{
+			{ID: spaceA, Data: dataA, WideData: wideA},
+			{ID: spaceB, Data: 1, WideData: 2, Schema: schema},
+		},
+	}
+}
+
+// reference is the same node of package wire/ioam.
+func reference(f wire.TimeFormat) *wire.Node {
+	n := node()
+	out := &wire.Node{ID: n.ID, IDWide: n.WideID, Format: f, Namespaces: map[uint16]wire.Namespace{}, ChecksumNeutral: true}
+	for _, ns := range n.Namespaces {
+		out.Namespaces[ns.ID] = wire.Namespace{Data: ns.Data, DataWide: ns.WideData, Schema: ns.Schema}
+	}
+	return out
+}
+
+// host runs the programs as the interfaces of a node would.
+type host struct {
+	*datapath.Datapath
+	node *Registrar
+	veth *datapathtest.Veth
+	coll *ebpf.Collection
+	xdp  *ebpf.Program
+}
+
+func newHost(t testing.TB, cfg Config, n Node) *host {
+	t.Helper()
+	h := &host{node: New(cfg), veth: datapathtest.NewVeth(t)}
+	h.Datapath = datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{
+		h.node.Stage(func(string) bool { return true }),
+	}}, slog.New(slog.DiscardHandler))
+	if err := h.Load(); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(h.Close)
+	var err error
+	if h.coll, err = h.Alongside(ioamtest.Load, func(s *ebpf.CollectionSpec) error {
+		return s.Variables["test_out"].Set(uint32(h.veth.To))
+	}); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(h.coll.Close)
+	all, err := h.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Name == datapath.Early.Name && h.xdp == nil {
+			if h.xdp, err = ebpf.NewProgramFromID(ebpf.ProgramID(p.ID)); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { h.xdp.Close() })
+		}
+	}
+	for name, index := range map[string]int{fromName: h.veth.From, toName: h.veth.To} {
+		if err := h.node.attach(flow.NewIface(0, uint32(index)), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.node.Apply(n); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// tc runs a program of ioamtest on a packet that arrives at from.
+func (h *host) tc(t testing.TB, program string, frame []byte) (out []byte, verdict int32) {
+	t.Helper()
+	var ctx [48]uint32
+	ctx[10] = uint32(h.veth.From)
+	return h.run(t, h.coll.Programs[program], ctx, frame)
+}
+
+// early runs the program at XDP.
+func (h *host) early(t testing.TB, frame []byte) (out []byte, verdict int32) {
+	t.Helper()
+	// struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+	out, verdict = h.run(t, h.xdp, [6]uint32{0, uint32(len(frame)), 0, uint32(h.veth.From), 0, 0}, frame)
+	if len(out) > len(frame) { // what is left in front of the frame for tc
+		out = out[metaBytes:]
+	}
+	return out, verdict
+}
+
+func (h *host) run(t testing.TB, p *ebpf.Program, ctx any, frame []byte) (out []byte, verdict int32) {
+	t.Helper()
+	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: ctx}
+	v, err := p.Run(&opts)
+	if err != nil {
+		t.Fatalf("%v: in the namespace of the interfaces?", err)
+	}
+	return opts.DataOut, int32(v)
+}
+
+// inside runs a test in the namespace of the interfaces, once: each change of the namespace takes
+// longer than a packet.
+func (h *host) inside(t testing.TB, test func()) {
+	t.Helper()
+	if err := h.veth.Do(func() error {
+		test()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// carrying is a packet with a Hop-by-Hop header of these options.
+func carrying(t testing.TB, bodies ...wire.Body) []byte {
+	t.Helper()
+	header, err := wire.AppendHeader(nil, 17, bodies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return framed(header)
+}
+
+// framed is a packet with this Hop-by-Hop header.
+func framed(header []byte) []byte {
+	frame := packet.Eth().IPv6(hostA, hostB).UDP(1000, 2000).Payload(20).Bytes()
+	out := append([]byte{}, frame[:prefix+40]...)
+	out = append(out, header...)
+	out = append(out, frame[prefix+40:]...)
+	out[prefix+6] = 0
+	payload := len(out) - prefix - 40
+	out[prefix+4], out[prefix+5] = byte(payload>>8), byte(payload)
+	return out
+}

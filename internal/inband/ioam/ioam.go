@@ -1,0 +1,188 @@
+// Package ioam is an IOAM node (RFC 9197, RFC 9486) in the kernel, as a stage of the
+// datapath: it fills the maps of bpf/ioam. Input: the description of the node, and the
+// interfaces that the datapath attaches. Output: the node in the programs, and counts
+// by reason. The agent registers it through package stage.
+package ioam
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/wire/ioam"
+)
+
+// Transit is where a node writes its data into packets that arrive.
+type Transit string
+
+// The places. Auto is XDP in the driver, but not on veth: with a program at XDP, its
+// peer segments all packets before it sends them.
+const (
+	TransitAuto Transit = "auto"
+	TransitXDP  Transit = "xdp"
+	TransitTC   Transit = "tc"
+)
+
+// Config is what only a restart changes.
+type Config struct {
+	Time    ioam.TimeFormat
+	Transit Transit
+}
+
+// maxCounts is how many combinations of interface, direction, reason and namespace are
+// counted.
+const maxCounts = 8192
+
+// maxIfaces is how many interfaces a node has; elements are allocated when needed.
+const maxIfaces = 4096
+
+// mapNames are the maps that the stage owns.
+var mapNames = []string{
+	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_works", "ioam_counts", "ioam_stats", ".data.ioam",
+}
+
+// Registrar is the node of one datapath. Its methods may be called from any goroutine.
+type Registrar struct {
+	cfg    Config
+	cookie uint32
+
+	core *datapath.Core // nil: not loaded yet; below: guarded by it
+	maps map[string]*ebpf.Map
+	node Node
+	// control is what the programs see.
+	control abiIoamControl
+	ifaces  map[flow.Iface]string // attached, with their names
+	stop    chan struct{}
+	end     func() // closes stop, once
+
+	early sync.Map // flow.Iface: whether XDP is wanted
+}
+
+// New returns a node that has loaded nothing yet. Before Apply it has no interface.
+func New(cfg Config) *Registrar {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	stop := make(chan struct{})
+	return &Registrar{
+		cfg: cfg, cookie: binary.LittleEndian.Uint32(b[:]), ifaces: map[flow.Iface]string{},
+		stop: stop, end: sync.OnceFunc(func() { close(stop) }),
+	}
+}
+
+// Stage registers the node in the datapath. names reports whether an interface may
+// become one of the node's.
+func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
+	return &datapath.Stage{
+		Name:     "ioam",
+		Programs: []*datapath.Program{datapath.Ingress, datapath.Egress, datapath.Early},
+		Maps:     mapNames,
+		Feature:  uint32(abiFeatureFEATURE_IOAM),
+		Set:      r.set,
+		Open:     r.open,
+		Uses:     func(h datapath.Hook) bool { return names(h.Target.Name) && r.uses(h) },
+		Attach:   func(h datapath.Hook) error { return r.attach(h.Target.Iface, h.Target.Name) },
+		Detach:   func(h datapath.Hook) error { return r.detach(h.Target.Iface) },
+		Forget:   r.forget,
+		Close:    r.end,
+	}
+}
+
+// uses reports whether the node has work at a hook.
+func (r *Registrar) uses(h datapath.Hook) bool {
+	if h.Type != datapath.XDP {
+		return len(h.Target.Directions) == 0 || slices.ContainsFunc(h.Target.Directions, func(d flow.Direction) bool { return datapath.HookOf(d) == h.Type })
+	}
+	if r.cfg.Transit != TransitAuto {
+		return r.cfg.Transit == TransitXDP
+	}
+	if known, ok := r.early.Load(h.Target.Iface); ok {
+		return known.(bool)
+	}
+	l, err := netlink.LinkByName(h.Target.Name)
+	wanted := err == nil && l.Type() != "veth"
+	r.early.Store(h.Target.Iface, wanted)
+	return wanted
+}
+
+func (r *Registrar) forget(i flow.Iface) error {
+	r.early.Delete(i)
+	return nil
+}
+
+var timeFormats = map[ioam.TimeFormat]uint32{
+	ioam.POSIX: uint32(abiIoamTimeIOAM_TIME_POSIX), ioam.PTP: uint32(abiIoamTimeIOAM_TIME_PTP), ioam.NTP: uint32(abiIoamTimeIOAM_TIME_NTP),
+}
+
+// set sets sizes and constants.
+func (r *Registrar) set(s *datapath.Spec) error {
+	if err := s.SetSizes(map[string]uint32{
+		"ioam_namespaces": copies * slots, "ioam_schemas": copies * maxSchemas,
+		"ioam_ifaces": maxIfaces, "ioam_roles": copies * maxIfaces, "ioam_counts": maxCounts,
+	}); err != nil {
+		return err
+	}
+	return s.SetConstants(map[string]any{
+		"cfg_ioam_time": timeFormats[r.cfg.Time], "cfg_ioam_cookie": r.cookie, "cfg_ioam_stamp": kernel.DeliveryTime.Has(),
+	})
+}
+
+// open gets the maps.
+func (r *Registrar) open(c *datapath.Core) (err error) {
+	if r.maps, err = c.Maps(mapNames...); err != nil {
+		return err
+	}
+	r.core = c
+	if err := r.apply(Node{}); err != nil {
+		return err
+	}
+	go r.followClock()
+	return nil
+}
+
+// errNotLoaded is what callers get before the datapath is loaded.
+var errNotLoaded = errors.New("ioam: the datapath is not loaded")
+
+func (r *Registrar) do(f func() error) error {
+	if r.core == nil {
+		return errNotLoaded
+	}
+	return r.core.Do(f)
+}
+
+// Apply replaces the node: each packet sees the old one or the new one.
+func (r *Registrar) Apply(n Node) error {
+	return r.do(func() error { return r.apply(n) })
+}
+
+// attach registers an interface, or follows its new name.
+func (r *Registrar) attach(i flow.Iface, name string) error {
+	r.ifaces[i] = name
+	value := abiIoamIface{}
+	for which := range copies {
+		value.Copy[which] = r.node.port(name)
+		if err := r.exceptions(i, name, which, r.node); err != nil {
+			return err
+		}
+	}
+	if err := r.maps["ioam_ifaces"].Put(uint32(i), value); err != nil {
+		return fmt.Errorf("registering %s with the IOAM node: %w", name, err)
+	}
+	return nil
+}
+
+func (r *Registrar) detach(i flow.Iface) error {
+	delete(r.ifaces, i)
+	if err := r.maps["ioam_ifaces"].Delete(uint32(i)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("removing interface %d from the IOAM node: %w", i.IfIndex(), err)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package service
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/waymark-net/waymark/internal/config"
+	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
+	"github.com/waymark-net/waymark/wire/ioam"
+)
+
+// Section is ioam in the configuration.
+var Section = config.Register(config.Section[Config]{
+	Name: name, Doc: "node of in-situ OAM: its data are added to traces in IPv6 packets (RFC 9197, RFC 9486)",
+	On: (*Config).on, Check: (*Config).check,
+})
+
+// Config describes an IOAM node. Only packets that arrive at its interfaces are touched.
+type Config struct {
+	Node       NodeConfig        `yaml:"node" doc:"the node"`
+	Interfaces []InterfaceConfig `yaml:"interfaces" short:"name:id:role" reload:"yes" doc:"interfaces of the node; the agent must attach to them (interfaces). to-athos:31:both is short for {name: to-athos, id: 31, role: both}"`
+	Namespaces []NamespaceConfig `yaml:"namespaces" reload:"yes" doc:"namespaces whose traces the node fills; namespace 0 is always one of them. At most 31"`
+	Schemas    []SchemaConfig    `yaml:"schemas" reload:"yes" doc:"opaque state snapshots, for namespaces. At most 31"`
+	Transit    string            `yaml:"transit" default:"auto" oneof:"auto xdp tc" doc:"where the data of the node are added: at XDP in the driver, or at tc ingress, which is also used where the driver has no XDP. auto: xdp, but tc on veth, whose peer cannot send segments in bursts to an XDP program"`
+}
+
+// NodeConfig is what all interfaces share.
+type NodeConfig struct {
+	ID     uint32 `yaml:"id" default:"16777215" max:"16777215" reload:"yes" doc:"node id, 24 bits; 16777215: none"`
+	WideID string `yaml:"wide_id" kind:"bits" reload:"yes" doc:"wide node id, 56 bits; empty: none"`
+	Time   string `yaml:"time" default:"posix" oneof:"posix ptp ntp" doc:"format of timestamps, the same in the whole domain; Linux writes posix"`
+}
+
+// InterfaceConfig is one interface.
+type InterfaceConfig struct {
+	Name   string       `yaml:"name" kind:"glob" doc:"name of the interface, not a glob"`
+	ID     uint32       `yaml:"id" default:"65535" max:"65535" doc:"interface id, 16 bits; 65535: none"`
+	Role   string       `yaml:"role" default:"both" oneof:"none ingress egress both" doc:"ingress: data of the node are added to traces that arrive; egress: they are completed with transit delay and egress interface in traces that leave"`
+	WideID string       `yaml:"wide_id" kind:"bits" doc:"wide interface id, 32 bits; empty: none"`
+	Roles  []RoleConfig `yaml:"roles" short:"namespace:role" doc:"roles for single namespaces"`
+}
+
+// RoleConfig is the role of an interface for one namespace.
+type RoleConfig struct {
+	Namespace uint32 `yaml:"namespace" default:"0" max:"65535" doc:"namespace id"`
+	Role      string `yaml:"role" default:"none" oneof:"none ingress egress both" doc:"as interfaces[].role"`
+}
+
+// NamespaceConfig is one namespace.
+type NamespaceConfig struct {
+	ID       uint32 `yaml:"id" default:"0" max:"65535" doc:"namespace id"`
+	Data     string `yaml:"data" kind:"bits" doc:"namespace data, 32 bits; empty: not available"`
+	WideData string `yaml:"wide_data" kind:"bits" doc:"wide namespace data, 64 bits; empty: not available"`
+	Schema   string `yaml:"schema" kind:"bits" doc:"id of the schema whose data is the opaque state snapshot; empty: none"`
+}
+
+// SchemaConfig is one schema.
+type SchemaConfig struct {
+	ID   uint32 `yaml:"id" default:"0" max:"16777214" doc:"schema id, 24 bits"`
+	Data string `yaml:"data" doc:"data of the snapshot, at most 240 bytes, padded with zeros to a multiple of 4: text, or hexadecimal after 0x"`
+}
+
+// on reports whether the node has an interface.
+func (c *Config) on() bool { return len(c.Interfaces) > 0 }
+
+var roles = map[string]inbandioam.Role{
+	"none": inbandioam.RoleNone, "ingress": inbandioam.RoleIngress, "egress": inbandioam.RoleEgress, "both": inbandioam.RoleBoth,
+}
+
+// number reads a text of kind bits; none where it is empty.
+func number(text string, none uint64) uint64 {
+	if text == "" {
+		return none
+	}
+	v, _ := config.ParseBits(text) // checked when it was read
+	return v
+}
+
+func (s SchemaConfig) bytes() ([]byte, error) {
+	data := []byte(s.Data)
+	if digits, ok := strings.CutPrefix(s.Data, "0x"); ok {
+		var err error
+		if data, err = hex.DecodeString(digits); err != nil {
+			return nil, fmt.Errorf("%q is not hexadecimal", s.Data)
+		}
+	}
+	return append(data, make([]byte, -len(data)&3)...), nil
+}
+
+// node is the description that the programs get; check has found it possible.
+func (c *Config) node() inbandioam.Node {
+	n := inbandioam.Node{ID: c.Node.ID, WideID: number(c.Node.WideID, ioam.Unavailable56)}
+	schemas := map[uint64]*ioam.Snapshot{}
+	for _, s := range c.Schemas {
+		data, _ := s.bytes()
+		schemas[uint64(s.ID)] = &ioam.Snapshot{Schema: s.ID, Data: data}
+	}
+	for _, ns := range c.Namespaces {
+		one := inbandioam.Namespace{
+			ID: uint16(ns.ID), Data: uint32(number(ns.Data, ioam.Unavailable32)), WideData: number(ns.WideData, ioam.Unavailable64),
+		}
+		if ns.Schema != "" {
+			one.Schema = schemas[number(ns.Schema, 0)]
+		}
+		n.Namespaces = append(n.Namespaces, one)
+	}
+	for _, i := range c.Interfaces {
+		one := inbandioam.Interface{
+			Name: i.Name, ID: uint16(i.ID), WideID: uint32(number(i.WideID, ioam.Unavailable32)), Role: roles[i.Role],
+			Exceptions: map[uint16]inbandioam.Role{},
+		}
+		for _, r := range i.Roles {
+			one.Exceptions[uint16(r.Namespace)] = roles[r.Role]
+		}
+		n.Interfaces = append(n.Interfaces, one)
+	}
+	return n
+}
+
+// names are the interfaces, in order.
+func (c *Config) names() []string {
+	names := map[string]bool{}
+	for _, i := range c.Interfaces {
+		names[i.Name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,92 @@
+// Package service is the IOAM node as a stage of the agent: it makes the stage of
+// package ioam from the configuration, follows reloads, and reports status and metrics.
+// Package list registers it.
+package service
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/waymark-net/waymark/internal/config"
+	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
+	"github.com/waymark-net/waymark/internal/stage"
+	"github.com/waymark-net/waymark/wire/ioam"
+)
+
+// name is that of the sections in configuration and status.
+const name = "ioam"
+
+// example is the least that fills traces.
+const example = `ioam:
+  node: {id: 3}
+  interfaces: [{name: eth0, id: 31}, {name: eth1, id: 32}]
+  namespaces: [{id: 123}]
+`
+
+// Kind registers the node.
+func Kind() stage.Kind {
+	return stage.Kind{
+		Name:    name,
+		On:      Section.Enabled,
+		New:     New,
+		Settle:  settle,
+		Example: example,
+		Text:    writeText,
+		Metrics: metrics,
+	}
+}
+
+// service is the node of one agent.
+type service struct {
+	deps stage.Deps
+	node *inbandioam.Registrar
+
+	mu  sync.Mutex
+	cfg Config // never changed in place
+}
+
+// New prepares the stage.
+func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
+	own := Section.Of(cfg)
+	format, err := ioam.ParseTimeFormat(own.Node.Time)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{cfg: own, deps: deps, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit)})}
+	names := own.names()
+	return &stage.Stage{
+		Datapath: s.node.Stage(func(name string) bool { return slices.Contains(names, name) }),
+		Start:    func() error { return s.node.Apply(own.node()) },
+		Reload:   s.reload,
+		Status:   s.status,
+	}, nil
+}
+
+func (s *service) current() Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg
+}
+
+// settle keeps the interfaces where others would be the node's: programs with this stage
+// are attached to those of the start.
+func settle(running, next *config.Config) {
+	was, will := Section.Of(running), Section.Of(next)
+	if !slices.Equal(was.names(), will.names()) {
+		Section.Edit(next).Interfaces = was.Interfaces
+	}
+}
+
+// reload replaces the node between two packets.
+func (s *service) reload(next *config.Config) (apply func() error, err error) {
+	own := Section.Of(next)
+	return func() error {
+		if err := s.node.Apply(own.node()); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cfg = own
+		return nil
+	}, nil
+}

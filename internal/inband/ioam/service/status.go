@@ -1,0 +1,179 @@
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/waymark-net/waymark/internal/export/prometheus"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/wire/ioam"
+)
+
+// Status is the node as registered, and what it did since the agent started.
+type Status struct {
+	NodeID     *uint32     `json:"node_id,omitempty"`
+	WideNodeID *uint64     `json:"wide_node_id,omitempty"`
+	Time       string      `json:"time"`
+	Interfaces []Interface `json:"interfaces"`
+	Namespaces []Namespace `json:"namespaces"`
+
+	Written   uint64   `json:"written"`   // options that data of this node were added to
+	Completed uint64   `json:"completed"` // of these, with transit delay or egress interface
+	Uncounted uint64   `json:"uncounted"` // options whose reason did not fit into the counts
+	Passed    []Passed `json:"passed,omitempty"`
+}
+
+// Interface is one of the node's.
+type Interface struct {
+	Name  string            `json:"name"`
+	ID    *uint16           `json:"id,omitempty"`
+	Wide  *uint32           `json:"wide_id,omitempty"`
+	Role  string            `json:"role"`
+	Roles map[uint32]string `json:"roles,omitempty"` // by namespace
+}
+
+// Namespace is one that the node knows.
+type Namespace struct {
+	ID       uint16  `json:"id"`
+	Data     *uint32 `json:"data,omitempty"`
+	WideData *uint64 `json:"wide_data,omitempty"`
+	Schema   *uint32 `json:"schema,omitempty"`
+}
+
+// Passed are packets with an option that the node did not write to.
+type Passed struct {
+	Iface     string `json:"iface"`
+	Netns     string `json:"netns,omitempty"`
+	Direction string `json:"direction"`
+	Reason    string `json:"reason"` // name from enum ioam_reason in bpf/ioam/abi.h, lower case
+	Namespace uint16 `json:"namespace"`
+	Packets   uint64 `json:"packets"`
+}
+
+// StatusOf is the section of a status; nil where the agent is no IOAM node.
+func StatusOf(s *obs.Status) *Status { return obs.SectionOf[Status](s, name) }
+
+// known is a value, unless it is the one for "none".
+func known[T comparable](v, none T) *T {
+	if v == none {
+		return nil
+	}
+	return &v
+}
+
+// status gathers the section.
+func (s *service) status() (any, error) {
+	cfg := s.current()
+	n := cfg.node()
+	out := &Status{NodeID: known(n.ID, ioam.Unavailable24), WideNodeID: known(n.WideID, ioam.Unavailable56), Time: cfg.Node.Time}
+	for k, i := range n.Interfaces {
+		one := Interface{Name: i.Name, ID: known(i.ID, ioam.Unavailable16), Wide: known(i.WideID, ioam.Unavailable32), Role: cfg.Interfaces[k].Role}
+		for _, r := range cfg.Interfaces[k].Roles {
+			if one.Roles == nil {
+				one.Roles = map[uint32]string{}
+			}
+			one.Roles[r.Namespace] = r.Role
+		}
+		out.Interfaces = append(out.Interfaces, one)
+	}
+	for _, ns := range n.Namespaces {
+		one := Namespace{ID: ns.ID, Data: known(ns.Data, ioam.Unavailable32), WideData: known(ns.WideData, ioam.Unavailable64)}
+		if ns.Schema != nil {
+			one.Schema = &ns.Schema.Schema
+		}
+		out.Namespaces = append(out.Namespaces, one)
+	}
+	stats, statsErr := s.node.Stats()
+	counts, countsErr := s.node.Counts()
+	out.Written, out.Completed, out.Uncounted = stats.Written, stats.Completed, stats.Uncounted
+	for _, c := range counts {
+		iface, netns := s.deps.IfaceName(c.Iface)
+		out.Passed = append(out.Passed, Passed{
+			Iface: iface, Netns: netns, Direction: c.Direction.String(), Reason: c.Reason, Namespace: c.Namespace, Packets: c.Packets,
+		})
+	}
+	slices.SortFunc(out.Passed, func(x, y Passed) int {
+		return cmp.Or(cmp.Compare(x.Netns, y.Netns), cmp.Compare(x.Iface, y.Iface), cmp.Compare(x.Direction, y.Direction),
+			cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Namespace, y.Namespace))
+	})
+	return out, errors.Join(statsErr, countsErr)
+}
+
+func text[T any](v *T, format string) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, *v)
+}
+
+// writeText shows the node as registered; nothing where there is none.
+func writeText(w io.Writer, s *obs.Status) error {
+	n := StatusOf(s)
+	if n == nil {
+		return nil
+	}
+	if err := term.Heading(w, "IOAM node %s (wide %s), times in %s: %s written, %s completed at egress",
+		text(n.NodeID, "%d"), text(n.WideNodeID, "0x%x"), n.Time, term.Count(n.Written), term.Count(n.Completed)); err != nil {
+		return err
+	}
+	t := &term.Table{Columns: []term.Column{{Title: "IOAM INTERFACE", Least: 12}, {Title: "ID", Right: true}, {Title: "WIDE", Right: true}, {Title: "ROLE"}}}
+	for _, i := range n.Interfaces {
+		role := i.Role
+		for _, ns := range sortedKeys(i.Roles) {
+			role += fmt.Sprintf(", %s for namespace %d", i.Roles[ns], ns)
+		}
+		t.Add(i.Name, text(i.ID, "%d"), text(i.Wide, "%d"), role)
+	}
+	if err := term.Section(w, t); err != nil {
+		return err
+	}
+	t = &term.Table{Columns: []term.Column{{Title: "IOAM NAMESPACE"}, {Title: "DATA"}, {Title: "WIDE DATA"}, {Title: "SCHEMA", Right: true}}}
+	for _, ns := range n.Namespaces {
+		t.Add(fmt.Sprint(ns.ID), text(ns.Data, "0x%08x"), text(ns.WideData, "0x%016x"), text(ns.Schema, "%d"))
+	}
+	if err := term.Section(w, t); err != nil {
+		return err
+	}
+	t = &term.Table{Columns: []term.Column{{Title: "IOAM PASSED"}, {Title: "DIR"}, {Title: "REASON"}, {Title: "NAMESPACE", Right: true}, {Title: "PACKETS", Right: true}}}
+	for _, one := range n.Passed {
+		t.Add(obs.Place(one.Netns, one.Iface), one.Direction, one.Reason, fmt.Sprint(one.Namespace), term.Count(one.Packets))
+	}
+	return term.Section(w, t)
+}
+
+func sortedKeys(m map[uint32]string) (keys []uint32) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// metrics are there where the agent is an IOAM node, and empty elsewhere.
+var metrics = []prometheus.Metric{
+	counter("waymark_ioam_written_options_total", "Options that data of this node were added to.", func(n *Status) uint64 { return n.Written }),
+	counter("waymark_ioam_completed_options_total", "Options that got the egress interface or the transit delay of this node.", func(n *Status) uint64 { return n.Completed }),
+	{
+		Name: "waymark_ioam_passed_options_total", Type: prometheus.Counter, Labels: []string{"interface", "netns", "direction", "reason", "namespace"},
+		Help: "Options that data of this node were not added to, by reason.",
+		Collect: func(s *obs.Status, sample func(float64, ...string)) {
+			if n := StatusOf(s); n != nil {
+				for _, p := range n.Passed {
+					sample(float64(p.Packets), p.Iface, p.Netns, p.Direction, p.Reason, fmt.Sprint(p.Namespace))
+				}
+			}
+		},
+	},
+}
+
+func counter(name, help string, value func(*Status) uint64) prometheus.Metric {
+	return prometheus.Metric{Name: name, Type: prometheus.Counter, Help: help, Collect: func(s *obs.Status, sample func(float64, ...string)) {
+		if n := StatusOf(s); n != nil {
+			sample(float64(value(n)))
+		}
+	}}
+}
