@@ -299,7 +299,11 @@ func (p *point) visit(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	table := datapath.Config{MaxEntries: uint32(cpus * max(1<<13, slotsPerFlow*p.flows)), WholeTable: true}
+	// Few flows are in one chunk of the table, as in an agent with default sizes.
+	table := datapath.Config{MaxEntries: 1 << 19}
+	if p.flows > 1<<10 {
+		table = datapath.Config{MaxEntries: uint32(cpus * slotsPerFlow * p.flows), WholeTable: true}
+	}
 	d, err := s.load(table, program.Bench, p.kind, p.flows, [][2]string{
 		{"bench_empty", costEmpty},
 		{"bench_parse", costParse},
