@@ -50,7 +50,11 @@ func ParseBits(s string) (uint64, error) {
 	return n, nil
 }
 
+// checkBits accepts an empty text: the number is not set.
 func checkBits(s string) error {
+	if s == "" {
+		return nil
+	}
 	_, err := ParseBits(s)
 	return err
 }

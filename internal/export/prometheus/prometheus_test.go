@@ -23,6 +23,7 @@ import (
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	ioam "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/stage/list"
@@ -97,6 +98,9 @@ func status() obs.Status {
 				},
 				{Iface: "veth1", Netns: "blue", Protocol: "udp", Sent: 200, Received: 200, Lost: -1},
 			},
+		}}, {Name: "ioam", Value: &ioam.Status{
+			Written: 9, Completed: 8,
+			Passed: []ioam.Passed{{Iface: "eth0", Direction: "ingress", Reason: "namespace_unknown", Namespace: 77, Packets: 3}},
 		}}},
 	}
 }
