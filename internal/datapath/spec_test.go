@@ -44,7 +44,7 @@ func TestObjectsThatLackSomething(t *testing.T) {
 			needed = append(needed, name)
 		}
 	}
-	if want := []string{"batches", "evicted", "flows"}; !slices.Equal(needed, want) {
+	if want := []string{"batches", "cached_counts", "evicted", "flows"}; !slices.Equal(needed, want) {
 		t.Errorf("maps that are sized: %v, want %v", needed, want)
 	}
 	needed = nil
