@@ -54,17 +54,19 @@ static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *k
 	struct pdm_path_key at;
 	struct pdm_path *service = path_of(key, true, &at);
 	struct pdm_path *path = path_of(key, false, &at);
+	/* What the flow itself has shown. After a long silence it is worth no more than a new flow's. */
+	bool own = is_recent(g->arrived, now, PATH_PASSED_LIFETIME);
 
 	/* A datagram shows no length, so it has no better source. */
 	g->shown = 0;
 	g->flags &= ~GUARD_PASSED;
-	if (service && !g->arrived && service->passed > g->struck) {
+	if (service && !own && service->passed > g->struck) {
 		g->fallback = 0;
 		g->strikes = 0;
 	}
 	guard_ask(g, path, service, now);
 	/* Others may be about to learn what a flow that was named itself learns first. */
-	if (g->arrived)
+	if (own)
 		g->flags &= ~GUARD_PASSED;
 	else if (!(g->flags & GUARD_PASSED))
 		guard_rest(g, path, now);
