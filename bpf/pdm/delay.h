@@ -148,7 +148,7 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 	 * DTLR would count the time since that one, too.
 	 */
 	first = sample->arrival == ARRIVAL_FIRST || sample->arrival == ARRIVAL_RESTART;
-	if (sample->arrival == ARRIVAL_IN_ORDER || (first && !o->dtls.delta && !o->dtls.scale)) {
+	if (sample->arrival == ARRIVAL_IN_ORDER || (first && !o->dtls.scale)) {
 		sample->server = server;
 		sample->has |= HAS_SERVER;
 	}

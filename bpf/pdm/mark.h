@@ -186,18 +186,21 @@ static __always_inline void account_mark(struct __sk_buff *skb, struct packet *p
 }
 
 /*
- * A Linux router that gets a burst whole (GRO) asks, before it passes it on,
- * whether its segments fit the MTU, and reads the length of their TCP header
+ * A Linux router that gets a burst whole (GRO) reads the length of its TCP header
  * where that would be without ours: from the upper half of byte 12, which is the
- * first of DTLS. From 13 on the segments would seem too long, and be refused
- * although they fit. With 15 bits of DTLS instead of 16 it is 7 at most, and what
- * is there in truth is never less.
+ * first of DTLS. Kernels of 2026 (7.0.10, Debian's 6.12.117) drop the burst if that
+ * is less than 5, and all refuse it if its segments seem to exceed the MTU: our
+ * header and the least that TCP has make 9. A DTLS of 0x5000 to 0x9fff suits both;
+ * that is a factor of two, so any time has one, of 15 bits or more. No DTLS becomes
+ * 20 femtoseconds: the scale of 0 says that it is none.
  */
 static __always_inline void suit_routers(struct pdm_option *o)
 {
-	if (o->dtls.delta >> 15) {
+	if (o->dtls.delta >= 0xa000) {
 		o->dtls.delta >>= 1;
 		o->dtls.scale++;
+	} else if (!o->dtls.delta) {
+		o->dtls.delta = 0x5000;
 	}
 }
 

@@ -29,19 +29,25 @@ struct test_number {
 	__u8 out_scale; /* of ns */
 	__u16 out_delta;
 	__u16 bucket;
+	__u16 burst_delta; /* of ns, as the DTLS of a burst */
+	__u8 burst_scale;
+	__u8 zero[5];
 };
 
 struct test_number test_numbers[TEST_CASES] SEC(".data.numbers");
 
 __noinline int number(struct test_number *n)
 {
-	struct pdm_delta d;
+	struct pdm_option o = {};
 
 	if (!n)
 		return 0;
-	d = pdm_scale(n->ns);
-	n->out_delta = d.delta;
-	n->out_scale = d.scale;
+	o.dtls = pdm_scale(n->ns);
+	n->out_delta = o.dtls.delta;
+	n->out_scale = o.dtls.scale;
+	suit_routers(&o);
+	n->burst_delta = o.dtls.delta;
+	n->burst_scale = o.dtls.scale;
 	n->bucket = delay_bucket(n->ns);
 	n->back = pdm_nanoseconds(n->delta, n->scale);
 	return 0;

@@ -97,8 +97,9 @@ func (o Option) HasReceived() bool {
 }
 
 // IsFirst tells whether the option says that nothing was sent before: the
-// sender's state of this flow is new.
-func (o Option) IsFirst() bool { return o.DeltaTLS == 0 && o.ScaleDTLS == 0 }
+// sender's state of this flow is new. A DTLS below 2^16 attoseconds is none: that is
+// how a GSO burst says so, because routers require other bits of it to be set.
+func (o Option) IsFirst() bool { return o.ScaleDTLS == 0 }
 
 // String is for people: numbers, and deltas as durations.
 func (o Option) String() string {

@@ -135,6 +135,15 @@ func TestNumbersAgree(t *testing.T) {
 		if c.OutDelta != delta || c.OutScale != scale {
 			t.Fatalf("%d ns: C %04x scale %d, Go %04x scale %d", c.Ns, c.OutDelta, c.OutScale, delta, scale)
 		}
+		// Routers read these bits of a burst as the length of a TCP header in words.
+		if words := c.BurstDelta >> 12; words < 5 || words > (pdm.HeaderSize+20)/4 {
+			t.Fatalf("%d ns: a burst has DTLS %04x", c.Ns, c.BurstDelta)
+		}
+		burst := pdm.Option{DeltaTLS: c.BurstDelta, ScaleDTLS: c.BurstScale}
+		exact, _ := pdm.Nanoseconds(delta, scale)
+		if ns, _ := pdm.Nanoseconds(c.BurstDelta, c.BurstScale); ns > exact || exact-ns > exact>>14+1 || burst.IsFirst() != (c.Ns == 0) {
+			t.Fatalf("%d ns: a burst has DTLS %v, a packet %d ns", c.Ns, burst, exact)
+		}
 		if bucket := inband.Bucket(c.Ns); int(c.Bucket) != bucket {
 			t.Fatalf("%d ns: bucket %d in C, %d in Go", c.Ns, c.Bucket, bucket)
 		}
