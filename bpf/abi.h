@@ -289,7 +289,7 @@ enum reason {
 	REASON_UNREADABLE, /* the kernel could not make the headers linear */
 	REASON_SAMPLED_OUT,
 	REASON_CPU_UNKNOWN, /* a processor that was not there at the start */
-	REASON_UNATTRIBUTED_FULL, /* not even the sum by protocol had room */
+	REASON_UNATTRIBUTED_FULL, /* the sum by protocol was full, too */
 	/* The packet is in a flow. */
 	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
 	REASON_FRAGMENT_LOST, /* its ports could not be remembered */

@@ -246,7 +246,7 @@ static __always_inline int parse_extensions(struct cursor *c, struct packet *p, 
 /* TCP's header up to the checksum; also what the other protocols share. */
 static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 {
-	__u32 offset = offset_of(c), room = c->ip_end - offset;
+	__u32 offset = offset_of(c), left = c->ip_end - offset;
 	struct tcphdr *tcp;
 	struct icmp_header *icmp;
 	struct udphdr *udp;
@@ -259,14 +259,14 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 
 	switch (p->id.proto) {
 	case IPPROTO_TCP:
-		if (room < sizeof(*tcp))
+		if (left < sizeof(*tcp))
 			return REASON_MALFORMED;
 		tcp = HEADER(c, struct tcphdr);
 		if (!tcp)
 			return PARSE_PULL;
 		word = bpf_ntohs(((__be16 *)tcp)[6]);
 		p->l4_len = (word >> 12) * 4;
-		if (p->l4_len < sizeof(*tcp) || p->l4_len > room)
+		if (p->l4_len < sizeof(*tcp) || p->l4_len > left)
 			return REASON_MALFORMED;
 		set_ports(p, tcp);
 		p->id.tcp_flags = word;
@@ -275,7 +275,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 	case IPPROTO_UDP:
 	case IPPROTO_UDPLITE:
 		p->l4_len = sizeof(struct udphdr);
-		if (room < p->l4_len)
+		if (left < p->l4_len)
 			return REASON_MALFORMED;
 		udp = HEADER(c, struct udphdr);
 		if (!udp)
@@ -285,7 +285,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 	case IPPROTO_SCTP:
 	case IPPROTO_DCCP:
 		p->l4_len = 12; /* SCTP common header; DCCP's shortest */
-		if (room < p->l4_len)
+		if (left < p->l4_len)
 			return REASON_MALFORMED;
 		if (c->pos + 12 > c->frame.end)
 			return PARSE_PULL;
@@ -293,15 +293,15 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 		set_ports(p, data);
 		if (p->id.proto == IPPROTO_DCCP) {
 			p->l4_len = data[4] * 4;
-			if (p->l4_len < 12 || p->l4_len > room)
+			if (p->l4_len < 12 || p->l4_len > left)
 				return REASON_MALFORMED;
 		}
 		return PARSE_OK;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
-		if (room < 4)
+		if (left < 4)
 			return REASON_MALFORMED;
-		p->l4_len = room < sizeof(*icmp) ? room : sizeof(*icmp);
+		p->l4_len = left < sizeof(*icmp) ? left : sizeof(*icmp);
 		if (c->pos + 4 > c->frame.end)
 			return PARSE_PULL;
 		icmp = c->pos;
@@ -310,7 +310,7 @@ static __always_inline int parse_transport(struct cursor *c, struct packet *p)
 			    ? icmp->type == ICMP_ECHO || icmp->type == ICMP_ECHOREPLY
 			    : icmp->type == ICMPV6_ECHO_REQUEST ||
 				      icmp->type == ICMPV6_ECHO_REPLY) {
-			if (room < sizeof(*icmp))
+			if (left < sizeof(*icmp))
 				return REASON_MALFORMED;
 			icmp = HEADER(c, struct icmp_header);
 			if (!icmp)

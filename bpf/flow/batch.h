@@ -4,7 +4,7 @@
  *
  * In: parsed packets, one by one. Out: the flow table counts them. As a rule the
  * line of memory with a packet's slot is not in the processor's cache. One by
- * one, each packet would wait for its line; of a batch, all lines are asked for
+ * one, each packet would wait for its line; of a batch, all lines are prefetched
  * before the first is needed, and arrive together.
  *
  * What waits at the end of an epoch, the agent takes from here. So packets are

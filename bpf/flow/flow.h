@@ -137,7 +137,7 @@ static __always_inline void flow_leave(struct flow_batch *batch, struct flow_slo
 		count_lost(slot, extra);
 }
 
-/* What a flow of this packet alone has besides its slot. */
+/* What a flow of this packet alone has in addition to its slot. */
 static __always_inline void first_extra(struct flow_extra *extra, const struct packet *p)
 {
 	*extra = (struct flow_extra){
@@ -296,7 +296,7 @@ static __always_inline bool flow_hit(struct flow_slot *slot, const struct packet
 	    p->rare | counts_high(counts))
 		return false;
 	words[WORD_COUNTS] = counts;
-	/* Both at once: a payload is no more than the bytes, which have room. */
+	/* Both at once: a payload is no more than the bytes, which fit. */
 	words[WORD_PAYLOAD] = slot->payload + p->word[WORD_PAYLOAD];
 	return true;
 }
@@ -347,7 +347,7 @@ __noinline int flow_find(struct flow_batch *batch, struct packet *p)
 }
 
 /* The packet leaves as a flow of its own. */
-__noinline int flow_alone(struct flow_batch *batch, struct packet *p)
+__noinline int flow_single(struct flow_batch *batch, struct packet *p)
 {
 	struct flow_extra extra;
 
@@ -362,7 +362,7 @@ __noinline int flow_alone(struct flow_batch *batch, struct packet *p)
 static __always_inline void flow_account(struct flow_batch *batch, struct packet *p)
 {
 	if (flow_find(batch, p))
-		flow_alone(batch, p);
+		flow_single(batch, p);
 }
 
 #endif

@@ -284,7 +284,7 @@ enum pdm_reason {
 	PDM_TOO_LONG, /* would exceed 65535 bytes */
 	PDM_CHAIN, /* extension headers that can't be followed; both directions */
 	PDM_DEEP, /* extension headers longer than are moved */
-	PDM_FULL_HEADER, /* no room in its Destination Options header */
+	PDM_FULL_HEADER, /* its Destination Options header is full */
 	PDM_MTU, /* would exceed the interface's MTU */
 	PDM_PATH_MTU, /* would exceed what the path takes */
 	PDM_MSS, /* would exceed the longest segment that its socket sends */
@@ -297,7 +297,7 @@ enum pdm_reason {
 	PDM_BURST_TUNNEL, /* GSO whose segments have more headers than are known */
 	PDM_BURST_CHECKSUM, /* UDP GSO whose checksum the kernel would lose track of */
 	PDM_FRAME, /* the kernel takes its IP header to be elsewhere: tagged in-band, or sent raw */
-	PDM_NO_ROOM, /* the kernel could not make room in the packet */
+	PDM_NO_SPACE, /* the kernel could not enlarge the packet */
 	PDM_NEW_REFUSED, /* too many new flows in this second, or no free entry */
 	PDM_NEW_FAILED, /* the state could not be kept */
 	PDM_BROKEN, /* dropped: it could not be finished once it was changed */

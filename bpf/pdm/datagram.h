@@ -64,7 +64,7 @@ static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *k
 		g->fallback = 0;
 		g->strikes = 0;
 	}
-	guard_ask(g, path, service, now);
+	guard_consult(g, path, service, now);
 	/* Others may be about to learn what a flow that was named itself learns first. */
 	if (own)
 		g->flags &= ~GUARD_PASSED;

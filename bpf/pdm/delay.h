@@ -80,7 +80,7 @@ static __noinline int add_delays(struct pdm_work *work, const struct pdm_state *
  * Whether a packet that was believed may tell delays: where a forged one needs
  * both numbers.
  */
-static __always_inline bool may_tell(const struct pdm_state *s, __u8 arrival, __u16 d)
+static __always_inline bool has_delays(const struct pdm_state *s, __u8 arrival, __u16 d)
 {
 	return !s->contested && arrival <= ARRIVAL_RESTART &&
 	       !(arrival == ARRIVAL_GAP && d > SAMPLE_AHEAD);
@@ -122,7 +122,7 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 			s->discarded++;
 		return;
 	}
-	if (!may_tell(s, sample->arrival, d))
+	if (!has_delays(s, sample->arrival, d))
 		return;
 	answer = !sample->bare && WHOLE(s->asked) == tx && s->answered != tx;
 	if (s->acknowledged == tx && !answer) /* all that it reports is known */

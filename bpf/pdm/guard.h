@@ -56,8 +56,8 @@
 #define TCP_OPTION_SACK 5
 
 /* What is known of a path before a flow has shown anything. */
-static __always_inline void guard_ask(struct pdm_guard *g, const struct pdm_path *path,
-				      const struct pdm_path *service, __u64 now)
+static __always_inline void guard_consult(struct pdm_guard *g, const struct pdm_path *path,
+					  const struct pdm_path *service, __u64 now)
 {
 	g->checked = now;
 	if (path_takes(service, now))
@@ -91,7 +91,7 @@ static __noinline int guard_begin(struct pdm_work *work, __u64 now)
 	struct pdm_path *path = path_of(&work->key, false, &at);
 
 	__builtin_memset(g, 0, sizeof(*g));
-	guard_ask(g, path, service, now);
+	guard_consult(g, path, service, now);
 	if (g->flags & GUARD_PASSED)
 		return 0;
 	if ((path && path->strikes) || (service && service->strikes))

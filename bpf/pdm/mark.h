@@ -31,7 +31,7 @@ static __always_inline int reason_of(enum space_result rc)
 	case SPACE_DEEP:
 		return PDM_DEEP;
 	case SPACE_REFUSED:
-		return PDM_NO_ROOM;
+		return PDM_NO_SPACE;
 	case SPACE_BROKEN:
 		break;
 	}
@@ -213,8 +213,8 @@ static __always_inline void note_sent(struct pdm_state *s, const struct packet *
 	s->out_dport = p->id.dport;
 }
 
-static __noinline int tell_marked(const struct packet *p, const struct pdm_key *key, __u64 now,
-				  const struct pdm_option *o)
+static __noinline int report_marked(const struct packet *p, const struct pdm_key *key, __u64 now,
+				    const struct pdm_option *o)
 {
 	struct pdm_event *e = begin_event(p, key, now);
 
@@ -340,7 +340,7 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 	else if (work->tried)
 		guard_tried(guard, &work->key, now);
 	if (cfg_pdm_raw)
-		tell_marked(p, &work->key, now, &work->option);
+		report_marked(p, &work->key, now, &work->option);
 	account_mark(skb, p);
 	return MARK_OK;
 }

@@ -107,8 +107,8 @@ static __always_inline int find_option(struct __sk_buff *skb, const struct packe
 	return READ_OK;
 }
 
-static __noinline int tell_read(const struct packet *p, const struct pdm_key *key, __u64 now,
-				const struct pdm_sample *sample)
+static __noinline int report_read(const struct packet *p, const struct pdm_key *key, __u64 now,
+				  const struct pdm_sample *sample)
 {
 	struct pdm_event *e = begin_event(p, key, now);
 
@@ -182,7 +182,7 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	age_limit(&s->tx, WHOLE(s->tx), now);
 	unlock_state(s);
 	if (cfg_pdm_raw)
-		tell_read(p, &work->key, now, sample);
+		report_read(p, &work->key, now, sample);
 	return READ_OK;
 }
 

@@ -78,7 +78,7 @@ static __always_inline __u64 since(__u64 now, __u64 stamp)
 	return d >= (1ULL << STAMP_TIME_BITS) - CLOCK_AHEAD ? 0 : d;
 }
 
-/* What is older counts as this old: 36 h, which leaves room for the longest lifetime. */
+/* What is older counts as this old: 36 h, longer than the longest lifetime. */
 #define AGE_MAX (36 * 3600 * 1000000000ULL)
 
 /*

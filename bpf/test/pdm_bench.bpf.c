@@ -62,9 +62,9 @@ int bench_empty(struct __sk_buff *skb)
 	return vary_flow(skb, AT_ADDR) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
-/* Room made and taken away: twice what undo() takes. */
+/* Enlarged and reduced again: twice the cost of undo(). */
 SEC("tc")
-int bench_room(struct __sk_buff *skb)
+int bench_resize(struct __sk_buff *skb)
 {
 	void *data, *end;
 

@@ -38,7 +38,7 @@ func (c *connections) follow(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.open[conn] = &connection{network: conn.LocalAddr().Network(), since: time.Now()}
-		c.makeRoom(conn)
+		c.evict(conn)
 	case http.StateActive, http.StateIdle:
 		if n := c.open[conn]; n != nil {
 			n.busy, n.since = state == http.StateActive, time.Now()
@@ -48,8 +48,8 @@ func (c *connections) follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// makeRoom closes the connection that can be spared best, if there are too many.
-func (c *connections) makeRoom(newest net.Conn) {
+// evict closes the connection that can be spared best, if there are too many.
+func (c *connections) evict(newest net.Conn) {
 	network := c.open[newest].network
 	var spare net.Conn
 	count := 0

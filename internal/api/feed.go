@@ -149,10 +149,10 @@ func (f *feeds) run(ctx context.Context, watching chan struct{}) {
 // answers: Answer.Groups says how many there are.
 func (f *feeds) encode(a store.Answer) *sharedAnswer {
 	s := &sharedAnswer{answer: a}
-	fields, room := RowFields(a.By), f.most/4
+	fields, space := RowFields(a.By), f.most/4
 	var piece []byte
-	for next := 0; next < len(a.Rows) && s.bytes < room; {
-		piece, next = appendRows(piece[:0], fields, &f.origin, a.Rows, next, min(pieceSize, room-s.bytes))
+	for next := 0; next < len(a.Rows) && s.bytes < space; {
+		piece, next = appendRows(piece[:0], fields, &f.origin, a.Rows, next, min(pieceSize, space-s.bytes))
 		s.rows = append(s.rows, bytes.Clone(piece))
 		s.bytes += len(piece)
 	}

@@ -194,9 +194,9 @@ func TestFollowedPieces(t *testing.T) {
 		for i := range answer.Rows {
 			size += len(answer.Rows[i].JSON) + 1
 		}
-		room := a.server.feeds.most / 4
-		if answer.Groups != flows || n < flows && (size < room-1000 || size > room+1000) {
-			t.Errorf("%d rows of %d flows with %d bytes, there is room for %d", n, answer.Groups, size, room)
+		space := a.server.feeds.most / 4
+		if answer.Groups != flows || n < flows && (size < space-1000 || size > space+1000) {
+			t.Errorf("%d rows of %d flows with %d bytes, there is space for %d", n, answer.Groups, size, space)
 		}
 	}
 }

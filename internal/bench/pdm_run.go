@@ -129,7 +129,7 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 		names = append(names, "bench_mark")
 	}
 	if s.marked {
-		names = append(names, "bench_room")
+		names = append(names, "bench_resize")
 	}
 	with, err := alongside(on, s.flows, names...)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 		)
 	}
 	if s.marked {
-		turns = append(turns, &contender{name: "room", program: with.Programs["bench_room"]})
+		turns = append(turns, &contender{name: "resize", program: with.Programs["bench_resize"]})
 	}
 	err = h.space.do(0, func() error {
 		// Else few datagrams would be marked: nobody answers them.
@@ -220,7 +220,7 @@ func (s scenario) check(m *pdm.Marker) error {
 	case costRead, costAnswer:
 		most, least = reasons["no_state"]+reasons["contended"]+reasons["elsewhere"], stats.Read
 	default:
-		most, least = reasons["new_refused"]+reasons["new_failed"]+reasons["mtu"]+reasons["no_room"], stats.Marked
+		most, least = reasons["new_refused"]+reasons["new_failed"]+reasons["mtu"]+reasons["no_space"], stats.Marked
 	}
 	if least < 100_000 || most > least/100 {
 		return fmt.Errorf("of the packets, %d went the way that is measured and %d another: %v", least, most, reasons)
@@ -228,7 +228,7 @@ func (s scenario) check(m *pdm.Marker) error {
 	return nil
 }
 
-// cost takes off what is not the program's. Making room and taking it away are
+// cost takes off what is not the program's. Enlarging and reducing the packet are
 // the same work in the kernel, so taking away is half of both.
 func (s scenario) cost(turns []*contender) PDMCost {
 	values := map[string][]float64{}
@@ -236,8 +236,8 @@ func (s scenario) cost(turns []*contender) PDMCost {
 		values[c.name] = c.values
 	}
 	back := make([]float64, len(values["base"]))
-	for i, room := range values["room"] {
-		back[i] = (room - values["base"][i]) / 2
+	for i, resize := range values["resize"] {
+		back[i] = (resize - values["base"][i]) / 2
 	}
 	net := func(name string, back []float64) []float64 {
 		out := make([]float64, len(back))

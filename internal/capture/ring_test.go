@@ -204,10 +204,10 @@ func TestFullRing(t *testing.T) {
 
 // Of a full table only interface, direction and protocol are kept; sums stay exact.
 func TestFullTable(t *testing.T) {
-	const packets, flows, room = 3000, 300, 100
+	const packets, flows, capacity = 3000, 300, 100
 	a, b := quietPair(t, 1500)
 	cfg := Default()
-	cfg.MaxEntries = room
+	cfg.MaxEntries = capacity
 	c := load(t, cfg, Deps{}, b)
 
 	in := a.injector()
@@ -228,10 +228,10 @@ func TestFullTable(t *testing.T) {
 			t.Errorf("unattributed: %+v", *d)
 		}
 	}))
-	if kept != packets*room/flows || rest != packets-kept {
-		t.Errorf("%d packets in flows and %d unattributed of %d, of which %d in %d have room", kept, rest, packets, room, flows)
+	if kept != packets*capacity/flows || rest != packets-kept {
+		t.Errorf("%d packets in flows and %d unattributed of %d, of which %d in %d have capacity", kept, rest, packets, capacity, flows)
 	}
-	if s := c.Stats(); s.Unattributed != rest || s.Entries != room {
+	if s := c.Stats(); s.Unattributed != rest || s.Entries != capacity {
 		t.Errorf("stats %+v", s)
 	}
 }

@@ -210,7 +210,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// More interfaces than `counts` has room for: the rest is reported in all.
+// More interfaces than `counts` has capacity for: the rest is reported in all.
 func TestCountsFull(t *testing.T) {
 	const ifaces, packets = 10_000, 30_000
 	d := load(t, Config{MaxEntries: 1024})
@@ -226,8 +226,8 @@ func TestCountsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if room := int(d.maps["counts"].MaxEntries()); len(uncounted) != room {
-		t.Errorf("%d reasons are distinguished, want %d", len(uncounted), room)
+	if capacity := int(d.maps["counts"].MaxEntries()); len(uncounted) != capacity {
+		t.Errorf("%d reasons are distinguished, want %d", len(uncounted), capacity)
 	}
 	reported := stats.CountsFull
 	for _, u := range uncounted {
@@ -238,7 +238,7 @@ func TestCountsFull(t *testing.T) {
 	}
 }
 
-// More interfaces than the sums of unattributed packets have room for: the rest
+// More interfaces than the sums of unattributed packets have capacity for: the rest
 // is counted by reason.
 func TestUnattributedFull(t *testing.T) {
 	const ifaces, packets = 6000, 30_000

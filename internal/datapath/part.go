@@ -21,9 +21,9 @@ type part struct {
 }
 
 const (
-	// roomPerFlow is how many slots there are for each flow: of two, nearly four
+	// slotsPerFlow is how many slots there are for each flow: of two, nearly four
 	// flows of five are at the first place looked at, and half the memory of four is used.
-	roomPerFlow = 2
+	slotsPerFlow = 2
 	// growth is how many times as large a part that evicts flows gets. How many more
 	// flows there are is not known: one that comes again and again is evicted many times.
 	growth = 4
@@ -38,7 +38,7 @@ const (
 
 // setsFor is how many sets so many flows need: whole chunks, at least one.
 func (s shape) setsFor(flows uint64) uint32 {
-	sets := (flows*roomPerFlow + uint64(ways) - 1) / uint64(ways)
+	sets := (flows*slotsPerFlow + uint64(ways) - 1) / uint64(ways)
 	whole := (max(sets, 1) + uint64(s.chunkSets()) - 1) >> s.shift << s.shift
 	return uint32(min(whole, uint64(s.sets)))
 }
@@ -63,7 +63,7 @@ func (p *part) wants(s shape) uint32 {
 
 // drained notes how many flows the part had, now that it is empty.
 func (p *part) drained(flows uint64) {
-	most := growth * uint64(p.sets) * uint64(ways) / roomPerFlow
+	most := growth * uint64(p.sets) * uint64(ways) / slotsPerFlow
 	evicted := p.batch.Evicted - p.evicted // what was evicted before found room
 	p.flows = min(flows+uint64(evicted), max(flows, most))
 	p.sets, p.evicted, p.batch.Evicted = 0, 0, 0

@@ -38,7 +38,7 @@ func TestDelaysAreHistograms(t *testing.T) {
 
 // What marked packets reported is in the interval's record and in the one that is
 // exported, and in neither twice; a record that was handed out never changes.
-func TestTableTellsPDM(t *testing.T) {
+func TestTableReportsPDM(t *testing.T) {
 	var intervals, expired []Record
 	table := NewTable(TableConfig{MaxFlows: 10, ActiveTimeout: time.Hour, IdleTimeout: time.Second},
 		func(Iface) (string, string) { return "eth0", "" }, TableOutput{
@@ -87,7 +87,7 @@ func TestTableTellsPDM(t *testing.T) {
 }
 
 // What was reported before the packets were counted waits for them, and says when.
-func TestTableTellsPDMWithoutPackets(t *testing.T) {
+func TestTableReportsPDMWithoutPackets(t *testing.T) {
 	var expired []Record
 	table := NewTable(TableConfig{MaxFlows: 10, ActiveTimeout: time.Hour, IdleTimeout: time.Second},
 		func(Iface) (string, string) { return "eth0", "" },

@@ -127,7 +127,7 @@ func (t *Table) mergeLocked(d *Delta) (shed bool) {
 	before := t.stats.Shed
 	t.stats.Deltas++
 	if d.Unattributed {
-		t.lose(d)
+		t.addLost(d)
 	} else if d.PDM != nil { // does not wait: the caller's memory
 		t.mergeWaiting()
 		t.merge(d, t.index.tag(&d.Key))
@@ -239,8 +239,8 @@ func (t *Table) removeLeaving() {
 	l.n = 0
 }
 
-// lose adds to the sum of an interface, direction and protocol.
-func (t *Table) lose(d *Delta) {
+// addLost adds to the sum of an interface, direction and protocol.
+func (t *Table) addLost(d *Delta) {
 	k := Key{Iface: d.Iface, Direction: d.Direction, Proto: d.Proto, IPv6: d.IPv6, Tunnel: d.Tunnel}
 	counts := d.Counts
 	// Of a mixture of flows these would say nothing.

@@ -49,7 +49,7 @@ type reported struct {
 	Discarded       uint64
 }
 
-func tell(e *inband.Endpoint) reported {
+func report(e *inband.Endpoint) reported {
 	c := e.Peer.SequenceCounts
 	c.Late, c.Wild = 0, 0
 	return reported{e.Server, e.Network, c, e.Discarded}
@@ -88,10 +88,10 @@ func TestAttackerChangesNothing(t *testing.T) {
 				forged++
 			}
 		})
-		if d := cmp.Diff(tell(alone.client), tell(attacked.client)); d != "" {
+		if d := cmp.Diff(report(alone.client), report(attacked.client)); d != "" {
 			t.Fatalf("the client measures something else: %s", d)
 		}
-		if d := cmp.Diff(tell(alone.server), tell(attacked.server)); d != "" {
+		if d := cmp.Diff(report(alone.server), report(attacked.server)); d != "" {
 			t.Fatalf("the server measures something else: %s", d)
 		}
 		if n := alone.client.Network.Count; n != rounds+1 {

@@ -43,15 +43,15 @@ func TestBuffersAreReused(t *testing.T) {
 
 // The cost of a record on its way from the table to an exporter.
 func BenchmarkPublish(b *testing.B) {
-	room := make(chan struct{}, 16) // batches on their way
-	e := &counter{exported: func() { <-room }}
+	slots := make(chan struct{}, 16) // batches on their way
+	e := &counter{exported: func() { <-slots }}
 	p := newPipeline(1<<20, e)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += BufferRecords {
-		room <- struct{}{}
+		slots <- struct{}{}
 		p.Publish(p.Buffer()[:BufferRecords])
 	}
 	cancel()

@@ -81,22 +81,22 @@ func (o *output) offer(b *batch, until time.Time) {
 			reason = reasonShutdown
 			break
 		}
-		if !o.waitForRoom(until) {
+		if !o.waitForSpace(until) {
 			break
 		}
 	}
 	o.refuse(rest, reason)
 }
 
-func (o *output) waitForRoom(until time.Time) bool {
+func (o *output) waitForSpace(until time.Time) bool {
 	if o.failing() {
 		return false
 	}
 	began := o.now()
 	if !until.IsZero() {
-		return o.queue.waitForRoom(until.Sub(began))
+		return o.queue.waitForSpace(until.Sub(began))
 	}
-	more := o.queue.waitForRoom(o.patience.left(began, o.cfg.Patience))
+	more := o.queue.waitForSpace(o.patience.left(began, o.cfg.Patience))
 	o.patience.spend(o.now().Sub(began))
 	return more
 }

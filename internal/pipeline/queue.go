@@ -8,7 +8,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// segment is the part of a batch that found room in a queue.
+// segment is the part of a batch that fits in a queue.
 type segment struct {
 	batch   *batch
 	records []flow.Record
@@ -22,7 +22,7 @@ type queue struct {
 	mu       sync.Mutex
 	segments []segment
 	held     int           // records waiting or taken but not yet done with
-	room     chan struct{} // closed when there is more room; nil: nobody waits
+	space    chan struct{} // closed when there is more space; nil: nobody waits
 	stuck    bool          // nothing was done within a whole wait
 	closed   bool
 }
@@ -31,7 +31,7 @@ func newQueue(limit int) *queue {
 	return &queue{limit: limit, wake: make(chan struct{}, 1)}
 }
 
-// put queues as many records of a batch as there is room for and returns their
+// put queues as many records of a batch as fit and returns their
 // number and whether the queue is still in use.
 func (q *queue) put(b *batch, records []flow.Record) (n int, open bool) {
 	q.mu.Lock()
@@ -54,38 +54,38 @@ func (q *queue) put(b *batch, records []flow.Record) (n int, open bool) {
 // stall is how long an exporter may take for one step before it counts as stuck.
 const stall = 500 * time.Millisecond
 
-// waitForRoom waits for the exporter to be done with something, for at most most.
+// waitForSpace waits for the exporter to be done with something, for at most most.
 // For an exporter that is stuck it does not wait.
-func (q *queue) waitForRoom(most time.Duration) bool {
+func (q *queue) waitForSpace(most time.Duration) bool {
 	q.mu.Lock()
 	if q.stuck || q.closed || most <= 0 {
 		q.mu.Unlock()
 		return false
 	}
-	if q.room == nil {
-		q.room = make(chan struct{})
+	if q.space == nil {
+		q.space = make(chan struct{})
 	}
-	room := q.room
+	space := q.space
 	q.mu.Unlock()
 	timer := time.NewTimer(min(most, stall))
 	defer timer.Stop()
 	select {
-	case <-room:
+	case <-space:
 		return true
 	case <-timer.C:
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.stuck = q.room == room && most >= stall
+	q.stuck = q.space == space && most >= stall
 	return false
 }
 
-// changed lets those go on who wait for room. It needs q.mu.
+// changed lets those go on who wait for space. It needs q.mu.
 func (q *queue) changed() {
 	q.stuck = false
-	if q.room != nil {
-		close(q.room)
-		q.room = nil
+	if q.space != nil {
+		close(q.space)
+		q.space = nil
 	}
 }
 
@@ -116,7 +116,7 @@ func (q *queue) tryTake() (segment, bool) {
 	return s, true
 }
 
-// done makes room for as many records as were taken and dealt with.
+// done frees the space of as many records as were taken and dealt with.
 func (q *queue) done(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

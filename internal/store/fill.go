@@ -9,12 +9,12 @@ import (
 // Interval takes the records of one scan interval. It is for one goroutine and
 // cannot be seen until End.
 type Interval struct {
-	store *Store
-	iv    *interval
-	room  int // rows that were reserved, those in use included
-	index map[link]uint32
-	last  link // of the record before, and its number
-	lastN uint32
+	store    *Store
+	iv       *interval
+	reserved int // rows that were reserved, those in use included
+	index    map[link]uint32
+	last     link // of the record before, and its number
+	lastN    uint32
 
 	// Once full: the rows as a heap, the smallest on top, and sums of what had to go.
 	heap []heapItem
@@ -42,7 +42,7 @@ func (s *Store) Begin(from time.Time) *Interval {
 // Add takes one record; r is not kept.
 func (i *Interval) Add(r *flow.Record) {
 	number := i.linkNumber(r)
-	if !r.Unattributed && i.hasRoom() {
+	if !r.Unattributed && i.hasSpace() {
 		w := i.iv.rows.add(row{})
 		w.set(r, number)
 		w.pdm = i.iv.pdm.put(r.PDM)
@@ -57,11 +57,11 @@ func (i *Interval) Add(r *flow.Record) {
 	i.replaceSmallest(&w, r.PDM)
 }
 
-func (i *Interval) hasRoom() bool {
-	if i.heap == nil && i.iv.rows.len() == i.room {
-		i.room += i.store.reserve(i.room)
+func (i *Interval) hasSpace() bool {
+	if i.heap == nil && i.iv.rows.len() == i.reserved {
+		i.reserved += i.store.reserve(i.reserved)
 	}
-	return i.iv.rows.len() < i.room
+	return i.iv.rows.len() < i.reserved
 }
 
 // End makes the interval visible to queries and followers. A store may hold a
@@ -75,7 +75,7 @@ func (i *Interval) End(to time.Time) {
 		i.iv.rows.add(*w)
 	}
 	i.iv.rows.clip()
-	i.store.add(i.iv, i.room)
+	i.store.add(i.iv, i.reserved)
 	i.iv = nil
 }
 

@@ -98,7 +98,7 @@ func testModel(view int) *model {
 	return m
 }
 
-func (m *model) tell(messages ...tea.Msg) {
+func (m *model) send(messages ...tea.Msg) {
 	for _, msg := range messages {
 		m.Update(msg)
 	}
@@ -168,22 +168,22 @@ func TestScreens(t *testing.T) {
 		}
 		m := testModel(i)
 		for _, a := range answers(t, v.by, "bytes", 12, nil) {
-			m.tell(answerMsg{0, a})
+			m.send(answerMsg{0, a})
 		}
 		golden(t, v.name, screen(t, m))
 	}
 
 	m := testModel(0)
 	for _, a := range answers(t, views[0].by, "bytes", 12, twoIfaces) {
-		m.tell(answerMsg{0, a})
+		m.send(answerMsg{0, a})
 	}
 	golden(t, "two-namespaces", screen(t, m))
 
-	m.tell(tea.WindowSizeMsg{Width: 140, Height: 10})
+	m.send(tea.WindowSizeMsg{Width: 140, Height: 10})
 	golden(t, "wide", screen(t, m))
-	m.tell(tea.WindowSizeMsg{Width: 48, Height: 8})
+	m.send(tea.WindowSizeMsg{Width: 48, Height: 8})
 	golden(t, "narrow", screen(t, m))
-	m.tell(tea.WindowSizeMsg{Width: 80, Height: 24})
+	m.send(tea.WindowSizeMsg{Width: 80, Height: 24})
 	m.cfg.ASCII = true
 	got := screen(t, m)
 	golden(t, "ascii", got)
@@ -221,12 +221,12 @@ func TestDelays(t *testing.T) {
 	}
 	m := testModel(delays)
 	for _, a := range answers(t, delaysBy, "delay", 12, marked) {
-		m.tell(answerMsg{0, a})
+		m.send(answerMsg{0, a})
 	}
 	golden(t, "delays", screen(t, m))
 
 	none := answers(t, delaysBy, "delay", 1, func([]flow.Record) []flow.Record { return nil })[0]
-	m.tell(answerMsg{0, none})
+	m.send(answerMsg{0, none})
 	if s := screen(t, m); !strings.Contains(s, "nothing is marked: name flows under pdm.policies") {
 		t.Error(s)
 	}
@@ -237,15 +237,15 @@ func TestDelays(t *testing.T) {
 
 	var asked request
 	m.ask = func(r request) { asked = r }
-	m.tell(press("s", "s")...)
+	m.send(press("s", "s")...)
 	if asked.sort != "network" || asked.filter != "pdm" {
 		t.Errorf("asked for %+v", asked)
 	}
-	m.tell(press("/", "t", "c", "p", "enter")...)
+	m.send(press("/", "t", "c", "p", "enter")...)
 	if asked.filter != "(tcp) and pdm" {
 		t.Errorf("asked for %+v", asked)
 	}
-	m.tell(press("1")...)
+	m.send(press("1")...)
 	if asked.sort != "bytes" || asked.filter != "tcp" {
 		t.Errorf("in another view, asked for %+v", asked)
 	}
@@ -253,9 +253,9 @@ func TestDelays(t *testing.T) {
 
 func TestTinyWindows(t *testing.T) {
 	m := testModel(0)
-	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	m.send(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
 	for _, size := range []tea.WindowSizeMsg{{Width: 1, Height: 2}, {Width: 20, Height: 3}, {Width: 10, Height: 5}} {
-		m.tell(size)
+		m.send(size)
 		screen(t, m)
 		m.help = true
 		screen(t, m)
@@ -266,7 +266,7 @@ func TestTinyWindows(t *testing.T) {
 func TestBeforeTheFirstInterval(t *testing.T) {
 	m := testModel(0)
 	golden(t, "waiting", screen(t, m))
-	m.tell(answerMsg{0, api.Answer{}})
+	m.send(answerMsg{0, api.Answer{}})
 	if s := screen(t, m); !strings.Contains(s, "waiting for the next interval") {
 		t.Error(s)
 	}
@@ -274,12 +274,12 @@ func TestBeforeTheFirstInterval(t *testing.T) {
 
 func TestAgentGone(t *testing.T) {
 	m := testModel(0)
-	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
-	m.tell(errorMsg{0, errors.New("no agent answers on /run/waymark/agent.sock")})
+	m.send(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	m.send(errorMsg{0, errors.New("no agent answers on /run/waymark/agent.sock")})
 	if s := screen(t, m); !strings.Contains(s, "! no agent answers") || !strings.Contains(s, "udp") {
 		t.Errorf("the last rows stay, and the error is reported:\n%s", s)
 	}
-	m.tell(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
+	m.send(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})
 	if s := screen(t, m); strings.Contains(s, "no agent") {
 		t.Error(s)
 	}

@@ -65,11 +65,11 @@ func statusMemory(t *testing.T, pid int, name string) (n int) {
 	return 0
 }
 
-// TestMoreFlowsThanRoom: 60,000 flows at a time on a table of 16,384. Every
+// TestMoreFlowsThanSpace: 60,000 flows at a time on a table of 16,384. Every
 // packet and byte is in a record; unattributed packets are reported, and the
 // agent stays as small as it was configured to.
-func TestMoreFlowsThanRoom(t *testing.T) {
-	const flows, rounds, room = 60_000, 2, 16384
+func TestMoreFlowsThanSpace(t *testing.T) {
+	const flows, rounds, capacity = 60_000, 2, 16384
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
 			t.Parallel()
@@ -131,8 +131,8 @@ api: {socket: DIR/agent.sock, history: 10000}
 					break
 				}
 			}
-			if len(apart) < room {
-				t.Errorf("%d flows were attributed, and there is room for %d", len(apart), room)
+			if len(apart) < capacity {
+				t.Errorf("%d flows were attributed, and there is space for %d", len(apart), capacity)
 			}
 			reported := s.Table.Unattributed
 			if together > 0 && reported == 0 || probe == "ebpf" && s.Table.Evicted == 0 {

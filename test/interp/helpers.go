@@ -23,7 +23,7 @@ var helpers = map[string]func(r *run) (uint64, error){
 	"bpf_skb_load_bytes_relative": (*run).loadBytesRelative,
 	"bpf_skb_store_bytes":         (*run).storeBytes,
 	"bpf_skb_pull_data":           func(*run) (uint64, error) { return 0, nil }, // all is linear
-	"bpf_skb_adjust_room":         (*run).adjustRoom,
+	"bpf_skb_adjust_room":         (*run).adjustSize,
 	"bpf_sk_fullsock":             func(r *run) (uint64, error) { return r.reg[1], nil },
 }
 
@@ -147,11 +147,11 @@ func (r *run) storeBytes() (uint64, error) {
 	return 0, nil
 }
 
-// adjustRoom makes or takes room behind the network header (BPF_ADJ_ROOM_NET) or before it (BPF_ADJ_ROOM_MAC).
-func (r *run) adjustRoom() (uint64, error) {
-	const roomNet = 0
+// adjustSize (bpf_skb_adjust_room) adds or removes bytes behind the network header (BPF_ADJ_ROOM_NET) or before it (BPF_ADJ_ROOM_MAC).
+func (r *run) adjustSize() (uint64, error) {
+	const adjustNet = 0
 	s, by, keep := r.skb, int(int32(r.reg[2])), r.skb.link
-	if r.reg[3] == roomNet {
+	if r.reg[3] == adjustNet {
 		keep += 20
 		if s.head[s.data+s.link]>>4 == 6 {
 			keep += 20

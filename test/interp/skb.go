@@ -20,7 +20,7 @@ type Frame struct {
 	Segments, Size uint16
 }
 
-// Room before and behind a frame.
+// Space before and behind a frame.
 const headroom, tailroom = 256, 256
 
 // skb is a struct sk_buff whose data is linear.

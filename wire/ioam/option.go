@@ -93,7 +93,7 @@ func tlv(body Body) (ipv6.TLV, error) {
 
 // AppendHeader appends an extension header with these options, which must belong into
 // one header. next is the protocol number of what follows. Besides the errors of
-// [AppendOption] it fails with [ErrPlace] and [ErrNoRoom].
+// [AppendOption] it fails with [ErrPlace] and [ErrNoSpace].
 func AppendHeader(b []byte, next uint8, bodies ...Body) ([]byte, error) {
 	options := make([]ipv6.TLV, len(bodies))
 	for i, body := range bodies {

@@ -221,10 +221,10 @@ func TestInsertLimits(t *testing.T) {
 		want error
 	}{
 		{"255 units and one more fit", fill(ipv6.MaxExtensionSize - 8).Bytes(), one, nil},
-		{"header full", fill(ipv6.MaxExtensionSize).Bytes(), one, ipv6.ErrNoRoom},
-		{"header nearly full", fill(ipv6.MaxExtensionSize - 8).Bytes(), ipv6.TLV{Type: 0x1e, Data: make([]byte, 7)}, ipv6.ErrNoRoom},
-		{"as many options as a receiver takes", base.DestOpts(eight...).UDP(1, 2).Bytes(), one, ipv6.ErrNoRoom},
-		{"data of 256 bytes", base.UDP(1, 2).Bytes(), ipv6.TLV{Type: 0x1e, Data: make([]byte, 256)}, ipv6.ErrNoRoom},
+		{"header full", fill(ipv6.MaxExtensionSize).Bytes(), one, ipv6.ErrNoSpace},
+		{"header nearly full", fill(ipv6.MaxExtensionSize - 8).Bytes(), ipv6.TLV{Type: 0x1e, Data: make([]byte, 7)}, ipv6.ErrNoSpace},
+		{"as many options as a receiver takes", base.DestOpts(eight...).UDP(1, 2).Bytes(), one, ipv6.ErrNoSpace},
+		{"data of 256 bytes", base.UDP(1, 2).Bytes(), ipv6.TLV{Type: 0x1e, Data: make([]byte, 256)}, ipv6.ErrNoSpace},
 		{"as many headers as are walked", nine.UDP(1, 2).Bytes(), one, ipv6.ErrTooComplex},
 		{"payload of 65535 bytes", base.UDP(1, 2).Payload(65535 - 8).Bytes(), one, ipv6.ErrTooLong},
 		{"fragment", base.Fragment(0, true, 1).UDP(1, 2).Bytes(), one, ipv6.ErrFragment},

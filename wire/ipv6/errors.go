@@ -20,7 +20,7 @@ var (
 	ErrAuthenticated = errors.New("ipv6: packet carries AH, which covers extension headers")
 	ErrJumbogram     = errors.New("ipv6: payload length is 0: a jumbogram or an empty packet")
 	ErrTooLong       = errors.New("ipv6: payload would exceed 65535 bytes")
-	ErrNoRoom        = errors.New("ipv6: no room for another option in the header")
+	ErrNoSpace       = errors.New("ipv6: no space for another option in the header")
 	ErrNoOption      = errors.New("ipv6: no option at this offset")
 )
 

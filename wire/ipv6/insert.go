@@ -19,7 +19,7 @@ const MaxReceiverOptions = 8
 // where a run of more than seven bytes would result.
 //
 // Besides the errors of [Walk] it fails with [ErrFragment], [ErrAuthenticated],
-// [ErrJumbogram], [ErrNoRoom], [ErrTooLong], or [ErrTooComplex] for a packet with
+// [ErrJumbogram], [ErrNoSpace], [ErrTooLong], or [ErrTooComplex] for a packet with
 // [MaxHeaders] headers that would need another one.
 func Insert(pkt []byte, proto uint8, o TLV) ([]byte, error) {
 	c, err := editable(pkt)
@@ -27,7 +27,7 @@ func Insert(pkt []byte, proto uint8, o TLV) ([]byte, error) {
 		return nil, err
 	}
 	if len(o.Data) > maxData || proto != HopByHop && proto != Destination {
-		return nil, ErrNoRoom
+		return nil, ErrNoSpace
 	}
 	if h, ok := c.joined(proto); ok {
 		return join(pkt, h, o)
@@ -117,7 +117,7 @@ func join(pkt []byte, h Header, o TLV) ([]byte, error) {
 	block := o.appendTo(nil, from)
 	// The option, and padding before and behind it.
 	if from+len(block) > MaxExtensionSize || others == MaxReceiverOptions || all+o.pieces(from) > MaxOptions {
-		return nil, ErrNoRoom
+		return nil, ErrNoSpace
 	}
 	out, err := splice(pkt, h.At+from, h.At+h.Size, block)
 	if err != nil {

@@ -121,14 +121,14 @@ func AppendPadding(b []byte, n int) []byte {
 }
 
 // AppendHeader appends a Hop-by-Hop or Destination Options header with these
-// options. next is the protocol number of what follows. It fails with [ErrNoRoom]
+// options. next is the protocol number of what follows. It fails with [ErrNoSpace]
 // for an option of more than 255 bytes or a header of more than [MaxExtensionSize].
 func AppendHeader(b []byte, next uint8, options ...TLV) ([]byte, error) {
 	start := len(b)
 	b = append(b, next, 0)
 	for _, o := range options {
 		if len(o.Data) > maxData {
-			return nil, ErrNoRoom
+			return nil, ErrNoSpace
 		}
 		b = AppendPadding(b, o.Align.padding(len(b)-start))
 		b = append(b, o.Type, uint8(len(o.Data)))
@@ -137,7 +137,7 @@ func AppendHeader(b []byte, next uint8, options ...TLV) ([]byte, error) {
 	b = AppendPadding(b, (start-len(b))&(unit-1))
 	size := len(b) - start
 	if size > MaxExtensionSize {
-		return nil, ErrNoRoom
+		return nil, ErrNoSpace
 	}
 	b[start+1] = uint8(size/unit - 1)
 	return b, nil

@@ -5,7 +5,7 @@ package ipv6
 // options keep their alignment; the header grows or shrinks by a multiple of eight
 // bytes.
 //
-// It fails as [Remove] does, and with [ErrNoRoom] and [ErrTooLong] as [Insert] does.
+// It fails as [Remove] does, and with [ErrNoSpace] and [ErrTooLong] as [Insert] does.
 func Replace(pkt []byte, at int, data []byte) ([]byte, error) {
 	c, err := editable(pkt)
 	if err != nil {
@@ -25,7 +25,7 @@ func Replace(pkt []byte, at int, data []byte) ([]byte, error) {
 	block = AppendPadding(block, (old-len(block))&(unit-1))
 	size := h.Size + len(block) - old
 	if len(data) > maxData || size > MaxExtensionSize || count > MaxOptions {
-		return nil, ErrNoRoom
+		return nil, ErrNoSpace
 	}
 	out, err := splice(pkt, at, h.At+end, block)
 	if err != nil {

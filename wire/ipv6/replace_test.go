@@ -108,8 +108,8 @@ func TestReplacePlaces(t *testing.T) {
 		{"header shrinks", hop(o(12)), 4, hop(o(4)), nil},
 		{"same length", hop(o(3)), 3, hop(o(3)), nil},
 		{"before another", hop(o(4), o(4)), 6, hop(o(6), packet.Option{Type: ipv6.PadN, Data: make([]byte, 4)}, o(4)), nil},
-		{"256 bytes", hop(o(4)), 256, nil, ipv6.ErrNoRoom},
-		{"header full", hop(long...), 255, nil, ipv6.ErrNoRoom}, // the others keep their alignment
+		{"256 bytes", hop(o(4)), 256, nil, ipv6.ErrNoSpace},
+		{"header full", hop(long...), 255, nil, ipv6.ErrNoSpace}, // the others keep their alignment
 		{"no options header", packet.IPv6("2001:db8::1", "2001:db8::2").UDP(1, 2).Bytes(), 4, nil, ipv6.ErrNoOption},
 	} {
 		out, err := ipv6.Replace(c.pkt, 42, make([]byte, c.n))

@@ -93,9 +93,9 @@ func TestInsertRefuses(t *testing.T) {
 		{"jumbogram", jumbo, pdm.ErrJumbogram},
 		{"cut short", packet(udp())[:47], pdm.ErrTruncated},
 		{"too long", long, pdm.ErrTooLong},
-		{"header full", packet(full, udp()), pdm.ErrNoRoom},
-		{"as many options as a receiver takes", packet(dest(eightOptions...), udp()), pdm.ErrNoRoom},
-		{"as many paddings as are walked", packet(dest(append(slices.Repeat([][]byte{padN(1)}, 30), padN(8))...), udp()), pdm.ErrNoRoom},
+		{"header full", packet(full, udp()), pdm.ErrNoSpace},
+		{"as many options as a receiver takes", packet(dest(eightOptions...), udp()), pdm.ErrNoSpace},
+		{"as many paddings as are walked", packet(dest(append(slices.Repeat([][]byte{padN(1)}, 30), padN(8))...), udp()), pdm.ErrNoSpace},
 		{"as many headers as are walked", packet(append(eight, udp())...), pdm.ErrTooComplex},
 		{"not IPv6", make([]byte, 60), pdm.ErrNotIPv6},
 	} {

@@ -29,7 +29,7 @@ var (
 	ErrAuthenticated = ipv6.ErrAuthenticated
 	ErrFragment      = ipv6.ErrFragment
 	ErrJumbogram     = ipv6.ErrJumbogram
-	ErrNoRoom        = ipv6.ErrNoRoom
+	ErrNoSpace       = ipv6.ErrNoSpace
 	ErrTooLong       = ipv6.ErrTooLong
 )
 

@@ -91,7 +91,7 @@ func sendThroughLoopback(t *testing.T) error {
 	}
 
 	// Nine options: dropped, so that the next packet is the first to arrive.
-	if _, err := pdm.Insert(loopbackPacket(port, []byte("nine"), dest(eight...)), sample); !errors.Is(err, pdm.ErrNoRoom) {
+	if _, err := pdm.Insert(loopbackPacket(port, []byte("nine"), dest(eight...)), sample); !errors.Is(err, pdm.ErrNoSpace) {
 		t.Errorf("a ninth option: %v", err)
 	}
 	nine := dest(append(eight, append(mark(sample), padN(4)...))...)

@@ -92,7 +92,7 @@ func BenchmarkPDM(b *testing.B) {
 			h.perRun(b, "bench_mark", plain, 2*int(flows)) // all flows have a state
 			sum := map[string]float64{}
 			for b.Loop() {
-				for _, p := range []string{"bench_empty", "bench_room", "bench_mark", "bench_egress"} {
+				for _, p := range []string{"bench_empty", "bench_resize", "bench_mark", "bench_egress"} {
 					sum[p] += h.perRun(b, p, plain, n)
 				}
 				for _, p := range []string{"bench_number", "bench_read", "bench_make_answer", "bench_answer", "bench_ingress"} {
@@ -103,10 +103,10 @@ func BenchmarkPDM(b *testing.B) {
 				b.Fatal(err)
 			}
 			sum["bench_pass"] = h.perRun(b, "bench_pass", plain, n) * float64(b.N)
-			room := sum["bench_room"] - sum["bench_empty"]
+			resize := sum["bench_resize"] - sum["bench_empty"]
 			for unit, v := range map[string]float64{
-				"ns/mark":    sum["bench_mark"] - sum["bench_empty"] - room/2,
-				"ns/egress":  sum["bench_egress"] - sum["bench_empty"] - room/2,
+				"ns/mark":    sum["bench_mark"] - sum["bench_empty"] - resize/2,
+				"ns/egress":  sum["bench_egress"] - sum["bench_empty"] - resize/2,
 				"ns/pass":    sum["bench_pass"] - sum["bench_empty"],
 				"ns/read":    sum["bench_read"] - sum["bench_number"],
 				"ns/answer":  sum["bench_answer"] - sum["bench_make_answer"],

@@ -165,7 +165,7 @@ func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDe
 			delays = &d.pdm
 			delete(reported, s.Id)
 		}
-		r.tell(at, k, s, delays, round, emit)
+		r.report(at, k, s, delays, round, emit)
 		if r.isStale(at, s) {
 			stale = append(stale, *k)
 		}
@@ -212,8 +212,8 @@ func setVacant(maps map[string]*ebpf.Map, cfg Config, states uint64) error {
 	return nil
 }
 
-// tell emits what a state counted since it was reported last.
-func (r *reader) tell(at datapath.Moment, k *abiPdmKey, s *abiPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
+// report emits what a state counted since it was reported last.
+func (r *reader) report(at datapath.Moment, k *abiPdmKey, s *abiPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
 	now := stateCounts{
 		sent: s.Psn - s.PsnFirst, received: s.Received, lost: s.Lost, reordered: s.Reordered,
 		duplicates: s.Duplicates, discarded: s.Discarded, suspicious: s.Suspicious,
@@ -243,7 +243,7 @@ func (r *reader) tell(at datapath.Moment, k *abiPdmKey, s *abiPdmState, delays *
 	r.emitIngress(at, k, ingressPlace{iface: s.InIface, meta: s.InMeta, dport: s.InDport}, &p, emit)
 }
 
-// emitEgress tells of packets sent, under the key that the flow table has them by.
+// emitEgress reports packets sent, under the key that the flow table has them by.
 func (r *reader) emitEgress(at datapath.Moment, k *abiPdmKey, s *abiPdmState, sent uint32, emit func(*flow.Delta)) {
 	vlan, inner := datapath.VLANs(s.OutMeta)
 	d := flow.Delta{Counts: flow.Counts{PDM: &flow.PDM{Sent: uint64(sent)}, First: at.Wall, Last: at.Wall}}

@@ -134,7 +134,7 @@ const maxLifetime = 24 * time.Hour
 func (p Config) check() error {
 	switch {
 	case p.MaxEntries == 0:
-		return errors.New("pdm: no room for a single state")
+		return errors.New("pdm: the state table has no space for a single state")
 	case p.Lifetime <= 0 || p.Lifetime > maxLifetime:
 		return fmt.Errorf("pdm: lifetime of states is %v: more than 0, at most %v", p.Lifetime, maxLifetime)
 	}

@@ -27,7 +27,7 @@ var refusals = []struct {
 	{pdm.ErrFragment, []string{"fragment", "ah", "version2", "marked"}},
 	{pdm.ErrNeighbor, []string{"neighbor"}},
 	{pdm.ErrJumbogram, []string{"jumbogram"}},
-	{pdm.ErrNoRoom, []string{"full_header"}},
+	{pdm.ErrNoSpace, []string{"full_header"}},
 	{pdm.ErrTooLong, []string{"too_long", "mtu"}},
 	{pdm.ErrMalformed, []string{"malformed", "chain"}},
 	{pdm.ErrOptionLength, []string{"malformed"}},
@@ -38,7 +38,7 @@ var refusals = []struct {
 
 // own are reasons of the kernel program alone: it marks less than pdm.Insert.
 var own = []string{
-	"chain", "deep", "mtu", "no_room", "address", "neighbor", "fragment",
+	"chain", "deep", "mtu", "no_space", "address", "neighbor", "fragment",
 	"frame", "icmp_error", "unproven", "resent", "fallback", "burst_tunnel",
 }
 

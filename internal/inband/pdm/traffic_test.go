@@ -133,8 +133,8 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 	return stopped
 }
 
-// Without room, what would be too large goes as it is, and nothing else changes.
-func TestMarkedTrafficWithoutRoom(t *testing.T) {
+// Without space, what would be too large goes as it is, and nothing else changes.
+func TestMarkedTrafficWithoutSpace(t *testing.T) {
 	for _, packets := range []bool{false, true} {
 		l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 		cfg := unlimited()
