@@ -70,7 +70,7 @@ enum guard {
 
 /*
  * A destination, whatever the flow; or a service there, or here for that destination: a
- * protocol and the lower of the two ports.
+ * protocol and the lower of the two ports, or 0 if both may be a client's.
  */
 struct pdm_path_key {
 	__u8 remote[16];

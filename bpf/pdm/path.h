@@ -7,7 +7,8 @@
  *
  * Firewalls filter by protocol and port. So that marked packets arrive is known of
  * a service only, whatever arrives elsewhere; that they do not, and how long packets
- * may be, of the destination, too.
+ * may be, of the destination, too. Where both ports may be a client's it is not
+ * known which one is the service's: all such flows of a protocol are one service.
  */
 #ifndef WAYMARK_PDM_PATH_H
 #define WAYMARK_PDM_PATH_H
@@ -39,6 +40,9 @@ struct {
 /* Flows in a row that fall back until their path does. */
 #define STRIKES_PATH 2
 
+/* Linux gives these ports and higher ones to clients (ip_local_port_range). */
+#define PORT_DYNAMIC 32768
+
 /* Whether something learned at a time, or never, is not older than its lifetime. */
 static __always_inline bool is_recent(__u64 at, __u64 now, __u64 lifetime)
 {
@@ -49,11 +53,13 @@ static __always_inline bool is_recent(__u64 at, __u64 now, __u64 lifetime)
 static __always_inline struct pdm_path *path_of(const struct pdm_key *key, bool service,
 						struct pdm_path_key *path)
 {
-	bool local = bpf_ntohs(key->lport) < bpf_ntohs(key->rport);
+	__u16 local = bpf_ntohs(key->lport), port = bpf_ntohs(key->rport);
 
+	if (local < port)
+		port = local;
 	__builtin_memcpy(path->remote, key->remote, sizeof(path->remote));
 	path->netns = key->netns;
-	path->port = service ? (local ? key->lport : key->rport) : 0;
+	path->port = service && port < PORT_DYNAMIC ? bpf_htons(port) : 0;
 	path->proto = service ? key->proto : 0;
 	path->zero = 0;
 	return bpf_map_lookup_elem(&pdm_paths, path);

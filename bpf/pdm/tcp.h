@@ -238,6 +238,11 @@ static __always_inline void guard_connect(struct __sk_buff *skb, const struct pa
 	struct bpf_sock *sk = skb->sk;
 	struct bpf_tcp_sock *tcp;
 
+	/* What arrived of the connection before with these ports may be long ago. */
+	if (g->flags & GUARD_TCP && p->id.tcp_flags & TCP_SYN) {
+		g->flags &= ~GUARD_PASSED;
+		g->unmarked = 0;
+	}
 	g->watch_len = 0;
 	g->iface = p->id.iface;
 	g->flags = (g->flags & ~(GUARD_LIMITED | GUARD_FIN)) | GUARD_TCP;

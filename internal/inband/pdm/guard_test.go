@@ -313,6 +313,7 @@ func TestMarksToBlockedDestinations(t *testing.T) {
 		if outage {
 			again = append(again, 2*time.Second, 4*time.Second)
 		}
+		var fallen []*segments
 		for round := range 2 {
 			var flows []*segments
 			for i := range 5 { // that begin before the first is known to have failed
@@ -323,6 +324,7 @@ func TestMarksToBlockedDestinations(t *testing.T) {
 				flows = append(flows, s)
 			}
 			s := flows[0]
+			fallen = append(fallen, s)
 			for _, after := range again {
 				h.wait(t, after)
 				s.seq -= uint32(s.len)
@@ -343,6 +345,14 @@ func TestMarksToBlockedDestinations(t *testing.T) {
 		}
 		if got.Blocked != blocked || got.Fallbacks != 2 || marked != outage {
 			t.Errorf("outage %t: %d destinations blocked, %d flows fell back; another is marked: %t", outage, got.Blocked, got.Fallbacks, marked)
+		}
+		for range 4 {
+			h.wait(t, 40*time.Second)
+			for _, s := range fallen {
+				if marked, _ := s.next(t); marked && !outage {
+					t.Error("a flow is marked again before its service is")
+				}
+			}
 		}
 		h.wait(t, 5*time.Minute)
 		if why := h.why(t); !outage && (h.marks(t, udpFrom(999), false) || h.why(t)["fallback"] != 1) {

@@ -2,6 +2,7 @@ package pdm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -52,6 +53,17 @@ func TestMarksOfRejectedConnections(t *testing.T) {
 	if len(marked) < 4 || len(marked) > 6 || marked[1] < time.Minute || marked[2]-marked[1] < 4*time.Minute || marked[3]-marked[2] < 16*time.Minute {
 		t.Errorf("of a connection each 10 s, those at %v were marked", marked)
 	}
+	// Where the client may have the lower port, each connection would be another service.
+	h = newUnknownPath(t)
+	risked := 0
+	for port := range uint16(50) {
+		if (&handshake{h, 40000 + port, 50051, 1000}).syn(t, 0) {
+			risked++
+		}
+	}
+	if risked != 1 {
+		t.Errorf("of 50 connections to a service with a high port %d were put at risk", risked)
+	}
 	// Connections that are in use are not put at risk.
 	h = newUnknownPath(t)
 	if !(&handshake{h, 2000, 443, 1000}).syn(t, 0) {
@@ -80,6 +92,33 @@ func TestMarksOfRejectedConnections(t *testing.T) {
 	}
 	if marks < 20 {
 		t.Errorf("where marked packets arrive %d of 40 were marked", marks)
+	}
+}
+
+// A client that always uses the same port does not rely on what its connection before
+// has shown: the path may reject marked packets by now.
+func TestMarksOfReconnections(t *testing.T) {
+	h := newUnknownPath(t)
+	f := &handshake{h, 2000, 443, 1000}
+	if !f.syn(t, 0) || !f.data(t, 1) || !f.data(t, 100) {
+		t.Fatal("not marked")
+	}
+	marked := 0
+	for range 20 {
+		h.wait(t, 50*time.Second) // the state lives on
+		f.seq += 1 << 20
+		if f.syn(t, 0) {
+			marked++
+		}
+	}
+	if marked < 2 || marked > 4 { // the first within a minute; then after one, 4 and 16 minutes
+		t.Errorf("of 20 connections that are rejected %d were marked", marked)
+	}
+	// It learns at once what others do.
+	h.takes(t, packet.ProtoTCP, 443)
+	f.seq += 1 << 20
+	if !f.syn(t, 0) {
+		t.Error("not marked where marked packets arrive")
 	}
 }
 
@@ -139,6 +178,34 @@ func TestMarksOfOtherServices(t *testing.T) {
 	}
 	if marked < packets/200 || marked > packets/40 {
 		t.Errorf("of %d datagrams that nobody names %d were marked", packets, marked)
+	}
+}
+
+// Of an acknowledgment without data the peer shows that it was lost by sending again
+// what it acknowledged (RFC 2883): the next ones are not marked.
+func TestMarksOfAcknowledgments(t *testing.T) {
+	for _, c := range []struct {
+		beyond uint32 // the SACK block ends so far after what is acknowledged
+		want   int
+	}{{0, 2}, {100, 6}} {
+		s := newSegments(t, 100)
+		marked := 0
+		for i := range uint32(6) {
+			ack := 5000 + 1000*i
+			bare := packet.Eth().IPv6(hostA, hostB).TCP(portA, 443).Seq(s.seq).Flags(packet.ACK).Ack(ack)
+			s.wait(t, 100*time.Millisecond)
+			if s.marks(t, bare, false) {
+				marked++
+			}
+			sack := binary.BigEndian.AppendUint32([]byte{1, 1, 5, 10}, ack+c.beyond-50)
+			sack = binary.BigEndian.AppendUint32(sack, ack+c.beyond)
+			if s.marks(t, bare.DataOffset(8).Raw(sack), false) {
+				t.Error("an acknowledgment that was sent again is marked")
+			}
+		}
+		if marked != c.want {
+			t.Errorf("block %d bytes beyond: of 6 acknowledgments %d were marked, want %d", c.beyond, marked, c.want)
+		}
 	}
 }
 
