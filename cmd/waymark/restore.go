@@ -19,7 +19,7 @@ func newRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore",
 		Short: "Restore interface settings that a killed agent left reduced",
-		Long: `An agent with pdm reduces settings to make MTU headroom for marks: the IPv6 MTU,
+		Long: `An agent that marks packets reduces settings for MTU headroom: the IPv6 MTU,
 gso_max_segs and MTUs of routes. Restore restores those that a killed agent left
 reduced. It keeps settings that a running agent needs, and those that have been
 changed since. Every agent does the same when it starts.`,
