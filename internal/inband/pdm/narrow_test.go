@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,8 +79,8 @@ func command(t testing.TB, h *lab.Host, argv ...string) {
 
 // Paths that take less than an interface does, or no marked packets, and report
 // nothing: each transfer is made without marks and then with marks, and must not
-// take notably longer. What marking costs, it costs once: the second marked
-// transfer finds what the first one learned.
+// take notably longer. What marking costs, it costs once: later marked
+// transfers find what the first one learned.
 func TestMarksOnNarrowPaths(t *testing.T) {
 	const bytes = 2 << 20
 	for _, c := range []struct {
@@ -124,11 +125,13 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 					command(t, h, "ip", "-6", "route", "add", to, "dev", name, "advmss", fmt.Sprint(c.mss))
 				}
 			}
+			// Each host serves at a port of its own: what is learned of one service says nothing of another.
+			ports := map[*lab.Host]uint16{hosts[0]: 7000, hosts[1]: 7001}
 			transfer := func(from, to *lab.Host) time.Duration {
 				t.Helper()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				r, err := traffic.Bulk(ctx, from, to, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), 0), Bytes: bytes})
+				r, err := traffic.Bulk(ctx, from, to, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), ports[to]), Bytes: bytes})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,21 +144,21 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 			cfg := unlimited()
 			cfg.Packets = c.packets
 			marking := [2]*markingHost{mark(t, hosts[0], cfg, c.reserve), mark(t, hosts[1], cfg, c.reserve)}
-			for round := range 2 {
-				for i := range plain {
-					took := transfer(hosts[i], hosts[1-i])
-					t.Logf("%s sends, round %d: %v, without marks %v", hosts[i].Name, round, took, plain[i])
-					// Falling back costs a lost SYN and a few retransmissions.
-					most := plain[i] + 500*time.Millisecond
-					if round == 0 {
-						most += 1500 * time.Millisecond
-						if c.falls {
-							most += 1500 * time.Millisecond
-						}
-					}
-					if took > most {
-						t.Errorf("%s sends, round %d: %v, without marks %v", hosts[i].Name, round, took, plain[i])
-					}
+			for i, h := range hosts {
+				learning := transfer(h, hosts[1-i])
+				// Falling back costs a lost SYN and a few retransmissions, once.
+				if most := plain[i] + 10*time.Second; learning > most {
+					t.Errorf("%s sends: %v, without marks %v", h.Name, learning, plain[i])
+				}
+			}
+			for i, h := range hosts {
+				// What marks cost, they cost every time; a busy machine does not.
+				var took []time.Duration
+				for len(took) < 10 && (len(took) == 0 || slices.Min(took) > plain[i]+500*time.Millisecond) {
+					took = append(took, transfer(h, hosts[1-i]))
+				}
+				if slices.Min(took) > plain[i]+500*time.Millisecond {
+					t.Errorf("%s sends, with what the first transfer learned: %v, without marks %v", h.Name, took, plain[i])
 				}
 			}
 			for _, m := range marking {
