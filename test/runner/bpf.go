@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -37,9 +38,10 @@ func bpfObjects(found traces) error {
 			found[what] = true
 		}
 	}
-	for range 100 {
-		if err = findLinks(found, others); !errors.Is(err, unix.EAGAIN) {
-			break // else a link was just going away
+	// A link that is being made or released has a number and cannot be opened.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if err = findLinks(found, others); !errors.Is(err, unix.EAGAIN) || time.Now().After(end) {
+			break
 		}
 	}
 	if err != nil {
