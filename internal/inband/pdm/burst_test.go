@@ -176,10 +176,12 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 	cfg := unlimited()
 	cfg.Packets = packets
 	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
+	// Each host serves at a port of its own: what is learned of one service says nothing of another.
+	ports := map[*markingHost]uint16{a: 7000, b: 7001}
 	bulk := func(from, to *markingHost) traffic.BulkResult {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		r, err := traffic.Bulk(ctx, from.Host, to.Host, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), 0), Bytes: 4 << 20})
+		r, err := traffic.Bulk(ctx, from.Host, to.Host, traffic.BulkConfig{To: netip.AddrPortFrom(to.Addr6(), ports[to]), Bytes: 4 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
