@@ -62,6 +62,7 @@ struct ioam_namespace {
 
 struct ioam_schema {
 	__u8 data[IOAM_SCHEMA_MAX];
+	__u8 zero[16]; /* a length of up to 256 stays within */
 };
 
 struct ioam_port {

@@ -33,7 +33,7 @@ static __always_inline void ioam_set(struct ioam_work *w, __u32 at, __u32 value)
 }
 
 /* One option. IOAM_COMPLETED, or IOAM_PASS where there is nothing to add. */
-__noinline int ioam_egress_option(frame_ctx *ctx, struct ioam_work *w)
+__feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct ioam_work *w)
 {
 	const struct ioam_namespace *ns;
 	__u32 lengths, remaining, n, fields, to, before = 0;
@@ -56,7 +56,7 @@ __noinline int ioam_egress_option(frame_ctx *ctx, struct ioam_work *w)
 		n += 4;
 	to = w->at + IOAM_HEADER + remaining * 4;
 	if (n < 4 || n > IOAM_NODE_MAX || w->len < IOAM_HEADER - 2 + remaining * 4 + n ||
-	    frame_load(ctx, to, w->data, n))
+	    frame_load(ctx, to, w->data, ioam_bounded(n)))
 		return IOAM_PASS;
 	if (fields & IOAM_CHECKSUM)
 		before = ioam_sum(w->data, n);
@@ -76,11 +76,11 @@ __noinline int ioam_egress_option(frame_ctx *ctx, struct ioam_work *w)
 		ioam_set(w, at, 0);
 		ioam_set(w, at, ioam_complement(before, ioam_sum(w->data, n)));
 	}
-	return frame_store(ctx, to, w->data, n) ? IOAM_UNREADABLE : IOAM_COMPLETED;
+	return frame_store(ctx, to, w->data, ioam_bounded(n)) ? IOAM_UNREADABLE : IOAM_COMPLETED;
 }
 
 /* All options of a packet that leaves. */
-__noinline int ioam_complete(frame_ctx *ctx, struct ioam_work *w)
+__feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
 
@@ -108,7 +108,7 @@ __noinline int ioam_complete(frame_ctx *ctx, struct ioam_work *w)
 }
 
 /* A packet that leaves. Verified alone, as ioam_ingress(). */
-__noinline int ioam_egress(struct __sk_buff *skb)
+__feature(FEATURE_IOAM) __noinline int ioam_egress(struct __sk_buff *skb)
 {
 	struct ioam_work *w;
 	__u32 l3;

@@ -24,7 +24,7 @@ static __always_inline bool ioam_handed(struct __sk_buff *skb, __u64 *stamp, boo
  * A packet that arrives. Verified alone, and the verdict is kept in memory until ioam_drops(): what is live
  * here would cost the stages between them registers, on interfaces of no node, too.
  */
-__noinline int ioam_ingress(struct __sk_buff *skb)
+__feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 {
 	__u32 zero = 0, l3;
 	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);

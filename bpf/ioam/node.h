@@ -69,6 +69,14 @@ struct {
 	__type(value, struct ioam_work);
 } ioam_works SEC(".maps");
 
+/* A length from 1 to IOAM_OLD_MAX, in a form whose bounds Linux 6.1 sees. */
+static __always_inline __u32 ioam_bounded(__u32 n)
+{
+	n--;
+	barrier_var(n);
+	return (n & (IOAM_OLD_MAX - 1)) + 1;
+}
+
 /* A namespace that the node knows. */
 static __always_inline const struct ioam_namespace *ioam_namespace(__u32 copy, __u16 id)
 {

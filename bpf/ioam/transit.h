@@ -86,7 +86,7 @@ static __always_inline bool ioam_neutral(frame_ctx *ctx, struct ioam_work *w,
 {
 	__u32 at = ioam_before(fields, 7), bytes = words * 4, before, after;
 
-	if (bytes < 4 || bytes > IOAM_OLD_MAX || frame_load(ctx, to, w->old, bytes))
+	if (bytes < 4 || bytes > IOAM_OLD_MAX || frame_load(ctx, to, w->old, ioam_bounded(bytes)))
 		return false;
 	before = ioam_sum(w->old, bytes) + lengths;
 	after = ioam_sum(w->data, ioam_node_length(fields) * 4) + lengths - words;
@@ -101,7 +101,7 @@ static __always_inline bool ioam_neutral(frame_ctx *ctx, struct ioam_work *w,
  * One option: checks in the order of RFC 9197 and of Linux, then this node's data. An enum
  * ioam_reason, or IOAM_PASS for options that are not a pre-allocated trace.
  */
-__noinline int ioam_transit_option(frame_ctx *ctx, struct ioam_work *w)
+__feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struct ioam_work *w)
 {
 	const struct ioam_namespace *ns;
 	struct ioam_schema *schema;
@@ -154,15 +154,15 @@ __noinline int ioam_transit_option(frame_ctx *ctx, struct ioam_work *w)
 	n = ioam_fill(w, ns, fields);
 	if (fields & IOAM_CHECKSUM && !ioam_neutral(ctx, w, ns, fields, to, words, lengths))
 		return IOAM_UNREADABLE;
-	/* A trace may ask for nothing; the verifier wants a length above zero. */
-	if (n >= 4 && n <= IOAM_NODE_MAX && frame_store(ctx, to, w->data, n))
+	/* A trace may ask for nothing. */
+	if (n >= 4 && n <= IOAM_NODE_MAX && frame_store(ctx, to, w->data, ioam_bounded(n)))
 		return IOAM_UNREADABLE;
 	if (fields & IOAM_SNAPSHOT && ns->snapshot > 1) {
 		__u32 index = ns->schema, bytes = (ns->snapshot - 1) * 4;
 
 		schema = bpf_map_lookup_elem(&ioam_schemas, &index);
 		if (!schema || bytes > IOAM_SCHEMA_MAX ||
-		    frame_store(ctx, to + n, schema->data, bytes))
+		    frame_store(ctx, to + n, schema->data, ioam_bounded(bytes)))
 			return IOAM_UNREADABLE;
 	}
 	now = bpf_htons(lengths - words);
@@ -175,7 +175,7 @@ __noinline int ioam_transit_option(frame_ctx *ctx, struct ioam_work *w)
  * All options of a packet that arrives. IOAM_PASS, or the reason to drop it. w->written: the packet
  * has data of this node.
  */
-__noinline int ioam_transit(frame_ctx *ctx, struct ioam_work *w)
+__feature(FEATURE_IOAM) __noinline int ioam_transit(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
 

@@ -21,6 +21,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 			"/bin/waymark":       Build(t, "../../cmd/waymark"),
 			"/bin/datapath.test": BuildTest(t, "../../internal/datapath"),
 			"/bin/agent.test":    BuildTest(t, "../../internal/agent"),
+			"/bin/ioam.test":     BuildTest(t, "../../internal/inband/ioam"),
 		},
 		Cmds: []Cmd{
 			{Args: []string{"/bin/waymark", "doctor"}},
@@ -29,9 +30,10 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 				"-test.run", "TestExact|TestCases$|TestTunnelBursts|TestClsact|TestKilledProbe|TestInterfaceVanishes|TestTwoProbes",
 			}},
 			{Args: []string{"/bin/agent.test", "-test.v", "-test.run", "TestTransfer|TestFragments|TestHeaders"}},
+			{Args: []string{"/bin/ioam.test", "-test.v", "-test.run", "TestTransitOverflow"}},
 		},
 	})
-	doctor, datapath, agent := report.Results[0], report.Results[1], report.Results[2]
+	doctor, datapath, agent, ioam := report.Results[0], report.Results[1], report.Results[2], report.Results[3]
 	mode := "tcx"
 	if olderKernel() == "6.1" {
 		mode = "clsact"
@@ -39,7 +41,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 	if doctor.ExitCode != 0 || strings.Contains(doctor.Stdout, "clsact filters, which the next agent removes") != (mode == "clsact") {
 		t.Errorf("doctor ended with %d:\n%s%s", doctor.ExitCode, doctor.Stdout, doctor.Stderr)
 	}
-	for name, r := range map[string]Result{"datapath": datapath, "agent": agent} {
+	for name, r := range map[string]Result{"datapath": datapath, "agent": agent, "ioam": ioam} {
 		if r.ExitCode != 0 || !strings.Contains(r.Stdout, "--- PASS") {
 			t.Errorf("tests of %s on %s ended with %d:\n%s%s", name, report.Release, r.ExitCode, r.Stdout, r.Stderr)
 		}
