@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -227,25 +228,33 @@ func TestTCPThroughIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, to := range []netip.Addr{p.beta.Addr4(), p.beta.Addr6()} {
-				r, err := traffic.Bulk(t.Context(), p.alpha, p.beta, traffic.BulkConfig{To: netip.AddrPortFrom(to, 0), Bytes: c.bytes})
-				if err != nil {
-					t.Fatal(err)
+			transfers := func() {
+				for _, to := range []netip.Addr{p.beta.Addr4(), p.beta.Addr6()} {
+					r, err := traffic.Bulk(t.Context(), p.alpha, p.beta, traffic.BulkConfig{To: netip.AddrPortFrom(to, 0), Bytes: c.bytes})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Logf("%s: %.0f Mbit/s", to, r.Rate()/1e6)
 				}
-				t.Logf("%s: %.0f Mbit/s", to, r.Rate()/1e6)
+			}
+			// The kernel is the judge of order. A busy machine may reorder or drop a few segments
+			// itself, a wire that reorders does so each time.
+			for try := 1; ; try++ {
+				before := disorder(t, p.alpha, p.beta)
+				transfers()
+				after := disorder(t, p.alpha, p.beta)
+				if c.cfg.AB.DropEvery != 0 || after == before {
+					break
+				}
+				if try == 5 {
+					t.Errorf("%d segments came out of order or were sent again as lost", after-before)
+					break
+				}
 			}
 			s := p.Stats()
 			mean := s.AB.Bytes / s.AB.Frames
 			if longest := uint64(c.mtu) + 14; c.offloads != (mean > longest) {
 				t.Errorf("frames of %d bytes on average, offloads %v", mean, c.offloads)
-			}
-			// The kernel is the judge of order. A probe after a pause is sent again
-			// though nothing was lost; nothing else is.
-			kernel := counters(t, p.alpha, p.beta)
-			// Where it runs out of memory or time for what it received, it drops segments itself.
-			own := kernel["TCPRcvQDrop"] + kernel["TCPBacklogDrop"] + kernel["RcvPruned"] + kernel["PruneCalled"] + kernel["TCPOFODrop"]
-			if c.cfg.AB.DropEvery == 0 && own == 0 && kernel["TCPOFOQueue"]+kernel["TCPFastRetrans"] != 0 {
-				t.Errorf("%d segments came out of order, %d were sent again as lost", kernel["TCPOFOQueue"], kernel["TCPFastRetrans"])
 			}
 			if c.cfg.AB.DropEvery != 0 && (s.AB.Dropped == 0 || s.AB.Dropped != s.AB.Matched/c.cfg.AB.DropEvery) {
 				t.Errorf("dropped %d of %d, every %d", s.AB.Dropped, s.AB.Matched, c.cfg.AB.DropEvery)
@@ -255,10 +264,11 @@ func TestTCPThroughIt(t *testing.T) {
 	}
 }
 
-// counters sums the extended TCP counters of hosts (/proc/net/netstat).
-func counters(t *testing.T, hosts ...*lab.Host) map[string]uint64 {
+// disorder is how many segments hosts received out of order or sent again as lost
+// (/proc/net/netstat). A probe after a pause, which is sent again though nothing was
+// lost, is not among them.
+func disorder(t *testing.T, hosts ...*lab.Host) (n uint64) {
 	t.Helper()
-	sum := map[string]uint64{}
 	for _, h := range hosts {
 		out, err := h.Run(t.Context(), "cat", "/proc/net/netstat")
 		if err != nil {
@@ -266,15 +276,19 @@ func counters(t *testing.T, hosts ...*lab.Host) map[string]uint64 {
 		}
 		lines := strings.Split(out, "\n")
 		names, values := strings.Fields(lines[0]), strings.Fields(lines[1])
-		for i := range names[1:] {
-			n, _ := strconv.ParseUint(values[i+1], 10, 64)
-			sum[names[i+1]] += n
+		for _, name := range []string{"TCPOFOQueue", "TCPFastRetrans"} {
+			i := slices.Index(names, name)
+			if i < 0 {
+				t.Fatalf("the kernel counts %v", names)
+			}
+			value, err := strconv.ParseUint(values[i], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += value
 		}
 	}
-	if _, ok := sum["TCPOFOQueue"]; !ok {
-		t.Fatalf("the kernel's counters are %v", sum)
-	}
-	return sum
+	return n
 }
 
 // tcpdump is the judge of what comes out: every byte, tags included.
