@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -20,7 +21,14 @@ const maxSegment = 1440
 // iperf3 sends TCP for two seconds, by a program that is not ours, and tells
 // what that program says it sent.
 func iperf3(ctx context.Context, from, to *lab.Host) (sent, error) {
-	server := exec.CommandContext(ctx, "iperf3", "--server", "--one-off", "--forceflush")
+	// A signal may end iperf3 before it removes the file that it makes here.
+	dir, err := os.MkdirTemp("", "waymark-iperf3")
+	if err != nil {
+		return sent{}, err
+	}
+	defer os.RemoveAll(dir)
+	tmp := "TMPDIR=" + dir
+	server := exec.CommandContext(ctx, "env", tmp, "iperf3", "--server", "--one-off", "--forceflush")
 	listening := newWatcher("Server listening")
 	server.Stdout, server.Stderr = listening, io.Discard
 	if err := to.Start(server); err != nil {
@@ -30,7 +38,7 @@ func iperf3(ctx context.Context, from, to *lab.Host) (sent, error) {
 	if err := listening.wait(ctx); err != nil {
 		return sent{}, fmt.Errorf("iperf3 server does not listen: %w", err)
 	}
-	out, err := from.Run(ctx, "iperf3", "--client", to.Addr6().String(), "--time", "2", "--json")
+	out, err := from.Run(ctx, "env", tmp, "iperf3", "--client", to.Addr6().String(), "--time", "2", "--json")
 	if err != nil {
 		return sent{}, fmt.Errorf("iperf3 client: %w", err)
 	}
