@@ -78,6 +78,22 @@ static __noinline struct pdm_path *path_make(const struct pdm_key *key, bool ser
 	return bpf_map_lookup_elem(&pdm_paths, &at);
 }
 
+/*
+ * A SYN or FIN of a flow has arrived. Flows with dynamic ports are of many services, which
+ * need not wait for this one: it may only receive, and then shows nothing more.
+ */
+static __noinline int path_pool_ends_wait(const struct pdm_key *key)
+{
+	struct pdm_path_key at;
+	struct pdm_path *service = path_of(key, true, &at);
+
+	if (!service || at.port)
+		return 0;
+	service->quiet = 0;
+	service->backoff = 0;
+	return 0;
+}
+
 /* Whether marked packets were known to arrive recently. */
 static __always_inline bool path_takes(const struct pdm_path *path, __u64 now)
 {

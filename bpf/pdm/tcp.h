@@ -66,8 +66,10 @@ static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *k
 	if (g->flags & GUARD_WATCH_MARKED && !is_recent(g->arrived, now, SHOW_NS))
 		first = true;
 	/* Firewalls that let a SYN or FIN pass may drop or reject data. */
-	if (g->flags & GUARD_WATCH_EMPTY)
+	if (g->flags & GUARD_WATCH_EMPTY) {
 		first = false;
+		path_pool_ends_wait(key);
+	}
 	if (g->watch_len > g->shown)
 		g->shown = g->watch_len;
 	g->watch_len = 0;
