@@ -30,7 +30,7 @@ func kernelNode(t testing.TB, h *lab.Host, in, out string) {
 	}
 	if err := h.Do(func() error {
 		set("ioam6_id", nodeID)
-		set("ioam6_id_wide", wideID)
+		set("ioam6_id_wide", uint64(wideID))
 		for name, id := range map[string][2]int{in: {fromID, fromWide}, out: {toID, toWide}} {
 			set("conf/"+name+"/ioam6_enabled", 1)
 			set("conf/"+name+"/ioam6_id", id[0])
@@ -41,7 +41,7 @@ func kernelNode(t testing.TB, h *lab.Host, in, out string) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"namespace", "add", fmt.Sprint(spaceA), "data", fmt.Sprint(dataA), "wide", fmt.Sprintf("%x", uint64(wideA))},
+		{"namespace", "add", fmt.Sprint(spaceA), "data", fmt.Sprint(uint32(dataA)), "wide", fmt.Sprintf("%x", uint64(wideA))},
 		{"namespace", "add", fmt.Sprint(spaceB), "data", "1", "wide", "2"},
 		{"schema", "add", fmt.Sprint(schema.Schema), string(schema.Data)},
 		{"namespace", "set", fmt.Sprint(spaceB), "schema", fmt.Sprint(schema.Schema)},
