@@ -144,9 +144,10 @@ func run(i int, c protocol.Cmd, events *events) protocol.Exit {
 	cmd.Stdout = stream{events, i, 1}
 	cmd.Stderr = stream{events, i, 2}
 	// A group of its own, so that a timeout takes the command's children too; and an end to
-	// waiting for output that a surviving child holds open.
+	// waiting for output that a surviving child holds open. What was written takes a while to
+	// pass the event port on a busy machine.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 30 * time.Second
 
 	start := time.Now()
 	exit := protocol.Exit{Cmd: i, Code: -1}
@@ -168,7 +169,7 @@ func run(i int, c protocol.Cmd, events *events) protocol.Exit {
 	switch {
 	case timedOut:
 		exit.Error = fmt.Sprintf("killed after %v", c.Timeout)
-	case exit.Code < 0 && err != nil:
+	case exit.Code < 0 && err != nil, errors.Is(err, exec.ErrWaitDelay):
 		exit.Error = err.Error()
 	}
 	return exit
