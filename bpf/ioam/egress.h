@@ -83,26 +83,14 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 __feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
+	bool changes;
 
 	if (!w || !ioam_options(ctx, w->l3, &o, &w->hop_limit))
 		return IOAM_PASS;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < IOAM_OPTIONS_MAX; i++) {
-		__u32 size;
-		__u8 tlv[2];
-
-		if (o.at >= o.end)
-			break;
-		size = option_size(ctx, o.at, o.end, tlv);
-		if (!size)
-			break;
-		if (tlv[0] == IOAM_OPTION_CHANGES) {
-			w->at = o.at;
-			w->len = tlv[1];
-			if (ioam_egress_option(ctx, w) == IOAM_COMPLETED)
-				ioam_stat(IOAM_COMPLETED);
-		}
-		o.at += size;
+	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(ctx, &o, w, &changes); i++) {
+		if (changes && ioam_egress_option(ctx, w) == IOAM_COMPLETED)
+			ioam_stat(IOAM_COMPLETED);
 	}
 	return IOAM_PASS;
 }

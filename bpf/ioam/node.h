@@ -55,7 +55,6 @@ struct ioam_work {
 	__u32 at; /* offset of the option */
 	__u32 len; /* of its data */
 	__u32 written; /* traces */
-	__u32 depth; /* of the queue, bytes */
 	__u16 copy; /* of the configuration */
 	__u16 space; /* namespace of the option */
 	__u8 hop_limit; /* at egress */
@@ -114,7 +113,6 @@ static __always_inline struct ioam_work *ioam_begin(frame_ctx *ctx, __u32 l3)
 	w->l3 = l3;
 	w->received = 0;
 	w->written = 0;
-	w->depth = IOAM_UNKNOWN;
 	return w;
 }
 

@@ -4,7 +4,6 @@
 #define WAYMARK_IOAM_OPTION_H
 
 #define IOAM_OPTION_CHANGES 0x31 /* Option Type of options that nodes on the path change */
-#define IOAM_OPTION_FIXED 0x11 /* of all others */
 
 /* Largest header is 2048 bytes; options walked in it, of which padding is one, too. */
 #define IOAM_OPTIONS_MAX 32
@@ -32,7 +31,7 @@ struct ioam_trace {
 #define IOAM_FIELDS (0xffffff00 & ~(IOAM_SNAPSHOT | IOAM_BIT(23)))
 #define IOAM_TIMES (IOAM_BIT(2) | IOAM_BIT(3))
 /* Fields that are known when the packet leaves. */
-#define IOAM_AT_EGRESS (IOAM_BIT(1) | IOAM_BIT(4) | IOAM_BIT(6) | IOAM_BIT(9))
+#define IOAM_AT_EGRESS (IOAM_BIT(1) | IOAM_BIT(4) | IOAM_BIT(9))
 #define IOAM_CHECKSUM IOAM_BIT(7)
 
 #define IOAM_UNKNOWN 0xffffffff

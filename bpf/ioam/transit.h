@@ -76,6 +76,26 @@ static __always_inline bool ioam_options(frame_ctx *ctx, __u32 l3, struct ioam_o
 	return !headers.ip.payload_len || bpf_ntohs(headers.ip.payload_len) >= size;
 }
 
+/* Takes the next option; false at the end of the header. changes: nodes on the path fill it. */
+static __always_inline bool ioam_next(frame_ctx *ctx, struct ioam_options *o, struct ioam_work *w,
+				      bool *changes)
+{
+	__u32 size;
+	__u8 tlv[2];
+
+	if (o->at >= o->end)
+		return false;
+	size = option_size(ctx, o->at, o->end, tlv);
+	if (!size)
+		return false;
+	*changes = tlv[0] == IOAM_OPTION_CHANGES;
+	w->at = o->at;
+	w->len = tlv[1];
+	w->space = 0;
+	o->at += size;
+	return true;
+}
+
 /*
  * Fills the checksum complement, so that no sum of 16-bit words over the option changes (RFC 9197
  * section 4.4.2.8). False where the bytes that are replaced cannot be read.
@@ -178,36 +198,25 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 __feature(FEATURE_IOAM) __noinline int ioam_transit(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
+	bool changes;
 
 	if (!w || !ioam_options(ctx, w->l3, &o, &w->hop_limit))
 		return IOAM_PASS;
 	w->hop_limit--;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < IOAM_OPTIONS_MAX; i++) {
-		__u32 size;
-		__u8 tlv[2];
-		int rc;
+	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(ctx, &o, w, &changes); i++) {
+		int rc = changes ? ioam_transit_option(ctx, w) : IOAM_PASS;
 
-		if (o.at >= o.end)
-			break;
-		size = option_size(ctx, o.at, o.end, tlv);
-		if (!size)
-			break;
-		if (tlv[0] == IOAM_OPTION_CHANGES) {
-			w->at = o.at;
-			w->len = tlv[1];
-			w->space = 0;
-			rc = ioam_transit_option(ctx, w);
-			if (rc == IOAM_WRITTEN) {
-				w->written++;
-				ioam_stat(IOAM_WRITTEN);
-			} else if (rc != IOAM_PASS) {
-				ioam_count(ctx, DIRECTION_INGRESS, rc, w->space);
-				if (rc >= IOAM_FIRST_DROPPED)
-					return rc;
-			}
+		if (rc == IOAM_PASS)
+			continue;
+		if (rc == IOAM_WRITTEN) {
+			w->written++;
+			ioam_stat(IOAM_WRITTEN);
+			continue;
 		}
-		o.at += size;
+		ioam_count(ctx, DIRECTION_INGRESS, rc, w->space);
+		if (rc >= IOAM_FIRST_DROPPED)
+			return rc;
 	}
 	return IOAM_PASS;
 }
