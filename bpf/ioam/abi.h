@@ -83,6 +83,40 @@ struct ioam_role_key {
 	__u16 copy;
 };
 
+enum ioam_mode {
+	IOAM_INLINE = 0, /* into the packet's own extension headers */
+	IOAM_IP6IP6 = 1, /* with an outer IPv6 header, which has the options */
+};
+
+/*
+ * An insertion adds up to two blocks to a packet: options of the Hop-by-Hop header (traces, proof of
+ * transit, direct export), and options of the Destination Options header in front of the upper layer
+ * (edge to edge). Each has two forms. A new header begins with a Next Header byte, which is filled in,
+ * and its length. What is appended to a header that is there begins with its first option; the
+ * length of that header grows by it.
+ */
+enum ioam_form {
+	IOAM_HOP_NEW = 0,
+	IOAM_HOP_APPENDED,
+	IOAM_DEST_NEW,
+	IOAM_DEST_APPENDED,
+	IOAM_FORMS,
+};
+
+enum ioam_insertion_flags {
+	IOAM_INSERTION_USED = 1 << 0, /* else the slot is empty */
+};
+
+/* What is added to packets that a policy names. */
+struct ioam_insertion {
+	__u16 bytes[IOAM_FORMS]; /* of each form, a multiple of 8; 0: there is no such block */
+	__u16 template; /* index of the templates of its forms */
+	__u16 space; /* namespace of its first option, under which refused packets are counted */
+	__u8 mode; /* enum ioam_mode */
+	__u8 flags; /* enum ioam_insertion_flags */
+	__u16 zero;
+};
+
 /* What was done with an option or, from IOAM_MISALIGNED, why nothing was. */
 enum ioam_reason {
 	IOAM_WRITTEN = 0, /* this node's data were added */

@@ -15,11 +15,15 @@ struct ioam_types {
 	struct ioam_node node;
 	struct ioam_role_key role_key;
 	struct ioam_count_key count_key;
+	struct ioam_insertion insertion;
 	struct count_value count_value;
 	enum feature feature;
 	enum ioam_time time;
 	enum ioam_role role;
 	enum ioam_size size;
+	enum ioam_mode mode;
+	enum ioam_form form;
+	enum ioam_insertion_flags insertion_flags;
 	enum ioam_reason reason;
 	enum ioam_reason_class reason_class;
 };
