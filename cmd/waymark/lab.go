@@ -50,17 +50,21 @@ func newLabUpCommand() *cobra.Command {
 		Use:       "up TOPOLOGY",
 		Short:     "Create a lab",
 		Long:      "Up creates a lab and prints its hosts. The topologies are:\n" + about,
-		Example:   "  waymark lab up chain\n  waymark lab up path --delay 20ms --loss-every 100",
+		Example:   "  waymark lab up chain\n  waymark lab up chain --slow porthos=1ms\n  waymark lab up path --delay 20ms --loss-every 100",
 		ValidArgs: lab.Topologies(),
 		Args:      cobra.ExactArgs(1),
 	}
 	prefix := labPrefix(cmd)
 	cmd.Flags().IntVar(&cfg.MTU, "mtu", cfg.MTU, "MTU of every link, in bytes")
 	path := registerPathFlags(cmd)
+	slow := registerSlowFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg.Topology, cfg.Prefix = args[0], *prefix
 		_, err := path.config()
 		if err != nil {
+			return usageErrorf("lab up: %w", err)
+		}
+		if cfg.Slow, err = slowHosts(*slow); err != nil {
 			return usageErrorf("lab up: %w", err)
 		}
 		if given := path.given(); cfg.Topology != "path" && len(given) > 0 {

@@ -68,7 +68,7 @@ func TestLabVerbs(t *testing.T) {
 		}
 	})
 
-	table := waymark.must("lab", "up", "chain", prefix)
+	table := waymark.must("lab", "up", "chain", prefix, "--slow=porthos=100us,athos=10us")
 	if n := strings.Count(table, "\n"); n != 9 || !strings.Contains(table, "2001:db8:4::2/64") {
 		t.Errorf("lab up chain printed:\n%s", table)
 	}
@@ -85,6 +85,9 @@ func TestLabVerbs(t *testing.T) {
 		{"lab up path --match sctp", exitUsage, "udp/PORT"},
 		{"lab up path --reorder-every 1", exitUsage, "2 or more"},
 		{"lab up path --delay -1s", exitUsage, "delay"},
+		{"lab up chain --slow gamma=1ms", exitUsage, "topology chain has alpha, athos"},
+		{"lab up chain --slow porthos=1h", exitUsage, "choose up to 10ms"},
+		{"lab up chain --slow porthos=fast", exitUsage, "--slow porthos=fast"},
 		{"lab exec gamma true", exitUsage, "porthos"},
 		{"lab exec alpha no-such-command", exitFailure, "no-such-command"},
 		{"lab exec alpha -- sh -c exit_7", 7, ""},
@@ -101,6 +104,9 @@ func TestLabVerbs(t *testing.T) {
 	}
 	if links := waymark.must("lab", "exec", prefix, "athos", "--", "ip", "-br", "link"); !strings.Contains(links, "to-porthos") {
 		t.Errorf("links of athos:\n%s", links)
+	}
+	if filters := waymark.must("lab", "exec", prefix, "porthos", "--", "tc", "filter", "show", "dev", "to-athos", "ingress"); !strings.Contains(filters, "lab_slow") {
+		t.Errorf("porthos is not slow: filters %s", filters)
 	}
 	name := strings.TrimPrefix(prefix, "--prefix=")
 	for line, want := range map[string]string{

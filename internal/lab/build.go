@@ -47,6 +47,11 @@ func (l *Lab) build() error {
 			return fmt.Errorf("host %s: %w", h.Name, err)
 		}
 	}
+	for name, delay := range l.cfg.Slow {
+		if err := l.Host(name).Slow(delay); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	Topology string // one of Topologies
 	Prefix   string // of the names of its namespaces; labs with different prefixes coexist
 	MTU      int    // of every link, bytes
+
+	Slow map[string]time.Duration // by host: how much longer a packet is in it
 }
 
 // DefaultPrefix is that of the lab a user makes without saying more.
@@ -62,6 +64,14 @@ func (c Config) Validate() error {
 	}
 	if c.MTU < minMTU || c.MTU > maxMTU {
 		return configError(fmt.Sprintf("MTU %d: it is %d to %d", c.MTU, minMTU, maxMTU))
+	}
+	for host, delay := range c.Slow {
+		if hosts := plans[c.Topology].hosts; !slices.Contains(hosts, host) {
+			return configError(fmt.Sprintf("slow host %q: topology %s has %s", host, c.Topology, strings.Join(hosts, ", ")))
+		}
+		if err := checkSlow(delay); err != nil {
+			return err
+		}
 	}
 	return validatePrefix(c.Prefix)
 }
