@@ -25,6 +25,13 @@ enum ioam_role {
 	IOAM_ROLE_EGRESS = 1 << 1,
 };
 
+/* What happens at an interface to options of namespaces for which it has no role. */
+enum ioam_border {
+	IOAM_BORDER_OFF = 0,
+	IOAM_BORDER_DROP = 1, /* the packet is dropped */
+	IOAM_BORDER_STRIP = 2, /* they are removed */
+};
+
 enum ioam_size {
 	IOAM_COPIES = 2, /* of the configuration: one is in use */
 	IOAM_NAMESPACE_SHIFT = 8,
@@ -38,6 +45,8 @@ struct ioam_node {
 	__u64 wide; /* 56 bits */
 	__u32 id; /* 24 bits */
 	__u32 hash; /* factor: every namespace has a slot of its own */
+	__u32 removes; /* some namespace has ioam_namespace.remove */
+	__u32 zero;
 };
 
 /* What user space changes while programs run. */
@@ -70,6 +79,8 @@ struct ioam_port {
 	__u16 id;
 	__u8 role; /* enum ioam_role, or of several */
 	__u8 exceptions; /* some namespaces have another role: ioam_roles */
+	__u8 border; /* enum ioam_border */
+	__u8 zero[3];
 };
 
 struct ioam_iface {
@@ -121,16 +132,25 @@ struct ioam_insertion {
 enum ioam_reason {
 	IOAM_WRITTEN = 0, /* this node's data were added */
 	IOAM_COMPLETED, /* what only the egress knows was added */
+	IOAM_REMOVED, /* the option was removed where its namespace ends */
+	IOAM_UNWRAPPED, /* its outer IPv6 header was removed, too: counted once per packet */
 	/* The packet passes as it is, but for the flag Overflow. */
 	IOAM_FULL, /* this node's data do not fit: Overflow was set */
 	IOAM_OVERFLOWED, /* a node before had set Overflow */
 	IOAM_NAMESPACE_UNKNOWN,
 	IOAM_NO_ROLE, /* of the interface, for this namespace */
 	IOAM_UNREADABLE, /* or not writable */
+	IOAM_NOT_REMOVED, /* the packet cannot shrink: a fragment, AH, a jumbogram, a tag in the frame */
+	/* The packet passes without the option. */
+	IOAM_BORDER_STRIPPED, /* the interface has no role for the namespace */
 	/* The packet is dropped. */
 	IOAM_MISALIGNED, /* the option is not aligned to four bytes */
 	IOAM_TRUNCATED, /* the option is shorter than what it should hold */
 	IOAM_NODE_LENGTH, /* NodeLen is not what the Trace-Type takes */
+	IOAM_BORDER_DROPPED, /* the interface has no role for the namespace */
+	IOAM_BORDER_CHAIN, /* at a border, with more headers or options than are read */
+	IOAM_CONGESTION, /* the tunnel marked a packet that cannot carry the mark (RFC 6040) */
+	IOAM_BROKEN, /* neither as it was nor as it should be; unreachable */
 	IOAM_REASON_MAX,
 };
 

@@ -20,6 +20,7 @@ struct ioam_types {
 	enum feature feature;
 	enum ioam_time time;
 	enum ioam_role role;
+	enum ioam_border border;
 	enum ioam_size size;
 	enum ioam_mode mode;
 	enum ioam_form form;

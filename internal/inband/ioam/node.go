@@ -56,6 +56,7 @@ type Namespace struct {
 	Data     uint32
 	WideData uint64
 	Schema   *ioam.Snapshot // nil: none
+	Remove   bool           // options are removed from packets that arrive
 }
 
 // interfaceNamed is the interface of the node with this name; nil: it is none of them.
@@ -131,6 +132,9 @@ func (r *Registrar) apply(n Node) error {
 	}
 	control := r.control
 	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor}
+	if slices.ContainsFunc(known, func(ns Namespace) bool { return ns.Remove }) {
+		control.Node[next].Removes = 1
+	}
 	if err := r.publish(&control); err != nil {
 		return err
 	}
@@ -169,6 +173,9 @@ func (r *Registrar) writeNamespaces(known []Namespace, which, factor uint32) err
 			words := uint32(len(s.Data) / 4)
 			slot.SchemaHead, slot.Snapshot, slot.Schema = words<<24|s.Schema, uint8(1+words), uint8(index)
 			slot.SchemaSum = sum16(s.Data)
+		}
+		if ns.Remove {
+			slot.Remove = 1
 		}
 		table[slotOf(ns.ID, factor)] = slot
 	}

@@ -54,6 +54,7 @@ type NamespaceConfig struct {
 	ID       uint32 `yaml:"id" default:"0" max:"65535" doc:"namespace id"`
 	Data     string `yaml:"data" kind:"bits" doc:"namespace data, 32 bits; empty: not available"`
 	WideData string `yaml:"wide_data" kind:"bits" doc:"wide namespace data, 64 bits; empty: not available"`
+	Remove   bool   `yaml:"remove" doc:"its options are removed from packets that arrive at an interface with role ingress for it, with the header if nothing else is in it"`
 	Schema   string `yaml:"schema" kind:"bits" doc:"id of the schema whose data is the opaque state snapshot; empty: none"`
 }
 
@@ -101,6 +102,7 @@ func (c *Config) node() inbandioam.Node {
 	for _, ns := range c.Namespaces {
 		one := inbandioam.Namespace{
 			ID: uint16(ns.ID), Data: uint32(number(ns.Data, ioam.Unavailable32)), WideData: number(ns.WideData, ioam.Unavailable64),
+			Remove: ns.Remove,
 		}
 		if ns.Schema != "" {
 			one.Schema = schemas[number(ns.Schema, 0)]
