@@ -17,6 +17,8 @@
 #include "ioam/ioam.h"
 #include "ioam/ingress.h"
 #include "ioam/egress.h"
+#include "ioam/choose.h"
+#include "ioam/write.h"
 
 /* State of sampling, by CPU. Written and read by the programs. */
 struct {

@@ -46,6 +46,8 @@ struct ioam_node {
 	__u32 id; /* 24 bits */
 	__u32 hash; /* factor: every namespace has a slot of its own */
 	__u32 removes; /* some namespace has ioam_namespace.remove */
+	__u32 generation; /* of what decides which insertion a flow gets */
+	__u32 insertions; /* how many there are; 0: packets that leave stay as they are */
 	__u32 zero;
 };
 
@@ -67,6 +69,8 @@ struct ioam_namespace {
 	__u8 snapshot; /* words, with the head */
 	__u8 schema; /* index */
 	__u16 schema_sum; /* ones' complement sum of the schema's data */
+	__u8 proof; /* 1 + index in ioam_proofs; 0: none */
+	__u8 zero[7];
 };
 
 struct ioam_schema {
@@ -81,6 +85,9 @@ struct ioam_port {
 	__u8 exceptions; /* some namespaces have another role: ioam_roles */
 	__u8 border; /* enum ioam_border */
 	__u8 zero[3];
+	/* A bit for each insertion that applies to packets that leave here ... */
+	__u32 own; /* ... and that this host makes */
+	__u32 forwarded; /* ... and that it received */
 };
 
 struct ioam_iface {
@@ -114,18 +121,95 @@ enum ioam_form {
 	IOAM_FORMS,
 };
 
+/*
+ * Both forms of a block are parts of one template: a header of two bytes and two of padding, the
+ * options, and four bytes of padding. A new header is the first bytes of it, what is appended begins
+ * at the options.
+ */
+enum ioam_insertion_size {
+	IOAM_INSERTIONS = 32, /* in a copy of the configuration: a bit each in a word */
+	IOAM_INSERTION_SLOTS = 2 * IOAM_INSERTIONS, /* counts and sampling, across changes */
+	IOAM_ADDED_MAX = 11, /* options of an insertion */
+	IOAM_BLOCK_MAX = 1024, /* bytes of a form; no more than is left of a packet of 1280 */
+	IOAM_BLOCK_HEAD = 4,
+};
+
+struct ioam_template {
+	__u8 data[IOAM_BLOCK_MAX + IOAM_BLOCK_HEAD];
+};
+
 enum ioam_insertion_flags {
 	IOAM_INSERTION_USED = 1 << 0, /* else the slot is empty */
+	IOAM_INSERTION_SEQUENCE = 1 << 1, /* options have sequence numbers: addresses matter */
+	IOAM_INSERTION_PART = 1 << 2, /* some of the packets, not all */
+};
+
+/* An option in a template, in which all is complete that does not depend on the packet. */
+struct ioam_added {
+	__u32 fields; /* Trace-Type as in ioam_trace, E2E-Type, or extension flags */
+	__u16 at; /* offset in the template */
+	__u16 data; /* trace: offset of this node's data; 0: they do not fit */
+	__u16 bytes; /* trace: of these data */
+	__u16 sum; /* trace: ones' complement sum of them that makes the option neutral */
+	__u8 type; /* enum ioam_type */
+	__u8 proof; /* proof of transit: as in ioam_namespace */
+	__u16 zero;
 };
 
 /* What is added to packets that a policy names. */
 struct ioam_insertion {
 	__u16 bytes[IOAM_FORMS]; /* of each form, a multiple of 8; 0: there is no such block */
-	__u16 template; /* index of the templates of its forms */
+	__u16 template; /* index of the first of two templates; likewise of this element, times two */
 	__u16 space; /* namespace of its first option, under which refused packets are counted */
 	__u8 mode; /* enum ioam_mode */
 	__u8 flags; /* enum ioam_insertion_flags */
-	__u16 zero;
+	__u8 options[2]; /* in Hop-by-Hop Options, and after them in Destination Options */
+	__u32 id; /* of the insertion, across changes of the configuration */
+	__u32 slot; /* in ioam_insertion_states, likewise */
+	__u32 take; /* so many ... */
+	__u32 of; /* ... of so many packets */
+	struct ioam_added option[IOAM_ADDED_MAX];
+	__u8 source[16]; /* IOAM_IP6IP6: of the outer header */
+	__u8 destination[16];
+};
+
+/* Of an insertion on one CPU; totals since it exists. */
+struct ioam_insertion_state {
+	__u64 named; /* packets that the policy names, GSO bursts as one */
+	__u64 chosen; /* of these, the ones to insert into */
+	__u64 inserted; /* packets on the wire with the options */
+	__u32 of; /* as in the insertion */
+	__u32 take;
+	__u32 left; /* packets still to come of `of` */
+	__u32 due; /* of these, to be taken */
+	__u32 random;
+	__u32 zero;
+};
+
+/*
+ * A series of sequence numbers. A GSO burst has as many numbers as segments, and each of its segments
+ * carries the first of them: n packets with one number are n in a row.
+ */
+struct ioam_sequence_key {
+	__u8 source[16];
+	__u8 destination[16];
+	__u32 insertion; /* ioam_insertion.id */
+	__u32 flow; /* direct export: flow id; edge to edge: 0 */
+};
+
+/*
+ * A node's part in proof of transit (draft-ietf-sfc-proof-of-transit), prepared for Montgomery
+ * multiplication with R = 2^64. The prime is odd.
+ */
+struct ioam_proof {
+	__u64 prime;
+	__u64 inverse; /* -1/prime modulo R */
+	__u64 point; /* (share + poly2) modulo prime */
+	__u64 weight; /* LPC * R modulo prime */
+	__u64 secret; /* modulo prime */
+	__u8 shares; /* the node has a share */
+	__u8 verifies; /* it knows the secret: it is the last one */
+	__u8 zero[6];
 };
 
 /* What was done with an option or, from IOAM_MISALIGNED, why nothing was. */
@@ -139,6 +223,8 @@ enum ioam_reason {
 	IOAM_OVERFLOWED, /* a node before had set Overflow */
 	IOAM_NAMESPACE_UNKNOWN,
 	IOAM_NO_ROLE, /* of the interface, for this namespace */
+	IOAM_ADDRESS, /* not inserted: multicast or link-local, which a policy must name itself */
+	IOAM_FORWARDED, /* not inserted: forwarded, and only its source may (RFC 8200 section 4) */
 	IOAM_UNREADABLE, /* or not writable */
 	IOAM_NOT_REMOVED, /* the packet cannot shrink: a fragment, AH, a jumbogram, a tag in the frame */
 	/* The packet passes without the option. */

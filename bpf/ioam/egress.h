@@ -98,9 +98,12 @@ __feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam
 /* A packet that leaves. Verified alone, as ioam_ingress(). */
 __feature(FEATURE_IOAM) __noinline int ioam_egress(struct __sk_buff *skb)
 {
-	struct ioam_work *w;
-	__u32 l3;
+	__u32 zero = 0, l3;
+	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
 
+	if (!w)
+		return 0;
+	w->received = 0; /* unless the packet has it: write.h reads it, too */
 	if (!cfg_ioam_stamp || !skb->ingress_ifindex ||
 	    skb->tstamp_type != BPF_SKB_TSTAMP_DELIVERY_MONO || !ioam_has_options(skb, &l3))
 		return 0;

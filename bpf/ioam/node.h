@@ -59,6 +59,16 @@ struct ioam_work {
 	__u16 space; /* namespace of the option */
 	__u8 hop_limit; /* at egress */
 	bool drop;
+	/* Of a packet that something is inserted into: choose.h, write.h */
+	__u8 numbered; /* series of which the packet has its number */
+	__u8 zero;
+	__u32 segments;
+	__u32 flow; /* id, from the hash of the packet */
+	struct ioam_port from; /* where it was received */
+	__u64 pair_number;
+	__u64 flow_number;
+	struct ioam_sequence_key sequence;
+	struct policy_prefix prefix;
 };
 
 struct {

@@ -16,6 +16,16 @@ struct ioam_types {
 	struct ioam_role_key role_key;
 	struct ioam_count_key count_key;
 	struct ioam_insertion insertion;
+	struct ioam_added added;
+	struct ioam_template template;
+	struct ioam_insertion_state insertion_state;
+	struct ioam_sequence_key sequence_key;
+	struct ioam_proof proof;
+	struct policy_rule rule;
+	struct policy_prefix prefix;
+	struct policy_mask mask;
+	enum ioam_type type;
+	enum ioam_insertion_size insertion_size;
 	struct count_value count_value;
 	enum feature feature;
 	enum ioam_time time;

@@ -11,6 +11,7 @@
 #define WAYMARK_PDM_H
 
 #include "space.h"
+#include "match.h"
 #include "pdm/config.h"
 #include "pdm/scale.h"
 #include "pdm/option.h"

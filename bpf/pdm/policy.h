@@ -67,26 +67,11 @@ volatile __u32 policy_generation SEC(".data.policy");
 #define POLICY_NONE (-1)
 #define POLICY_HELD (-2)
 
-/* Either port may be the service's: a policy reads the same at both ends. */
-static __always_inline bool has_port(const struct policy_rule *rule, __u16 sport, __u16 dport)
-{
-#pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < POLICY_PORTS_MAX && i < rule->ports_len; i++) {
-		const struct policy_ports *r = &rule->ports[i];
-
-		if ((sport >= r->from && sport <= r->to) || (dport >= r->from && dport <= r->to))
-			return true;
-	}
-	return false;
-}
-
 /* A function of its own, verified alone: its loops are in the loop below. */
 __feature(FEATURE_PDM) __noinline
 	int pdm_policy_matches(struct policy_rule *rule, __u32 proto, __u32 sport, __u32 dport)
 {
-	if (!rule || !(rule->protos[proto >> 6 & 3] >> (proto & 63) & 1))
-		return 0;
-	return !rule->ports_len || has_port(rule, sport, dport);
+	return rule && policy_matches(rule, proto, sport, dport);
 }
 
 /*

@@ -45,6 +45,33 @@ int test_through(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* Writes into a gap directly after the IPv6 header of the frame; the packet stays otherwise. */
+volatile __u32 test_form SEC(".data.test");
+volatile __u32 test_at SEC(".data.test");
+
+/* Chooses and writes. 0: written; 1: not chosen; 2: not written. */
+SEC("tc")
+int test_insert(struct __sk_buff *skb)
+{
+	const struct ioam_insertion *in;
+	struct packet *p = batch_spare();
+	struct ioam_work *w;
+	__u32 zero = 0;
+
+	w = bpf_map_lookup_elem(&ioam_works, &zero);
+	if (!w || !p || parse(skb, DIRECTION_EGRESS, p) != PARSE_OK)
+		return 3;
+	p->hash = hash_flow(&p->id);
+	w->received = 0;
+	in = ioam_choose(skb, p, w);
+	if (!in)
+		return 1;
+	if (ioam_write(skb, w, in, test_form, test_at))
+		return 2;
+	ioam_inserted(w, in);
+	return 0;
+}
+
 /* What the other programs are compared with. */
 SEC("tc")
 int test_empty(struct __sk_buff *skb)

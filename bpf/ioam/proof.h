@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Proof of transit by Shamir's secret sharing (draft-ietf-sfc-proof-of-transit; experimental).
+ *
+ * Input: PktID and Cumulative of an option. Output: the Cumulative that this node writes, or whether
+ * all nodes of the path have written theirs. The same arithmetic as Share in wire/ioam.
+ */
+#ifndef WAYMARK_IOAM_PROOF_H
+#define WAYMARK_IOAM_PROOF_H
+
+enum ioam_proof_size { IOAM_PROOFS = 32 };
+
+/* Of both copies of the configuration. Written by the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ioam_proof);
+} ioam_proofs SEC(".maps");
+
+/* The body of the option, behind IOAM-Opt-Type. */
+struct ioam_proof_body {
+	__be16 space;
+	__u8 type;
+	__u8 flags;
+	__be64 packet;
+	__be64 cumulative;
+} __attribute__((packed));
+
+/* a + b modulo p, for a and b below p. */
+static __always_inline __u64 ioam_add_mod(__u64 a, __u64 b, __u64 p)
+{
+	__u64 sum = a + b;
+
+	return sum < a || sum >= p ? sum - p : sum;
+}
+
+/* The high half of a product. */
+static __always_inline __u64 ioam_high(__u64 a, __u64 b)
+{
+	__u64 a0 = (__u32)a, a1 = a >> 32, b0 = (__u32)b, b1 = b >> 32;
+	__u64 low = a0 * b0, one = a1 * b0 + (low >> 32), two = a0 * b1 + (__u32)one;
+
+	return a1 * b1 + (one >> 32) + (two >> 32);
+}
+
+/* a * b / 2^64 modulo p, for a and b below p (Montgomery): 60 instructions, not 64 rounds. */
+static __always_inline __u64 ioam_mul_mod(__u64 a, __u64 b, __u64 p, __u64 inverse)
+{
+	__u64 low = a * b, high = ioam_high(a, b), more = ioam_high(low * inverse, p);
+
+	/* The low halves add up to 0, with a carry unless both are 0. More than p is 0. */
+	if (low && ++more == p)
+		more = 0;
+	return ioam_add_mod(high, more, p);
+}
+
+static __always_inline const struct ioam_proof *ioam_proof(__u32 number)
+{
+	__u32 index = number - 1;
+
+	return number ? bpf_map_lookup_elem(&ioam_proofs, &index) : NULL;
+}
+
+/* The Cumulative that the node writes. */
+static __always_inline __u64 ioam_prove(const struct ioam_proof *proof, __u64 packet,
+					__u64 cumulative)
+{
+	__u64 p = proof->prime, point = ioam_add_mod(proof->point, packet % p, p);
+
+	return ioam_add_mod(cumulative % p, ioam_mul_mod(point, proof->weight, p, proof->inverse),
+			    p);
+}
+
+/* Whether each node of the path has updated the option. */
+static __always_inline bool ioam_is_proven(const struct ioam_proof *proof, __u64 packet,
+					   __u64 cumulative)
+{
+	return cumulative == ioam_add_mod(proof->secret, packet % proof->prime, proof->prime);
+}
+
+#endif
