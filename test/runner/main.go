@@ -1,8 +1,8 @@
 // Command runner runs the project's tests and accounts for every one of them.
 //
-// In: package patterns, as `go test` takes them, and the list of skips that are fine. Out: a line for each package,
-// failures in full, each skip with its reason, what the tests left behind, and a closing line "N passed, N failed,
-// N skipped"; the exit code is 1 when something failed, was left, or, in CI, was skipped without leave.
+// Input: package patterns, as `go test` takes them, and the list of allowed skips. Output: a line for each package with its
+// CPU time, failures in full, each skip with its reason, what the tests left behind, and a closing line "N passed, N failed,
+// N skipped"; the exit code is 1 when something failed, was left, or, in CI, was skipped without permission.
 // `make test` calls it, as root.
 package main
 
@@ -37,6 +37,9 @@ type config struct {
 func init() { runtime.LockOSThread() }
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == measureVerb {
+		os.Exit(measure(os.Args[2:]))
+	}
 	var cfg config
 	flag.StringVar(&cfg.skips, "skips", "", "file of the skips that are fine, with their reasons")
 	flag.BoolVar(&cfg.strict, "strict", os.Getenv("CI") == "true", "fail on a skip that -skips does not allow")
@@ -107,7 +110,7 @@ func run(ctx context.Context, cfg config) (ok bool, err error) {
 	t.leftBehind(left)
 	t.listNotRun()
 	t.judgeSkips(allowed, cfg.strict)
-	fmt.Printf("== took %v\n", time.Since(start).Round(time.Second))
+	fmt.Printf("== took %v; %v\n", time.Since(start).Round(time.Second), t.used)
 	return t.summary(), nil
 }
 
@@ -140,8 +143,12 @@ func lanes(cfg config, all *packages) []lane {
 
 // start feeds what the tests say to the tally, until wait returns. That tests fail is no error: the tally knows.
 func (l lane) start(ctx context.Context, box *sandbox, t *tally) (wait func() error) {
-	args := append(append([]string{"-n", strconv.Itoa(l.nice), "go", "test", "-json"}, l.flags...), l.packages...)
-	cmd := exec.CommandContext(ctx, "nice", args...)
+	self, err := os.Executable()
+	if err != nil {
+		return func() error { return fmt.Errorf("find the runner's own file: %w", err) }
+	}
+	args := append([]string{"-n", strconv.Itoa(l.nice), "go", "test", "-json", "-exec", self + " " + measureVerb}, l.flags...)
+	cmd := exec.CommandContext(ctx, "nice", append(args, l.packages...)...)
 	cmd.Env = append(append(os.Environ(), box.env()...), l.env...)
 	cmd.Stderr = os.Stderr
 	// A chance to end its children, which a kill would orphan.
@@ -161,10 +168,11 @@ func (l lane) start(ctx context.Context, box *sandbox, t *tally) (wait func() er
 
 // follow reads what go test writes, to its end.
 func (l lane) follow(ctx context.Context, cmd *exec.Cmd, out io.Reader, t *tally) error {
-	readErr := t.read(out)
+	tests, readErr := t.read(out)
 	// Wait also when reading failed, and let go test write what it has.
 	_, _ = io.Copy(io.Discard, out)
 	err := cmd.Wait()
+	t.laneEnded(l.name, cpuTimeOf(cmd.ProcessState), tests)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

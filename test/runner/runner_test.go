@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The runner as a whole, on a module that holds one package of each kind.
@@ -32,45 +33,21 @@ func TestRunner(t *testing.T) {
 	}{
 		{
 			name: "passes", args: []string{"./passes"},
-			last: "4 passed, 0 failed, 0 skipped", says: []string{clean, "3 passed", "passes.TestSubtests: no such frames: 2 cases: a, b"},
+			last: "4 passed, 0 failed, 0 skipped", says: []string{
+				clean, "3 passed", "passes.TestSubtests: no such frames: 2 cases: a, b",
+				"== plain packages: CPU ", "; to build them: CPU ",
+			},
 		},
 		{
-			name: "fails", args: []string{"./fails"},
-			exit: 1, last: "3 passed, 2 failed, 0 skipped",
-			says:  []string{"the reason it failed", "failed alongside its subtests", clean},
-			hides: []string{"TestParent/good"},
-		},
-		{
-			name: "does not compile", args: []string{"./broken"},
-			exit: 1, last: "1 passed, 1 failed, 0 skipped", says: []string{"undefined: undefinedFunction"},
-		},
-		{
-			name: "panics", args: []string{"./panics"},
-			exit: 1, last: "2 passed, 1 failed, 0 skipped", says: []string{"out of cheese", "panics_test.go:7"},
-		},
-		{
-			name: "skips, at a desk", args: []string{"-strict=false", "./skips"},
-			last: "2 passed, 0 failed, 1 skipped",
-			says: []string{"skips.TestSkipped: no such hardware (not allowed in CI)"},
-		},
-		{
-			name: "skips, in CI", args: []string{"-strict", "./skips"},
-			exit: 1, last: "2 passed, 1 failed, 1 skipped",
-			says: []string{"FAIL: skips.TestSkipped was skipped without leave: no such hardware"},
-		},
-		{
-			name: "skips with leave", args: []string{"-strict", "-skips=" + skips, "./skips"},
-			last: "2 passed, 0 failed, 1 skipped",
-			says: []string{"no such hardware (allowed: hardware that few have)"},
-		},
-		{
-			name: "several", args: []string{"./passes", "./fails"},
-			exit: 1, last: "6 passed, 2 failed, 0 skipped", says: []string{"ok   passes", "FAIL fails"},
-		},
-		{
-			name: "leaves things", args: []string{"./leaves"},
-			exit: 1, last: "1 passed, 1 failed, 0 skipped",
+			name: "fails", args: []string{"-strict", "./fails", "./broken", "./panics", "./skips", "./leaves", "./passes"},
+			exit: 1, last: "8 passed, 6 failed, 1 skipped",
 			says: []string{
+				"FAIL fails", "the reason it failed", "failed alongside its subtests",
+				"FAIL broken", "undefined: undefinedFunction",
+				"FAIL panics", "out of cheese", "panics_test.go:7",
+				"ok   skips", "FAIL: skips.TestSkipped was skipped without leave: no such hardware",
+				"ok   passes",
+				"FAIL: the tests left behind",
 				"sleep 3600",
 				"mount /run/netns/left-namespace of nsfs",
 				"link left0",
@@ -80,7 +57,17 @@ func TestRunner(t *testing.T) {
 				"/left-tmp",
 				"pin /sys/fs/bpf/left-pins",
 			},
-			hides: []string{clean, "sysctl net.ipv4.conf.left0"},
+			hides: []string{"TestParent/good", cpuMark, clean, "sysctl net.ipv4.conf.left0"},
+		},
+		{
+			name: "skips, at a desk", args: []string{"-strict=false", "./skips"},
+			last: "2 passed, 0 failed, 1 skipped",
+			says: []string{"skips.TestSkipped: no such hardware (not allowed in CI)"},
+		},
+		{
+			name: "skips with leave", args: []string{"-strict", "-skips=" + skips, "./skips"},
+			last: "2 passed, 0 failed, 1 skipped",
+			says: []string{"no such hardware (allowed: hardware that few have)"},
 		},
 		{
 			name: "no such package", args: []string{"./missing"},
@@ -125,6 +112,28 @@ func TestRunner(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a test binary's children used counts as well, and its exit code and streams are passed on.
+func TestMeasure(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, measureVerb, "sh", "-c", `echo out; i=0; sh -c 'while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3`)
+	out, err := cmd.Output()
+	lines := strings.Split(string(out), "\n")
+	used, ok := readCPU(lines[1])
+	if lines[0] != "out" || !ok || used.user < time.Millisecond || cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("%v %q %v", err, lines, used)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == measureVerb {
+		os.Exit(measure(os.Args[2:]))
+	}
+	os.Exit(m.Run())
 }
 
 // A package is in the lane of what its tests import, directly or not.

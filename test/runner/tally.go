@@ -33,6 +33,8 @@ type tally struct {
 	running                 map[string]*packageState
 	// builds has what the compiler said, by import path.
 	builds map[string]*strings.Builder
+	// used by all lanes that have ended.
+	used cpuTime
 }
 
 // notRunKey is the attribute in which a test names the cases of a table that its hook or machine cannot run.
@@ -45,6 +47,7 @@ type packageState struct {
 	tests                   map[string]*testState
 	order                   []*testState
 	passed, failed, skipped int
+	used                    cpuTime
 }
 
 type testState struct {
@@ -60,28 +63,33 @@ func newTally(w io.Writer, prefix string) *tally {
 	return &tally{w: w, prefix: prefix, running: map[string]*packageState{}, builds: map[string]*strings.Builder{}}
 }
 
-// read takes all events of one `go test -json`.
-func (t *tally) read(r io.Reader) error {
+// read takes all events of one `go test -json`, and returns what its test binaries used.
+func (t *tally) read(r io.Reader) (tests cpuTime, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 64<<20)
 	seen := map[string]bool{}
 	for lines.Scan() {
 		var ev event
-		err := json.Unmarshal(lines.Bytes(), &ev)
+		err = json.Unmarshal(lines.Bytes(), &ev)
 		t.mu.Lock()
 		if err != nil {
 			// Not an event: the go command speaks for itself.
 			fmt.Fprintln(t.w, lines.Text())
 		} else {
 			seen[ev.Package] = true
-			t.add(ev)
+			if used, ok := readCPU(ev.Output); ok {
+				tests = tests.plus(used)
+				t.packageOf(ev).used = used
+			} else {
+				t.add(ev)
+			}
 		}
 		t.mu.Unlock()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read the events of go test: %w", err)
+		return tests, fmt.Errorf("read the events of go test: %w", err)
 	}
 	// A go test that was killed does not end its packages.
 	for pkg := range seen {
@@ -89,7 +97,15 @@ func (t *tally) read(r io.Reader) error {
 			t.endPackage(event{Action: "fail", Package: pkg})
 		}
 	}
-	return nil
+	return tests, nil
+}
+
+// laneEnded reports what a lane used, of which its test binaries used a part; the rest compiled and linked them.
+func (t *tally) laneEnded(name string, all, tests cpuTime) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used = t.used.plus(all)
+	fmt.Fprintf(t.w, "== %s: %v; to build them: %v\n", name, tests, all.minus(tests))
 }
 
 func (t *tally) anyFailed() bool {
@@ -109,11 +125,7 @@ func (t *tally) add(ev event) {
 	if ev.Package == "" {
 		return
 	}
-	p := t.running[ev.Package]
-	if p == nil {
-		p = &packageState{tests: map[string]*testState{}}
-		t.running[ev.Package] = p
-	}
+	p := t.packageOf(ev)
 	ended := ev.Action == "pass" || ev.Action == "fail" || ev.Action == "skip"
 	switch {
 	case ev.Test == "" && ended:
@@ -130,6 +142,16 @@ func (t *tally) add(ev event) {
 	case ev.Test != "" && ev.Action == "run":
 		p.test(ev.Test).ran = true
 	}
+}
+
+// packageOf finds the state of an event's package, or makes it.
+func (t *tally) packageOf(ev event) *packageState {
+	p := t.running[ev.Package]
+	if p == nil {
+		p = &packageState{tests: map[string]*testState{}}
+		t.running[ev.Package] = p
+	}
+	return p
 }
 
 // test finds a test's state, or makes it and tells its parents.
@@ -203,7 +225,7 @@ func (t *tally) packageLine(ev event, name string, p *packageState) {
 		word = "FAIL"
 	}
 	took := time.Duration(ev.Elapsed * float64(time.Second)).Round(10 * time.Millisecond)
-	fmt.Fprintf(t.w, "%s %-32s %8v  %d passed", word, name, took, p.passed)
+	fmt.Fprintf(t.w, "%s %-32s %8v  CPU %5.1f + %4.1f s  %d passed", word, name, took, p.used.user.Seconds(), p.used.system.Seconds(), p.passed)
 	if p.failed > 0 {
 		fmt.Fprintf(t.w, ", %d failed", p.failed)
 	}
