@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/test/golden"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/ioam"
 	"github.com/waymark-net/waymark/wire/ipv6"
@@ -115,7 +116,7 @@ func TestDecodeIOAMGolden(t *testing.T) {
 			if code != exitOK || stderr != "" {
 				t.Fatalf("exit %d, stderr %q", code, stderr)
 			}
-			golden(t, file, stdout)
+			golden.Check(t, "testdata/"+file, stdout)
 		})
 	}
 }

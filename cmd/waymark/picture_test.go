@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/waymark-net/waymark/internal/term/termtest"
+	"github.com/waymark-net/waymark/test/golden"
 )
 
 // TestPicture: the picture of delays in the documents is what the script tests check.
@@ -25,7 +26,7 @@ func TestPicture(t *testing.T) {
 		}
 	}
 	want := termtest.Picture(screen, func(_ int, text string) bool { return strings.HasPrefix(text, "PEER ") })
-	if *update {
+	if *golden.Update {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
 		}

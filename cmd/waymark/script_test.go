@@ -23,6 +23,7 @@ import (
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/test/golden"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
-		UpdateScripts: *update,
+		UpdateScripts: *golden.Update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("WAYMARK_API_SOCKET", filepath.Join(env.WorkDir, "agent.sock"))
 			env.Setenv("TZ", "UTC")

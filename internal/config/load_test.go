@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,27 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
-
-// golden compares got with a file under testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); -update rewrites it:\n%s", path, diff)
-	}
-}
 
 // Each file of testdata/bad is refused with exactly the text next to it.
 func TestBadFiles(t *testing.T) {
@@ -60,7 +40,7 @@ func TestBadFiles(t *testing.T) {
 				t.Fatalf("Load = %v, want Problems", err)
 			}
 			t.Chdir(filepath.Join(pkgDir))
-			golden(t, "bad/"+name+".want", err.Error()+"\n")
+			golden.Check(t, "testdata/bad/"+name+".want", err.Error()+"\n")
 		})
 	}
 }
@@ -170,7 +150,7 @@ func TestBadVariablesAndFlags(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	golden(t, "variables.want", err.Error()+"\n")
+	golden.Check(t, "testdata/variables.want", err.Error()+"\n")
 }
 
 // TestDirections: the first entry that matches decides.
@@ -215,7 +195,7 @@ func TestDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(pkgDir)
-	golden(t, "dump.want", b.String())
+	golden.Check(t, "testdata/dump.want", b.String())
 }
 
 func write(t *testing.T, text string) string {

@@ -3,13 +3,11 @@ package datapath_test
 import (
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -19,7 +17,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/datapath"
@@ -28,12 +25,11 @@ import (
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	inband "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/test/golden"
 	"github.com/waymark-net/waymark/test/interp"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
-
-var update = flag.Bool("update", false, "write the golden file again")
 
 const (
 	goldenCosts = "testdata/cost.txt"
@@ -364,26 +360,13 @@ func compareCosts(t *testing.T, got string) {
 # those of an empty program, calls of helpers included as one each. TestCost compares; make golden writes it again.
 # %s
 `, environment)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(goldenCosts), 0o755); err != nil {
-			t.Fatal(err)
+	if recorded, err := os.ReadFile(goldenCosts); err == nil && !*golden.Update {
+		lines := strings.Split(string(recorded), "\n")
+		if len(lines) > 2 && lines[2] != "# "+environment {
+			t.Skipf("%s is of %s, this is %s: instructions are not compared", goldenCosts, strings.TrimPrefix(lines[2], "# "), environment)
 		}
-		if err := os.WriteFile(goldenCosts, []byte(header+got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
 	}
-	golden, err := os.ReadFile(goldenCosts)
-	if err != nil {
-		t.Fatalf("%v: make golden writes it", err)
-	}
-	recorded := strings.Split(string(golden), "\n")
-	if len(recorded) > 2 && recorded[2] != "# "+environment {
-		t.Skipf("%s is of %s, this is %s: instructions are not compared", goldenCosts, strings.TrimPrefix(recorded[2], "# "), environment)
-	}
-	if diff := cmp.Diff(strings.Split(string(golden), "\n"), strings.Split(header+got, "\n")); diff != "" {
-		t.Errorf("the programs cost more or less than before; if that is meant, run make golden (-golden +now):\n%s", diff)
-	}
+	golden.Check(t, goldenCosts, header+got)
 }
 
 // costEnvironment is what translated instructions depend on besides the source.

@@ -39,7 +39,7 @@ func TestDetail(t *testing.T) {
 		m.send(answerMsg{0, a})
 	}
 	m.send(press("enter")...)
-	golden(t, "detail", screen(t, m))
+	checkScreen(t, "detail", screen(t, m))
 	last := all[5]
 	last.Rows = last.Rows[1:]
 	m.send(answerMsg{0, last})

@@ -57,7 +57,7 @@ func TestFilterKeys(t *testing.T) {
 	var asked []request
 	m.ask = func(r request) { asked = append(asked, r) }
 	m.send(press("/", "t", "p", "c")...)
-	golden(t, "editing", screen(t, m))
+	checkScreen(t, "editing", screen(t, m))
 	m.send(press("enter")...)
 	if !m.editing || len(asked) != 0 {
 		t.Error("took a filter that is wrong")

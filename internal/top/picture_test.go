@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/term/termtest"
+	"github.com/waymark-net/waymark/test/golden"
 )
 
 // TestPicture: the picture in the documents is the screen that the other tests check.
@@ -16,7 +17,7 @@ func TestPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := termtest.Picture(string(screen), func(line int, _ string) bool { return line == 0 || line == 2 })
-	if *update {
+	if *golden.Update {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -2,10 +2,8 @@ package top
 
 import (
 	"errors"
-	"flag"
 	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,9 +20,8 @@ import (
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -137,24 +134,9 @@ func screen(t *testing.T, m *model) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func golden(t *testing.T, name, got string) {
+func checkScreen(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".screen")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); -update rewrites it:\n%s", path, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", name+".screen"), got)
 }
 
 func TestScreens(t *testing.T) {
@@ -170,23 +152,23 @@ func TestScreens(t *testing.T) {
 		for _, a := range answers(t, v.by, "bytes", 12, nil) {
 			m.send(answerMsg{0, a})
 		}
-		golden(t, v.name, screen(t, m))
+		checkScreen(t, v.name, screen(t, m))
 	}
 
 	m := testModel(0)
 	for _, a := range answers(t, views[0].by, "bytes", 12, twoIfaces) {
 		m.send(answerMsg{0, a})
 	}
-	golden(t, "two-namespaces", screen(t, m))
+	checkScreen(t, "two-namespaces", screen(t, m))
 
 	m.send(tea.WindowSizeMsg{Width: 140, Height: 10})
-	golden(t, "wide", screen(t, m))
+	checkScreen(t, "wide", screen(t, m))
 	m.send(tea.WindowSizeMsg{Width: 48, Height: 8})
-	golden(t, "narrow", screen(t, m))
+	checkScreen(t, "narrow", screen(t, m))
 	m.send(tea.WindowSizeMsg{Width: 80, Height: 24})
 	m.cfg.ASCII = true
 	got := screen(t, m)
-	golden(t, "ascii", got)
+	checkScreen(t, "ascii", got)
 	for _, r := range got {
 		if r > 127 {
 			t.Errorf("%q on an ASCII screen", r)
@@ -223,7 +205,7 @@ func TestDelays(t *testing.T) {
 	for _, a := range answers(t, delaysBy, "delay", 12, marked) {
 		m.send(answerMsg{0, a})
 	}
-	golden(t, "delays", screen(t, m))
+	checkScreen(t, "delays", screen(t, m))
 
 	none := answers(t, delaysBy, "delay", 1, func([]flow.Record) []flow.Record { return nil })[0]
 	m.send(answerMsg{0, none})
@@ -265,7 +247,7 @@ func TestTinyWindows(t *testing.T) {
 
 func TestBeforeTheFirstInterval(t *testing.T) {
 	m := testModel(0)
-	golden(t, "waiting", screen(t, m))
+	checkScreen(t, "waiting", screen(t, m))
 	m.send(answerMsg{0, api.Answer{}})
 	if s := screen(t, m); !strings.Contains(s, "waiting for the next interval") {
 		t.Error(s)

@@ -3,21 +3,18 @@ package prometheus_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/waymark-net/waymark/internal/export/prometheus"
@@ -27,9 +24,8 @@ import (
 	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/stage/list"
+	"github.com/waymark-net/waymark/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata/metrics.txt")
 
 // status has something in every field.
 func status() obs.Status {
@@ -134,21 +130,8 @@ func own(page []byte) (lines []byte) {
 }
 
 func TestPage(t *testing.T) {
-	const golden = "testdata/metrics.txt"
 	page := scrape(t, status)
-	got := own(page)
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("the page differs from %s; if it should, run go test -update\n%s", golden, diff)
-	}
+	golden.Check(t, "testdata/metrics.txt", string(own(page)))
 	for _, runtime := range []string{"go_goroutines ", "process_cpu_seconds_total "} {
 		if !bytes.Contains(page, []byte("\n"+runtime)) {
 			t.Errorf("%sis missing", runtime)

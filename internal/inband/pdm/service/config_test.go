@@ -1,9 +1,7 @@
 package service
 
 import (
-	"flag"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,9 +11,8 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestPolicies(t *testing.T) {
 	if c := config.Default(); Section.Enabled(&c) {
@@ -66,18 +63,6 @@ func TestBadFiles(t *testing.T) {
 			continue
 		}
 		got := strings.ReplaceAll(err.Error(), file, "waymark.yaml") + "\n"
-		golden := strings.TrimSuffix(file, ".yaml") + ".want"
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got); -update rewrites it:\n%s", golden, diff)
-		}
+		golden.Check(t, strings.TrimSuffix(file, ".yaml")+".want", got)
 	}
 }
