@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,31 +19,15 @@ import (
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
-var labs atomic.Int32
-
 // newLab is a pair of hosts that goes with the test.
 func newLab(t *testing.T) *lab.Lab {
 	t.Helper()
-	return newLabOf(t, "pair")
-}
-
-// newLabOf has names of its own: a test that tries again has several.
-func newLabOf(t *testing.T, topology string) *lab.Lab {
-	t.Helper()
-	l, err := lab.Up(lab.Config{Topology: topology, Prefix: fmt.Sprintf("wmt%d-%d-", os.Getpid(), labs.Add(1))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
+	return labtest.New(t, lab.Config{Topology: "pair"})
 }
 
 // running is an agent under test.

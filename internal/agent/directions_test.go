@@ -13,6 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
@@ -21,7 +22,7 @@ import (
 // newChain is a row of five hosts, three of which route, that goes with the test.
 func newChain(t *testing.T) *lab.Lab {
 	t.Helper()
-	return newLabOf(t, "chain")
+	return labtest.New(t, lab.Config{Topology: "chain"})
 }
 
 // places are what a list is about: interface and direction.
@@ -65,7 +66,7 @@ func TestDirections(t *testing.T) {
 			if _, err := traffic.Echo(within(t, time.Minute), alpha, traffic.EchoConfig{To: beta.Addr4(), Count: pings, ID: 7}); err != nil {
 				t.Fatal(err)
 			}
-			await(t, a, "all pings are counted once by each hook", func(s obs.Status) bool {
+			awaitStatus(t, a, "all pings are counted once by each hook", func(s obs.Status) bool {
 				icmp := slices.DeleteFunc(s.Totals, func(x obs.Total) bool { return x.Protocol != "icmp" })
 				return len(icmp) == 2 && icmp[0].Packets == pings && icmp[1].Packets == pings
 			})
@@ -96,7 +97,7 @@ func TestDirections(t *testing.T) {
 			}()
 
 			link := addVeth(t, athos, "wmr0")
-			await(t, a, "wmr0 is counted at ingress", func(s obs.Status) bool {
+			awaitStatus(t, a, "wmr0 is counted at ingress", func(s obs.Status) bool {
 				return slices.Contains(hooks(s), "wmr0 ingress")
 			})
 			if err := athos.Do(func() error {
@@ -113,7 +114,7 @@ func TestDirections(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			await(t, a, "wmr1 is counted in both directions", func(s obs.Status) bool {
+			awaitStatus(t, a, "wmr1 is counted in both directions", func(s obs.Status) bool {
 				return slices.Equal(hooks(s), []string{"to-alpha ingress", "to-porthos egress", "wmr1 egress", "wmr1 ingress"})
 			})
 		})
@@ -165,14 +166,14 @@ func TestForwardedCountsOnce(t *testing.T) {
 				}
 				return answer
 			}
-			await(t, a, "all pings are in the history", func(obs.Status) bool {
+			awaitStatus(t, a, "all pings are in the history", func(obs.Status) bool {
 				return ask("conversation", "icmp", true).Total.Packets == 2*pings*tt.sighting
 			})
 			if x := ask("conversation", "icmp", false); len(x.Rows) != 1 || x.Rows[0].Packets != 2*pings || x.Rows[0].Back.Packets != pings ||
 				x.Total.Packets != 2*pings || x.Repeated.Packets != 2*pings*(tt.sighting-1) {
 				t.Errorf("pings: %d rows %+v, total %+v, repeated %+v", len(x.Rows), x.Rows, x.Total, x.Repeated)
 			}
-			await(t, a, "the transfer is in the history", func(obs.Status) bool {
+			awaitStatus(t, a, "the transfer is in the history", func(obs.Status) bool {
 				return ask("transit", "tcp and dst port 5000", false).Total.PayloadBytes == sent.Sender.BytesSent
 			})
 			x := ask("transit", "tcp and dst port 5000", false)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,17 +13,18 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
-// await polls the status of an agent.
-func await(t *testing.T, a *running, what string, done func(obs.Status) bool) {
+// awaitStatus polls the status of an agent.
+func awaitStatus(t *testing.T, a *running, what string, done func(obs.Status) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(a.Status()); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s; totals %+v", what, a.Status().Totals)
+	await.Success(t, func() error {
+		if s := a.Status(); !done(s) {
+			return fmt.Errorf("waiting for: %s; totals %+v", what, s.Totals)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // An interface that is long gone leaves nothing behind, in memory or in metrics.
@@ -41,18 +43,18 @@ func TestGoneInterfacesAreForgotten(t *testing.T) {
 				counted := func(s obs.Status) bool {
 					return slices.ContainsFunc(s.Totals, func(x obs.Total) bool { return x.Iface == name })
 				}
-				await(t, a, name+" is counted", counted) // what the kernel sends to find neighbours
+				awaitStatus(t, a, name+" is counted", counted) // what the kernel sends to find neighbours
 				if err := host.Do(func() error { return netlink.LinkDel(link) }); err != nil {
 					t.Fatal(err)
 				}
-				await(t, a, name+" is gone", func(s obs.Status) bool {
+				awaitStatus(t, a, name+" is gone", func(s obs.Status) bool {
 					return !slices.ContainsFunc(s.Hooks, func(h obs.Hook) bool { return h.Iface == name })
 				})
 			}
 			comeAndGo("wmx0")
 			passed.Store(int64(time.Hour))
 			comeAndGo("wmx1")
-			await(t, a, "wmx0 is forgotten", func(s obs.Status) bool {
+			awaitStatus(t, a, "wmx0 is forgotten", func(s obs.Status) bool {
 				return !slices.ContainsFunc(s.Totals, func(x obs.Total) bool {
 					return x.Iface == "wmx0" || strings.HasPrefix(x.Iface, "if")
 				})

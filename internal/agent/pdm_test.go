@@ -10,6 +10,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband"
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/lab/wire"
 )
@@ -79,7 +80,7 @@ func TestDelays(t *testing.T) {
 // newPath is a pair of hosts with a wire between them, and goes with the test.
 func newPath(t *testing.T, cfg wire.Config) (*lab.Lab, *wire.Relay) {
 	t.Helper()
-	l := newLabOf(t, "path")
+	l := labtest.New(t, lab.Config{Topology: "path"})
 	relay, err := l.NewRelay(cfg, discard)
 	if err != nil {
 		t.Fatal(err)

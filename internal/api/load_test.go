@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // dial opens a connection and says something.
@@ -39,21 +41,6 @@ func (a *agent) begin(t *testing.T, path string) *bufio.Reader {
 	return r
 }
 
-func within(t *testing.T, what string, done func() error) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := done()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // Connections that say nothing, or half of a request, keep nobody out; nor do
 // those in addition to all followers and queries.
 func TestStatusUnderIdleConnections(t *testing.T) {
@@ -74,7 +61,7 @@ func TestStatusUnderIdleConnections(t *testing.T) {
 		}
 		client.http.CloseIdleConnections()
 	}
-	within(t, "connections", func() error {
+	await.Success(t, func() error {
 		s := a.server.Stats()
 		if s.Connections > maxConnections || s.Evicted < 700 || s.Followers != maxFollowers || s.Dropped != 0 {
 			return fmt.Errorf("%+v", s)
@@ -128,7 +115,7 @@ func TestFollowersWhoNeverRead(t *testing.T) {
 	if most > answers {
 		t.Errorf("%d bytes of answers are held, the bound is %d", most, answers)
 	}
-	within(t, "dropped", func() error {
+	await.Success(t, func() error {
 		if s := a.server.Stats(); s.Dropped != maxFollowers-1 || s.Followers != 1 {
 			return fmt.Errorf("%+v", s)
 		}

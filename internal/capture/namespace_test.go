@@ -1,53 +1,42 @@
 package capture
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
 // end is one end of a veth pair, in a namespace of its own.
 type end struct {
-	t     *testing.T
-	netns string
+	t *testing.T
+	*lab.Host
 	link  netlink.Link
 	iface flow.Iface
 }
-
-// namespaces numbers those of this process.
-var namespaces int
 
 // quietPair is a veth pair between two new namespaces that send nothing by
 // themselves: no addresses, no IPv6.
 func quietPair(t *testing.T, mtu int) (a, b *end) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make network namespaces")
-	}
 	ends := [2]*end{}
 	for i := range ends {
-		namespaces++
-		ends[i] = &end{t: t, netns: fmt.Sprintf("wm-capture-%d-%d", os.Getpid(), namespaces)}
-		must(t, lab.AddNetns(ends[i].netns))
-		t.Cleanup(func() { must(t, lab.DeleteNetns(ends[i].netns)) })
+		ends[i] = &end{t: t, Host: labtest.NewHost(t)}
 		ends[i].do(func() error {
 			return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 		})
 	}
-	far, err := topology.OpenNetns(ends[1].netns)
+	far, err := topology.OpenNetns(ends[1].Netns)
 	must(t, err)
 	defer far.Close()
 	ends[0].do(func() error {
@@ -80,13 +69,13 @@ func must(t *testing.T, err error) {
 // do runs f in the namespace of the end.
 func (e *end) do(f func() error) {
 	e.t.Helper()
-	must(e.t, topology.InNetns(e.netns, f))
+	must(e.t, e.Do(f))
 }
 
 func (e *end) target() Target {
 	return Target{
-		Iface: e.iface, Name: e.netns + "/" + e.link.Attrs().Name,
-		Do: func(f func() error) error { return topology.InNetns(e.netns, f) },
+		Iface: e.iface, Name: e.Netns + "/" + e.link.Attrs().Name,
+		Do: e.Do,
 	}
 }
 
@@ -148,46 +137,15 @@ func uncounted(t *testing.T, c *Capture) map[string]uint64 {
 	return got
 }
 
-// injector sends frames as they are out of an interface.
-type injector struct {
-	fd int
-	to unix.SockaddrLinklayer
-}
-
-func (e *end) injector() *injector {
+// sender sends frames out of the interface.
+func (e *end) sender() *labtest.Sender {
 	e.t.Helper()
-	i := &injector{to: unix.SockaddrLinklayer{Ifindex: e.link.Attrs().Index, Halen: 6}}
-	e.do(func() (err error) {
-		i.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		return err
-	})
-	e.t.Cleanup(func() { unix.Close(i.fd) })
-	return i
+	return labtest.NewSender(e.t, e.Host, e.link.Attrs().Name)
 }
-
-func (i *injector) send(frame []byte) error { return unix.Sendto(i.fd, frame, 0, &i.to) }
 
 // keysOf are sorted so that messages are the same in every run.
 func keysOf[V any](m map[flow.Key]V) []flow.Key {
 	return slices.SortedFunc(maps.Keys(m), func(a, b flow.Key) int {
 		return byKey(flow.Delta{Key: a}, flow.Delta{Key: b})
 	})
-}
-
-// lockedBuffer takes what a process says while a test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

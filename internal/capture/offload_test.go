@@ -2,13 +2,11 @@ package capture
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -21,19 +19,14 @@ import (
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // pair is two hosts with addresses, and a probe on the first one's interface.
 func pair(t *testing.T) (l *lab.Lab, a, b *lab.Host, c *Capture) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make network namespaces")
-	}
-	namespaces++
-	prefix := fmt.Sprintf("wm-capture-%d-%d-", os.Getpid(), namespaces)
-	l, err := lab.Up(lab.Config{Prefix: prefix})
-	must(t, err)
-	t.Cleanup(func() { must(t, l.Down()) })
+	l = labtest.New(t, lab.Config{})
 	a, b = l.Hosts()[0], l.Hosts()[1]
 	c = load(t, Default(), Deps{})
 	must(t, c.Attach(Target{Iface: ifaceOf(t, a), Name: a.Interfaces[0].Name, Do: a.Do}))
@@ -198,14 +191,14 @@ func tcpdump(t *testing.T, h *lab.Host) (file string, stop func()) {
 	}
 	file = filepath.Join(t.TempDir(), "second.pcap")
 	cmd := exec.Command("tcpdump", "-i", h.Interfaces[0].Name, "-n", "-s", "128", "-B", "65536", "-U", "-w", file, "-Z", "root")
-	var stderr lockedBuffer
+	var stderr await.Text
 	cmd.Stderr = &stderr
 	must(t, h.Start(cmd))
-	eventually(t, "tcpdump listening", func() bool { return strings.Contains(stderr.String(), "listening on") })
+	await.True(t, "tcpdump listening", func() bool { return strings.Contains(stderr.String(), "listening on") })
 	return file, func() {
 		t.Helper()
 		// It writes out what the kernel hands over, at the latest after a second.
-		eventually(t, "tcpdump writing the last packet", func() bool { return hasFIN(file) })
+		await.True(t, "tcpdump writing the last packet", func() bool { return hasFIN(file) })
 		must(t, cmd.Process.Signal(unix.SIGINT))
 		must(t, cmd.Wait())
 		if !strings.Contains(stderr.String(), "\n0 packets dropped by kernel") {
@@ -325,21 +318,5 @@ func TestHandshakeOnVeth(t *testing.T) {
 	}
 	if out.RTT.Responder != in.RTT.Responder || out.RTT.Initiator <= 0 || out.RTT.Initiator > time.Second {
 		t.Errorf("flow of SYN and ACK: %+v, want the responder's %v and the initiator's", out.RTT, in.RTT.Responder)
-	}
-}
-
-// eventually waits for what another process does.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: not within a minute", what)
-		}
 	}
 }

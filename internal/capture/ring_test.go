@@ -27,7 +27,7 @@ func TestCasesOnVeth(t *testing.T) {
 		cfg := config(tunnels)
 		cfg.SnapLen = 8192
 		c := load(t, cfg, Deps{}, b)
-		in := a.injector()
+		in := a.sender()
 
 		want := newMeter(cfg, rand.Uint32)
 		sent := 0
@@ -38,7 +38,7 @@ func TestCasesOnVeth(t *testing.T) {
 					if !ok {
 						continue
 					}
-					must(t, in.send(data))
+					must(t, in.Send(data))
 					sent++
 					direct := asReceived(data)
 					want.add(&direct, place{b.iface, flow.Ingress}, 1)
@@ -106,7 +106,7 @@ func TestExact(t *testing.T) {
 	a, b := quietPair(t, 1500)
 	c := load(t, Default(), Deps{}, a, b)
 
-	in := a.injector()
+	in := a.sender()
 	data := packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(1000, 2000).Payload(payload).Bytes()
 	stop, sum := make(chan struct{}), map[flow.Key]flow.Counts{}
 	done := make(chan struct{})
@@ -135,7 +135,7 @@ func TestExact(t *testing.T) {
 	}()
 	for i := range packets {
 		binary.BigEndian.PutUint16(data[14+40:], uint16(i%flows))
-		must(t, in.send(data))
+		must(t, in.Send(data))
 	}
 	close(stop)
 	<-done
@@ -175,11 +175,11 @@ func TestFullRing(t *testing.T) {
 	cfg.RingSize = 2 * blockSize
 	c := load(t, cfg, Deps{}, a, b)
 
-	in := a.injector()
+	in := a.sender()
 	data := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Payload(200).Bytes()
 	c.mu.Lock() // nobody reads
 	for range packets {
-		must(t, in.send(data))
+		must(t, in.Send(data))
 	}
 	c.mu.Unlock()
 
@@ -210,11 +210,11 @@ func TestFullTable(t *testing.T) {
 	cfg.MaxEntries = capacity
 	c := load(t, cfg, Deps{}, b)
 
-	in := a.injector()
+	in := a.sender()
 	data := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Payload(200).Bytes()
 	for i := range packets {
 		binary.BigEndian.PutUint16(data[14+20:], uint16(i%flows))
-		must(t, in.send(data))
+		must(t, in.Send(data))
 	}
 	var kept, rest uint64
 	must(t, c.Drain(func(d *flow.Delta) {
@@ -245,9 +245,9 @@ func TestSampling(t *testing.T) {
 	n := uint32(0)
 	alternate := func() uint32 { n++; return n % 2 * math.MaxUint32 }
 	c := load(t, cfg, Deps{Random: alternate}, b)
-	in := a.injector()
+	in := a.sender()
 	for range packets {
-		must(t, in.send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
+		must(t, in.Send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
 	}
 	got := drained(t, c)
 	if k := keysOf(got); len(k) != 1 || got[k[0]].Packets != packets/2 {
@@ -264,15 +264,15 @@ func TestInterfaceGoesAway(t *testing.T) {
 	a, b := quietPair(t, 1500)
 	c := load(t, Default(), Deps{}, b)
 	data := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()
-	must(t, a.injector().send(data))
+	must(t, a.sender().Send(data))
 	b.do(func() error { return errors.Join(netlink.LinkSetDown(b.link), netlink.LinkSetUp(b.link)) })
-	must(t, a.injector().send(data))
+	must(t, a.sender().Send(data))
 	for k, got := range drained(t, c) {
 		if got.Packets != 2 {
 			t.Errorf("%+v: %d packets around the interface going down, want 2", k, got.Packets)
 		}
 	}
-	must(t, a.injector().send(data))
+	must(t, a.sender().Send(data))
 	b.do(func() error { return netlink.LinkDel(b.link) })
 	must(t, c.Detach(b.iface))
 	if got := drained(t, c); len(got) != 1 {
@@ -307,7 +307,7 @@ func TestAttachErrors(t *testing.T) {
 func TestClose(t *testing.T) {
 	a, b := quietPair(t, 1500)
 	c := load(t, Default(), Deps{}, b)
-	must(t, a.injector().send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
+	must(t, a.sender().Send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
 	must(t, c.Close())
 	if got := drained(t, c); len(got) != 1 {
 		t.Errorf("%d flows after Close, want the one before", len(got))
@@ -328,7 +328,7 @@ func TestPrivileges(t *testing.T) {
 		target.Do = nil
 		return errors.Join(c.Load(), c.Attach(target))
 	})
-	must(t, a.injector().send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
+	must(t, a.sender().Send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
 	if got := drained(t, c); len(got) != 1 {
 		t.Errorf("%d flows, want 1", len(got))
 	}

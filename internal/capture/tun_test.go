@@ -31,7 +31,7 @@ func TestNoLinkHeader(t *testing.T) {
 		return errors.Join(netlink.LinkAdd(tun), netlink.AddrAdd(tun, addr), netlink.LinkSetUp(tun))
 	})
 	defer tun.Fds[0].Close()
-	e := &end{t: t, netns: a.netns, link: tun}
+	e := &end{t: t, Host: a.Host, link: tun}
 	e.do(func() (err error) {
 		e.link, err = netlink.LinkByName("tun0")
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -158,7 +158,7 @@ func countsOf(t *testing.T, v *silentVeth, n int, probes ...*Datapath) {
 	}
 	for i, d := range probes {
 		var got uint64
-		datapathtest.WaitUntil(t, fmt.Sprintf("probe %d counts %d packets", i, n), func() bool {
+		await.True(t, fmt.Sprintf("probe %d counts %d packets", i, n), func() bool {
 			if err := d.Drain(func(x *flow.Delta) { got += x.Packets }); err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +260,7 @@ func TestKilledProbe(t *testing.T) {
 			}
 			countsOf(t, v, 5, d)
 			for _, id := range ids {
-				datapathtest.WaitUntil(t, fmt.Sprintf("program %d of the killed process is gone", id), func() bool { return !exists(id) })
+				await.True(t, fmt.Sprintf("program %d of the killed process is gone", id), func() bool { return !exists(id) })
 			}
 			if clsact && len(v.filters(t)) != 2 {
 				t.Errorf("filters %q, want ours only", v.filters(t))

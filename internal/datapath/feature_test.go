@@ -5,8 +5,8 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -48,7 +48,7 @@ func TestFeaturesPerInterface(t *testing.T) {
 			}
 			return len(counted) >= len(want)
 		}
-		datapathtest.WaitUntil(t, "packets to be counted", drain)
+		await.True(t, "packets to be counted", drain)
 		drain()
 		if !maps.Equal(counted, want) {
 			t.Errorf("work on %s: counted %v, want %v", only, counted, want)

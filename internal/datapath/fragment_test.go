@@ -5,7 +5,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -24,7 +24,7 @@ func TestFragmentsAreGivenUp(t *testing.T) {
 	later := packet.Frame{Data: ip.Fragment(8, false, 7).NextHeader(packet.ProtoUDP).Payload(1).Bytes()}
 	var reasons reasonCounter
 	run(t, coll.Programs["waymark_ingress"], first)
-	datapathtest.WaitUntil(t, "a fragment without a first", func() bool {
+	await.True(t, "a fragment without a first", func() bool {
 		run(t, coll.Programs["waymark_ingress"], later)
 		return reasons.since(t, d)[packet.ReasonFragmentUnmatched].Packets > 0
 	})

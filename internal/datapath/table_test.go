@@ -6,9 +6,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 func online(t *testing.T) uint32 {
@@ -165,7 +165,7 @@ func TestTableGrows(t *testing.T) {
 	go func() { streamed <- d.Stream(ctx, got.add) }()
 	few := inUse(d)
 	runOn(t, s, 0, 2*flows)
-	datapathtest.WaitUntil(t, "more sets in use", func() bool { return inUse(d) > few })
+	await.True(t, "more sets in use", func() bool { return inUse(d) > few })
 	for range 3 {
 		if err := d.Drain(got.add); err != nil {
 			t.Fatal(err)

@@ -3,12 +3,10 @@ package datapath
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,14 +17,14 @@ import (
 	"github.com/waymark-net/waymark/internal/capture"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
 // tap is what a virtual machine is connected to. What is written to it arrives at
 // the interface, GSO frames with a type, but without gso_segs.
 type tap struct {
-	netns string
+	host  *lab.Host
 	file  *os.File
 	index int
 	uso   bool // it takes virtioUDP: Linux 6.2
@@ -40,24 +38,15 @@ const (
 	virtioUDP   = 5
 )
 
-// taps numbers the namespaces of this process.
-var taps atomic.Uint32
-
 func newTap(t testing.TB) *tap {
 	t.Helper()
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		t.Skip("no tap devices in this kernel")
 	}
-	v := &tap{netns: fmt.Sprintf("wmtap%d-%d", os.Getpid(), taps.Add(1))}
-	if err := lab.AddNetns(v.netns); err != nil {
-		t.Fatal(err)
-	}
+	v := &tap{host: labtest.NewHost(t)}
 	t.Cleanup(func() {
 		if v.file != nil {
 			v.file.Close()
-		}
-		if err := lab.DeleteNetns(v.netns); err != nil {
-			t.Error(err)
 		}
 	})
 	link := &netlink.Tuntap{
@@ -85,7 +74,7 @@ func newTap(t testing.TB) *tap {
 	return v
 }
 
-func (v *tap) do(f func() error) error { return topology.InNetns(v.netns, f) }
+func (v *tap) do(f func() error) error { return v.host.Do(f) }
 
 // write sends a frame with the header that a virtual machine puts before it.
 func (v *tap) write(data []byte, kind uint8, size, transportAt int) error {

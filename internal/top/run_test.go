@@ -1,7 +1,6 @@
 package top
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // fakeAgent answers from the scene, so that Run can be tried without a kernel.
@@ -48,28 +48,10 @@ func (f *fakeAgent) Follow(ctx context.Context, r api.Request, emit func(api.Ans
 	return ctx.Err()
 }
 
-// lockedBuffer is read while the program writes.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func TestRun(t *testing.T) {
 	keys, typed := io.Pipe()
 	defer typed.Close()
-	var out lockedBuffer
+	var out await.Text
 	agent := &fakeAgent{t: t}
 	top, err := New(Default(), Deps{Client: agent, In: keys, Out: &out})
 	if err != nil {

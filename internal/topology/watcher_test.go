@@ -1,7 +1,6 @@
 package topology_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,9 @@ import (
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 const patience = 10 * time.Second
@@ -28,15 +29,7 @@ var netnsPrefix = fmt.Sprintf("tt%d-", os.Getpid())
 // addNetns makes a namespace that goes with the test; it returns its full name.
 func addNetns(t *testing.T, name string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	name = netnsPrefix + name
-	if err := lab.AddNetns(name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { deleteNetns(t, name) })
-	return name
+	return labtest.NamedHost(t, netnsPrefix+name).Netns
 }
 
 func deleteNetns(t *testing.T, name string) {
@@ -77,7 +70,7 @@ type watch struct {
 	*topology.Registry
 	events chan topology.Event
 	gate   sync.Mutex // held: Emit waits
-	log    syncBuffer
+	log    await.Text
 }
 
 func startWatch(t *testing.T, own string, cfg topology.Config, adjust ...func(*watch)) *watch {
@@ -112,23 +105,6 @@ func startWatch(t *testing.T, own string, cfg topology.Config, adjust ...func(*w
 		}
 	})
 	return w
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // expect takes the next events and compares them, written as "added eth0".

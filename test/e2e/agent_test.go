@@ -9,53 +9,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
-
-var labs atomic.Int32
-
-// newPrefix begins names that nobody else has.
-func newPrefix() string { return fmt.Sprintf("wme%d-%d-", os.Getpid(), labs.Add(1)) }
 
 // newLab makes hosts that go with the test. What they send is whole packets, so
 // that interfaces and probe count the same things.
 func newLab(t *testing.T) (l *lab.Lab, alpha, beta *lab.Host) {
 	t.Helper()
-	l, err := lab.Up(lab.Config{Topology: "pair", Prefix: newPrefix()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	l = labtest.New(t, lab.Config{Topology: "pair"})
 	if err := l.SetOffloads(lab.TSO|lab.USO|lab.GSO, false); err != nil {
 		t.Fatal(err)
 	}
 	return l, l.Host("alpha"), l.Host("beta")
-}
-
-// newHost makes a host without any link.
-func newHost(t *testing.T) *lab.Host {
-	t.Helper()
-	name := newPrefix() + "solo"
-	if err := lab.AddNetns(name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.DeleteNetns(name); err != nil {
-			t.Error(err)
-		}
-	})
-	return &lab.Host{Name: "solo", Netns: name}
 }
 
 // setup is how an agent is started.
@@ -86,10 +59,10 @@ func start(t *testing.T, s setup) *agent {
 	case <-ready:
 	case <-a.ended:
 		t.Fatalf("the agent ended before it was ready, exit code %d", a.ProcessState.ExitCode())
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		a.signal(unix.SIGQUIT) // it tells what each goroutine does
 		a.wait(t)
-		t.Fatalf("the agent was not ready within %v", patience)
+		t.Fatalf("the agent was not ready within %v", await.Patience)
 	}
 	return a
 }
@@ -209,7 +182,7 @@ func (a *agent) logged(t *testing.T, message string) time.Time {
 func (a *agent) covered(t *testing.T) (s obs.Status) {
 	t.Helper()
 	earlier := a.status(t).Drain.Count + 1 // with the one under way
-	poll(t, func() error {
+	await.Success(t, func() error {
 		s = a.status(t)
 		if s.Drain.Count <= earlier {
 			return notYet("%d drains", s.Drain.Count)

@@ -17,13 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // oneLink is a host with a link on which nothing moves but what a test sends.
 func oneLink(t *testing.T) *lab.Host {
 	t.Helper()
-	h := newHost(t)
+	h := labtest.NewHost(t)
 	must(t, h, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
 	addLink(t, h, "near")
 	must(t, h, "ip", "link", "set", "lo", "up")
@@ -33,13 +35,11 @@ func oneLink(t *testing.T) *lab.Host {
 // sendFlows has flows of one packet each arrive on the link of oneLink.
 func sendFlows(t *testing.T, h *lab.Host, from, count int) {
 	t.Helper()
-	if err := h.Do(func() error {
-		frames := make([][]byte, count)
-		for i := range frames {
-			frames[i] = udpFrame(from + i)
-		}
-		return sendEach("nearp", frames)
-	}); err != nil {
+	frames := make([][]byte, count)
+	for i := range frames {
+		frames[i] = udpFrame(from + i)
+	}
+	if err := labtest.NewSender(t, h, "nearp").Send(frames...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -68,7 +68,7 @@ func lost(e obs.Exporter) (n uint64, reasons string) {
 // counts waits until so many packets are in flows: the drain goes on.
 func (a *agent) counts(t *testing.T, packets uint64) {
 	t.Helper()
-	poll(t, func() error {
+	await.Success(t, func() error {
 		var got uint64
 		for _, total := range a.status(t).Totals {
 			got += total.Packets
@@ -122,7 +122,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if e := a.exporter(t, "jsonl"); e.LastError != "" || e.Queued != 0 {
 			return notYet("%d records wait: %s", e.Queued, e.LastError)
 		}
@@ -130,7 +130,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	sendFlows(t, h, 9000, flows)
 	a.counts(t, flows*(rounds+1))
-	poll(t, func() error {
+	await.Success(t, func() error {
 		e := a.exporter(t, "jsonl")
 		n, _ := lost(e)
 		if e.Exported+n != flows*(rounds+1) {
@@ -180,7 +180,7 @@ func TestClosedPipe(t *testing.T) {
 	}
 	parseLines(t, head.stdout.String())
 	sendFlows(t, h, 2000, flows)
-	poll(t, func() error {
+	await.Success(t, func() error {
 		n, reasons := lost(a.exporter(t, "jsonl"))
 		if n != flows || !strings.Contains(reasons, "gone") {
 			return notYet("lost %d (%s), want %d", n, reasons, flows)
@@ -291,7 +291,7 @@ export:
 		{"ipfix-2", "a collector that never reads", "queue_full", ""},
 		{"ipfix-3", "a collector that nobody reaches", "", "4742"},
 	} {
-		poll(t, func() error {
+		await.Success(t, func() error {
 			e := a.exporter(t, c.exporter)
 			if n, reasons := lost(e); n == 0 || !strings.Contains(reasons, c.reason) || !strings.Contains(e.LastError, c.says) {
 				return notYet("%s: lost %d (%s), %q", c.what, n, reasons, e.LastError)
@@ -300,7 +300,7 @@ export:
 		})
 	}
 	sink := newSink(t, h, "127.0.0.1:4740")
-	poll(t, func() error {
+	await.Success(t, func() error {
 		e := a.exporter(t, "ipfix")
 		if e.Exported == 0 || e.LastError != "" {
 			return notYet("the collector is back: %+v", e)
@@ -309,13 +309,13 @@ export:
 	})
 	exported := a.exporter(t, "ipfix").Exported
 	sendFlows(t, h, 5000, 10)
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if e := a.exporter(t, "ipfix"); e.Exported < exported+10 {
 			return notYet("%+v", e)
 		}
 		return nil
 	})
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if sink.messages.Load() == 0 {
 			return notYet("no message came")
 		}
@@ -344,7 +344,7 @@ log: {format: json}
 	sendFlows(t, h, 1000, 10)
 	a.counts(t, 10)
 	began := time.Now()
-	poll(t, func() error {
+	await.Success(t, func() error {
 		select {
 		case <-a.ended:
 			return nil

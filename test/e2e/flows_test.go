@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // TestFlows: what `waymark flows` shows in each form is the same, and what was
@@ -29,7 +30,7 @@ func TestFlows(t *testing.T) {
 	}
 	port, segments := transfer(t, alpha, beta)
 	filter := "udp and dport 7777 and egress"
-	poll(t, func() error {
+	await.Success(t, func() error {
 		rows := readCSV(t, a.ask(t, "flows", "-o", "csv", "--by", "dport", filter).stdout)
 		if len(rows) != 1 || rows[0]["packets"] != "300" {
 			return notYet("%v", rows)
@@ -109,7 +110,7 @@ func TestFlows(t *testing.T) {
 	})
 	t.Run("follow", func(t *testing.T) {
 		p := spawn(t, nil, command(program, "flows", "--socket", a.socket, "--follow", "-o", "jsonl", "dport 7778 and egress"))
-		poll(t, func() error {
+		await.Success(t, func() error {
 			if _, err := traffic.Datagrams(t.Context(), alpha, beta, traffic.DatagramConfig{
 				To: netip.AddrPortFrom(beta.Addr4(), 7778), Count: 10, Size: 100,
 			}); err != nil {
@@ -130,7 +131,7 @@ func TestFlows(t *testing.T) {
 	})
 	t.Run("follow ends with the agent", func(t *testing.T) {
 		p := spawn(t, nil, command(program, "flows", "--socket", a.socket, "--follow"))
-		poll(t, func() error { // it has asked
+		await.Success(t, func() error { // it has asked
 			if !strings.Contains(must(t, nil, "ss", "-xnH", "src", a.socket), "ESTAB") {
 				return notYet("nobody asks")
 			}
@@ -162,7 +163,7 @@ func TestReadCapture(t *testing.T) {
 	_, alpha, beta := newLab(t)
 	file := filepath.Join(t.TempDir(), "trace.pcap")
 	capture := spawn(t, alpha, command("tcpdump", "-B", "32768", "-U", "-i", alpha.Interfaces[0].Name, "-w", file))
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if !strings.Contains(capture.stderr.String(), "listening on") {
 			return notYet("tcpdump does not listen")
 		}
@@ -170,7 +171,7 @@ func TestReadCapture(t *testing.T) {
 	})
 	makeTraffic(t, alpha, beta)()
 	size := 0
-	poll(t, func() error { // until tcpdump has written all
+	await.Success(t, func() error { // until tcpdump has written all
 		if now := len(readText(t, file)); now != size || now == 0 {
 			size = now
 			return notYet("%d bytes so far", now)

@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // TestFollowersUnderFlood: while 88,000 new flows come in every second, ten who
@@ -45,7 +47,7 @@ func TestFollowersUnderFlood(t *testing.T) {
 			}
 		}()
 		newFlows(t, h, flows, flows*time.Second/88_000)
-		poll(t, func() error { // the last of them are in an answer
+		await.Success(t, func() error { // the last of them are in an answer
 			if s := a.status(t); s.Table.Live+s.Drain.Records < flows {
 				return notYet("%d flows are known", s.Table.Live+s.Drain.Records)
 			}

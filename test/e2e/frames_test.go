@@ -1,16 +1,15 @@
 package e2e
 
 import (
+	"encoding/binary"
 	"encoding/csv"
-	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -19,36 +18,30 @@ func udpFrame(dport int) []byte {
 	return packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(4321, uint16(dport)).Payload(100).Bytes()
 }
 
-// sendFrames puts a frame on an interface of the calling thread's namespace,
-// several times.
-func sendFrames(iface string, frame []byte, count int) error {
-	return sendEach(iface, slices.Repeat([][]byte{frame}, count))
+// sendUDP has an interface of a host send datagrams of a flow that dport names.
+func sendUDP(t *testing.T, h *lab.Host, iface string, dport, count int) {
+	t.Helper()
+	if err := labtest.NewSender(t, h, iface).Send(slices.Repeat([][]byte{udpFrame(dport)}, count)...); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// sendEach waits for the carrier: before, the kernel drops without a word.
-func sendEach(iface string, frames [][]byte) error {
-	link, err := net.InterfaceByName(iface)
-	for deadline := time.Now().Add(time.Minute); err == nil && link.Flags&net.FlagRunning == 0; {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s has no carrier", iface)
+// newFlows has packets arrive on the link of oneLink, each of a flow of its own, evenly over a time.
+func newFlows(t *testing.T, h *lab.Host, flows int, over time.Duration) {
+	t.Helper()
+	frame := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
+	const sourceEnd = 14 + 8 + 16
+	s := labtest.NewSender(t, h, "nearp")
+	began := time.Now()
+	for i := range flows {
+		if i%256 == 0 {
+			time.Sleep(time.Until(began.Add(over * time.Duration(i) / time.Duration(flows))))
 		}
-		time.Sleep(5 * time.Millisecond)
-		link, err = net.InterfaceByName(iface)
-	}
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	for _, frame := range frames {
-		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
-			return fmt.Errorf("send on %s: %w", iface, err)
+		binary.BigEndian.PutUint32(frame[sourceEnd-4:], uint32(i))
+		if err := s.Send(frame); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return nil
 }
 
 // protocols are the numbers of the protocols that CSV and tables name.

@@ -14,6 +14,7 @@ import (
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 const markAll = "pdm: {mode: packet, policies: [{to: '::/0', for: 1h}]}\n"
@@ -84,7 +85,7 @@ func TestTooSmallToMark(t *testing.T) {
 		t.Errorf("status does not warn:\n%s", got)
 	}
 	must(t, alpha, "ip", "link", "set", iface, "mtu", "1500")
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if got := reducible(t, alpha, iface); got != "1484 gso_max_segs 1" {
 			return notYet("%s", got)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // ends are a conversation as its client knows it.
@@ -65,7 +66,7 @@ func serve(t *testing.T, h *lab.Host, addr netip.AddrPort) {
 // exchange is one short conversation. local is the client's port; 0: the kernel chooses.
 func exchange(t *testing.T, h *lab.Host, network string, server netip.AddrPort, local int) ends {
 	t.Helper()
-	d := net.Dialer{Timeout: patience}
+	d := net.Dialer{Timeout: await.Patience}
 	e := ends{proto: 6, server: server}
 	if network == "udp" {
 		e.proto = 17
@@ -78,7 +79,7 @@ func exchange(t *testing.T, h *lab.Host, network string, server netip.AddrPort, 
 		}
 		defer c.Close()
 		e.client = netip.MustParseAddrPort(c.LocalAddr().String())
-		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(await.Patience)); err != nil {
 			return err
 		}
 		if _, err := c.Write([]byte("query")); err != nil {
@@ -100,7 +101,7 @@ func TestInitiator(t *testing.T) {
 	_, alpha, beta := newLab(t)
 	file := filepath.Join(t.TempDir(), "trace.pcap")
 	capture := spawn(t, alpha, command("tcpdump", "-B", "32768", "-U", "--immediate-mode", "-i", alpha.Interfaces[0].Name, "-w", file))
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if !strings.Contains(capture.stderr.String(), "listening on") {
 			return notYet("tcpdump does not listen")
 		}
@@ -158,7 +159,7 @@ func TestInitiator(t *testing.T) {
 		judgeInitiators(t, a.dir, conversations, readLines(t, a.path("flows.jsonl")))
 	}
 	var captured []record
-	poll(t, func() error { // tcpdump reads its buffer when it likes
+	await.Success(t, func() error { // tcpdump reads its buffer when it likes
 		r := waymark(t, "flows", "--read", file, "-o", "jsonl", "--limit", "0", "tcp or udp")
 		captured = parseLines(t, r.stdout)
 		if n := len(captured); n < 2*len(conversations) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 )
 
 // wants holds what a command said against what it has to say.
@@ -176,7 +178,7 @@ func TestBadVariables(t *testing.T) {
 // with the remedy, before anything is attached.
 func TestTakenPlaces(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := labtest.NewHost(t)
 	must(t, h, "ip", "link", "set", "lo", "up")
 	var taken net.Listener
 	if err := h.Do(func() (err error) {

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // addLink makes a veth whose near end is name, on one host. Frames that the far
@@ -20,19 +22,11 @@ func addLink(t *testing.T, h *lab.Host, name string) {
 	must(t, h, "ip", "link", "set", name, "up")
 }
 
-// send has the far end of a link send UDP datagrams of a flow that dport names.
-func send(t *testing.T, h *lab.Host, name string, dport, count int) {
-	t.Helper()
-	if err := h.Do(func() error { return sendFrames(name+"p", udpFrame(dport), count) }); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // packetsOf waits until `waymark flows` shows a flow on an interface with so
 // many packets.
 func packetsOf(t *testing.T, a *agent, iface string, dport, want int) {
 	t.Helper()
-	poll(t, func() error {
+	await.Success(t, func() error {
 		r := a.ask(t, "flows", "-o", "csv", "--by", "iface,dport", fmt.Sprintf("iface %s and dport %d and ingress", iface, dport))
 		if r.code != 0 {
 			t.Fatalf("flows: exit code %d: %s", r.code, r.stderr)
@@ -48,7 +42,7 @@ func packetsOf(t *testing.T, a *agent, iface string, dport, want int) {
 // stateOf waits for a hook to have a state.
 func stateOf(t *testing.T, a *agent, iface, state string) {
 	t.Helper()
-	poll(t, func() error {
+	await.Success(t, func() error {
 		h, err := hook(a.status(t), iface)
 		if err != nil {
 			return err
@@ -66,7 +60,7 @@ func TestInterfacesComeAndGo(t *testing.T) {
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
 			t.Parallel()
-			h := newHost(t)
+			h := labtest.NewHost(t)
 			a := start(t, setup{host: h, config: "probe: " + probe + "\n" + quick + "interfaces: [late0, glob*]\n"})
 			stateOf(t, a, "late0", "waiting")
 			if !strings.Contains(a.stderr.String(), "waiting for interfaces") {
@@ -75,7 +69,7 @@ func TestInterfacesComeAndGo(t *testing.T) {
 			for i := range 3 {
 				addLink(t, h, "late0")
 				stateOf(t, a, "late0", "attached")
-				send(t, h, "late0", 1000+i, 10+i)
+				sendUDP(t, h, "late0p", 1000+i, 10+i)
 				packetsOf(t, a, "late0", 1000+i, 10+i)
 				must(t, h, "ip", "link", "del", "late0")
 				stateOf(t, a, "late0", "waiting")
@@ -93,19 +87,14 @@ func TestInterfacesComeAndGo(t *testing.T) {
 			must(t, h, "ip", "link", "set", "other0", "name", "globx")
 			must(t, h, "ip", "link", "set", "globx", "up")
 			stateOf(t, a, "globx", "attached")
-			if err := h.Do(func() error { return sendFrames("other0p", udpFrame(2000), 20) }); err != nil {
-				t.Fatal(err)
-			}
+			sendUDP(t, h, "other0p", 2000, 20)
 			packetsOf(t, a, "globx", 2000, 20)
 			must(t, h, "ip", "link", "set", "glob7", "name", "glob8")
 			stateOf(t, a, "glob8", "attached")
-			send2 := func() error { return sendFrames("glob7p", udpFrame(3000), 30) }
-			if err := h.Do(send2); err != nil {
-				t.Fatal(err)
-			}
+			sendUDP(t, h, "glob7p", 3000, 30)
 			packetsOf(t, a, "glob8", 3000, 30)
 			must(t, h, "ip", "link", "set", "glob8", "name", "away")
-			poll(t, func() error {
+			await.Success(t, func() error {
 				if _, err := hook(a.status(t), "away"); err == nil {
 					return notYet("away is still counted")
 				}
@@ -126,7 +115,7 @@ func TestFlapping(t *testing.T) {
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
 			t.Parallel()
-			h := newHost(t)
+			h := labtest.NewHost(t)
 			a := start(t, setup{host: h, config: "probe: " + probe + "\n" + quick + "interfaces: [flap*, last0]\n"})
 			descriptors := func() int {
 				names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.Process.Pid))
@@ -149,7 +138,7 @@ func TestFlapping(t *testing.T) {
 			stateOf(t, a, "last0", "attached")
 			must(t, h, "ip", "link", "del", "last0")
 			stateOf(t, a, "last0", "waiting")
-			poll(t, func() error {
+			await.Success(t, func() error {
 				// Some of what the agent opens for a moment, such as for this question.
 				if now := descriptors(); now > before+3 {
 					return notYet("%d descriptors, %d before", now, before)
@@ -167,7 +156,7 @@ func TestFlapping(t *testing.T) {
 // TestOnMissingFail: what is named and is not there ends the start.
 func TestOnMissingFail(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := labtest.NewHost(t)
 	a, _ := launch(t, setup{host: h, config: "on_missing: fail\n" + quick + "interfaces: [absent0, lo, absent*]\nnetns: [nowhere]\n"})
 	if code := a.wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
@@ -186,10 +175,10 @@ func TestOnMissingFail(t *testing.T) {
 // later are counted, and forgotten with it.
 func TestNamespaceAppears(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	link := strings.ReplaceAll(newPrefix()[3:], "-", "x")
+	h := labtest.NewHost(t)
+	link := strings.ReplaceAll(labtest.Prefix()[3:], "-", "x")
 	a := start(t, setup{host: h, config: quick + "interfaces: [" + link + "]\nnetns: [all]\n"})
-	late := newHost(t)
+	late := labtest.NewHost(t)
 	addLink(t, late, link)
 	find := func() (obs.Hook, error) {
 		for _, h := range a.status(t).Hooks {
@@ -199,19 +188,19 @@ func TestNamespaceAppears(t *testing.T) {
 		}
 		return obs.Hook{}, notYet("no hook on %s in %s", link, late.Netns)
 	}
-	poll(t, func() error {
+	await.Success(t, func() error {
 		h, err := find()
 		if err == nil && h.State != "attached" {
 			return notYet("%+v", h)
 		}
 		return err
 	})
-	send(t, late, link, 4000, 40)
+	sendUDP(t, late, link+"p", 4000, 40)
 	packetsOf(t, a, link, 4000, 40)
 	if err := lab.DeleteNetns(late.Netns); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if h, err := find(); err == nil {
 			return notYet("%+v", h)
 		}
@@ -224,7 +213,7 @@ func TestNamespaceAppears(t *testing.T) {
 func TestManyInterfaces(t *testing.T) {
 	t.Parallel()
 	const half = 50
-	h := newHost(t)
+	h := labtest.NewHost(t)
 	// No packets but those of the test: what is written last are their flows.
 	must(t, h, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
 	batch := func(from int) {
@@ -242,7 +231,7 @@ func TestManyInterfaces(t *testing.T) {
 	batch(0)
 	a := start(t, setup{host: h, config: quick + "interfaces: [many*]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
 	batch(half)
-	poll(t, func() error {
+	await.Success(t, func() error {
 		n := len(slices.DeleteFunc(a.status(t).Hooks, func(h obs.Hook) bool { return h.State != "attached" }))
 		if n != 2*2*half {
 			return notYet("%d of %d hooks", n, 2*2*half)
@@ -250,11 +239,9 @@ func TestManyInterfaces(t *testing.T) {
 		return nil
 	})
 	for i := range 2 * half {
-		if err := h.Do(func() error { return sendFrames(fmt.Sprintf("peer%d", i), udpFrame(5000+i), 1+i) }); err != nil {
-			t.Fatal(err)
-		}
+		sendUDP(t, h, fmt.Sprintf("peer%d", i), 5000+i, 1+i)
 	}
-	poll(t, func() error {
+	await.Success(t, func() error {
 		r := a.ask(t, "flows", "-o", "csv", "--limit", "0", "--by", "iface,dport", "dport 5000-5099 and ingress")
 		right := 0
 		for _, row := range readCSV(t, r.stdout) {
@@ -274,9 +261,7 @@ func TestManyInterfaces(t *testing.T) {
 	// Detaching takes the kernel some 15 ms for each program. Records don't wait
 	// for that: a service manager may kill an agent that takes long to stop.
 	for i := range 2 * half {
-		if err := h.Do(func() error { return sendFrames(fmt.Sprintf("peer%d", i), udpFrame(6000), 1) }); err != nil {
-			t.Fatal(err)
-		}
+		sendUDP(t, h, fmt.Sprintf("peer%d", i), 6000, 1)
 	}
 	a.covered(t)
 	a.stop(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/ioam/ioamtest"
 	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/wire/ioam"
 )
 
@@ -25,15 +26,7 @@ ioam:
 // behind.
 func TestTransitNode(t *testing.T) {
 	t.Parallel()
-	l, err := lab.Up(lab.Config{Topology: "chain", Prefix: newPrefix(), MTU: 1500})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	l := labtest.New(t, lab.Config{Topology: "chain", MTU: 1500})
 	linux := l.Host("athos")
 	for _, set := range []string{"ioam6_id=2", "conf.to-alpha.ioam6_enabled=1", "conf.to-alpha.ioam6_id=21", "conf.to-porthos.ioam6_id=22"} {
 		must(t, linux, "sysctl", "-qw", "net.ipv6."+set)

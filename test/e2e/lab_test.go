@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // leftOf is what is left of a lab: its namespaces and files.
@@ -39,7 +42,7 @@ func downAtEnd(t *testing.T, prefix string) {
 // TestLab: up, list, exec and down, as typed.
 func TestLab(t *testing.T) {
 	t.Parallel()
-	prefix := newPrefix()
+	prefix := labtest.Prefix()
 	downAtEnd(t, prefix)
 	links := must(t, nil, "ip", "-br", "link")
 	up := waymark(t, "lab", "up", "chain", "--prefix", prefix)
@@ -94,7 +97,7 @@ func TestLab(t *testing.T) {
 // of its own.
 func startDemo(t *testing.T, stdout *os.File) (p *process, prefix, tmp string) {
 	t.Helper()
-	prefix, tmp = newPrefix(), t.TempDir()
+	prefix, tmp = labtest.Prefix(), t.TempDir()
 	downAtEnd(t, prefix)
 	cmd := exec.Command(program, "lab", "demo", "--prefix", prefix)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
@@ -166,7 +169,7 @@ func TestDemoInterrupted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, prefix, tmp := startDemo(t, nil)
-			poll(t, func() error {
+			await.Success(t, func() error {
 				if !strings.Contains(p.stdout.String(), c.until) {
 					return notYet("it says %s", p.stdout)
 				}

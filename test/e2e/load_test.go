@@ -1,50 +1,15 @@
 package e2e
 
 import (
-	"encoding/binary"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 )
-
-// flood has datagrams of many flows, one after the other, arrive on the link of
-// oneLink. The source address tells the flows apart.
-func flood(t *testing.T, h *lab.Host, flows, rounds int) {
-	t.Helper()
-	frame := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
-	const sourceEnd = 14 + 8 + 16
-	if err := h.Do(func() error {
-		link, err := net.InterfaceByName("nearp")
-		if err != nil {
-			return err
-		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		to := &unix.SockaddrLinklayer{Ifindex: link.Index}
-		for range rounds {
-			for i := range flows {
-				binary.BigEndian.PutUint32(frame[sourceEnd-4:], uint32(i))
-				if err := unix.Sendto(fd, frame, 0, to); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // residentMemory is that of the process alone: no files, no shared maps.
 func residentMemory(t *testing.T, pid int) int { return statusMemory(t, pid, "RssAnon") }
@@ -81,10 +46,12 @@ export: [{jsonl: {path: DIR/flows.jsonl}}]
 api: {socket: DIR/agent.sock, history: 10000}
 `})
 			addFrames := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
-			flood(t, h, flows, rounds)
+			for range rounds {
+				newFlows(t, h, flows, 0)
+			}
 			counters := readCounters(t, h, "near")
 			var s obs.Status
-			poll(t, func() error { // until the last packet is in the status, one way or the other
+			await.Success(t, func() error { // until the last packet is in the status, one way or the other
 				s = a.status(t)
 				var frames uint64
 				for _, i := range s.Interfaces {

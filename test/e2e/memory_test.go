@@ -2,11 +2,9 @@ package e2e
 
 import (
 	"bufio"
-	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,10 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/waymark-net/waymark/internal/lab"
-	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 var memoryMatrix = flag.Bool("memory.matrix", false, "run the floods of TestFloodUnderMemoryLimit under every limit")
@@ -98,7 +94,7 @@ func notSent(t *testing.T, a *agent) (n uint64) {
 // which limit it needs, and starts with that.
 func TestLimitTooSmall(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := labtest.NewHost(t)
 	must(t, h, "ip", "link", "set", "lo", "up")
 	begin := func(limit int) (*agent, chan struct{}) {
 		return launch(t, setup{host: h, wrap: inGroup(memoryGroup(t, limit)), config: "interfaces: [lo]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
@@ -116,43 +112,10 @@ func TestLimitTooSmall(t *testing.T) {
 	case <-ready:
 	case <-a.ended:
 		t.Fatalf("with %d MiB, exit code %d: %s", need+1, a.ProcessState.ExitCode(), a.stderr)
-	case <-time.After(patience):
-		t.Fatalf("not ready within %v", patience)
+	case <-time.After(await.Patience):
+		t.Fatalf("not ready within %v", await.Patience)
 	}
 	a.stop(t)
-}
-
-// newFlows has packets arrive on the link of oneLink, each of a flow of its own,
-// evenly over a time.
-func newFlows(t *testing.T, h *lab.Host, flows int, over time.Duration) {
-	t.Helper()
-	frame := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
-	const sourceEnd = 14 + 8 + 16
-	if err := h.Do(func() error {
-		link, err := net.InterfaceByName("nearp")
-		if err != nil {
-			return err
-		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		to := &unix.SockaddrLinklayer{Ifindex: link.Index}
-		began := time.Now()
-		for i := range flows {
-			if i%256 == 0 {
-				time.Sleep(time.Until(began.Add(over * time.Duration(i) / time.Duration(flows))))
-			}
-			binary.BigEndian.PutUint32(frame[sourceEnd-4:], uint32(i))
-			if err := unix.Sendto(fd, frame, 0, to); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // fileSum is what the records of a file add up to.

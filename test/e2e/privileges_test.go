@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // Bits of capabilities (capabilities(7)).
@@ -215,7 +218,7 @@ func capabilitiesOf(t *testing.T, pid int) (effective, bounding uint64) {
 // waited for.
 func TestMissingNamespaceRights(t *testing.T) {
 	t.Parallel()
-	h, other := newHost(t), newHost(t)
+	h, other := labtest.NewHost(t), labtest.NewHost(t)
 	a, _ := launch(t, setup{
 		host: h, wrap: without("sys_admin"),
 		config: "on_missing: fail\n" + quick + "interfaces: [lo]\nnetns: [" + other.Netns + "]\n",
@@ -230,7 +233,7 @@ func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	group := memoryGroup(t, 80<<20)
 	in := func(args ...string) *agent {
-		h := newHost(t)
+		h := labtest.NewHost(t)
 		must(t, h, "ip", "link", "set", "lo", "up")
 		a, _ := launch(t, setup{host: h, wrap: inGroup(group), config: "interfaces: [lo]\n", args: args})
 		return a
@@ -243,7 +246,7 @@ func TestMemoryLimit(t *testing.T) {
 		})
 	}
 	a := in()
-	poll(t, func() error {
+	await.Success(t, func() error {
 		select {
 		case <-a.ended:
 			t.Fatalf("the agent ended, exit code %d", a.ProcessState.ExitCode())
@@ -277,13 +280,13 @@ func memoryGroup(t *testing.T, limit int) string {
 			dir, file = filepath.Join("/sys/fs/cgroup", part[2]), "memory.max"
 		}
 	}
-	group := filepath.Join(dir, strings.TrimSuffix(newPrefix(), "-"))
+	group := filepath.Join(dir, strings.TrimSuffix(labtest.Prefix(), "-"))
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Skipf("no control group can be made here: %v", err)
 	}
 	t.Cleanup(func() {
 		// A process that ended leaves its group a little later.
-		poll(t, func() error { return os.Remove(group) })
+		await.Success(t, func() error { return os.Remove(group) })
 	})
 	if err := os.WriteFile(filepath.Join(group, file), []byte(strconv.Itoa(limit)), 0o644); err != nil {
 		t.Skipf("the memory of a control group can't be limited here: %v", err)

@@ -1,31 +1,30 @@
 package e2e
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // process is a program that runs alongside the test.
 type process struct {
 	*exec.Cmd
-	stdout, stderr *text
+	stdout, stderr *await.Text
 	ended          chan struct{} // closed when it is over
 }
 
 // spawn starts a program on a host (nil: here); it does not outlive the test.
 func spawn(t *testing.T, h *lab.Host, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{Cmd: cmd, stdout: &text{}, stderr: &text{}, ended: make(chan struct{})}
+	p := &process{Cmd: cmd, stdout: &await.Text{}, stderr: &await.Text{}, ended: make(chan struct{})}
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.stdout
 	}
@@ -62,38 +61,16 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// patience is how long a test waits for what has to come: longer than anything takes on a machine that is busy with
-// other work. It costs no time where all is well.
-const patience = time.Minute
-
 // wait returns the exit code; -1: a signal ended it.
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.ended:
 		return p.ProcessState.ExitCode()
-	case <-time.After(patience):
-		t.Fatalf("%v runs on after %v; it said: %s", p.Args, patience, p.stderr)
+	case <-time.After(await.Patience):
+		t.Fatalf("%v runs on after %v; it said: %s", p.Args, await.Patience, p.stderr)
 		return 0
 	}
-}
-
-// text gathers what a process says while it runs.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *text) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *text) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // command is a program that reports in UTC and in English.
@@ -112,20 +89,6 @@ func readText(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// poll tries until there is no error.
-func poll(t *testing.T, try func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %v", patience, err)
-		}
-	}
 }
 
 // result is what a command line brought.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // record is a line of the JSON exporter, read as a user's program would.
@@ -129,7 +130,7 @@ func newCollector(t *testing.T, h *lab.Host, address string) *collector {
 	t.Helper()
 	c := &collector{dir: t.TempDir()}
 	c.process = spawn(t, h, command("nfcapd", "-w", c.dir, "-b", address, "-p", "4739", "-t", "3600", "-B", "1000000"))
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if !strings.Contains(must(t, h, "ss", "-lunH"), ":4739") {
 			return notYet("nfcapd does not listen")
 		}
@@ -141,7 +142,7 @@ func newCollector(t *testing.T, h *lab.Host, address string) *collector {
 // records ends the collector and reads what it stored.
 func (c *collector) records(t *testing.T, h *lab.Host) (out []flowAmount) {
 	t.Helper()
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if queue := strings.Fields(must(t, h, "ss", "-lunH", "sport = :4739")); queue[1] != "0" {
 			return notYet("%s bytes unread", queue[1])
 		}

@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
+
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // reload gives the agent another configuration and waits until it says what came of it.
@@ -24,7 +27,7 @@ func (a *agent) reload(t *testing.T, yaml, want string) {
 		t.Fatal(err)
 	}
 	a.signal(unix.SIGHUP)
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if strings.Count(a.stderr.String(), want) == before {
 			return notYet("%q in %s", want, a.stderr)
 		}
@@ -59,7 +62,7 @@ func TestReload(t *testing.T) {
 			t.Errorf("the log lacks %q: %s", want, a.stderr)
 		}
 	}
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if _, err := hook(a.status(t), "lo"); err != nil {
 			return notYet("%v", err)
 		}
@@ -72,7 +75,7 @@ func TestReload(t *testing.T) {
 		})
 	})
 	wants(t, a.ask(t, "status"), 0)
-	poll(t, func() error { // flows that expired meanwhile
+	await.Success(t, func() error { // flows that expired meanwhile
 		if info, err := os.Stat(a.path("two.jsonl")); err != nil || info.Size() == 0 {
 			return notYet("no record in two.jsonl: %v", err)
 		}
@@ -83,7 +86,7 @@ func TestReload(t *testing.T) {
 	a.reload(t, "flow: {scan_intervall: 1s}\n", "did you mean scan_interval")
 	a.reload(t, second+"- ipfix: {collector: 'tls://127.0.0.1:4740', ca: DIR/none.pem}\n", "none.pem")
 	a.reload(t, first+"interfaces: [to-*]\nexport: [{jsonl: {path: DIR/one.jsonl}}]\n", "configuration reloaded")
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if _, err := hook(a.status(t), "lo"); err == nil {
 			return notYet("lo is still counted")
 		}
@@ -114,7 +117,7 @@ func TestReload(t *testing.T) {
 // TestProfile: profiles are for root and the agent's own user, over the socket.
 func TestProfile(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := labtest.NewHost(t)
 	get := func(a *agent) (code int) {
 		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", a.socket)
@@ -158,7 +161,7 @@ func TestReloadPolicies(t *testing.T) {
 	a := start(t, setup{host: alpha, config: config("eth*")})
 	wait := func(lower bool) {
 		t.Helper()
-		poll(t, func() error {
+		await.Success(t, func() error {
 			if now := ipv6MTU(t, alpha); (now != mtu) != lower {
 				return notYet("MTU %s, %s before", now, mtu)
 			}

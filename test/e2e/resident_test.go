@@ -3,6 +3,8 @@ package e2e
 import (
 	"testing"
 	"time"
+
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // TestResidentMemory: an idle agent is small, a small profile smaller, and flows take
@@ -22,14 +24,14 @@ func TestResidentMemory(t *testing.T) {
 			h := oneLink(t)
 			a := start(t, setup{host: h, config: tc.config + "interfaces: [near]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
 			var idle int
-			poll(t, func() error { // what only the start took is given back
+			await.Success(t, func() error { // what only the start took is given back
 				if idle = statusMemory(t, a.Process.Pid, "VmRSS"); idle > tc.idle {
 					return notYet("%d MB resident without flows, want %d", idle/1e6, tc.idle/1e6)
 				}
 				return nil
 			})
 			newFlows(t, h, tc.flows, time.Second)
-			poll(t, func() error {
+			await.Success(t, func() error {
 				if s := a.status(t); s.Table.Live+s.Drain.Records < uint64(tc.flows) {
 					return notYet("%d flows are known", s.Table.Live+s.Drain.Records)
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // counting is a configuration that counts on all links of a lab's host.
@@ -40,7 +41,7 @@ func has(t *testing.T, records []record, port int, segments uint64) {
 func gone(t *testing.T, programs []obs.Program) {
 	t.Helper()
 	for _, p := range programs {
-		poll(t, func() error {
+		await.Success(t, func() error {
 			left, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
 			if err != nil {
 				return nil
@@ -119,7 +120,7 @@ func TestSignals(t *testing.T) {
 	a := start(t, setup{host: alpha, config: counting})
 	old := a.path("flows.jsonl.1")
 	transfer(t, alpha, beta)
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if readText(t, a.path("flows.jsonl")) == "" {
 			return notYet("no record is written")
 		}

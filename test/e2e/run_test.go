@@ -14,6 +14,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // TestRun: the agent with all exporters at once, on real traffic. What each of
@@ -143,7 +144,7 @@ func sameFamily(h *lab.Host, addr netip.Addr) netip.Addr {
 func waitEndReasons(t *testing.T, a *agent) {
 	t.Helper()
 	reported := 0
-	poll(t, func() error {
+	await.Success(t, func() error {
 		seen := endReasons(t, a)
 		reported = seen["active_timeout"]
 		if seen["idle_timeout"] == 0 || seen["end_of_flow"] == 0 {
@@ -151,7 +152,7 @@ func waitEndReasons(t *testing.T, a *agent) {
 		}
 		return nil
 	})
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if seen := endReasons(t, a); seen["active_timeout"] <= reported {
 			return notYet("records ended by %v", seen)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 const serviceConfig = quick + `interfaces: [to-*]
@@ -27,7 +29,7 @@ func ipv6MTU(t *testing.T, h *lab.Host) string {
 func TestService(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	other := newHost(t)
+	other := labtest.NewHost(t)
 	must(t, other, "ip", "link", "set", "lo", "up")
 	mtu := ipv6MTU(t, alpha)
 	s := bootSystemd(t, alpha)
@@ -42,7 +44,7 @@ func TestService(t *testing.T) {
 	counts := func(from *lab.Host, to, iface string) {
 		t.Helper()
 		must(t, from, "bash", "-c", "echo >/dev/udp/"+to+"/9")
-		poll(t, func() error {
+		await.Success(t, func() error {
 			out := s.must(t, "setpriv", "--reuid=nobody", "--regid=nogroup", "--groups=waymark",
 				"waymark", "flows", "-o", "csv", "iface "+iface)
 			if !strings.Contains(out, to) {
@@ -60,7 +62,7 @@ func TestService(t *testing.T) {
 		3, "permission denied", "group")
 
 	s.must(t, "systemctl", "kill", "-s", "KILL", "waymark")
-	poll(t, func() error {
+	await.Success(t, func() error {
 		state := s.must(t, "systemctl", "show", "-p", "NRestarts,ActiveState", "waymark")
 		if !strings.Contains(state, "NRestarts=1\n") || !strings.Contains(state, "ActiveState=active\n") {
 			return notYet("the service is %q", state)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // TestRunForAWhile: an agent that is started with nothing but --for counts where
@@ -23,7 +25,7 @@ func TestRunForAWhile(t *testing.T) {
 	})
 	for _, flows := range []int{5, 10} { // each query brings what came since the one before
 		sendFlows(t, h, 1000, flows)
-		poll(t, func() error {
+		await.Success(t, func() error {
 			r := a.ask(t, "flows", "udp", "--by", "proto")
 			wants(t, r, 0)
 			if !strings.Contains(r.stdout, "udp") || !strings.Contains(r.stderr, map[int]string{5: "; 5 packets", 10: "; 15 packets"}[flows]) {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // systemd is a service manager on a host of a lab. Its processes, control groups and files are its own; the files
@@ -52,7 +54,7 @@ func bootSystemd(t *testing.T, h *lab.Host) *systemd {
 	s.process = spawn(t, h, exec.Command("/bin/bash", "-c", `for g in $0; do echo $$ >"$g/cgroup.procs"; done; exec "$@"`,
 		strings.Join(groups, " "), "unshare", "--fork", "--kill-child", "--pid", "--mount", "--cgroup",
 		boot, filepath.Join(dir, "scratch"), s.installed, "/run/netns"))
-	poll(t, func() error {
+	await.Success(t, func() error {
 		children, err := childrenOf(s.Process.Pid)
 		if err != nil || len(children) == 0 {
 			return notYet("no child of unshare: %v", err)
@@ -87,7 +89,7 @@ func childrenOf(pid int) (pids []int, err error) {
 // serviceGroups makes a control group in every hierarchy, for all that systemd makes below it.
 func serviceGroups(t *testing.T) (groups []string) {
 	t.Helper()
-	name := strings.TrimSuffix(newPrefix(), "-")
+	name := strings.TrimSuffix(labtest.Prefix(), "-")
 	for line := range strings.Lines(readText(t, "/proc/self/mounts")) {
 		f := strings.Fields(line)
 		group := filepath.Join(f[1], name)
@@ -103,7 +105,7 @@ func serviceGroups(t *testing.T) (groups []string) {
 	t.Cleanup(func() {
 		for _, group := range groups {
 			// A process that ended leaves its group a little later.
-			poll(t, func() error { return removeGroup(group) })
+			await.Success(t, func() error { return removeGroup(group) })
 		}
 	})
 	return groups

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/waymark-net/waymark/internal/export/jsonl"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // TestConfigDump: what is dumped is accepted and means the same.
@@ -201,7 +203,7 @@ func TestTop(t *testing.T) {
 	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n"})
 	stop := makeTraffic(t, alpha, beta)
 	defer stop()
-	server := newPrefix()
+	server := labtest.Prefix()
 	tmux := func(args ...string) result {
 		cmd := command(append([]string{"tmux", "-L", server, "-f", "/dev/null"}, args...)...)
 		return finish(t, nil, cmd)
@@ -211,7 +213,7 @@ func TestTop(t *testing.T) {
 	screen := func() string { return tmux("capture-pane", "-p").stdout }
 	shows := func(texts ...string) {
 		t.Helper()
-		poll(t, func() error {
+		await.Success(t, func() error {
 			now := screen()
 			for _, text := range texts {
 				if !strings.Contains(now, text) {
@@ -232,7 +234,7 @@ func TestTop(t *testing.T) {
 	tmux("send-keys", "/")
 	tmux("send-keys", "-l", "udp")
 	tmux("send-keys", "Enter")
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if now := screen(); strings.Contains(now, "echo") {
 			return notYet("the filter does nothing:\n%s", now)
 		}

@@ -4,51 +4,38 @@ package datapathtest
 
 import (
 	"encoding/binary"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
 // Veth is a veth pair in a namespace of its own that carries nothing but
 // what a test sends: no IPv6, no addresses.
 type Veth struct {
-	netns    string
+	host     *lab.Host
 	From, To int // ifindex
-	socket   int // packet socket on From
+	sender   *labtest.Sender
 }
 
 // NewVeth makes one that is deleted with the test.
 func NewVeth(t testing.TB) *Veth {
 	t.Helper()
-	v := &Veth{netns: fmt.Sprintf("wmdp%d-%d", os.Getpid(), time.Now().UnixNano()%1e6), socket: -1}
-	if err := lab.AddNetns(v.netns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if v.socket >= 0 {
-			_ = unix.Close(v.socket)
-		}
-		if err := lab.DeleteNetns(v.netns); err != nil {
-			t.Error(err)
-		}
-	})
+	v := &Veth{host: labtest.NewHost(t)}
 	if err := v.Do(v.build); err != nil {
 		t.Fatal(err)
 	}
+	v.sender = labtest.NewSender(t, v.host, "from")
 	return v
 }
 
 // Do runs a function in the namespace.
-func (v *Veth) Do(f func() error) error { return topology.InNetns(v.netns, f) }
+func (v *Veth) Do(f func() error) error { return v.host.Do(f) }
 
 func (v *Veth) build() error {
 	for _, which := range []string{"default", "all"} {
@@ -73,16 +60,14 @@ func (v *Veth) build() error {
 			return err
 		}
 	}
-	var err error
-	v.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	return err
+	return nil
 }
 
 // Send sends a frame from From to To.
 func (v *Veth) Send(t testing.TB, frame []byte) {
 	t.Helper()
-	if err := unix.Sendto(v.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: v.From}); err != nil {
-		t.Fatalf("sending %d bytes: %v", len(frame), err)
+	if err := v.sender.Send(frame); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -100,14 +85,4 @@ func Runnable(f packet.Frame) string {
 		return "a test run wants a whole IP header: see TestCasesOnVeth"
 	}
 	return ""
-}
-
-// WaitUntil polls a condition; what names it.
-func WaitUntil(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }

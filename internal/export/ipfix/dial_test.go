@@ -17,7 +17,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // named has an exporter find these addresses behind its collector's name.
@@ -32,10 +34,10 @@ func named(e within, addresses ...string) {
 
 // behindRouter gives a namespace a route to 198.51.100.0/24 over a router that
 // answers with ICMP host unreachable.
-func behindRouter(t *testing.T, ns *topology.Netns) {
+func behindRouter(t *testing.T, ns *lab.Host) {
 	t.Helper()
-	router := namespace(t)
-	in := func(at *topology.Netns, args ...string) {
+	router := labtest.UpHost(t)
+	in := func(at *lab.Host, args ...string) {
 		t.Helper()
 		if err := at.Do(func() error {
 			out, err := exec.Command("ip", args...).CombinedOutput()
@@ -47,14 +49,9 @@ func behindRouter(t *testing.T, ns *topology.Netns) {
 			t.Fatal(err)
 		}
 	}
-	pair := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: "up0"}, PeerName: "down0", PeerNamespace: netlink.NsFd(router.Fd()),
-	}
-	if err := ns.Do(func() error { return netlink.LinkAdd(pair) }); err != nil {
-		t.Fatal(err)
-	}
+	in(ns, "link", "add", "up0", "type", "veth", "peer", "name", "down0", "netns", router.Netns)
 	for _, end := range []struct {
-		at            *topology.Netns
+		at            *lab.Host
 		name, address string
 	}{{ns, "up0", "192.0.2.1/24"}, {router, "down0", "192.0.2.2/24"}} {
 		in(end.at, "address", "add", end.address, "dev", end.name)
@@ -67,10 +64,10 @@ func behindRouter(t *testing.T, ns *topology.Netns) {
 	}
 	// Until then frames are dropped without an error.
 	for _, end := range []struct {
-		at   *topology.Netns
+		at   *lab.Host
 		name string
 	}{{ns, "up0"}, {router, "down0"}} {
-		poll(t, func() error {
+		await.Success(t, func() error {
 			return end.at.Do(func() error {
 				l, err := netlink.LinkByName(end.name)
 				if err == nil && l.Attrs().OperState != netlink.OperUp {
@@ -86,7 +83,7 @@ func behindRouter(t *testing.T, ns *topology.Netns) {
 // router says is unreachable, and one that answers. When that ends, the one after
 // it is taken.
 func TestUDPTriesAllAddresses(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	behindRouter(t, ns)
 	e := newWithin(t, ns, "udp://collector.example:4739", nil)
 	dead := []string{"203.0.113.9", "127.0.0.9", "198.51.100.7"}
@@ -141,7 +138,7 @@ func TestTLSCollectorWithoutTLS(t *testing.T) {
 		"answers 3 bytes": func(conn net.Conn) { fmt.Fprint(conn, "no\n"); io.Copy(io.Discard, conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := namespace(t)
+			ns := labtest.UpHost(t)
 			l := listenTCP(t, ns, func(_ int, conn net.Conn) io.Reader {
 				answer(conn)
 				return strings.NewReader("")

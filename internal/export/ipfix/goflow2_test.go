@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // goflow2Own are elements for which goflow2 has no place of its own, and the
@@ -130,7 +132,7 @@ func goflow2(t *testing.T) string {
 func goflow2Says(t *testing.T, set func(*Config), o flow.Origin, records []flow.Record, want int) map[string]map[string]any {
 	t.Helper()
 	binary := goflow2(t)
-	ns, dir := namespace(t), t.TempDir()
+	ns, dir := labtest.UpHost(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "mapping.yaml"), []byte(goflow2Mapping()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func goflow2Says(t *testing.T, set func(*Config), o flow.Origin, records []flow.
 	exportIn(t, ns, e, records)
 
 	var all []map[string]any
-	poll(t, func() error {
+	await.Success(t, func() error {
 		text, err := os.ReadFile(out)
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/lab"
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // The judges are collectors that others wrote. Each runs in a network namespace
@@ -162,37 +162,8 @@ func agree(t *testing.T, o flow.Origin, r flow.Record, got said, must string) {
 	}
 }
 
-// namespace makes a network namespace with its loopback up.
-func namespace(t *testing.T) *topology.Netns {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("making a network namespace needs root")
-	}
-	namespaces++
-	name := fmt.Sprintf("waymark-ipfix-%d-%d", os.Getpid(), namespaces)
-	if err := lab.AddNetns(name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.DeleteNetns(name); err != nil {
-			t.Error(err)
-		}
-	})
-	ns, err := topology.OpenNetns(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if out, err := exec.Command("ip", "-n", name, "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return ns
-}
-
-var namespaces int
-
 // start runs a program in a namespace; stop ends it and returns what it said.
-func startIn(t *testing.T, ns *topology.Netns, dir string, command ...string) (said func() string, stop func() string) {
+func startIn(t *testing.T, ns *lab.Host, dir string, command ...string) (said func() string, stop func() string) {
 	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), "said")
 	if err != nil {
@@ -226,9 +197,9 @@ func startIn(t *testing.T, ns *topology.Netns, dir string, command ...string) (s
 }
 
 // exportIn sends records to a collector in a namespace, which may be starting.
-func exportIn(t *testing.T, ns *topology.Netns, e *Exporter, records []flow.Record) {
+func exportIn(t *testing.T, ns *lab.Host, e *Exporter, records []flow.Record) {
 	t.Helper()
-	poll(t, func() error {
+	await.Success(t, func() error {
 		return ns.Do(func() error {
 			_, err := e.Export(context.Background(), nil)
 			return err
@@ -239,20 +210,6 @@ func exportIn(t *testing.T, ns *topology.Netns, e *Exporter, records []flow.Reco
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// poll tries until there is no error, for half a minute at most.
-func poll(t *testing.T, try func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // nfdumpSays runs nfcapd and returns what nfdump reads from its file: records as
@@ -20,12 +22,12 @@ import (
 func nfdumpSays(t *testing.T, set func(*Config), records []flow.Record) (objects []map[string]any, texts []string) {
 	t.Helper()
 	need(t, "nfcapd", "nfdump")
-	ns, dir := namespace(t), t.TempDir()
+	ns, dir := labtest.UpHost(t), t.TempDir()
 	_, stop := startIn(t, ns, dir, "nfcapd", "-w", dir, "-b", "127.0.0.1", "-p", "4739", "-t", "3600")
 	e := newExporter(t, set)
 	e.now = time.Now
 	exportIn(t, ns, e, records)
-	poll(t, func() error { return queueEmpty(ns, 4739) })
+	await.Success(t, func() error { return queueEmpty(ns, 4739) })
 	log := stop()
 	for _, complaint := range []string{"error", "Error", "invalid", "Zero"} {
 		for line := range strings.Lines(log) {
@@ -47,7 +49,7 @@ func nfdumpSays(t *testing.T, set func(*Config), records []flow.Record) (objects
 }
 
 // queueEmpty says whether the collector on a UDP port has read all that came.
-func queueEmpty(ns *topology.Netns, port int) error {
+func queueEmpty(ns *lab.Host, port int) error {
 	return ns.Do(func() error {
 		table, err := os.ReadFile("/proc/thread-self/net/udp")
 		if err != nil {

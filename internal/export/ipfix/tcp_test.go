@@ -17,8 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/pipeline"
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // tcpCollector accepts connections in a namespace, one after the other.
@@ -32,7 +34,7 @@ type tcpCollector struct {
 	read func(number int, conn net.Conn) io.Reader
 }
 
-func listenTCP(t *testing.T, ns *topology.Netns, read func(int, net.Conn) io.Reader) *tcpCollector {
+func listenTCP(t *testing.T, ns *lab.Host, read func(int, net.Conn) io.Reader) *tcpCollector {
 	t.Helper()
 	c := &tcpCollector{read: read}
 	if err := ns.Do(func() (err error) {
@@ -79,7 +81,7 @@ func (c *tcpCollector) decode(t *testing.T, from io.Reader) {
 func (c *tcpCollector) received(t *testing.T, n int) []uint64 {
 	t.Helper()
 	var got []uint64
-	poll(t, func() error {
+	await.Success(t, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if got = slices.Clone(c.got); len(got) < n {
@@ -91,7 +93,7 @@ func (c *tcpCollector) received(t *testing.T, n int) []uint64 {
 }
 
 func TestTCPRefused(t *testing.T) {
-	e := newWithin(t, namespace(t), "tcp://127.0.0.1:4739", nil)
+	e := newWithin(t, labtest.UpHost(t), "tcp://127.0.0.1:4739", nil)
 	n, err := e.Export(t.Context(), numbered(0, 10))
 	if n != 0 || !errors.Is(err, unix.ECONNREFUSED) || !strings.Contains(err.Error(), "start a collector there") {
 		t.Errorf("exported %d: %v", n, err)
@@ -102,7 +104,7 @@ func TestTCPRefused(t *testing.T) {
 // What it had not acknowledged is counted as lost; the rest goes to the next
 // connection.
 func TestTCPCollectorStopsReading(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	resume := make(chan struct{})
 	c := listenTCP(t, ns, func(number int, conn net.Conn) io.Reader {
 		if number == 0 {
@@ -139,7 +141,7 @@ func TestTCPCollectorStopsReading(t *testing.T) {
 
 // An Export that waits for a collector ends with its context.
 func TestTCPExportIsInterrupted(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	hold := make(chan struct{})
 	defer close(hold)
 	listenTCP(t, ns, func(_ int, conn net.Conn) io.Reader { <-hold; return strings.NewReader("") })
@@ -154,7 +156,7 @@ func TestTCPExportIsInterrupted(t *testing.T) {
 // A collector that is restarted several times, with bytes unread: every record
 // is exported, and no more than what it had not read is missing.
 func TestTCPCollectorRestarts(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	const restarts, unread = 5, 300_000
 	c := listenTCP(t, ns, func(number int, conn net.Conn) io.Reader {
 		if number >= restarts {
@@ -173,7 +175,7 @@ func TestTCPCollectorRestarts(t *testing.T) {
 	publish := func(n int) {
 		p.Publish(numbered(total, n))
 		total += n
-		poll(t, func() error {
+		await.Success(t, func() error {
 			if s := p.Status()[0]; s.Queued > 0 {
 				return fmt.Errorf("%+v", s)
 			}
@@ -220,7 +222,7 @@ const recordSize = 100 // bytes, at least
 
 // A collector that ends its connections in an orderly way costs nothing.
 func TestTCPCollectorClosesBetween(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	c := listenTCP(t, ns, nil)
 	e := newWithin(t, ns, "tcp://127.0.0.1:4739", nil)
 	for i := range 3 {
@@ -241,7 +243,7 @@ func TestTCPCollectorClosesBetween(t *testing.T) {
 }
 
 func TestTLSErrorsTellTheRemedy(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	pki, other := newAuthority(t), newAuthority(t)
 	listenTCP(t, ns, func(_ int, conn net.Conn) io.Reader {
 		tls.Server(conn, pki.server(t)).Handshake() // fails, and tells the client why
@@ -258,7 +260,7 @@ func TestTLSErrorsTellTheRemedy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e := newWithin(t, ns, "tls://127.0.0.1:4739", tt.set)
 			// In TLS 1.3 the collector's refusal comes after the client's handshake.
-			poll(t, func() error {
+			await.Success(t, func() error {
 				_, err := e.Export(t.Context(), numbered(0, 1))
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					return fmt.Errorf("error is %v, want %q in it", err, tt.want)

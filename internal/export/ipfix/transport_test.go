@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/pipeline"
-	"github.com/waymark-net/waymark/internal/topology"
 )
 
 // within is an exporter whose connections are made in a network namespace.
 type within struct {
 	*Exporter
-	ns *topology.Netns
+	ns *lab.Host
 }
 
 func (w within) Export(ctx context.Context, records []flow.Record) (n int, err error) {
@@ -30,7 +30,7 @@ func (w within) Export(ctx context.Context, records []flow.Record) (n int, err e
 	return n, err
 }
 
-func newWithin(t *testing.T, ns *topology.Netns, collector string, set func(*Config)) within {
+func newWithin(t *testing.T, ns *lab.Host, collector string, set func(*Config)) within {
 	t.Helper()
 	e := newExporter(t, func(c *Config) {
 		c.Collector = collector

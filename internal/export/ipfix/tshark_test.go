@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // node is a field of tshark's packet details.
@@ -40,7 +42,7 @@ func (n *node) walk(visit func(*node)) {
 }
 
 // captureIn writes what passes a namespace's loopback to a file, until stop.
-func captureIn(t *testing.T, ns *topology.Netns) (file string, stop func()) {
+func captureIn(t *testing.T, ns *lab.Host) (file string, stop func()) {
 	t.Helper()
 	need(t, "tcpdump", "tcpdump")
 	need(t, "tshark", "tshark")
@@ -48,7 +50,7 @@ func captureIn(t *testing.T, ns *topology.Netns) (file string, stop func()) {
 	// In immediate mode every packet takes a slot of the whole snapshot length: the
 	// buffer of 2 MB has eight.
 	said, end := startIn(t, ns, "", "tcpdump", "-i", "lo", "-Z", "root", "-U", "--immediate-mode", "-B", "65536", "-w", file)
-	poll(t, func() error {
+	await.Success(t, func() error {
 		if !strings.Contains(said(), "listening on") {
 			return fmt.Errorf("tcpdump is not ready: %s", said())
 		}
@@ -68,7 +70,7 @@ func captureIn(t *testing.T, ns *topology.Netns) (file string, stop func()) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		poll(t, func() error {
+		await.Success(t, func() error {
 			b, err := os.ReadFile(file)
 			if err == nil && !bytes.Contains(b, marker) {
 				err = fmt.Errorf("tcpdump has not seen the end: %s", said())
@@ -294,7 +296,7 @@ func tsharkAgrees(t *testing.T, file string, records []flow.Record, options ...s
 }
 
 // receiver accepts one connection in a namespace and returns all that came.
-func receiver(t *testing.T, ns *topology.Netns, wrap func(net.Conn) net.Conn) (raw <-chan []byte) {
+func receiver(t *testing.T, ns *lab.Host, wrap func(net.Conn) net.Conn) (raw <-chan []byte) {
 	t.Helper()
 	var l net.Listener
 	if err := ns.Do(func() (err error) {
@@ -325,7 +327,7 @@ func receiver(t *testing.T, ns *topology.Netns, wrap func(net.Conn) net.Conn) (r
 }
 
 func TestTsharkUDP(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	file, stop := captureIn(t, ns)
 	var collector net.PacketConn
 	if err := ns.Do(func() (err error) {
@@ -344,7 +346,7 @@ func TestTsharkUDP(t *testing.T) {
 }
 
 func TestTsharkTCP(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	file, stop := captureIn(t, ns)
 	raw := receiver(t, ns, nil)
 	e := newExporter(t, func(c *Config) { c.Biflow, c.Collector = true, "tcp://127.0.0.1:4739" })
@@ -358,7 +360,7 @@ func TestTsharkTCP(t *testing.T) {
 
 // TLS with a client certificate; tshark sees what the other end has decrypted.
 func TestTsharkTLS(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	pki := newAuthority(t)
 	raw := receiver(t, ns, func(c net.Conn) net.Conn { return tls.Server(c, pki.server(t)) })
 	e := newExporter(t, func(c *Config) {

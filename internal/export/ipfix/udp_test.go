@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 )
 
 // udpCollector decodes what comes to a port of a namespace.
@@ -21,12 +22,12 @@ type udpCollector struct {
 	d    decoder
 }
 
-func listenUDP(t *testing.T, ns *topology.Netns) *udpCollector {
+func listenUDP(t *testing.T, ns *lab.Host) *udpCollector {
 	t.Helper()
 	return listenUDPAt(t, ns, "127.0.0.1:4739")
 }
 
-func listenUDPAt(t *testing.T, ns *topology.Netns, address string) *udpCollector {
+func listenUDPAt(t *testing.T, ns *lab.Host, address string) *udpCollector {
 	t.Helper()
 	c := &udpCollector{}
 	if err := ns.Do(func() (err error) {
@@ -62,7 +63,7 @@ func (c *udpCollector) read(t *testing.T, n int) (packets []uint64, all collecte
 }
 
 func TestUDPRefused(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	e := newWithin(t, ns, "udp://127.0.0.1:4739", nil)
 
 	// Nobody listens: reported before any record is sent.
@@ -106,7 +107,7 @@ func TestUDPAddresses(t *testing.T) {
 		"udp://localhost:4739": "127.0.0.1:4739",
 	} {
 		t.Run(collector, func(t *testing.T) {
-			ns := namespace(t)
+			ns := labtest.UpHost(t)
 			e := newWithin(t, ns, collector, nil)
 			c := listenUDPAt(t, ns, listens)
 			if n, err := e.Export(t.Context(), numbered(0, 10)); n != 10 || err != nil {
@@ -120,7 +121,7 @@ func TestUDPAddresses(t *testing.T) {
 }
 
 func TestUDPTemplatesAreResent(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	now := start
 	e := newWithin(t, ns, "udp://127.0.0.1:4739", func(c *Config) { c.TemplateInterval = time.Minute })
 	e.now = func() time.Time { return now }
@@ -151,7 +152,7 @@ func TestUDPTemplatesAreResent(t *testing.T) {
 
 // Messages are spread, so that a collector with an ordinary buffer can keep up.
 func TestUDPIsPaced(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	listenUDP(t, ns)
 	e := newWithin(t, ns, "udp://127.0.0.1:4739", nil)
 	if n, err := e.Export(t.Context(), nil); n != 0 || err != nil {
@@ -169,7 +170,7 @@ func TestUDPIsPaced(t *testing.T) {
 
 // An export that is asked to end does so with what it has sent, at once.
 func TestUDPExportIsInterrupted(t *testing.T) {
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	e := newWithin(t, ns, "udp://127.0.0.1:4739", nil)
 	listenUDP(t, ns)
 	if _, err := e.Export(t.Context(), numbered(0, 1)); err != nil {

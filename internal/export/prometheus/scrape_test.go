@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/export/prometheus"
-	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/stage/list"
-	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // Debian's Prometheus scrapes the agent's page, and queries answer. Both live in
@@ -30,7 +30,7 @@ func TestRealPrometheus(t *testing.T) {
 	if err != nil {
 		t.Skip("prometheus is not installed: apt-get install prometheus")
 	}
-	ns := namespace(t)
+	ns := labtest.UpHost(t)
 	s := prometheus.New(prometheus.Config{Listen: "127.0.0.1:9474"}, status, list.Metrics(), slog.New(slog.DiscardHandler))
 	if err := ns.Do(s.Listen); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestRealPrometheus(t *testing.T) {
 		{`count(waymark_hook_attached == 1)`, "3"},
 		{`waymark_program_run_seconds_total{program="flow_ingress"} / waymark_program_runs_total * 1e9`, "25"},
 	} {
-		poll(t, func() error { return query(client, tt.query, tt.want) })
+		await.Success(t, func() error { return query(client, tt.query, tt.want) })
 	}
 }
 
@@ -108,44 +108,4 @@ func query(client *http.Client, promql, want string) error {
 		return fmt.Errorf("%s: %+v, want %s", promql, body, want)
 	}
 	return nil
-}
-
-// poll tries until there is no error, for half a minute at most.
-func poll(t *testing.T, try func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
-// namespace makes a network namespace with its loopback up.
-func namespace(t *testing.T) *topology.Netns {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("making a network namespace needs root")
-	}
-	name := fmt.Sprintf("waymark-prom-%d", os.Getpid())
-	if err := lab.AddNetns(name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.DeleteNetns(name); err != nil {
-			t.Error(err)
-		}
-	})
-	ns, err := topology.OpenNetns(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if out, err := exec.Command("ip", "-n", name, "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return ns
 }

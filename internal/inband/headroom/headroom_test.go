@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -49,6 +49,7 @@ func hold(spec string) error {
 
 // host is a namespace with one interface that has IPv6.
 type host struct {
+	*lab.Host
 	link Link
 	name string // of the interface, by now
 	file string
@@ -56,16 +57,8 @@ type host struct {
 
 func newHost(t *testing.T, mtu int) *host {
 	t.Helper()
-	netns := fmt.Sprintf("wmhead%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)
-	if err := lab.AddNetns(netns); err != nil {
-		t.Fatal(err)
-	}
-	h := &host{link: Link{Netns: netns, Name: "eth9"}, name: "eth9", file: filepath.Join(t.TempDir(), "run", "headroom.json")}
-	t.Cleanup(func() {
-		if err := lab.DeleteNetns(h.link.Netns); err != nil {
-			t.Error(err)
-		}
-	})
+	solo := labtest.NewHost(t)
+	h := &host{Host: solo, link: Link{Netns: solo.Netns, Name: "eth9"}, name: "eth9", file: filepath.Join(t.TempDir(), "run", "headroom.json")}
 	h.do(t, func() error {
 		pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth9", MTU: mtu}, PeerName: "peer"}
 		if err := netlink.LinkAdd(pair); err != nil {
@@ -97,7 +90,7 @@ func newHost(t *testing.T, mtu int) *host {
 
 func (h *host) do(t *testing.T, f func() error) {
 	t.Helper()
-	if err := topology.InNetns(h.link.Netns, f); err != nil {
+	if err := h.Do(f); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -333,16 +326,7 @@ func TestMoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.expect(t, 1484, 1)
-			target := h.link.Netns + "b"
-			if err := lab.AddNetns(target); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := lab.DeleteNetns(target); err != nil {
-					t.Error(err)
-				}
-			})
-			to, err := topology.OpenNetns(target)
+			to, err := topology.OpenNetns(labtest.NewHost(t).Netns)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -110,6 +110,7 @@ func renameNetns(t *testing.T, h *host) {
 		t.Fatal(err)
 	}
 	h.link.Netns += "-renamed"
+	h.Netns = h.link.Netns
 }
 
 // An agent whose journal is lost, with its container, leaves an MTU that the

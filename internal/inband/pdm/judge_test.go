@@ -25,6 +25,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/lab/wire"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -189,7 +190,7 @@ func TestTsharkReadsWhatWasSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	datapathtest.WaitUntil(t, "all events", func() bool { return events.Load()+s.EventsLost >= s.Marked })
+	await.True(t, "all events", func() bool { return events.Load()+s.EventsLost >= s.Marked })
 	cancel()
 	if err := <-streamed; err != nil {
 		t.Fatal(err)
@@ -328,14 +329,14 @@ func TestMeasuredLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%20 == 0 { // no faster than the path forwards
-			datapathtest.WaitUntil(t, "the path", func() bool {
+			await.True(t, "the path", func() bool {
 				c := path.Stats().AB
 				return c.Matched >= uint64(i+1) && c.Delivered+c.Dropped+2 >= uint64(i+1)+c.Duplicated
 			})
 		}
 	}
 	truth := func() wire.Counts { return path.Stats().AB }
-	datapathtest.WaitUntil(t, "the last packet", func() bool {
+	await.True(t, "the last packet", func() bool {
 		b.drain(t)
 		c := truth()
 		return b.reported(flow.Ingress).Received >= packets-c.Dropped+c.Duplicated

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gopacket/gopacket/pcapgo"
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/lab/wire"
 )
@@ -34,18 +33,7 @@ type path struct {
 
 func up(t *testing.T, cfg wire.Config, mtu int) path {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	l, err := lab.Up(lab.Config{Topology: "path", Prefix: fmt.Sprintf("wt%d-", os.Getpid()), MTU: mtu})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	l := labtest.New(t, lab.Config{Topology: "path", MTU: mtu})
 	relay, err := l.NewRelay(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +302,7 @@ func TestFramesStayWhole(t *testing.T) {
 		ethernet("88a800058100000688b5", 68), // a tag of the provider, one of the customer
 	}
 	got := capture(t, p.beta, "to-alpha", len(frames), func() {
-		if err := p.alpha.Do(func() error { return sendFrames("to-beta", frames) }); err != nil {
+		if err := labtest.NewSender(t, p.alpha, "to-beta").Send(frames...); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -322,24 +310,6 @@ func TestFramesStayWhole(t *testing.T) {
 		t.Errorf("frames (-sent +came):\n%s", diff)
 	}
 	p.expectNoLoss(t)
-}
-
-func sendFrames(iface string, frames [][]byte) error {
-	i, err := net.InterfaceByName(iface)
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	for _, f := range frames {
-		if err := unix.Sendto(fd, f, 0, &unix.SockaddrLinklayer{Ifindex: i.Index}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // capture runs tcpdump on a host until it has count frames that are not of its

@@ -12,6 +12,7 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -49,7 +50,7 @@ func TestToyAtXDP(t *testing.T) {
 				v.Send(t, long)
 			}
 			want := uint64(frames * (round + 1))
-			datapathtest.WaitUntil(t, "short frames to be counted", func() bool {
+			await.True(t, "short frames to be counted", func() bool {
 				if err := d.Drain(func(*flow.Delta) {}); err != nil {
 					t.Fatal(err)
 				}
