@@ -81,6 +81,14 @@ the figures of draft-elkins-v6ops-bpf-pdm-ebpf are shown for comparison.`, true,
 			return bench.PDM(ctx, cfg, agent)
 		},
 	},
+	{
+		"ioam", "Cost of IOAM at each node of a chain, and its effect on throughput",
+		`The programs of a transit node run by BPF_PROG_TEST_RUN over packets with a trace, over an
+empty program. The budgets of the design are checked.`, true,
+		func(ctx context.Context, cfg bench.Config, agent string) (report, error) {
+			return bench.IOAM(ctx, cfg, agent)
+		},
+	},
 }
 
 func newCommand(started *bool) *cobra.Command {

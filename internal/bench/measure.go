@@ -84,16 +84,27 @@ func threadTime() (time.Duration, error) {
 func testRun(p *ebpf.Program, frame []byte, n int) (float64, error) { return testRunOn(0, p, frame, n) }
 
 // testRunOn is testRun of packets that pass an interface of this namespace; 0 is
-// the loopback.
+// the loopback. Ingress and egress are the same.
 func testRunOn(index int, p *ebpf.Program, frame []byte, n int) (float64, error) {
-	// struct __sk_buff in words; a test run takes the interface from it.
+	// struct __sk_buff in words; a test run takes the interfaces from it.
 	var skb [48]uint32
-	skb[10] = uint32(index)
+	skb[9], skb[10] = uint32(index), uint32(index)
+	return timedRun(p, &ebpf.RunOptions{Data: frame, Context: skb, Repeat: uint32(n)}, tcUnspec)
+}
+
+// testRunXDP is testRunOn of a program at XDP.
+func testRunXDP(index int, p *ebpf.Program, frame []byte, n int) (float64, error) {
+	// struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+	xdp := [6]uint32{0, uint32(len(frame)), 0, uint32(index)}
+	return timedRun(p, &ebpf.RunOptions{Data: frame, Context: xdp, Repeat: uint32(n)}, xdpPass)
+}
+
+func timedRun(p *ebpf.Program, opts *ebpf.RunOptions, want int32) (float64, error) {
 	before, err := threadTime()
 	if err != nil {
 		return 0, err
 	}
-	verdict, err := p.Run(&ebpf.RunOptions{Data: frame, Context: skb, Repeat: uint32(n)})
+	verdict, err := p.Run(opts)
 	if err != nil {
 		return 0, fmt.Errorf("test run of %s: %w", p, err)
 	}
@@ -101,10 +112,13 @@ func testRunOn(index int, p *ebpf.Program, frame []byte, n int) (float64, error)
 	if err != nil {
 		return 0, err
 	}
-	if int32(verdict) != tcUnspec {
+	if int32(verdict) != want {
 		return 0, fmt.Errorf("test run of %s: verdict %d: the packet was not handled", p, int32(verdict))
 	}
-	return float64(after-before) / float64(n), nil
+	return float64(after-before) / float64(opts.Repeat), nil
 }
 
-const tcUnspec = -1 // TC_ACT_UNSPEC
+const (
+	tcUnspec = -1 // TC_ACT_UNSPEC
+	xdpPass  = 2
+)

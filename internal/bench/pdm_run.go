@@ -7,22 +7,13 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/datapath"
-	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/inband/pdm/pdmtest"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/kernel"
 )
-
-// pdmHost is an interface that nothing passes, and probes for it.
-type pdmHost struct {
-	space *space
-	index int
-	probe []*probe
-}
 
 // probe is a datapath, with PDM or without.
 type probe struct {
@@ -30,36 +21,8 @@ type probe struct {
 	marker *pdm.Marker // nil: PDM is off
 }
 
-func newPDMHost() (*pdmHost, error) {
-	s, err := newSpace()
-	if err != nil {
-		return nil, err
-	}
-	h := &pdmHost{space: s}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "bench0"
-	if err := s.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "bench1"}); err != nil {
-		s.close()
-		return nil, fmt.Errorf("adding the interface %s: %w", attrs.Name, err)
-	}
-	link, err := s.handle.LinkByName(attrs.Name)
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	h.index = link.Attrs().Index
-	return h, nil
-}
-
-func (h *pdmHost) close() {
-	for _, d := range h.probe {
-		d.Close()
-	}
-	h.space.close()
-}
-
-// load loads the probe and puts it on the interface; cfg is nil for PDM off.
-func (h *pdmHost) load(cfg *pdm.Config, slots uint32, policies []policy.Policy) (*probe, error) {
+// loadProbe loads the probe and puts it on the interface; cfg is nil for PDM off.
+func (h *idleHost) loadProbe(cfg *pdm.Config, slots uint32, policies []policy.Policy) (*probe, error) {
 	d := &probe{}
 	table := datapath.Config{MaxEntries: slots}
 	if cfg != nil {
@@ -67,20 +30,15 @@ func (h *pdmHost) load(cfg *pdm.Config, slots uint32, policies []policy.Policy) 
 		table.Stages = []*datapath.Stage{d.marker.Stage()}
 	}
 	d.Datapath = datapath.New(table, slog.New(slog.DiscardHandler))
-	if err := d.Open(); err != nil {
+	if err := h.open(d.Datapath); err != nil {
 		return nil, err
 	}
-	h.probe = append(h.probe, d)
 	if cfg != nil {
 		if err := d.marker.SetPolicies(policies); err != nil {
 			return nil, err
 		}
 	}
-	_, err := d.Attach(datapath.Target{
-		Iface: flow.NewIface(0, uint32(h.index)), Name: "bench0",
-		Do: func(f func() error) error { return h.space.do(0, f) },
-	})
-	return d, err
+	return d, h.attach(d.Datapath)
 }
 
 // alongside loads programs of the benchmark over the maps of a probe.
@@ -102,7 +60,7 @@ func alongside(d *probe, flows int, names ...string) (*ebpf.Collection, error) {
 
 // measure runs the programs of a scenario in turns.
 func (s scenario) measure(rounds int) (PDMCost, error) {
-	h, err := newPDMHost()
+	h, err := newIdleHost()
 	if err != nil {
 		return PDMCost{}, err
 	}
@@ -116,11 +74,11 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 		return PDMCost{}, err
 	}
 	slots := uint32(cpus * max(1<<16, slotsPerFlow*s.flows))
-	on, err := h.load(&s.cfg, slots, policies)
+	on, err := h.loadProbe(&s.cfg, slots, policies)
 	if err != nil {
 		return PDMCost{}, err
 	}
-	off, err := h.load(nil, slots, nil)
+	off, err := h.loadProbe(nil, slots, nil)
 	if err != nil {
 		return PDMCost{}, err
 	}

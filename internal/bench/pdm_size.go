@@ -19,17 +19,17 @@ type PDMSize struct {
 
 // measurePDMSizes looks at the programs as the agent attaches them.
 func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
-	h, err := newPDMHost()
+	h, err := newIdleHost()
 	if err != nil {
 		return nil, state, err
 	}
 	defer h.close()
 	cfg := pdm.Default()
-	on, err := h.load(&cfg, 1<<16, nil)
+	on, err := h.loadProbe(&cfg, 1<<16, nil)
 	if err != nil {
 		return nil, state, err
 	}
-	off, err := h.load(nil, 1<<16, nil)
+	off, err := h.loadProbe(nil, 1<<16, nil)
 	if err != nil {
 		return nil, state, err
 	}

@@ -14,6 +14,8 @@ import (
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type all_senders -type sender bench ../../../bpf/test/bench.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types without ../../../bpf/test/without.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types generate ../../../bpf/test/generate.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types ioam ../../../bpf/test/ioam_bench.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types ioamXDP ../../../bpf/test/ioam_bench_xdp.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Senders is what each CPU sends: variable senders of the programs.
 type Senders = benchAllSenders
@@ -26,6 +28,12 @@ func Without() (*ebpf.CollectionSpec, error) { return loadWithout() }
 
 // Generate reads the traffic generator.
 func Generate() (*ebpf.CollectionSpec, error) { return loadGenerate() }
+
+// IOAM reads the programs that fill traces at tc again and again.
+func IOAM() (*ebpf.CollectionSpec, error) { return loadIoam() }
+
+// IOAMXDP reads those at XDP.
+func IOAMXDP() (*ebpf.CollectionSpec, error) { return loadIoamXDP() }
 
 // Stride, how far it is from one flow to the next, is a prime, so coprime to all smaller numbers of flows.
 const Stride = 2654435761

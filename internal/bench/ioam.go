@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+)
+
+// IOAMReport is what IOAM costs.
+type IOAMReport struct {
+	Run
+	Costs   []IOAMCost `json:"costs"`
+	Budgets []Budget   `json:"budgets"`
+}
+
+// IOAM measures a node of IOAM, self being the program that runs as the agent.
+func IOAM(ctx context.Context, cfg Config, self string) (*IOAMReport, error) {
+	run, err := begin("ioam", cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &IOAMReport{Run: run}
+	cfg.Progress("programs of a transit node")
+	if r.Costs, err = measureIOAMCosts(traceKinds, cfg.visits()*cfg.rounds(1)); err != nil {
+		return nil, err
+	}
+	r.Budgets = r.budgets()
+	r.end()
+	return r, nil
+}
+
+// Limits of the design.
+const (
+	limitTransit = 60 // ns over the empty program
+)
+
+func (r *IOAMReport) budgets() []Budget {
+	var out []Budget
+	for _, c := range r.Costs {
+		out = append(out, budget(fmt.Sprintf("transit at XDP, trace of %s", c.Fields), limitTransit, c.XDP.Median, "ns"))
+	}
+	return out
+}
