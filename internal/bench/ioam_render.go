@@ -22,7 +22,7 @@ func (r *IOAMReport) WriteText(w io.Writer) error {
 			c.Plain.String(), c.PlainOff.String(),
 		})
 	}
-	return writeTable(w, []column{
+	err := writeTable(w, []column{
 		{"trace of", false},
 		{"Trace-Type", false},
 		{"XDP", true},
@@ -32,6 +32,27 @@ func (r *IOAMReport) WriteText(w io.Writer) error {
 		{"no node", true},
 		{"packet without options", true},
 		{"no node", true},
+	}, rows)
+	if err != nil {
+		return err
+	}
+	return r.writeTransit(w)
+}
+
+func (r *IOAMReport) writeTransit(w io.Writer) error {
+	t := r.Transit
+	fmt.Fprintf(w, "\nTransit on the chain: UDP datagrams with a trace (%s) through three routers on one CPU, %d rounds of\n"+
+		"%d packets for each kind of routers, in turns\n\n", t.Fields, t.Rounds, t.Packets)
+	var rows [][]string
+	for _, n := range t.Nodes {
+		added, linux := "", ""
+		if n.Added != nil {
+			added, linux = n.Added.String(), number(n.Linux)
+		}
+		rows = append(rows, []string{n.Node, n.Packet.String(), added, linux})
+	}
+	return writeTable(w, []column{
+		{"transit node", false}, {"ns per packet, whole chain", true}, {"ns added by each router", true}, {"÷ Linux", true},
 	}, rows)
 }
 

@@ -16,3 +16,14 @@ func TestIOAMCosts(t *testing.T) {
 		}
 	}
 }
+
+// Routers of each kind fill traces, or ignore them, which open checks.
+func TestTransitWays(t *testing.T) {
+	got, err := measureTransits(t.Context(), IOAMTransit{Rounds: 3, Packets: 2000}, func(what string) { t.Log(what) })
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	for _, n := range got.Nodes {
+		t.Logf("%s: %v ns, added %v, of Linux %v", n.Node, n.Packet, n.Added, n.Linux)
+	}
+}
