@@ -6,7 +6,18 @@
 #ifndef WAYMARK_ABI_H
 #define WAYMARK_ABI_H
 
+/*
+ * Buckets of a histogram: below 2^DELAY_MIN_BITS ns the first, then
+ * 2^DELAY_SUB_BITS of equal width to each power of two.
+ */
+enum delay {
+	DELAY_SUB_BITS = 3,
+	DELAY_MIN_BITS = 10,
+	DELAY_BUCKETS = 208,
+};
+
 #include "ioam/abi.h"
+#include "ioam/path_abi.h"
 #include "pdm/abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */

@@ -17,4 +17,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+/* One read or write of a whole word, as other processors see it. */
+#define WHOLE(x) (*(volatile typeof(x) *)&(x))
+
 #endif

@@ -15,6 +15,7 @@
 #include "flow/batch.h"
 #include "pdm/pdm.h"
 #include "ioam/ioam.h"
+#include "ioam/path.h"
 #include "ioam/ingress.h"
 #include "ioam/egress.h"
 #include "ioam/choose.h"

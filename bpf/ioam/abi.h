@@ -55,7 +55,7 @@ struct ioam_node {
 struct ioam_control {
 	__s64 wall; /* added to the monotonic clock, it gives the time of the node data, ns */
 	__u32 copy; /* in use */
-	__u32 zero;
+	__u32 raw; /* traces that each CPU reports one by one per second; see path.h */
 	struct ioam_node node[IOAM_COPIES];
 };
 
@@ -229,6 +229,10 @@ enum ioam_reason {
 	IOAM_NOT_REMOVED, /* the packet cannot shrink: a fragment, AH, a jumbogram, a tag in the frame */
 	/* The packet passes without the option. */
 	IOAM_BORDER_STRIPPED, /* the interface has no role for the namespace */
+	/* The packet passes, but its trace is in no path. */
+	IOAM_PATH_MALFORMED, /* its node data do not end with the option */
+	IOAM_PATH_LONG, /* more hops than a path has */
+	IOAM_PATHS_FULL, /* more paths than ioam.paths allows */
 	/* The packet is dropped. */
 	IOAM_MISALIGNED, /* the option is not aligned to four bytes */
 	IOAM_TRUNCATED, /* the option is shorter than what it should hold */

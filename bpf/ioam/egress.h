@@ -9,10 +9,6 @@
 #ifndef WAYMARK_IOAM_EGRESS_H
 #define WAYMARK_IOAM_EGRESS_H
 
-/* Transit delay: 31 bits, and one that says that they are too few. */
-#define IOAM_DELAY_MAX 0x7fffffff
-#define IOAM_DELAY_OVERFLOW 0x80000000
-
 static __always_inline __u32 ioam_delay(__u64 received)
 {
 	__u64 now;

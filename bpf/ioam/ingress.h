@@ -44,6 +44,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 		stamp = ioam_stamp_of(w);
 	}
 	w->drop = drop;
+	if (!drop && ioam.node[ioam.copy & 1].removes)
+		ioam_collect(skb);
 	if (stamp && cfg_ioam_stamp)
 		bpf_skb_set_tstamp(skb, stamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
 	return 0;

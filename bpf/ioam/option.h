@@ -36,6 +36,10 @@ struct ioam_trace {
 
 #define IOAM_UNKNOWN 0xffffffff
 
+/* Transit delay: 31 bits, and one that says that they are too few. */
+#define IOAM_DELAY_MAX 0x7fffffff
+#define IOAM_DELAY_OVERFLOW 0x80000000
+
 static __always_inline __u32 ioam_bits(__u32 word)
 {
 	word -= word >> 1 & 0x55555555;

@@ -27,6 +27,15 @@ struct ioam_types {
 	enum ioam_type type;
 	enum ioam_insertion_size insertion_size;
 	struct count_value count_value;
+	struct ioam_path_key path_key;
+	struct ioam_path path;
+	struct ioam_cell cell;
+	struct ioam_known path_known;
+	struct ioam_report report;
+	struct ioam_path_totals path_totals;
+	enum ioam_path_size path_size;
+	enum ioam_cells cells;
+	enum ioam_report_kind report_kind;
 	enum feature feature;
 	enum ioam_time time;
 	enum ioam_role role;

@@ -194,16 +194,6 @@ enum pdm_suspicion {
 	SUSPICION_PSN, /* a number out of all order, or never sent */
 };
 
-/*
- * Buckets of a histogram: below 2^DELAY_MIN_BITS ns the first, then
- * 2^DELAY_SUB_BITS of equal width to each power of two.
- */
-enum delay {
-	DELAY_SUB_BITS = 3,
-	DELAY_MIN_BITS = 10,
-	DELAY_BUCKETS = 208,
-};
-
 struct pdm_histogram {
 	__u64 count;
 	__u64 sum; /* ns, as are min and max */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Numbers of PDM: deltas with their scale (RFC 8250 section 3.3) and buckets of
- * histograms. In: nanoseconds. Output: what is on the wire, and back. Integers
- * only, the same functions as in wire/pdm and internal/inband.
+ * Numbers of PDM: deltas with their scale (RFC 8250 section 3.3). Input: nanoseconds.
+ * Output: what is on the wire, and back. Integers only, the same functions as in wire/pdm.
  */
 #ifndef WAYMARK_PDM_SCALE_H
 #define WAYMARK_PDM_SCALE_H
+
+#include "histogram.h"
 
 /* 1 ns = 10^9 attoseconds = 5^9 * 2^9, and the factors of two are all scale. */
 #define FIVE_TO_THE_9 1953125ULL
@@ -18,11 +19,6 @@ struct pdm_delta {
 	__u16 delta;
 	__u8 scale;
 };
-
-static __always_inline __u32 bit_length(__u64 v)
-{
-	return v ? 64 - __builtin_clzll(v) : 0;
-}
 
 static __always_inline struct pdm_delta top16(__u64 v, __u32 dropped)
 {
@@ -66,20 +62,6 @@ static __always_inline __u64 pdm_nanoseconds(__u16 delta, __u8 scale)
 		return NS_TOO_LONG;
 	ns = (q << rest) + (((v % FIVE_TO_THE_9) << rest) + round) / FIVE_TO_THE_9;
 	return ns > max ? NS_TOO_LONG : ns;
-}
-
-static __always_inline __u32 delay_bucket(__u64 ns)
-{
-	__u32 top, sub, bucket;
-
-	if (ns < 1 << DELAY_MIN_BITS)
-		return 0;
-	top = bit_length(ns) - 1;
-	sub = ns >> (top - DELAY_SUB_BITS) & ((1 << DELAY_SUB_BITS) - 1);
-	bucket = ((top - DELAY_MIN_BITS) << DELAY_SUB_BITS) + sub + 1;
-	/* What is compared has to be what becomes the index (verifier of Linux 6.1). */
-	asm volatile("" : "+r"(bucket));
-	return bucket < DELAY_BUCKETS ? bucket : DELAY_BUCKETS - 1;
 }
 
 #endif

@@ -52,9 +52,6 @@ volatile __s64 pdm_vacant SEC(".data.vacant");
 			st_->field += (n);                                        \
 	} while (0)
 
-/* One read or write of a whole word, as other processors see it. */
-#define WHOLE(x) (*(volatile typeof(x) *)&(x))
-
 #define STAMP_TIME_BITS (64 - PSN_BITS)
 
 static __always_inline __u64 stamp(__u64 now, __u16 psn)

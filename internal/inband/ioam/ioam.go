@@ -5,6 +5,8 @@
 package ioam
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -36,7 +38,11 @@ const (
 type Config struct {
 	Time    ioam.TimeFormat
 	Transit Transit
+	Paths   uint32 // how many are counted at a time; 0: DefaultPaths
 }
+
+// DefaultPaths is how many paths are counted at a time.
+const DefaultPaths = 128
 
 // maxCounts is how many combinations of interface, direction, reason and namespace are
 // counted.
@@ -52,8 +58,10 @@ var mapNames = []string{
 
 // Registrar is the node of one datapath. Its methods may be called from any goroutine.
 type Registrar struct {
-	cfg    Config
-	cookie uint32
+	cfg      Config
+	cookie   uint32
+	pathKeys [abiIoamPathSizeIOAM_PATH_KEYS]uint32
+	paths    *paths
 
 	core *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps map[string]*ebpf.Map
@@ -69,11 +77,12 @@ type Registrar struct {
 
 // New returns a node that has loaded nothing yet. Before Apply it has no interface.
 func New(cfg Config) *Registrar {
-	var b [4]byte
+	var b [4 + 4*abiIoamPathSizeIOAM_PATH_KEYS]byte
 	_, _ = rand.Read(b[:]) // never fails
 	stop := make(chan struct{})
 	return &Registrar{
-		cfg: cfg, cookie: binary.LittleEndian.Uint32(b[:]), ifaces: map[flow.Iface]string{},
+		cfg: cfg, cookie: binary.LittleEndian.Uint32(b[:]), pathKeys: pathKeys(b[4:]),
+		paths: newPaths(cmp.Or(cfg.Paths, DefaultPaths)), ifaces: map[flow.Iface]string{},
 		stop: stop, end: sync.OnceFunc(func() { close(stop) }),
 	}
 }
@@ -84,15 +93,16 @@ func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
 	return &datapath.Stage{
 		Name:     "ioam",
 		Programs: []*datapath.Program{datapath.Ingress, datapath.Egress, datapath.Early},
-		Maps:     mapNames,
+		Maps:     slices.Concat(mapNames, pathMaps),
 		Feature:  uint32(abiFeatureFEATURE_IOAM),
 		Set:      r.set,
 		Open:     r.open,
 		Uses:     func(h datapath.Hook) bool { return names(h.Target.Name) && r.uses(h) },
 		Attach:   func(h datapath.Hook) error { return r.attach(h.Target.Iface, h.Target.Name) },
 		Detach:   func(h datapath.Hook) error { return r.detach(h.Target.Iface) },
+		Drain:    func(e datapath.Epoch, _ func(*flow.Delta)) error { return r.paths.drain(e) },
 		Forget:   r.forget,
-		Close:    r.end,
+		Close:    r.close,
 	}
 }
 
@@ -130,6 +140,18 @@ func (r *Registrar) set(s *datapath.Spec) error {
 	}); err != nil {
 		return err
 	}
+	if s.Maps["ioam_paths"] != nil { // only at tc
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			return err
+		}
+		if err := s.SetSizes(r.paths.sizes(uint32(cpus))); err != nil {
+			return err
+		}
+		if err := s.SetConstants(map[string]any{"cfg_ioam_path_keys": r.pathKeys, "cfg_ioam_cells": r.paths.cells()}); err != nil {
+			return err
+		}
+	}
 	return s.SetConstants(map[string]any{
 		"cfg_ioam_time": timeFormats[r.cfg.Time], "cfg_ioam_cookie": r.cookie, "cfg_ioam_stamp": kernel.DeliveryTime.Has(),
 	})
@@ -140,12 +162,52 @@ func (r *Registrar) open(c *datapath.Core) (err error) {
 	if r.maps, err = c.Maps(mapNames...); err != nil {
 		return err
 	}
+	if err := r.paths.open(c); err != nil {
+		return err
+	}
 	r.core = c
 	if err := r.apply(Node{}); err != nil {
 		return err
 	}
 	go r.followClock()
+	go r.followPaths()
 	return nil
+}
+
+// followPaths learns of new paths at once.
+func (r *Registrar) followPaths() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-r.stop
+		cancel()
+	}()
+	for {
+		err := r.paths.follow(ctx)
+		if ctx.Err() != nil || err == nil {
+			return
+		}
+	}
+}
+
+// close ends what runs besides the datapath.
+func (r *Registrar) close() {
+	r.end()
+	if r.paths.reports != nil {
+		r.paths.reports.Close()
+	}
+}
+
+// Paths are the paths of traces that end at this node, those with the most packets first.
+func (r *Registrar) Paths() []Path { return r.paths.list() }
+
+// PathStats reads the totals of paths.
+func (r *Registrar) PathStats() (s PathStats, err error) {
+	err = r.do(func() (err error) {
+		s, err = r.paths.stats()
+		return err
+	})
+	return s, err
 }
 
 // errNotLoaded is what callers get before the datapath is loaded.

@@ -162,6 +162,9 @@ func (r *Registrar) writeNamespaces(known []Namespace, which, factor uint32) err
 	schemas := uint32(0)
 	for _, ns := range known {
 		slot := abiIoamNamespace{Id: ns.ID, Known: 1, Data: ns.Data, Wide: ns.WideData, SchemaHead: ioam.NoSchema, Snapshot: 1}
+		if ns.Remove {
+			slot.Remove = 1
+		}
 		if s := ns.Schema; s != nil {
 			index := which*maxSchemas + schemas
 			schemas++

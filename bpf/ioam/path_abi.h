@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What path.h shares with user space: paths, as traces show them. Included by bpf/abi.h. */
+#ifndef WAYMARK_IOAM_PATH_ABI_H
+#define WAYMARK_IOAM_PATH_ABI_H
+
+enum ioam_path_size {
+	IOAM_HOPS = 16, /* of a path, at most */
+	IOAM_OPTION_MAX = 256, /* bytes of an option with a trace */
+	IOAM_PATH_KEYS = 98, /* of the hash: two for the namespace, and six for each hop */
+};
+
+/* Hops are counted from the newest on: hop 0 wrote its data last. */
+
+/* A path in one epoch, as one CPU counted it. */
+struct ioam_path_key {
+	__u64 id;
+	__u32 epoch;
+	__u32 cpu;
+};
+
+struct ioam_path {
+	__u64 packets;
+	__u64 bytes;
+	__u64 first; /* CLOCK_MONOTONIC_COARSE, ns */
+	__u64 last;
+	__u32 hops;
+	__u32 cell; /* the first of two for each hop in ioam_cells; IOAM_NO_CELLS: none were left */
+	__s64 base[IOAM_HOPS]; /* subtracted from times of links before their bucket is chosen */
+};
+
+enum ioam_cells { IOAM_NO_CELLS = 0x7fffffff };
+
+/*
+ * Times. Cell 2i of a path is the transit delay of hop i; cell 2i + 1 is the time from hop i + 1 to hop
+ * i, without the transit delay of the former where that is known, and in the last cell the time from the
+ * first node to the last.
+ */
+struct ioam_cell {
+	__u64 count;
+	__s64 sum; /* ns, as are min and max */
+	__s64 min;
+	__s64 max;
+	__u32 bucket[DELAY_BUCKETS];
+};
+
+/* A path that has a place. */
+struct ioam_known {
+	__u32 reported; /* user space has got a trace of it */
+	__u32 zero;
+	__s64 base[IOAM_HOPS]; /* for the next epoch; written by user space, too */
+};
+
+enum ioam_report_kind {
+	IOAM_REPORT_PATH = 0, /* the first trace of a path */
+	IOAM_REPORT_RAW = 1, /* a trace, on request */
+};
+
+/* A trace as it arrived: the element of ioam_reports. */
+struct ioam_report {
+	__u64 id; /* of the path */
+	__u64 time; /* CLOCK_MONOTONIC, ns */
+	__u8 source[16];
+	__u8 destination[16];
+	__u32 iface;
+	__u16 kind; /* enum ioam_report_kind */
+	__u16 len; /* of the option */
+	__u8 option[IOAM_OPTION_MAX];
+};
+
+/* Running counts, per CPU. */
+struct ioam_path_totals {
+	__u64 traces; /* that are in a path */
+	__u64 reports_lost; /* of new paths, which are reported again later */
+	__u64 raw_lost; /* traces on request, beyond the rate or the ring was full */
+	__u64 delays_lost; /* traces whose times did not fit into ioam_cells */
+};
+
+#endif
