@@ -10,13 +10,29 @@ import (
 func newStageCommand(v stage.Verb) *cobra.Command {
 	var agent agentFlag
 	var out outputFlag
+	options := map[string]*bool{}
 	cmd := &cobra.Command{
-		Use: v.Name, Short: v.Short, Long: v.Long,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return v.Run(cmd.Context(), agent.client(), cmd.OutOrStdout(), out.format)
+		Use: v.Name, Short: v.Short, Long: v.Long, Example: v.Example,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := stage.Call{Agent: agent.client(), Out: cmd.OutOrStdout(), Format: out.format, Options: map[string]bool{}}
+			if len(args) > 0 {
+				c.Arg = args[0]
+			}
+			for name, given := range options {
+				c.Options[name] = *given
+			}
+			return v.Run(cmd.Context(), c)
 		},
+	}
+	if v.Arg != "" {
+		cmd.Use += " [" + v.Arg + "]"
+		cmd.Args = cobra.MaximumNArgs(1)
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	agent.register(cmd)
 	out.register(cmd, v.Formats...)
+	for _, o := range v.Options {
+		options[o.Name] = cmd.Flags().Bool(o.Name, false, o.Doc)
+	}
 	return cmd
 }

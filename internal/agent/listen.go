@@ -14,7 +14,7 @@ func (a *Agent) api() *api.Server {
 	}, api.Deps{
 		Origin:  a.exports.origin,
 		History: a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Log: a.log,
-		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: a.stages.streams(),
+		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: a.stages.streams(), Pages: a.stages.pages(),
 		Configuration: a.configuration,
 	})
 }

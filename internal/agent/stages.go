@@ -139,3 +139,18 @@ func (s *stages) streams() (out []api.Stream) {
 	}
 	return out
 }
+
+// pages are those of all stages; those that are off refuse readers.
+func (s *stages) pages() (out []api.Page) {
+	for _, k := range list.Kinds() {
+		for _, one := range k.Pages {
+			for _, running := range s.all {
+				if get := running.Pages[one.Path]; get != nil {
+					one.Get = get
+				}
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}

@@ -7,7 +7,7 @@
 //	/api/v1/status        obs.Status
 //	/api/v1/flows         Answer; parameters as in Request
 //	/api/v1/config        Effective configuration
-//	…                     events of Deps.Streams, one a line, as they come
+//	…                     events of Deps.Streams, one a line, as they come; Deps.Pages
 package api
 
 import (
@@ -72,6 +72,7 @@ type Deps struct {
 	Configuration func() (Configuration, error)
 	Metrics       http.Handler // nil: /metrics is not found
 	Streams       []Stream     // of stages
+	Pages         []Page       // likewise
 	// RequestScans asks for drains at least this often until release is called. Nil:
 	// those who follow get the scan interval.
 	RequestScans func(every time.Duration) (release func())

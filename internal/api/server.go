@@ -176,6 +176,9 @@ func (s *Server) Handler() http.Handler {
 	for _, one := range s.streams {
 		mux.HandleFunc(one.Path, s.serveStream(one))
 	}
+	for _, one := range s.deps.Pages {
+		mux.HandleFunc(one.Path, s.servePage(one))
+	}
 	if s.deps.Configuration != nil {
 		mux.HandleFunc("/api/v1/config", s.configuration)
 	}

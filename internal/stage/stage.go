@@ -46,6 +46,7 @@ type Kind struct {
 	Metrics    []prometheus.Metric
 	Histograms []prometheus.Histogram
 	Streams    []api.Stream
+	Pages      []api.Page
 	Verbs      []Verb
 }
 
@@ -71,6 +72,8 @@ type Stage struct {
 	Status func() (any, error)
 	// Events emits what a stream of the kind reports, by its path.
 	Events map[string]func(ctx context.Context, emit func(api.Event)) error
+	// Pages answer what a page of the kind asks for, by its path.
+	Pages map[string]func() (any, error)
 }
 
 // Memory is a map whose size is a key of the configuration, as a share of the
@@ -83,6 +86,21 @@ type Memory struct {
 // Verb is a command of waymark that shows what the agent reports.
 type Verb struct {
 	Name, Short, Long string
+	Arg               string   // an argument that may follow, as help shows it; empty: none
+	Example           string   // of several lines
 	Formats           []string // of -o, the default first
-	Run               func(ctx context.Context, agent *api.Client, out io.Writer, format string) error
+	Options           []Option
+	Run               func(ctx context.Context, c Call) error
+}
+
+// Option is a flag without a value.
+type Option struct{ Name, Doc string }
+
+// Call is a verb as a user called it.
+type Call struct {
+	Agent   *api.Client
+	Out     io.Writer
+	Format  string
+	Arg     string          // empty: none was given
+	Options map[string]bool // those given
 }

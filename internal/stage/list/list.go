@@ -23,9 +23,12 @@ func On(cfg *config.Config) []stage.Kind {
 	return slices.DeleteFunc(Kinds(), func(k stage.Kind) bool { return !k.On(cfg) })
 }
 
-// Endpoints are those of all streams.
+// Endpoints are those of all pages and streams.
 func Endpoints() (all []api.Endpoint) {
 	for _, k := range Kinds() {
+		for _, p := range k.Pages {
+			all = append(all, api.Endpoint{Path: p.Path, Doc: p.Doc})
+		}
 		for _, s := range k.Streams {
 			all = append(all, api.Endpoint{Path: s.Path, Doc: s.Doc})
 		}

@@ -50,9 +50,8 @@ func NewCourier(t testing.TB, from, to *lab.Host) *Courier {
 	return c
 }
 
-// Carry sends a Hop-by-Hop header, whose first two bytes the kernel completes, and
-// returns it as it arrives.
-func (c *Courier) Carry(t testing.TB, header []byte) []byte {
+// Send sends a Hop-by-Hop header, whose first two bytes the kernel completes.
+func (c *Courier) Send(t testing.TB, header []byte) {
 	t.Helper()
 	oob := make([]byte, unix.CmsgSpace(len(header)))
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[0]))
@@ -62,6 +61,12 @@ func (c *Courier) Carry(t testing.TB, header []byte) []byte {
 	if _, _, err := c.from.WriteMsgUDP([]byte("x"), oob, c.addr); err != nil {
 		t.Fatalf("sending % x: %v", header, err)
 	}
+}
+
+// Carry sends a Hop-by-Hop header and returns it as it arrives.
+func (c *Courier) Carry(t testing.TB, header []byte) []byte {
+	t.Helper()
+	c.Send(t, header)
 	_ = c.to.SetReadDeadline(time.Now().Add(5 * time.Second))
 	got := make([]byte, 512)
 	_, n, _, _, err := c.to.ReadMsgUDP(make([]byte, 16), got)

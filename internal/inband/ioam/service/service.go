@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	"github.com/waymark-net/waymark/internal/stage"
@@ -33,6 +34,8 @@ func Kind() stage.Kind {
 		Example: example,
 		Text:    writeText,
 		Metrics: metrics,
+		Pages:   []api.Page{pathsPage},
+		Verbs:   []stage.Verb{pathsVerb},
 	}
 }
 
@@ -59,6 +62,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Start:    func() error { return s.node.Apply(own.node()) },
 		Reload:   s.reload,
 		Status:   s.status,
+		Pages:    map[string]func() (any, error){pathsPath: s.page},
 	}, nil
 }
 

@@ -100,9 +100,9 @@ from them. The agent must run with pdm.raw: true. It reports at most
 pdm.raw_per_second packets per second and CPU, and counts the rest (events_lost in
 waymark status). waymark delays does not need pdm.raw.`,
 	Formats: []string{"table", "jsonl", "csv"},
-	Run: func(ctx context.Context, agent *api.Client, out io.Writer, format string) error {
-		print := markPrinter(out, format)
-		return agent.Stream(ctx, marksPath, func(event json.RawMessage) error {
+	Run: func(ctx context.Context, c stage.Call) error {
+		print := markPrinter(c.Out, c.Format)
+		return c.Agent.Stream(ctx, marksPath, func(event json.RawMessage) error {
 			var m Mark
 			if err := json.Unmarshal(event, &m); err != nil {
 				return err
