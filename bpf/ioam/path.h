@@ -179,18 +179,14 @@ static __always_inline __s64 ioam_between(const struct ioam_walk *walk, __u32 fr
 static __always_inline void ioam_walk_times(struct ioam_walk *walk, const struct ioam_layout *l,
 					    __u32 i, __u32 at)
 {
-	__u32 delay = IOAM_UNKNOWN, ns = IOAM_UNKNOWN, seconds = 0;
+	__u32 delay = ioam_value(walk, at, l->delay) | ~l->delay.mask;
+	__u32 ns = ioam_value(walk, at, l->fraction);
+	__u32 seconds = ioam_value(walk, at, l->seconds);
 
-	if (l->delay.mask)
-		delay = ioam_value(walk, at, l->delay);
 	walk->delay[i] = delay & IOAM_DELAY_OVERFLOW ? IOAM_NO_TIME : delay;
-	if (l->fraction.mask) {
-		ns = ioam_value(walk, at, l->fraction);
-		seconds = ioam_value(walk, at, l->seconds);
-		if (ns != IOAM_UNKNOWN || (l->seconds.mask && seconds != IOAM_UNKNOWN))
-			ns = ioam_fraction_ns(ns);
-	}
-	walk->ns[i] = ns;
+	if (ns != IOAM_UNKNOWN || (seconds | ~l->seconds.mask) != IOAM_UNKNOWN)
+		ns = ioam_fraction_ns(ns);
+	walk->ns[i] = ns | ~l->fraction.mask;
 	walk->seconds[i] = seconds;
 }
 
@@ -221,13 +217,14 @@ __feature(FEATURE_IOAM) __noinline int ioam_walk_hops(struct ioam_walk *walk)
 	sum = ioam_pair(0, bpf_ntohl(walk->word[1]) & (0xffff0000 | IOAM_OVERFLOW), fields);
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < IOAM_HOPS; i++) {
-		__u32 at = WHOLE(walk->at), head;
+		__u32 at = WHOLE(walk->at), head, wide = fields & (IOAM_BIT(8) | IOAM_BIT(9));
 
+		barrier_var(wide); /* the verifier would follow both ways on through the loop */
 		if (at + size > end || at >= end)
 			break;
 		sum += ioam_pair(1 + i * 3, ioam_value(walk, at, l.id) & 0xffffff,
 				 ioam_raw(walk, at, l.ids));
-		if (fields & (IOAM_BIT(8) | IOAM_BIT(9))) {
+		if (wide) {
 			struct ioam_field low = { l.wide.at + 1, l.wide.mask };
 			struct ioam_field out = { l.wides.at + 1, l.wides.mask };
 
@@ -240,8 +237,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_walk_hops(struct ioam_walk *walk)
 		hops++;
 		at += size;
 		head = walk->word[at & (2 * IOAM_WORDS - 1)];
-		if (fields & IOAM_SNAPSHOT)
-			at += 1 + (bpf_ntohl(head) >> 24);
+		at += ioam_take(fields, 22, 1 + (bpf_ntohl(head) >> 24));
 		WHOLE(walk->at) = at;
 	}
 	walk->hops = hops;
