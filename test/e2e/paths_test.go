@@ -10,6 +10,8 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/ioam/ioamtest"
 	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/wire/ioam"
 )
 
@@ -25,15 +27,7 @@ ioam:
 // in order and their delays, in every format.
 func TestPaths(t *testing.T) {
 	t.Parallel()
-	l, err := lab.Up(lab.Config{Topology: "chain", Prefix: newPrefix(), MTU: 1500})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	l := labtest.New(t, lab.Config{Topology: "chain", MTU: 1500})
 	for i, node := range []struct{ host, in, out string }{{"athos", "alpha", "porthos"}, {"porthos", "athos", "aramis"}, {"aramis", "porthos", "beta"}} {
 		h := l.Host(node.host)
 		for _, set := range []string{
@@ -60,7 +54,7 @@ func TestPaths(t *testing.T) {
 		c.Send(t, header)
 	}
 	var answer ioamservice.Paths
-	poll(t, func() error {
+	await.Success(t, func() error {
 		answer = ioamservice.Paths{}
 		if err := json.Unmarshal([]byte(must(t, nil, program, "paths", "-o", "json", "--socket", a.socket)), &answer); err != nil {
 			t.Fatal(err)
