@@ -117,7 +117,7 @@ func nothingLeft(t *testing.T, prefix, tmp string) {
 	}
 }
 
-// TestDemo: it shows flows, how exact they are, and delays; and is gone. Delays
+// TestDemo: it shows flows, how exact they are, delays and paths; and is gone. Delays
 // are compared with the truth, so nothing else runs next to it.
 func TestDemo(t *testing.T) {
 	p, prefix, tmp := startDemo(t, nil)
@@ -129,6 +129,8 @@ func TestDemo(t *testing.T) {
 		"PROTO", "udp", "icmp", "RTT", "coverage", "difference",
 		// The second act: the verdict, and the ground truth.
 		"server 4", "tcp, time at the server", "udp, round trip on the network",
+		// The third: the hops, and which of them is slow.
+		"2 > 3 > 4 > 5", "LINK TO NEXT", "The slow hop is porthos",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the demonstration lacks %q:\n%s", want, out)

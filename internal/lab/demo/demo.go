@@ -46,7 +46,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := d.flows(ctx); err != nil {
 		return err
 	}
-	return d.delays(ctx)
+	if err := d.delays(ctx); err != nil {
+		return err
+	}
+	return d.paths(ctx)
 }
 
 // interrupted puts the reason before all that follows from it.
@@ -69,7 +72,8 @@ func (d *demo) say(format string, args ...any) {
 type agent struct {
 	host   *lab.Host
 	cmd    *exec.Cmd
-	ended  chan error // has how the process ended
+	ended  chan error    // has how the process ended
+	gone   chan struct{} // is closed then
 	client *api.Client
 	socket string
 }
@@ -77,7 +81,16 @@ type agent struct {
 // start runs an agent on a host and waits until it counts. more is added to its
 // configuration.
 func (d *demo) start(ctx context.Context, h *lab.Host, more string) error {
-	a := &agent{host: h, socket: filepath.Join(d.dir, h.Name+".sock")}
+	a, err := d.launch(h, more)
+	if err != nil {
+		return err
+	}
+	return a.ready(ctx)
+}
+
+// launch starts an agent on a host.
+func (d *demo) launch(h *lab.Host, more string) (*agent, error) {
+	a := &agent{host: h, socket: filepath.Join(d.dir, h.Name+".sock"), ended: make(chan error, 1), gone: make(chan struct{})}
 	a.client = api.NewClient(a.socket)
 	config := filepath.Join(d.dir, h.Name+".yaml")
 	text := fmt.Sprintf(`interfaces: ["to-*"]
@@ -88,25 +101,36 @@ api: {socket: %s}
 log: {level: warn}
 %s`, filepath.Join(d.dir, h.Name+".jsonl"), a.socket, more)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return err
+		return nil, err
 	}
 	a.cmd = exec.Command(d.Binary, "run", "--config", config)
 	a.cmd.Stdout, a.cmd.Stderr = d.Log, d.Log
 	// Ctrl-C in a terminal is for the demonstration, which ends its agents.
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := h.Start(a.cmd); err != nil {
-		return fmt.Errorf("agent on %s: %w", h.Name, err)
+		return nil, fmt.Errorf("agent on %s: %w", h.Name, err)
 	}
-	ready, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	a.ended = make(chan error, 1)
 	go func() {
 		a.ended <- a.cmd.Wait()
-		cancel()
+		close(a.gone)
 	}()
 	d.agents = append(d.agents, a)
-	if err := a.client.Wait(ready); err != nil {
-		return fmt.Errorf("agent on %s: %w", h.Name, err)
+	return a, nil
+}
+
+// ready waits until the agent counts.
+func (a *agent) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := a.client.Wait(ctx); err != nil {
+		return fmt.Errorf("agent on %s: %w", a.host.Name, err)
 	}
 	return nil
 }

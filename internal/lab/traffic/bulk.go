@@ -16,6 +16,8 @@ import (
 type BulkConfig struct {
 	To    netip.AddrPort // where the receiver listens; port 0: any
 	Bytes int64
+
+	HopByHop []byte // Hop-by-Hop Options header of all packets to the receiver; IPv6 only
 }
 
 // BulkResult is a transfer that arrived intact.
@@ -55,7 +57,7 @@ func Bulk(ctx context.Context, from, to Host, cfg BulkConfig) (BulkResult, error
 		received <- err
 	}()
 	began, err := time.Now(), error(nil)
-	r.From, r.Sender, err = sendBulk(ctx, from, r.Addr, cfg.Bytes, sent)
+	r.From, r.Sender, err = sendBulk(ctx, from, r.Addr, cfg, sent)
 	if err != nil {
 		listener.Close() // nobody else will come
 	}
@@ -69,10 +71,10 @@ func Bulk(ctx context.Context, from, to Host, cfg BulkConfig) (BulkResult, error
 	return r, nil
 }
 
-func sendBulk(ctx context.Context, from Host, to netip.AddrPort, bytes int64, copyTo io.Writer) (local netip.AddrPort, info TCPInfo, err error) {
+func sendBulk(ctx context.Context, from Host, to netip.AddrPort, cfg BulkConfig, copyTo io.Writer) (local netip.AddrPort, info TCPInfo, err error) {
 	var c net.Conn
 	if err := from.Do(func() (err error) {
-		c, err = (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+		c, err = (&net.Dialer{Control: withHeader(cfg.HopByHop)}).DialContext(ctx, "tcp", to.String())
 		return err
 	}); err != nil {
 		return local, info, err
@@ -80,7 +82,7 @@ func sendBulk(ctx context.Context, from Host, to netip.AddrPort, bytes int64, co
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })()
 	local = c.LocalAddr().(*net.TCPAddr).AddrPort()
-	if err := sendRandom(io.MultiWriter(c, copyTo), bytes); err != nil {
+	if err := sendRandom(io.MultiWriter(c, copyTo), cfg.Bytes); err != nil {
 		return local, info, fmt.Errorf("send: %w", err)
 	}
 	info, err = finish(c.(*net.TCPConn))

@@ -22,6 +22,8 @@ type DatagramConfig struct {
 	// Idle is how long the receiver waits for more after the last; 0: 1 s. Only
 	// streams that lose something take that long.
 	Idle time.Duration
+
+	HopByHop []byte // Hop-by-Hop Options header of all packets; IPv6 only
 }
 
 // MinDatagram holds the number and the time of a datagram.
@@ -59,7 +61,7 @@ func Datagrams(ctx context.Context, from, to Host, cfg DatagramConfig) (Datagram
 	}
 	defer receiver.conn.Close()
 	r.Addr = receiver.conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	senders, err := dialFlows(from, r.Addr, cfg.Flows)
+	senders, err := dialFlows(ctx, from, r.Addr, cfg)
 	if err != nil {
 		return r, fmt.Errorf("datagrams to %s: %w", r.Addr, err)
 	}
@@ -108,15 +110,15 @@ func Datagrams(ctx context.Context, from, to Host, cfg DatagramConfig) (Datagram
 	return r, nil
 }
 
-func dialFlows(from Host, to netip.AddrPort, flows int) ([]*net.UDPConn, error) {
+func dialFlows(ctx context.Context, from Host, to netip.AddrPort, cfg DatagramConfig) ([]*net.UDPConn, error) {
 	var conns []*net.UDPConn
 	err := from.Do(func() error {
-		for range flows {
-			c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+		for range cfg.Flows {
+			c, err := (&net.Dialer{Control: withHeader(cfg.HopByHop)}).DialContext(ctx, "udp", to.String())
 			if err != nil {
 				return err
 			}
-			conns = append(conns, c)
+			conns = append(conns, c.(*net.UDPConn))
 		}
 		return nil
 	})

@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/wire/ioam"
+)
+
+// The third act: one of the routers is slow.
+const (
+	slowHost  = "porthos"
+	slowBy    = 2 * time.Millisecond
+	namespace = 123
+)
+
+// paths: packets carry traces through routers, and the traces end at beta.
+func (d *demo) paths(ctx context.Context) (err error) {
+	d.say("Which hop? In one of the three routers, each packet takes %v longer", slowBy)
+	l, err := lab.Up(lab.Config{Topology: "chain", Prefix: d.Prefix, Slow: map[string]time.Duration{slowHost: slowBy}})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = interrupted(ctx, err)
+		_, stopErr := d.stop()
+		err = errors.Join(err, stopErr, l.Down())
+	}()
+	hosts := l.Hosts()
+	configs := map[string]string{}
+	var names []string
+	for i := range hosts {
+		configs[hosts[i].Name] = nodeConfig(hosts, i)
+		names = append(names, hosts[i].Name)
+	}
+	if err := d.startAll(ctx, hosts[1:], configs); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.Out, "All but alpha, which sends packets with traces, are nodes of IOAM (RFC 9197). %s is node %d:\n%s",
+		slowHost, slices.Index(names, slowHost)+1, configs[slowHost])
+	if err := d.sendTraces(ctx, hosts[0], hosts[len(hosts)-1], len(hosts)-1); err != nil {
+		return err
+	}
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	last := d.agents[len(d.agents)-1]
+	answer, err := d.askPaths(ctx, last)
+	if err != nil {
+		return err
+	}
+	if len(answer.Paths) == 0 {
+		return errors.New("no trace ended at beta")
+	}
+	d.say("What beta's agent says")
+	if err := d.show(ctx, last, "paths"); err != nil {
+		return err
+	}
+	if err := d.show(ctx, last, "paths", answer.Paths[0].ID); err != nil {
+		return err
+	}
+	d.say("And the ground truth")
+	return d.compareHops(hosts[1:], 2, &answer.Paths[0])
+}
+
+// nodeConfig is the part of a configuration that makes a host the node of its number.
+func nodeConfig(hosts []*lab.Host, i int) string {
+	id := i + 1
+	var ifaces []string
+	for n, iface := range hosts[i].Interfaces {
+		ifaces = append(ifaces, fmt.Sprintf("%s:%d", iface.Name, 10*id+n+1))
+	}
+	remove := ""
+	if i == len(hosts)-1 {
+		remove = ", remove: true"
+	}
+	text := fmt.Sprintf(`ioam:
+  node: {id: %d}
+  interfaces: [%s]
+  namespaces: [{id: %d%s}]
+`, id, strings.Join(ifaces, ", "), namespace, remove)
+	return text
+}
+
+// startAll starts an agent on each host, at the same time.
+func (d *demo) startAll(ctx context.Context, hosts []*lab.Host, more map[string]string) error {
+	var all errgroup.Group
+	for _, h := range hosts {
+		a, err := d.launch(h, more[h.Name])
+		if err != nil {
+			return err
+		}
+		all.Go(func() error { return a.ready(ctx) })
+	}
+	return all.Wait()
+}
+
+// traceFields are what each node adds to a trace.
+const traceFields = ioam.HopLimitNodeID | ioam.InterfaceIDs | ioam.TimestampSeconds | ioam.TimestampFraction | ioam.TransitDelay
+
+// sendTraces has a program on alpha send datagrams, each with a trace that has space for these nodes.
+func (d *demo) sendTraces(ctx context.Context, alpha, beta *lab.Host, nodes int) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	trace, err := ioam.NewTrace(namespace, traceFields, nodes*traceFields.NodeSize(0))
+	if err != nil {
+		return err
+	}
+	header, err := ioam.AppendHeader(nil, 0, trace)
+	if err != nil {
+		return err
+	}
+	_, err = traffic.Datagrams(ctx, alpha, beta, traffic.DatagramConfig{
+		To: netip.AddrPortFrom(beta.Addr6(), 9001), Count: 300, Size: 1000, Interval: 5 * time.Millisecond, HopByHop: header,
+	})
+	return err
+}
+
+// askPaths runs waymark paths.
+func (d *demo) askPaths(ctx context.Context, a *agent) (answer ioamservice.Paths, err error) {
+	cmd := exec.CommandContext(ctx, d.Binary, "paths", "-o", "json", "--socket", a.socket)
+	cmd.Stderr = d.Log
+	out, err := cmd.Output()
+	if err != nil {
+		return answer, fmt.Errorf("waymark paths: %w", err)
+	}
+	return answer, json.Unmarshal(out, &answer)
+}
+
+// compareHops compares the transit delays with what the lab adds to them: the slow host has the
+// longest. first is the number of the first node.
+func (d *demo) compareHops(hosts []*lab.Host, first int, p *ioamservice.Path) error {
+	if len(p.Hops) != len(hosts) {
+		return fmt.Errorf("a path of %d hops; there are %d nodes", len(p.Hops), len(hosts))
+	}
+	t := tabwriter.NewWriter(d.Out, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "node\thost\tslowed by\ttransit delay, median\t")
+	slowest, most := "", time.Duration(0)
+	for i, hop := range p.Hops {
+		if hop.NodeID == nil || int(*hop.NodeID) != first+i {
+			return fmt.Errorf("hop %d is not node %d", i+1, first+i)
+		}
+		added, delay := time.Duration(0), "-"
+		if hosts[i].Name == slowHost {
+			added = slowBy
+		}
+		if hop.Transit != nil {
+			delay = hop.Transit.P50.Round(100 * time.Nanosecond).String()
+			if hop.Transit.P50 > most {
+				slowest, most = hosts[i].Name, hop.Transit.P50
+			}
+		}
+		fmt.Fprintf(t, "%d\t%s\t%v\t%s\t\n", *hop.NodeID, hosts[i].Name, added, delay)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if off := float64(most)/float64(slowBy) - 1; slowest != slowHost || math.Abs(off) > tolerance {
+		return fmt.Errorf("%s is the slowest hop with %v; %s was slowed by %v", slowest, most, slowHost, slowBy)
+	}
+	d.say("The slow hop is %s", slowest)
+	return nil
+}
