@@ -194,54 +194,50 @@ static __always_inline __u64 counts_high(__u64 counts)
 	return counts >> 62;
 }
 
-/* A place in the part of the table that a batch belongs to. */
+/* Slots of the part of the table that a batch belongs to, in use. */
+static __always_inline __u32 part_slots(const struct flow_batch *batch)
+{
+	return batch->sets * FLOW_WAYS;
+}
+
+/* The number of a slot, in its part, that a hash of 32 bits stands for; its set has the others
+ * that differ in the last two bits. */
+static __always_inline __u32 slot_number(__u32 hash, __u32 slots)
+{
+	return (__u64)hash * slots >> 32;
+}
+
+/* The slots of the chunk with a slot; NULL where the agent has not added it. */
+static __always_inline struct flow_slot *chunk_of(const struct flow_batch *batch, __u32 number)
+{
+	__u32 chunk = batch->first_chunk + (number / FLOW_WAYS >> cfg_chunk_shift), zero = 0;
+	void *map = bpf_map_lookup_elem(&flows, &chunk);
+
+	return map ? bpf_map_lookup_elem(map, &zero) : NULL;
+}
+
+/* The bits of a slot's number that tell which of its chunk it is. */
+static __always_inline __u32 chunk_mask(void)
+{
+	return cfg_chunk_sets * FLOW_WAYS - 1;
+}
+
+static __always_inline struct flow_slot *slot_at(struct flow_slot *chunk, __u32 number, __u32 mask)
+{
+	return &chunk[number & mask];
+}
+
+static __always_inline struct flow_extra *extra_at(struct flow_slot *chunk, __u32 number,
+						   __u32 mask)
+{
+	return &((struct flow_extra *)(chunk + cfg_chunk_sets * FLOW_WAYS))[number & mask];
+}
+
+/* Where a flow is, by numbers of slots. */
 struct place {
-	__u32 set;
-	__u32 way;
-	__u32 other; /* the second set that the flow may be in */
+	__u32 slot;
+	__u32 other; /* of the second set that it may be in */
 };
-
-/* The set that a hash of 32 bits stands for. */
-static __always_inline __u32 set_of(const struct flow_batch *batch, __u32 hash)
-{
-	return (__u64)hash * batch->sets >> 32;
-}
-
-/* The slots of the chunk that has a set; NULL where the agent has not added it. */
-static __always_inline struct flow_set *chunk_of(const struct flow_batch *batch, __u32 set)
-{
-	__u32 number = batch->first_chunk + (set >> cfg_chunk_shift), zero = 0;
-	void *chunk = bpf_map_lookup_elem(&flows, &number);
-
-	return chunk ? bpf_map_lookup_elem(chunk, &zero) : NULL;
-}
-
-static __always_inline struct flow_slot *slot_in(struct flow_set *chunk, __u32 set, __u32 way)
-{
-	return &chunk[set & (cfg_chunk_sets - 1)].way[way & (FLOW_WAYS - 1)];
-}
-
-static __always_inline struct flow_extra *extra_in(struct flow_set *chunk, __u32 set, __u32 way)
-{
-	struct flow_extra_set *extras = (struct flow_extra_set *)(chunk + cfg_chunk_sets);
-
-	return &extras[set & (cfg_chunk_sets - 1)].way[way & (FLOW_WAYS - 1)];
-}
-
-static __always_inline __u32 first_way(const struct packet *p)
-{
-	return p->hash_low >> 30;
-}
-
-/* The slot that is looked at first; NULL where its chunk is missing. */
-static __always_inline struct flow_slot *first_slot(const struct flow_batch *batch,
-						    const struct packet *p)
-{
-	__u32 set = set_of(batch, p->hash_high);
-	struct flow_set *chunk = chunk_of(batch, set);
-
-	return chunk ? slot_in(chunk, set, first_way(p)) : NULL;
-}
 
 /*
  * Another flow is where this one would be. Looks for its slot in the rest of
@@ -252,33 +248,30 @@ static __always_inline struct flow_slot *first_slot(const struct flow_batch *bat
 __noinline int find_elsewhere(const struct flow_batch *batch, struct place *place,
 			      const struct flow_slot *id)
 {
-	__u32 now = bpf_jiffies64(), age = 0;
-	__u32 set, first;
+	__u32 now = bpf_jiffies64(), mask = chunk_mask(), age = 0, first;
 
 	if (!batch || !place || !id)
 		return 0;
-	set = place->set;
-	first = place->way;
+	first = place->slot;
 #pragma clang loop unroll(disable)
 	for (int sets = 0; sets < 2; sets++) {
-		struct flow_set *chunk = chunk_of(batch, set);
+		struct flow_slot *chunk = chunk_of(batch, first);
 
 		if (!chunk)
 			return 0;
 #pragma clang loop unroll(disable)
 		for (int i = 0; i < FLOW_WAYS; i++) {
-			struct flow_slot *slot = slot_in(chunk, set, first ^ i);
+			struct flow_slot *slot = slot_at(chunk, first ^ i, mask);
 			bool found = !slot->packets || same_flow(slot, id);
 
 			if (found || now - slot->last >= age) {
 				age = now - slot->last;
-				place->set = set;
-				place->way = first ^ i;
+				place->slot = first ^ i;
 			}
 			if (found)
 				return 0;
 		}
-		set = place->other;
+		first = place->other;
 	}
 	return 0;
 }
@@ -307,31 +300,35 @@ static __always_inline bool flow_hit(struct flow_slot *slot, const struct packet
  */
 __noinline int flow_find(struct flow_batch *batch, struct packet *p)
 {
+	__u32 slots, mask = chunk_mask();
 	struct flow_extra *extra;
 	struct flow_slot *slot;
-	struct flow_set *chunk;
+	struct flow_slot *chunk;
 	struct place place;
 	__u64 counts;
 
 	if (!batch || !p)
 		return 0;
-	place.set = set_of(batch, p->hash_high);
-	place.way = first_way(p);
-	chunk = chunk_of(batch, place.set);
+	slots = part_slots(batch);
+	place.slot = slot_number(p->hash_high, slots);
+	chunk = chunk_of(batch, place.slot);
 	if (!chunk)
 		return 1;
-	slot = slot_in(chunk, place.set, place.way);
+	slot = slot_at(chunk, place.slot, mask);
 	if (slot->packets && !same_flow(slot, &p->id)) {
-		place.other = set_of(batch, p->hash * 0xbf58476d1ce4e5b9ULL >> 32);
+		/* Of the flows that are elsewhere, most are here. */
+		if (flow_hit(slot_at(chunk, place.slot ^ 1, mask), p))
+			return 0;
+		place.other = slot_number(p->hash * 0xbf58476d1ce4e5b9ULL >> 32, slots);
 		find_elsewhere(batch, &place, &p->id);
-		chunk = chunk_of(batch, place.set);
+		chunk = chunk_of(batch, place.slot);
 		if (!chunk) /* unreachable: it was there */
 			return 1;
-		slot = slot_in(chunk, place.set, place.way);
+		slot = slot_at(chunk, place.slot, mask);
 		if (flow_hit(slot, p))
 			return 0;
 	}
-	extra = extra_in(chunk, place.set, place.way);
+	extra = extra_at(chunk, place.slot, mask);
 	counts = ((__u64 *)slot)[WORD_COUNTS] + p->word[WORD_COUNTS];
 	if (slot->packets && same_flow(slot, &p->id) && !counts_high(counts) &&
 	    !(extra->gso_bytes >> 31)) { /* in a tunnel they may be more than the bytes */

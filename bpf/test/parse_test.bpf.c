@@ -62,13 +62,15 @@ int test_hit(struct __sk_buff *skb)
 {
 	struct packet *p = batch_spare();
 	struct flow_batch *batch = current_batch();
-	struct flow_slot *slot;
+	struct flow_slot *chunk;
+	__u32 number;
 
 	if (!p || !batch || parse(skb, DIRECTION_INGRESS, p) != PARSE_OK)
 		return 0;
 	p->hash = hash_flow(&p->id);
-	slot = first_slot(batch, p);
-	return slot && flow_hit(slot, p);
+	number = slot_number(p->hash_high, part_slots(batch));
+	chunk = chunk_of(batch, number);
+	return chunk && flow_hit(slot_at(chunk, number, chunk_mask()), p);
 }
 
 /* Brings the type into the debug information that the Go one is made from. */
