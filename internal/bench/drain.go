@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -31,6 +32,8 @@ type filler struct {
 	coll *ebpf.Collection
 	k    kind
 	cpus int
+
+	restarts int // fillings that were interrupted
 }
 
 func newFiller(flows int) (*filler, error) {
@@ -48,7 +51,7 @@ func newFiller(flows int) (*filler, error) {
 		d.Close()
 		return nil, err
 	}
-	return &filler{d, coll, k, cpus}, nil
+	return &filler{d: d, coll: coll, k: k, cpus: cpus}, nil
 }
 
 func (f *filler) close() {
@@ -56,23 +59,35 @@ func (f *filler) close() {
 	f.d.Close()
 }
 
-// fill makes as many flows as the filler is for, each on one processor.
+// fill makes as many flows as the filler is for, each of one packet. A filling that a
+// signal interrupted sent more, so it is drained and done again.
 func (f *filler) fill(flows int) error {
+	for range maxRestarts {
+		err := f.fillOnce(flows)
+		if !errors.Is(err, errRestarted) {
+			return err
+		}
+		f.restarts++
+		if err := f.d.Drain(func(*flow.Delta) {}); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("filling a table with %d flows: %w each of %d times", flows, errRestarted, maxRestarts)
+}
+
+// fillOnce sends each flow on one processor.
+func (f *filler) fillOnce(flows int) error {
 	var senders program.Senders
-	share := flows / f.cpus
 	for cpu := range f.cpus {
-		senders.Cpu[cpu].Flow = uint64(cpu) * uint64(share) * program.Stride % uint64(flows)
+		senders.Cpu[cpu].Flow = uint64(cpu*flows/f.cpus) * program.Stride % uint64(flows)
 	}
 	if err := f.coll.Variables["senders"].Set(senders); err != nil {
 		return fmt.Errorf("numbering flows: %w", err)
 	}
 	for cpu := range f.cpus {
-		n := share
-		if cpu == 0 {
-			n += flows % f.cpus
-		}
+		n := (cpu+1)*flows/f.cpus - cpu*flows/f.cpus
 		err := onProcessor(cpu, func() error {
-			_, err := testRun(f.coll.Programs["bench_ingress"], f.k.frame, n)
+			_, err := runOnce(f.coll.Programs["bench_ingress"], tcRun(0, f.k.frame, n), tcUnspec)
 			return err
 		})
 		if err != nil {
