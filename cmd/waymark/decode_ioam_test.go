@@ -3,13 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/inband/ioam/ioamtest"
 	"github.com/waymark-net/waymark/test/golden"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/ioam"
@@ -158,80 +157,6 @@ func TestDecodeShowsIOAM(t *testing.T) {
 	}
 }
 
-// sharks are the fields of tshark that agree with columns of decode, per option and per
-// hop. A field that stands for two columns has the short one first.
-var sharks = struct{ options, hops []shark }{
-	[]shark{
-		{"ns", []string{"namespace"}, 10, 0},
-		{"nodelen", []string{"node_len"}, 10, 0},
-		{"remlen", []string{"remaining_len"}, 10, 0},
-		{"type", []string{"trace_type"}, 16, 0},
-	},
-	[]shark{
-		{"node.hlim", []string{"hop_limit", "hop_limit_wide"}, 10, 0},
-		{"node.id", []string{"node_id"}, 10, ioam.Unavailable24},
-		{"node.iif", []string{"ingress"}, 10, ioam.Unavailable16},
-		{"node.eif", []string{"egress"}, 10, ioam.Unavailable16},
-		{"node.tss", []string{"seconds"}, 10, ioam.Unavailable32},
-		{"node.tsf", []string{"fraction"}, 10, ioam.Unavailable32},
-		{"node.trdelay", []string{"transit_delay_ns"}, 10, ioam.Unavailable32},
-		{"node.nsdata", []string{"namespace_data"}, 16, 0},
-		{"node.qdepth", []string{"queue_depth"}, 10, ioam.Unavailable32},
-		{"node.csum", []string{"checksum_complement"}, 16, ioam.Unavailable32},
-		{"node.id_wide", []string{"node_id_wide"}, 16, ioam.Unavailable56},
-		{"node.iif_wide", []string{"ingress_wide"}, 10, ioam.Unavailable32},
-		{"node.eif_wide", []string{"egress_wide"}, 10, ioam.Unavailable32},
-		{"node.nsdata_wide", []string{"namespace_data_wide"}, 16, 0},
-		{"node.bufoccup", []string{"buffer_occupancy"}, 10, ioam.Unavailable32},
-		{"node.oss.scid", []string{"schema"}, 10, ioam.NoSchema},
-		{"node.oss.data", []string{"snapshot"}, 16, 0},
-	},
-}
-
-type shark struct {
-	theirs      string
-	ours        []string
-	base        int    // of our numbers
-	unavailable uint64 // we show nothing
-}
-
-// values are what decode shows of a packet for a field, as numbers in the order of the
-// wire, on which the newest hop is first.
-func (s shark) values(t *testing.T, rows []map[string]string) (all []uint64) {
-	t.Helper()
-	tt, _ := strconv.ParseUint(rows[0]["trace_type"], 16, 32)
-	for _, row := range slices.Backward(rows) {
-		for _, name := range s.ours {
-			v := row[name]
-			switch field := fieldOf[name]; {
-			case field != 0 && (!ioam.TraceType(tt).Has(field) || row["hop"] == ""):
-				continue
-			case v == "" && name == "snapshot":
-				continue
-			case v == "":
-				all = append(all, s.unavailable)
-				continue
-			}
-			n, err := strconv.ParseUint(v, s.base, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, n)
-		}
-	}
-	return all
-}
-
-// fieldOf says where a column may have a value.
-var fieldOf = map[string]ioam.TraceType{
-	"hop_limit": ioam.HopLimitNodeID, "node_id": ioam.HopLimitNodeID, "ingress": ioam.InterfaceIDs, "egress": ioam.InterfaceIDs,
-	"seconds": ioam.TimestampSeconds, "fraction": ioam.TimestampFraction, "transit_delay_ns": ioam.TransitDelay,
-	"namespace_data": ioam.NamespaceData, "queue_depth": ioam.QueueDepth, "checksum_complement": ioam.ChecksumComplement,
-	"hop_limit_wide": ioam.HopLimitNodeIDWide, "node_id_wide": ioam.HopLimitNodeIDWide,
-	"ingress_wide": ioam.InterfaceIDsWide, "egress_wide": ioam.InterfaceIDsWide, "namespace_data_wide": ioam.NamespaceDataWide,
-	"buffer_occupancy": ioam.BufferOccupancy, "schema": ioam.OpaqueStateSnapshot, "snapshot": ioam.OpaqueStateSnapshot,
-}
-
 // allTraces has a pre-allocated and an incremental trace of every Trace-Type, filled by
 // two nodes; of every third the second knows nothing but the hop limit.
 func allTraces(t *testing.T) (c *capture, types []ioam.TraceType) {
@@ -275,80 +200,13 @@ func allTraces(t *testing.T) (c *capture, types []ioam.TraceType) {
 // tshark reads the same fields from every trace of every Trace-Type, and finds nothing
 // wrong with them.
 func TestDecodeIOAMAgreesWithTshark(t *testing.T) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skipf("needs tshark: %v", err)
-	}
 	c, types := allTraces(t)
 	name := c.file()
-	all := slices.Concat(sharks.options, sharks.hops)
-	args := []string{"-n", "-r", name, "-T", "fields", "-e", "frame.number", "-e", "_ws.expert.message"}
-	for _, s := range all {
-		args = append(args, "-e", "ipv6.opt.ioam.trace."+s.theirs)
-	}
-	var stderr bytes.Buffer
-	cmd := exec.Command(tshark, args...)
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("tshark: %v: %s", err, stderr.String())
-	}
 	code, stdout, errs := runDecode(nil, "-o", "csv", "--show", "ioam", name)
 	if code != exitOK {
 		t.Fatal(errs)
 	}
-	packets := map[string][]map[string]string{}
-	for _, row := range readCSV(t, stdout) {
-		if row["problems"] != "" || row["error"] != "" {
-			t.Fatalf("frame %s: %s %s", row["frame"], row["problems"], row["error"])
-		}
-		packets[row["frame"]] = append(packets[row["frame"]], row)
+	if n := ioamtest.AgreesWithTshark(t, name, readCSV(t, stdout)); n != len(types) {
+		t.Fatalf("%d packets, and %d read by tshark", len(types), n)
 	}
-	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(packets) != len(types) || len(lines) != len(types) {
-		t.Fatalf("%d packets, %d decoded, %d read by tshark", len(types), len(packets), len(lines))
-	}
-	for i, line := range lines {
-		values := strings.Split(line, "\t")
-		// tshark takes NodeLen 0 for wrong and reads no further, also where the snapshot is
-		// the only field.
-		if types[i].NodeLen() == 0 {
-			continue
-		}
-		if values[1] != "" {
-			t.Fatalf("frame %s, Trace-Type %v: tshark says %q", values[0], types[i], values[1])
-		}
-		rows := packets[values[0]]
-		for j, s := range all {
-			if j < len(sharks.options) {
-				rows = rows[:1]
-			} else {
-				rows = packets[values[0]]
-			}
-			want := s.values(t, rows)
-			if got := sharkValues(t, s, values[j+2]); !slices.Equal(got, want) {
-				t.Fatalf("frame %s, Trace-Type %v: %s is %v, and tshark reads %v", values[0], types[i], s.ours, want, got)
-			}
-		}
-	}
-}
-
-// sharkValues are the numbers of a field of tshark.
-func sharkValues(t *testing.T, s shark, text string) (all []uint64) {
-	t.Helper()
-	if text == "" {
-		return nil
-	}
-	for v := range strings.SplitSeq(text, ",") {
-		base := 0
-		if s.theirs == "node.oss.data" {
-			base = 16
-		}
-		n, err := strconv.ParseUint(v, base, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", s.theirs, err)
-		}
-		all = append(all, n)
-	}
-	return all
 }
