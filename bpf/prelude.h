@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/ip.h>

@@ -16,6 +16,8 @@
 #include "pdm/pdm.h"
 #include "ioam/ioam.h"
 #include "ioam/path.h"
+#include "ioam/tunnel.h"
+#include "ioam/remove.h"
 #include "ioam/ingress.h"
 #include "ioam/egress.h"
 #include "ioam/choose.h"
@@ -85,7 +87,8 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 		handshake(skb, batch, p);
 	else
 		count(skb, direction, uncounted);
-	if (features & FEATURE_PDM && direction == DIRECTION_INGRESS)
+	if (features & FEATURE_PDM && direction == DIRECTION_INGRESS &&
+	    !(features & FEATURE_IOAM && ioam_take_pdm(marked)))
 		verdict = pdm_strip(skb, p, marked);
 	if (batch)
 		batch_keep(batch);
@@ -100,13 +103,16 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 
 	if (!features)
 		return stages(skb, direction, 0);
-	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS)
-		ioam_egress(skb);
-	else if (features & FEATURE_IOAM)
+	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS) {
+		verdict = ioam_egress(skb);
+		if (verdict != TC_ACT_UNSPEC)
+			return verdict;
+	} else if (features & FEATURE_IOAM) {
 		ioam_ingress(skb);
+	}
 	verdict = stages(skb, direction, features);
-	if (features & FEATURE_IOAM && direction == DIRECTION_INGRESS && ioam_drops())
-		return TC_ACT_SHOT;
+	if (features & FEATURE_IOAM && direction == DIRECTION_INGRESS)
+		verdict = ioam_finish(skb, verdict);
 	return verdict;
 }
 

@@ -23,6 +23,12 @@
 /* Units in which headers are moved. Gaps, and all headers around them, have such sizes. */
 #define SPACE_UNIT 8
 
+/*
+ * To shrink: segments of a burst stay as large as they are, and a checksum that the NIC found right
+ * stays right, since it does not cover extension headers.
+ */
+#define SPACE_SHRINK (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+
 enum space_result {
 	SPACE_OK,
 	SPACE_FRAME, /* the kernel would make space elsewhere */

@@ -24,12 +24,17 @@ struct {
 	__type(value, __u64);
 } ioam_stats SEC(".maps");
 
-static __always_inline void ioam_stat(__u32 reason)
+static __always_inline void ioam_stats_add(__u32 reason, __u64 options)
 {
 	__u64 *n = bpf_map_lookup_elem(&ioam_stats, &reason);
 
 	if (n)
-		++*n;
+		*n += options;
+}
+
+static __always_inline void ioam_stat(__u32 reason)
+{
+	ioam_stats_add(reason, 1);
 }
 
 static __noinline int ioam_count(frame_ctx *ctx, __u32 direction, __u32 reason, __u32 space)

@@ -91,25 +91,33 @@ __feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam
 	return IOAM_PASS;
 }
 
-/* A packet that leaves. Verified alone, as ioam_ingress(). */
+/* A packet that leaves. Verified alone, as ioam_ingress(). Not TC_ACT_UNSPEC: the verdict. */
 __feature(FEATURE_IOAM) __noinline int ioam_egress(struct __sk_buff *skb)
 {
 	__u32 zero = 0, l3;
 	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	int verdict = TC_ACT_UNSPEC;
 
 	if (!w)
-		return 0;
+		return TC_ACT_UNSPEC;
 	w->received = 0; /* unless the packet has it: write.h reads it, too */
-	if (!cfg_ioam_stamp || !skb->ingress_ifindex ||
-	    skb->tstamp_type != BPF_SKB_TSTAMP_DELIVERY_MONO || !ioam_has_options(skb, &l3))
-		return 0;
+	if (!is_extension(ioam_next_header(skb, &l3), true))
+		return TC_ACT_UNSPEC;
 	w = ioam_begin(skb, l3);
 	if (!w)
-		return 0;
+		return TC_ACT_UNSPEC;
+	if (ioam_is_border(w)) {
+		if (ioam_border_check(skb, w, DIRECTION_EGRESS) != IOAM_PASS)
+			return TC_ACT_SHOT;
+		verdict = ioam_remove_barred(skb, w);
+	}
+	if (!cfg_ioam_stamp || !skb->ingress_ifindex ||
+	    skb->tstamp_type != BPF_SKB_TSTAMP_DELIVERY_MONO || !ioam_has_options(skb, &l3))
+		return verdict;
 	w->received = skb->tstamp;
 	ioam_complete(skb, w);
 	bpf_skb_set_tstamp(skb, 0, BPF_SKB_TSTAMP_UNSPEC);
-	return 0;
+	return verdict;
 }
 
 #endif

@@ -21,7 +21,7 @@ static __always_inline bool ioam_handed(struct __sk_buff *skb, __u64 *stamp, boo
 }
 
 /*
- * A packet that arrives. Verified alone, and the verdict is kept in memory until ioam_drops(): what is live
+ * A packet that arrives. Verified alone, and the verdict is kept in memory until ioam_finish(): what is live
  * here would cost the stages between them registers, on interfaces of no node, too.
  */
 __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
@@ -30,34 +30,44 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
 	bool drop = false;
 	__u64 stamp = 0;
+	__u8 next;
 
 	if (!w)
 		return 0;
-	w->drop = false;
+	w->drop = w->removes = w->pdm = false;
+	next = ioam_next_header(skb, &l3);
+	if (!is_extension(next, true))
+		return 0;
+	w = ioam_begin(skb, l3);
+	if (!w)
+		return 0;
 	if (!ioam_handed(skb, &stamp, &drop)) {
-		if (!ioam_has_options(skb, &l3))
-			return 0;
-		w = ioam_begin(skb, l3);
-		if (!w)
-			return 0;
-		drop = ioam_transit(skb, w) != IOAM_PASS;
+		drop = ioam_border(skb, w, DIRECTION_INGRESS) != IOAM_PASS;
+		if (!drop && next == IPPROTO_HOPOPTS)
+			drop = ioam_transit(skb, w) != IOAM_PASS;
 		stamp = ioam_stamp_of(w);
 	}
 	w->drop = drop;
-	if (!drop && ioam.node[ioam.copy & 1].removes)
+	if (!drop && next == IPPROTO_HOPOPTS && ioam.node[w->copy & 1].removes)
 		ioam_collect(skb);
+	w->removes =
+		!drop && (ioam.node[w->copy & 1].removes || w->port.border == IOAM_BORDER_STRIP);
 	if (stamp && cfg_ioam_stamp)
 		bpf_skb_set_tstamp(skb, stamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
 	return 0;
 }
 
-/* Whether the packet is to be dropped. */
-static __always_inline bool ioam_drops(void)
+/* What is left to do once the packet is accounted. */
+static __always_inline int ioam_finish(struct __sk_buff *skb, int verdict)
 {
 	__u32 zero = 0;
 	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
 
-	return w && w->drop;
+	if (!w || verdict == TC_ACT_SHOT)
+		return verdict;
+	if (w->drop)
+		return TC_ACT_SHOT;
+	return w->removes ? ioam_remove(skb) : verdict;
 }
 
 #endif

@@ -14,5 +14,7 @@
 #include "ioam/stamp.h"
 #include "ioam/proof.h"
 #include "ioam/transit.h"
+#include "ioam/cut.h"
+#include "ioam/border.h"
 
 #endif

@@ -59,6 +59,8 @@ struct ioam_work {
 	__u16 space; /* namespace of the option */
 	__u8 hop_limit; /* at egress */
 	bool drop;
+	bool pdm; /* PDM's option is removed there, too */
+	bool removes; /* once the packet is accounted, ioam_remove() has work */
 	/* Of a packet that something is inserted into: choose.h, write.h */
 	__u8 numbered; /* series of which the packet has its number */
 	__u8 zero;

@@ -4,6 +4,7 @@
 #define WAYMARK_IOAM_OPTION_H
 
 #define IOAM_OPTION_CHANGES 0x31 /* Option Type of options that nodes on the path change */
+#define IOAM_OPTION_STAYS 0x11 /* and of those that they do not */
 
 /* Largest header is 2048 bytes; options walked in it, of which padding is one, too. */
 #define IOAM_OPTIONS_MAX 32

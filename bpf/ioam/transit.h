@@ -28,26 +28,32 @@ static __always_inline void *ioam_link(const struct frame *f, __u32 *l3)
 	return c.pos;
 }
 
+/* What follows the IPv6 header; IPPROTO_NONE where there is none. */
+static __always_inline __u8 ioam_next_header(frame_ctx *ctx, __u32 *l3)
+{
+	struct frame f = frame_of(ctx);
+	struct ipv6hdr *ip = ioam_link(&f, l3);
+
+	if (!ip)
+		return IPPROTO_NONE;
+	if ((void *)(ip + 1) > f.end) {
+		if (frame_pull(ctx, *l3 + sizeof(*ip)))
+			return IPPROTO_NONE;
+		f = frame_of(ctx);
+		ip = ioam_link(&f, l3);
+		if (!ip || (void *)(ip + 1) > f.end)
+			return IPPROTO_NONE;
+	}
+	return ip->version == 6 ? ip->nexthdr : IPPROTO_NONE;
+}
+
 /*
  * Whether a packet has a Hop-by-Hop header, which is always the first (RFC 8200 section 4.1).
  * Most have none, so this is all they cost.
  */
 static __always_inline bool ioam_has_options(frame_ctx *ctx, __u32 *l3)
 {
-	struct frame f = frame_of(ctx);
-	struct ipv6hdr *ip = ioam_link(&f, l3);
-
-	if (!ip)
-		return false;
-	if ((void *)(ip + 1) > f.end) {
-		if (frame_pull(ctx, *l3 + sizeof(*ip)))
-			return false;
-		f = frame_of(ctx);
-		ip = ioam_link(&f, l3);
-		if (!ip || (void *)(ip + 1) > f.end)
-			return false;
-	}
-	return ip->nexthdr == IPPROTO_HOPOPTS && ip->version == 6;
+	return ioam_next_header(ctx, l3) == IPPROTO_HOPOPTS;
 }
 
 /* A walk along the options of a Hop-by-Hop header. */
@@ -125,7 +131,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 {
 	const struct ioam_namespace *ns;
 	struct ioam_schema *schema;
-	__u32 lengths, remaining, words, n, fields, to;
+	__u32 lengths, remaining, words, n, fields, to, role;
 	struct ioam_trace t;
 	__u16 space;
 	__be16 now;
@@ -157,8 +163,9 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 	ns = ioam_namespace(w->copy, space);
 	if (!ns)
 		return IOAM_NAMESPACE_UNKNOWN;
-	if (!(ioam_role(ctx, w, space) & IOAM_ROLE_INGRESS))
-		return IOAM_NO_ROLE;
+	role = ioam_role(ctx, w, space);
+	if (!(role & IOAM_ROLE_INGRESS))
+		return role || !w->port.border ? IOAM_NO_ROLE : IOAM_PASS; /* border.h counts it */
 	if (lengths & IOAM_OVERFLOW)
 		return IOAM_OVERFLOWED;
 	if (fields & IOAM_SNAPSHOT)

@@ -21,7 +21,10 @@ static __always_inline void ioam_xdp(struct xdp_md *xdp)
 	w = ioam_begin(xdp, l3);
 	if (!w || bpf_xdp_adjust_meta(xdp, -(int)sizeof(*m)))
 		return;
-	stamp = ioam_transit(xdp, w) == IOAM_PASS ? 0 : IOAM_STAMP_DROP;
+	stamp = ioam_border(xdp, w, DIRECTION_INGRESS) == IOAM_PASS &&
+				ioam_transit(xdp, w) == IOAM_PASS
+			? 0
+			: IOAM_STAMP_DROP;
 	stamp |= ioam_stamp_of(w);
 	m = (void *)(long)xdp->data_meta;
 	if ((void *)(m + 1) > (void *)(long)xdp->data)

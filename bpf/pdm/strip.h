@@ -9,12 +9,6 @@
 #ifndef WAYMARK_PDM_STRIP_H
 #define WAYMARK_PDM_STRIP_H
 
-/*
- * Segments of a burst stay as large as they are, and a checksum that the NIC
- * found right stays right: it does not cover extension headers.
- */
-#define STRIP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
-
 /* READ_OK or a reason. */
 static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 				 const struct pdm_cut *cut)
@@ -30,7 +24,7 @@ static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 	    bpf_skb_load_bytes(skb, cut->joined + 1, &units, 1))
 		return PDM_NOT_STRIPPED;
 	/* What may refuse comes first, unless something must be moved before it. */
-	rc = first ? space_take(skb, l3, &gap, STRIP_FLAGS) : SPACE_OK;
+	rc = first ? space_take(skb, l3, &gap, SPACE_SHRINK) : SPACE_OK;
 	if (rc != SPACE_OK)
 		return rc == SPACE_BROKEN ? PDM_BROKEN : PDM_NOT_STRIPPED;
 	units -= PDM_HEADER / 8;
@@ -40,7 +34,7 @@ static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 	if (first)
 		return READ_OK;
 	if (space_back(skb, &gap, headers) != SPACE_OK ||
-	    space_take(skb, l3, &gap, STRIP_FLAGS) != SPACE_OK)
+	    space_take(skb, l3, &gap, SPACE_SHRINK) != SPACE_OK)
 		return PDM_BROKEN;
 	return READ_OK;
 }

@@ -31,7 +31,7 @@ int test_through(struct __sk_buff *skb)
 	__u32 l3;
 
 	ioam_ingress(skb);
-	if (ioam_drops())
+	if (ioam_finish(skb, TC_ACT_UNSPEC) == TC_ACT_SHOT)
 		return TC_ACT_SHOT;
 	if (skb->tstamp_type != BPF_SKB_TSTAMP_DELIVERY_MONO || !ioam_has_options(skb, &l3))
 		return TC_ACT_UNSPEC;

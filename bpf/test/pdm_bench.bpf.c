@@ -44,7 +44,7 @@ static __always_inline bool undo(struct __sk_buff *skb)
 		return false;
 	if (*(__u8 *)(data + AT_NEXT) != IPPROTO_DSTOPTS)
 		return true;
-	if (bpf_skb_adjust_room(skb, -PDM_HEADER, BPF_ADJ_ROOM_NET, STRIP_FLAGS))
+	if (bpf_skb_adjust_room(skb, -PDM_HEADER, BPF_ADJ_ROOM_NET, SPACE_SHRINK))
 		return false;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
@@ -69,7 +69,7 @@ int bench_resize(struct __sk_buff *skb)
 	void *data, *end;
 
 	if (!vary_flow(skb, AT_ADDR) ||
-	    bpf_skb_adjust_room(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, STRIP_FLAGS))
+	    bpf_skb_adjust_room(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, SPACE_SHRINK))
 		return TC_ACT_SHOT;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;

@@ -53,7 +53,7 @@ const maxIfaces = 4096
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
-	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_works", "ioam_counts", "ioam_stats", ".data.ioam",
+	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_works", "ioam_cuts", "ioam_counts", "ioam_stats", ".data.ioam",
 }
 
 // Registrar is the node of one datapath. Its methods may be called from any goroutine.
