@@ -26,7 +26,7 @@ int bench_transit(struct __sk_buff *skb)
 	if (!again((void *)(long)skb->data, (void *)(long)skb->data_end))
 		return TC_ACT_SHOT;
 	ioam_ingress(skb);
-	return ioam_drops() ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return ioam_finish(skb, TC_ACT_UNSPEC);
 }
 
 /* The packet arrives, and leaves by the same interface. */
@@ -36,7 +36,7 @@ int bench_through(struct __sk_buff *skb)
 	if (!again((void *)(long)skb->data, (void *)(long)skb->data_end))
 		return TC_ACT_SHOT;
 	ioam_ingress(skb);
-	if (ioam_drops())
+	if (ioam_finish(skb, TC_ACT_UNSPEC) == TC_ACT_SHOT)
 		return TC_ACT_SHOT;
 	ioam_egress(skb);
 	return TC_ACT_UNSPEC;

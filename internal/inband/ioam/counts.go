@@ -23,6 +23,8 @@ type Count struct {
 type Stats struct {
 	Written   uint64 // options that this node's data were added to
 	Completed uint64 // of these, with what only the egress knows
+	Removed   uint64 // options that were removed where their namespace ends
+	Unwrapped uint64 // packets whose outer IPv6 header was removed with them
 	Uncounted uint64 // options that did not fit into the counts by reason
 }
 
@@ -31,6 +33,7 @@ func (r *Registrar) Stats() (s Stats, err error) {
 	err = r.do(func() error {
 		for index, to := range map[uint32]*uint64{
 			uint32(abiIoamReasonIOAM_WRITTEN): &s.Written, uint32(abiIoamReasonIOAM_COMPLETED): &s.Completed,
+			uint32(abiIoamReasonIOAM_REMOVED): &s.Removed, uint32(abiIoamReasonIOAM_UNWRAPPED): &s.Unwrapped,
 			uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
 		} {
 			var perCPU []uint64
@@ -81,8 +84,10 @@ func Reasons() ([]string, error) {
 		return nil, err
 	}
 	names = maps.Clone(names)
-	for _, no := range []uint8{uint8(abiIoamReasonIOAM_WRITTEN), uint8(abiIoamReasonIOAM_COMPLETED), uint8(abiIoamReasonIOAM_REASON_MAX)} {
-		delete(names, no)
+	for _, no := range []abiIoamReason{
+		abiIoamReasonIOAM_WRITTEN, abiIoamReasonIOAM_COMPLETED, abiIoamReasonIOAM_REMOVED, abiIoamReasonIOAM_UNWRAPPED, abiIoamReasonIOAM_REASON_MAX,
+	} {
+		delete(names, uint8(no))
 	}
 	return slices.Sorted(maps.Values(names)), nil
 }

@@ -39,6 +39,7 @@ type Config struct {
 	Time    ioam.TimeFormat
 	Transit Transit
 	Paths   uint32 // how many are counted at a time; 0: DefaultPaths
+	Border  Border // empty: off
 }
 
 // DefaultPaths is how many paths are counted at a time.
@@ -48,8 +49,12 @@ const DefaultPaths = 128
 // counted.
 const maxCounts = 8192
 
-// maxIfaces is how many interfaces a node has; elements are allocated when needed.
-const maxIfaces = 4096
+// maxIfaces is how many interfaces the agent attaches to, and maxRoles how many roles for
+// single namespaces they have; elements are allocated when needed.
+const (
+	maxIfaces = 32768
+	maxRoles  = 4096
+)
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
@@ -69,6 +74,8 @@ type Registrar struct {
 	// control is what the programs see.
 	control abiIoamControl
 	ifaces  map[flow.Iface]string // attached, with their names
+	indexes map[flow.Iface]int    // of these, in their namespaces
+	stacks  map[uint32]stack      // by namespace
 	stop    chan struct{}
 	end     func() // closes stop, once
 
@@ -83,12 +90,13 @@ func New(cfg Config) *Registrar {
 	return &Registrar{
 		cfg: cfg, cookie: binary.LittleEndian.Uint32(b[:]), pathKeys: pathKeys(b[4:]),
 		paths: newPaths(cmp.Or(cfg.Paths, DefaultPaths)), ifaces: map[flow.Iface]string{},
+		indexes: map[flow.Iface]int{}, stacks: map[uint32]stack{},
 		stop: stop, end: sync.OnceFunc(func() { close(stop) }),
 	}
 }
 
 // Stage registers the node in the datapath. names reports whether an interface may
-// become one of the node's.
+// become one of the node's. All others are its border.
 func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
 	return &datapath.Stage{
 		Name:     "ioam",
@@ -97,12 +105,17 @@ func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
 		Feature:  uint32(abiFeatureFEATURE_IOAM),
 		Set:      r.set,
 		Open:     r.open,
-		Uses:     func(h datapath.Hook) bool { return names(h.Target.Name) && r.uses(h) },
-		Attach:   func(h datapath.Hook) error { return r.attach(h.Target.Iface, h.Target.Name) },
-		Detach:   func(h datapath.Hook) error { return r.detach(h.Target.Iface) },
-		Drain:    func(e datapath.Epoch, _ func(*flow.Delta)) error { return r.paths.drain(e) },
-		Forget:   r.forget,
-		Close:    r.close,
+		Uses: func(h datapath.Hook) bool {
+			if names(h.Target.Name) {
+				return r.uses(h)
+			}
+			return r.guards(h)
+		},
+		Attach: func(h datapath.Hook) error { return r.join(h.Target) },
+		Detach: func(h datapath.Hook) error { return r.detach(h.Target.Iface) },
+		Drain:  func(e datapath.Epoch, _ func(*flow.Delta)) error { return r.paths.drain(e) },
+		Forget: r.forget,
+		Close:  r.close,
 	}
 }
 
@@ -136,7 +149,7 @@ var timeFormats = map[ioam.TimeFormat]uint32{
 func (r *Registrar) set(s *datapath.Spec) error {
 	if err := s.SetSizes(map[string]uint32{
 		"ioam_namespaces": copies * slots, "ioam_schemas": copies * maxSchemas,
-		"ioam_ifaces": maxIfaces, "ioam_roles": copies * maxIfaces, "ioam_counts": maxCounts,
+		"ioam_ifaces": maxIfaces, "ioam_roles": copies * maxRoles, "ioam_counts": maxCounts,
 	}); err != nil {
 		return err
 	}
@@ -225,12 +238,30 @@ func (r *Registrar) Apply(n Node) error {
 	return r.do(func() error { return r.apply(n) })
 }
 
-// attach registers an interface, or follows its new name.
+// join registers an interface, or follows its new name.
+func (r *Registrar) join(t *datapath.Target) error {
+	listed := r.node.interfaceNamed(t.Name) != nil
+	if err := r.place(t, listed); err != nil {
+		return err
+	}
+	r.indexes[t.Iface] = int(t.IfIndex)
+	if err := r.attach(t.Iface, t.Name); err != nil || !listed {
+		return err
+	}
+	for i, name := range r.ifaces { // of which some may share frames with it
+		if err := r.attach(i, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach writes an interface into both copies of the node.
 func (r *Registrar) attach(i flow.Iface, name string) error {
 	r.ifaces[i] = name
 	value := abiIoamIface{}
 	for which := range copies {
-		value.Copy[which] = r.node.port(name)
+		value.Copy[which] = r.port(i, name, &r.node)
 		if err := r.exceptions(i, name, which, r.node); err != nil {
 			return err
 		}
@@ -243,6 +274,7 @@ func (r *Registrar) attach(i flow.Iface, name string) error {
 
 func (r *Registrar) detach(i flow.Iface) error {
 	delete(r.ifaces, i)
+	delete(r.indexes, i)
 	if err := r.maps["ioam_ifaces"].Delete(uint32(i)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("removing interface %d from the IOAM node: %w", i.IfIndex(), err)
 	}

@@ -89,6 +89,13 @@ func (n *Node) known() []Namespace {
 	return append([]Namespace{{Data: ioam.Unavailable32, WideData: ioam.Unavailable64}}, n.Namespaces...)
 }
 
+// port is an interface of this namespace, with what its border does.
+func (r *Registrar) port(i flow.Iface, name string, n *Node) abiIoamPort {
+	p := n.port(name)
+	p.Border = r.borderOf(i, name, n)
+	return p
+}
+
 // slotOf is the slot of a namespace, as ioam_namespace() in bpf/ioam/node.h.
 func slotOf(id uint16, factor uint32) uint32 {
 	return uint32(id) * factor >> (32 - abiIoamSizeIOAM_NAMESPACE_SHIFT)
@@ -122,7 +129,7 @@ func (r *Registrar) apply(n Node) error {
 	}
 	for i, name := range r.ifaces {
 		value := abiIoamIface{}
-		value.Copy[r.control.Copy], value.Copy[next] = r.node.port(name), n.port(name)
+		value.Copy[r.control.Copy], value.Copy[next] = r.port(i, name, &r.node), r.port(i, name, &n)
 		if err := r.exceptions(i, name, next, n); err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type Config struct {
 	Interfaces []InterfaceConfig `yaml:"interfaces" short:"name:id:role" reload:"yes" doc:"interfaces of the node; the agent must attach to them (interfaces). to-athos:31:both is short for {name: to-athos, id: 31, role: both}"`
 	Namespaces []NamespaceConfig `yaml:"namespaces" reload:"yes" doc:"namespaces whose traces the node fills; namespace 0 is always one of them. At most 31"`
 	Schemas    []SchemaConfig    `yaml:"schemas" reload:"yes" doc:"opaque state snapshots, for namespaces. At most 31"`
+	Border     string            `yaml:"border" default:"drop" oneof:"off drop strip" doc:"what happens to packets with options of the node's namespaces at interfaces that have no role for them, those of the agent that are not listed here included: drop them, or strip the options. off: something else guards the border"`
 	Transit    string            `yaml:"transit" default:"auto" oneof:"auto xdp tc" doc:"where the data of the node are added: at XDP in the driver, or at tc ingress, which is also used where the driver has no XDP. auto: xdp, but tc on veth, whose peer cannot send segments in bursts to an XDP program"`
 }
 

@@ -23,6 +23,8 @@ type Status struct {
 
 	Written   uint64   `json:"written"`   // options that data of this node were added to
 	Completed uint64   `json:"completed"` // of these, with transit delay or egress interface
+	Removed   uint64   `json:"removed"`   // options that were removed where their namespace ends
+	Unwrapped uint64   `json:"unwrapped"` // packets whose outer IPv6 header was removed with them
 	Uncounted uint64   `json:"uncounted"` // options whose reason did not fit into the counts
 	Passed    []Passed `json:"passed,omitempty"`
 }
@@ -90,6 +92,7 @@ func (s *service) status() (any, error) {
 	stats, statsErr := s.node.Stats()
 	counts, countsErr := s.node.Counts()
 	out.Written, out.Completed, out.Uncounted = stats.Written, stats.Completed, stats.Uncounted
+	out.Removed, out.Unwrapped = stats.Removed, stats.Unwrapped
 	for _, c := range counts {
 		iface, netns := s.deps.IfaceName(c.Iface)
 		out.Passed = append(out.Passed, Passed{
@@ -116,8 +119,8 @@ func writeText(w io.Writer, s *obs.Status) error {
 	if n == nil {
 		return nil
 	}
-	if err := term.Heading(w, "IOAM node %s (wide %s), times in %s: %s written, %s completed at egress",
-		text(n.NodeID, "%d"), text(n.WideNodeID, "0x%x"), n.Time, term.Count(n.Written), term.Count(n.Completed)); err != nil {
+	if err := term.Heading(w, "IOAM node %s (wide %s), times in %s: %s written, %s completed at egress, %s removed",
+		text(n.NodeID, "%d"), text(n.WideNodeID, "0x%x"), n.Time, term.Count(n.Written), term.Count(n.Completed), term.Count(n.Removed)); err != nil {
 		return err
 	}
 	t := &term.Table{Columns: []term.Column{{Title: "IOAM INTERFACE", Least: 12}, {Title: "ID", Right: true}, {Title: "WIDE", Right: true}, {Title: "ROLE"}}}
@@ -157,6 +160,8 @@ func sortedKeys(m map[uint32]string) (keys []uint32) {
 var metrics = []prometheus.Metric{
 	counter("waymark_ioam_written_options_total", "Options that data of this node were added to.", func(n *Status) uint64 { return n.Written }),
 	counter("waymark_ioam_completed_options_total", "Options that got the egress interface or the transit delay of this node.", func(n *Status) uint64 { return n.Completed }),
+	counter("waymark_ioam_removed_options_total", "Options that were removed where their namespace ends.", func(n *Status) uint64 { return n.Removed }),
+	counter("waymark_ioam_unwrapped_packets_total", "Packets whose outer IPv6 header was removed with their options.", func(n *Status) uint64 { return n.Unwrapped }),
 	{
 		Name: "waymark_ioam_passed_options_total", Type: prometheus.Counter, Labels: []string{"interface", "netns", "direction", "reason", "namespace"},
 		Help: "Options that data of this node were not added to, by reason.",
