@@ -76,18 +76,19 @@ static __always_inline void ioam_poke_byte(struct __sk_buff *skb, __u32 at, __u8
 static __always_inline __u64 ioam_number(struct ioam_work *w, __u32 series)
 {
 	__u64 *next, *number = series == IOAM_NUMBERED_FLOW ? &w->flow_number : &w->pair_number;
+	struct ioam_sequence_key key = w->sequence; /* Linux 6.1 takes no key in an argument */
 	__u64 first = 0;
 
 	if (w->numbered & series)
 		return *number;
 	w->numbered |= series;
-	w->sequence.flow = series == IOAM_NUMBERED_FLOW ? w->flow : 0;
+	key.flow = series == IOAM_NUMBERED_FLOW ? w->flow : 0;
 	*number = 0;
-	next = bpf_map_lookup_elem(&ioam_sequences, &w->sequence);
+	next = bpf_map_lookup_elem(&ioam_sequences, &key);
 	if (!next) {
 		/* Lost races find the element that the winner made. */
-		bpf_map_update_elem(&ioam_sequences, &w->sequence, &first, BPF_NOEXIST);
-		next = bpf_map_lookup_elem(&ioam_sequences, &w->sequence);
+		bpf_map_update_elem(&ioam_sequences, &key, &first, BPF_NOEXIST);
+		next = bpf_map_lookup_elem(&ioam_sequences, &key);
 	}
 	if (next)
 		*number = __sync_fetch_and_add(next, w->segments);
