@@ -60,7 +60,7 @@ demo: setup-demo build ## A network on this machine, its flows, and how exact th
 .PHONY: test
 test: setup-test build build/NOTICE ## All tests, in a sandbox, every skip accounted for (as root)
 	@go build -o build/runner ./test/runner
-	@build/runner -skips test/skips.txt ./...
+	@E2E_BINARY="$(CURDIR)/bin/waymark" build/runner -skips test/skips.txt ./...
 
 .PHONY: golden
 golden: setup-build generate ## Write what programs cost again, after a deliberate change (as root)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/built"
 )
 
 // program is the built waymark: lab exec becomes another program, and lab up path
@@ -21,15 +22,6 @@ import (
 type program struct {
 	t    *testing.T
 	file string
-}
-
-func buildProgram(t *testing.T) program {
-	t.Helper()
-	p := program{t, filepath.Join(t.TempDir(), "waymark")}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", p.file, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build waymark: %v: %s", err, out)
-	}
-	return p
 }
 
 // run runs waymark and returns its exit code and what it wrote.
@@ -60,7 +52,7 @@ func TestLabVerbs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
-	waymark := buildProgram(t)
+	waymark := program{t, built.Waymark(t)}
 	prefix := fmt.Sprintf("--prefix=lv%d-", os.Getpid())
 	t.Cleanup(func() {
 		if err := lab.Down(strings.TrimPrefix(prefix, "--prefix=")); err != nil {
@@ -131,7 +123,7 @@ func TestLabPath(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
-	waymark := buildProgram(t)
+	waymark := program{t, built.Waymark(t)}
 	name := fmt.Sprintf("lp%d-", os.Getpid())
 	prefix := "--prefix=" + name
 	t.Cleanup(func() {

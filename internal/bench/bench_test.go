@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/bench/program"
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/test/built"
 )
 
 func TestSpread(t *testing.T) {
@@ -255,7 +255,7 @@ func TestProbes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: builds the agent and runs it")
 	}
-	self := builtAgent(t)
+	self := built.Waymark(t)
 	costs, err := measureProbes(t.Context(), allTools(self)[:2], probesRun{flows: 1000, packets: 20_000, rounds: 1, scan: "200ms"})
 	if err != nil {
 		t.Fatalf("%+v", err)
@@ -265,17 +265,4 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s: %d of %d packets, %d records, %.0f MiB", c.Probe, c.Counted, c.Sent, c.Records, c.Memory)
 		}
 	}
-}
-
-// builtAgent is E2E_BINARY, or is built now.
-func builtAgent(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("E2E_BINARY"); path != "" {
-		return path
-	}
-	to := filepath.Join(t.TempDir(), "waymark")
-	if out, err := exec.Command("go", "build", "-o", to, "github.com/waymark-net/waymark/cmd/waymark").CombinedOutput(); err != nil {
-		t.Fatalf("building the agent: %v\n%s", err, out)
-	}
-	return to
 }

@@ -73,7 +73,7 @@ func (r *PDMReport) writeTransfers(w io.Writer) error {
 	if len(t.Modes) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "\nTCP over IPv6 on a veth pair of MTU %d by iperf3: %d rounds of %d s in each mode, in turns of a tenth\n"+
+	fmt.Fprintf(w, "\nTCP over IPv6 on a veth pair of MTU %d by iperf3: %d rounds of %g s in each mode, in turns of a tenth\n"+
 		"of a second, sender and receiver on one processor, with an agent on both hosts\n\n", t.MTU, t.Rounds, t.Seconds)
 	var rows [][]string
 	for _, m := range t.Modes {

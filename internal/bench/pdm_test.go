@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/built"
 )
 
 // Every sort of packet takes the way it is there for, which measure checks, and
@@ -57,9 +58,9 @@ func TestTransfers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: builds the agent and runs it")
 	}
-	self := builtAgent(t)
+	self := built.Waymark(t)
 	progress := func(what string) { t.Log(what) }
-	got, err := measureTransfers(t.Context(), PDMTransfer{Rounds: 1, Seconds: 1}, progress, self)
+	got, err := measureTransfers(t.Context(), PDMTransfer{Rounds: 1, Seconds: 0.2}, progress, self)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

@@ -21,7 +21,7 @@ import (
 // PDMTransfer holds TCP transfers side by side.
 type PDMTransfer struct {
 	Rounds  int            `json:"rounds"`
-	Seconds int            `json:"seconds"` // of each transfer
+	Seconds float64        `json:"seconds"` // of each transfer
 	MTU     int            `json:"mtu"`
 	Modes   []TransferCost `json:"modes"`
 	Absent  []AbsentTool   `json:"absent"`
@@ -106,7 +106,7 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 		// What still waits when a turn is over takes from the next: so only those that
 		// send alike take turns.
 		for pair := range slices.Chunk(lanes, 2) {
-			runs, err := transferInTurns(ctx, pair, time.Duration(t.Seconds)*time.Second)
+			runs, err := transferInTurns(ctx, pair, time.Duration(t.Seconds*float64(time.Second)))
 			if err != nil {
 				return t, err
 			}

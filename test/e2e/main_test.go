@@ -3,10 +3,10 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/waymark-net/waymark/test/built"
 )
 
 // program is the path of the program under test.
@@ -31,9 +31,6 @@ func run(m *testing.M) (int, error) {
 			os.Unsetenv(name)
 		}
 	}
-	if program = os.Getenv("E2E_BINARY"); program != "" {
-		return m.Run(), nil
-	}
 	dir, err := os.MkdirTemp("", "waymark-e2e-")
 	if err != nil {
 		return 1, err
@@ -43,11 +40,8 @@ func run(m *testing.M) (int, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 1, err
 	}
-	program = filepath.Join(dir, "waymark")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/waymark-net/waymark/cmd/waymark")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build the program: %w\n%s", err, out)
+	if program, err = built.In(dir); err != nil {
+		return 1, err
 	}
 	return m.Run(), nil
 }

@@ -26,7 +26,7 @@ type config struct {
 	// skips is the file of allowed skips; strict makes any other skip a failure.
 	skips  string
 	strict bool
-	// race runs what does not touch the kernel under the race detector.
+	// race is for packages that start goroutines and do not use the kernel.
 	race bool
 	// timeout is for the tests of one package.
 	timeout  time.Duration
@@ -43,7 +43,7 @@ func main() {
 	var cfg config
 	flag.StringVar(&cfg.skips, "skips", "", "file of the skips that are fine, with their reasons")
 	flag.BoolVar(&cfg.strict, "strict", os.Getenv("CI") == "true", "fail on a skip that -skips does not allow")
-	flag.BoolVar(&cfg.race, "race", true, "use the race detector where tests don't touch the kernel")
+	flag.BoolVar(&cfg.race, "race", true, "use the race detector where code starts goroutines and tests do not use the kernel")
 	flag.DurationVar(&cfg.timeout, "timeout", 30*time.Minute, "limit for one package")
 	flag.Parse()
 	cfg.patterns = flag.Args()
@@ -123,22 +123,26 @@ type lane struct {
 	nice     int // what it leaves to lanes with less
 }
 
-// lanes: plain code may use all CPUs and is tried for races; what works on namespaces and programs runs one
-// package at a time and before all others, so that counts and times are not disturbed, and is built as it is shipped,
-// without cgo. Emulated machines take what is left of the processors.
+// lanes: what works on namespaces and programs runs one package at a time and before all others, so that counts and
+// times are not disturbed, and is built as it is shipped, without cgo. Plain code may use all CPUs; where it starts goroutines, the
+// race detector looks at it. Emulated machines take what is left of the processors.
 func lanes(cfg config, all *packages) []lane {
-	common := []string{"-count=1", "-timeout=" + cfg.timeout.String()}
+	// make lint vets. Without symbols, linking takes half as long. As make build does, so that packages are compiled once.
+	common := []string{"-count=1", "-vet=off", "-ldflags=-s", "-trimpath", "-timeout=" + cfg.timeout.String()}
+	oneByOne := append([]string{"-p=1"}, common...)
 	static := []string{"CGO_ENABLED=0"}
-	plain := lane{name: "plain packages", packages: all.plain, flags: common, env: static, nice: 5}
-	if cfg.race {
-		plain.flags = append([]string{"-race"}, common...)
-		plain.env = []string{"CGO_ENABLED=1"}
+	list := []lane{
+		{name: "packages that use the kernel", packages: all.kernel, flags: oneByOne, env: static},
+		{name: "plain packages", packages: all.plain, flags: common, env: static, nice: 5},
+		{name: "packages with goroutines", packages: all.concurrent, flags: common, env: static, nice: 5},
+		{name: "packages that boot machines", packages: all.machines, flags: oneByOne, env: static, nice: 10},
 	}
-	return []lane{
-		{name: "packages that use the kernel", packages: all.kernel, flags: append([]string{"-p=1"}, common...), env: static},
-		plain,
-		{name: "packages that boot machines", packages: all.machines, flags: append([]string{"-p=1"}, common...), env: static, nice: 10},
+	if race := &list[2]; cfg.race {
+		race.flags = append([]string{"-race"}, common...)
+		// Races are reported when they occur; by default a process then waits for a second before it ends.
+		race.env = []string{"CGO_ENABLED=1", "GORACE=atexit_sleep_ms=0"}
 	}
+	return list
 }
 
 // start feeds what the tests say to the tally, until wait returns. That tests fail is no error: the tally knows.

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -16,8 +19,8 @@ type packages struct {
 	// prefix is the module's path, which no reader needs on each line.
 	prefix string
 	// machines are the packages whose tests boot emulated machines, kernel those that can reach network namespaces or
-	// BPF, plain all others.
-	plain, kernel, machines []string
+	// BPF, concurrent those of the others that start goroutines, plain the rest.
+	plain, concurrent, kernel, machines []string
 }
 
 // bootsMachines is the import that makes the difference.
@@ -37,7 +40,7 @@ func listPackages(ctx context.Context, patterns []string) (*packages, error) {
 		return nil, err
 	}
 	// With -test, what go test would link is listed as "PACKAGE.test", with all that it imports.
-	out, err := goCommand(ctx, append([]string{"list", "-test", "-json=ImportPath,Deps"}, patterns...)...)
+	out, err := goCommand(ctx, append([]string{"list", "-test", "-json=ImportPath,Deps,Dir"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +49,7 @@ func listPackages(ctx context.Context, patterns []string) (*packages, error) {
 		var p struct {
 			ImportPath string
 			Deps       []string
+			Dir        string
 		}
 		err := dec.Decode(&p)
 		if errors.Is(err, io.EOF) {
@@ -68,8 +72,38 @@ func listPackages(ctx context.Context, patterns []string) (*packages, error) {
 				into = &found.kernel
 			}
 		}
+		if into == &found.plain {
+			concurrent, err := startsGoroutines(p.Dir)
+			if err != nil {
+				return nil, err
+			}
+			if concurrent {
+				into = &found.concurrent
+			}
+		}
 		*into = append(*into, path)
 	}
+}
+
+// goroutine is a statement of a package or its tests that starts one.
+var goroutine = regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|\bt\.Parallel\(\)|/errgroup"`)
+
+// startsGoroutines reports whether files of a folder do: without, the race detector has nothing to compare.
+func startsGoroutines(dir string) (bool, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return false, fmt.Errorf("list %s: %w", dir, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return false, fmt.Errorf("look for goroutines: %w", err)
+		}
+		if goroutine.Match(text) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func goCommand(ctx context.Context, args ...string) ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,19 +140,22 @@ func TestMain(m *testing.M) {
 // A package is in the lane of what its tests import, directly or not.
 func TestPackagesOfLanes(t *testing.T) {
 	const module = "github.com/waymark-net/waymark/"
-	got, err := listPackages(t.Context(), []string{module + "internal/flow", module + "internal/lab/wire", module + "test/vm"})
+	got, err := listPackages(t.Context(), []string{
+		module + "internal/flow", module + "internal/pipeline", module + "internal/lab/wire", module + "test/vm",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &packages{
-		prefix: module, plain: []string{module + "internal/flow"},
+		prefix: module, plain: []string{module + "internal/flow"}, concurrent: []string{module + "internal/pipeline"},
 		kernel: []string{module + "internal/lab/wire"}, machines: []string{module + "test/vm"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	for _, l := range lanes(config{race: true}, got) {
-		if len(l.packages) != 1 || (l.nice == 0) != (l.packages[0] == want.kernel[0]) {
+		first, race := l.packages[0] == want.kernel[0], l.packages[0] == want.concurrent[0]
+		if len(l.packages) != 1 || (l.nice == 0) != first || slices.Contains(l.flags, "-race") != race {
 			t.Errorf("%+v", l)
 		}
 	}
