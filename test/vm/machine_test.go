@@ -14,30 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestNamespacesAndProgramsWork(t *testing.T) {
-	report := Run(t, Machine{
-		Kernel: "6.1", CPUs: 2,
-		Files: map[string]string{"/bin/selftest": BuildTest(t, "./selftest")},
-		Cmds:  []Cmd{{Args: []string{"/bin/selftest", "-test.v"}}},
-	})
-	if !strings.HasPrefix(report.Release, "6.1.") {
-		t.Errorf("release is %q, want 6.1.*", report.Release)
-	}
-	if report.CPUs != 2 {
-		t.Errorf("%d CPUs are online, want 2", report.CPUs)
-	}
-	res := report.Results[0]
-	for _, test := range []string{"TestKernelHasBTF", "TestClsactProgramCounts"} {
-		if !strings.Contains(res.Stdout, "--- PASS: "+test) {
-			t.Errorf("%s did not pass", test)
-		}
-	}
-	if res.ExitCode != 0 || t.Failed() {
-		t.Errorf("the self test on %s ended with %d:\n%s%s", report.Release, res.ExitCode, res.Stdout, res.Stderr)
-	}
-	t.Logf("%s: %v in all, %v of it the self test", report.Release, report.Took, res.Took)
-}
-
 // Every command runs, whatever became of the one before, and the report tells them apart.
 func TestReportTellsHowCommandsEnd(t *testing.T) {
 	tree := t.TempDir()

@@ -181,30 +181,34 @@ func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 // Options that are taken out leave packets as the stack would have got them.
 func TestStrippedTraffic(t *testing.T) {
 	for _, offloads := range []bool{true, false} {
-		l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
-		if err := l.SetOffloads(allOffloads, offloads); err != nil {
+		t.Run(fmt.Sprintf("offloads %t", offloads), func(t *testing.T) { testStrippedTraffic(t, offloads) })
+	}
+}
+
+func testStrippedTraffic(t *testing.T, offloads bool) {
+	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
+	if err := l.SetOffloads(allOffloads, offloads); err != nil {
+		t.Fatal(err)
+	}
+	cfg := unlimited()
+	cfg.Strip = true
+	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
+	before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
+	if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
+		t.Errorf("%d segments were sent again", resent)
+	}
+	for i, h := range []*markingHost{a, b} {
+		if moved := newFaults(before[i], faults(t, h.Host)); len(moved) > 0 {
+			t.Errorf("%s could not use packets: %v", h.Name, moved)
+		}
+		h.whole = offloads
+		h.settle(t)
+		s, err := h.marker.Stats()
+		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := unlimited()
-		cfg.Strip = true
-		a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
-		before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
-		if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
-			t.Errorf("offloads %t: %d segments were sent again", offloads, resent)
-		}
-		for i, h := range []*markingHost{a, b} {
-			if moved := newFaults(before[i], faults(t, h.Host)); len(moved) > 0 {
-				t.Errorf("offloads %t: %s could not use packets: %v", offloads, h.Name, moved)
-			}
-			h.whole = offloads
-			h.settle(t)
-			s, err := h.marker.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.Read == 0 || s.Stripped < s.Read || h.lost["not_stripped"] > 0 {
-				t.Errorf("offloads %t: %s read %d and stripped %d, passed over %v", offloads, h.Name, s.Read, s.Stripped, h.lost)
-			}
+		if s.Read == 0 || s.Stripped < s.Read || h.lost["not_stripped"] > 0 {
+			t.Errorf("%s read %d and stripped %d, passed over %v", h.Name, s.Read, s.Stripped, h.lost)
 		}
 	}
 }
