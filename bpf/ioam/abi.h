@@ -132,6 +132,7 @@ enum ioam_insertion_size {
 	IOAM_ADDED_MAX = 11, /* options of an insertion */
 	IOAM_BLOCK_MAX = 1024, /* bytes of a form; no more than is left of a packet of 1280 */
 	IOAM_BLOCK_HEAD = 4,
+	IOAM_PROOFS = 32, /* namespaces with proof of transit, in a copy */
 };
 
 struct ioam_template {

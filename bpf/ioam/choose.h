@@ -63,6 +63,11 @@ struct {
 #define IOAM_ANSWER_NONE 0x80
 #define IOAM_ANSWER_MASK 0xffULL
 
+static __always_inline __u32 ioam_answer_slot(const struct packet *p)
+{
+	return p->hash >> (64 - IOAM_ANSWER_BITS);
+}
+
 /* The first of some insertions that names the packet, as a bit's number; below 0: none. */
 __feature(FEATURE_IOAM) __noinline
 	int ioam_policy_first(__u32 left, __u32 copy, const struct packet *p)
@@ -84,20 +89,22 @@ __feature(FEATURE_IOAM) __noinline
 	return -1;
 }
 
-/* Asks the policies. */
-static __always_inline __u32 ioam_ask(struct __sk_buff *skb, const struct packet *p,
-				      struct ioam_work *w, bool forwarded)
+/* What the policies say of a packet. */
+static __always_inline __u32 ioam_ask(const struct packet *p, struct ioam_work *w, bool forwarded)
 {
-	__u32 iface = p->id.iface, here, named;
-	struct ioam_iface *known = bpf_map_lookup_elem(&ioam_ifaces, &iface);
-	struct policy_prefix *prefix = &w->prefix;
+	struct policy_prefix *prefix;
 	struct policy_mask *mask;
+	struct ioam_iface *known;
 	struct ioam_port *port;
+	__u32 iface, here, named;
 	int id;
 
+	iface = p->id.iface;
+	known = bpf_map_lookup_elem(&ioam_ifaces, &iface);
 	if (!known)
 		return IOAM_ANSWER_NONE;
 	port = &known->copy[w->copy & 1];
+	prefix = &w->prefix;
 	prefix->bits = 32 + 128;
 	prefix->set = w->copy & 1;
 	__builtin_memcpy(prefix->addr, p->id.daddr, sizeof(prefix->addr));
@@ -149,6 +156,9 @@ static __always_inline void ioam_prepare(struct __sk_buff *skb, const struct pac
 	if (known)
 		w->from = known->copy[w->copy & 1];
 	w->l3 = p->l3_offset;
+	w->timed = w->received > IOAM_STAMP_NO_TIME;
+	if (!w->timed)
+		w->received = 0; /* read once, when it is needed */
 	w->numbered = 0;
 	w->segments = segments_of(skb);
 	if (!(in->flags & IOAM_INSERTION_SEQUENCE))
@@ -164,38 +174,64 @@ static __always_inline void ioam_prepare(struct __sk_buff *skb, const struct pac
 	}
 }
 
-/* A packet that a policy names. */
-static __noinline const struct ioam_insertion *
-ioam_named(struct __sk_buff *skb, const struct packet *p, struct ioam_work *w, __u32 answer)
+/* The same, kept for the packets that follow. Verified alone, as all that is rare. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_learn(const struct packet *p, struct ioam_work *w, bool forwarded, __u64 tag)
 {
-	__u32 index = (w->copy & 1) * IOAM_INSERTIONS + (answer & IOAM_ANSWER_INSERTION);
-	struct ioam_insertion *in = bpf_map_lookup_elem(&ioam_insertions, &index);
-	struct ioam_insertion_state *s;
+	__u32 slot, answer;
+	__u64 *known;
 
+	if (!p || !w)
+		return IOAM_ANSWER_NONE;
+	answer = ioam_ask(p, w, forwarded);
+	slot = ioam_answer_slot(p);
+	known = bpf_map_lookup_elem(&ioam_answers, &slot);
+	if (known)
+		*known = (tag & ~IOAM_ANSWER_MASK) | answer;
+	return answer;
+}
+
+static __always_inline __u32 ioam_index(const struct ioam_work *w, __u32 answer)
+{
+	return (w->copy & 1) * IOAM_INSERTIONS + (answer & IOAM_ANSWER_INSERTION);
+}
+
+/* A packet that a policy names: whether something is inserted into it. */
+__feature(FEATURE_IOAM) __noinline int ioam_named(struct __sk_buff *skb, const struct packet *p,
+						  struct ioam_work *w, __u32 answer)
+{
+	struct ioam_insertion_state *s;
+	struct ioam_insertion *in;
+	__u32 index;
+
+	if (!p || !w)
+		return false;
+	index = ioam_index(w, answer);
+	in = bpf_map_lookup_elem(&ioam_insertions, &index);
 	if (!in || !(in->flags & IOAM_INSERTION_USED))
-		return NULL;
-	index = in->slot;
-	s = bpf_map_lookup_elem(&ioam_insertion_states, &index);
-	if (!s)
-		return NULL;
+		return false;
 	if (answer > IOAM_ANSWER_INSERTION) {
 		ioam_count(skb, DIRECTION_EGRESS,
 			   answer & IOAM_ANSWER_ADDRESS ? IOAM_ADDRESS : IOAM_FORWARDED, in->space);
-		return NULL;
+		return false;
 	}
+	index = in->slot;
+	s = bpf_map_lookup_elem(&ioam_insertion_states, &index);
+	if (!s)
+		return false;
 	s->named++;
 	if (in->flags & IOAM_INSERTION_PART && !ioam_is_due(in, s))
-		return NULL;
+		return false;
 	s->chosen++;
 	ioam_prepare(skb, p, w, in);
-	return in;
+	return true;
 }
 
-/* The insertion of a packet; NULL: none. */
+/* The insertion of a packet; NULL: none. Nothing more than this for packets that no policy names. */
 static __always_inline const struct ioam_insertion *
 ioam_choose(struct __sk_buff *skb, const struct packet *p, struct ioam_work *w)
 {
-	__u32 copy = ioam.copy & 1, slot = p->hash >> (64 - IOAM_ANSWER_BITS), answer;
+	__u32 copy = ioam.copy & 1, slot = ioam_answer_slot(p), answer, index;
 	bool forwarded = skb->ingress_ifindex;
 	__u64 *known, tag;
 
@@ -208,11 +244,12 @@ ioam_choose(struct __sk_buff *skb, const struct packet *p, struct ioam_work *w)
 	      (p->id.iface * 2ULL + forwarded) * 0xbf58476d1ce4e5b9ULL;
 	answer = *known & IOAM_ANSWER_MASK;
 	w->copy = copy;
-	if ((*known ^ tag) & ~IOAM_ANSWER_MASK) {
-		answer = ioam_ask(skb, p, w, forwarded);
-		*known = (tag & ~IOAM_ANSWER_MASK) | answer;
-	}
-	return answer == IOAM_ANSWER_NONE ? NULL : ioam_named(skb, p, w, answer);
+	if ((*known ^ tag) & ~IOAM_ANSWER_MASK)
+		answer = ioam_learn(p, w, forwarded, tag);
+	if (answer == IOAM_ANSWER_NONE || !ioam_named(skb, p, w, answer))
+		return NULL;
+	index = ioam_index(w, answer);
+	return bpf_map_lookup_elem(&ioam_insertions, &index);
 }
 
 #endif

@@ -63,7 +63,7 @@ struct ioam_work {
 	bool removes; /* once the packet is accounted, ioam_remove() has work */
 	/* Of a packet that something is inserted into: choose.h, write.h */
 	__u8 numbered; /* series of which the packet has its number */
-	__u8 zero;
+	bool timed; /* received is known */
 	__u32 segments;
 	__u32 flow; /* id, from the hash of the packet */
 	struct ioam_port from; /* where it was received */

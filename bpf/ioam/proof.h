@@ -8,8 +8,6 @@
 #ifndef WAYMARK_IOAM_PROOF_H
 #define WAYMARK_IOAM_PROOF_H
 
-enum ioam_proof_size { IOAM_PROOFS = 32 };
-
 /* Of both copies of the configuration. Written by the agent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -24,6 +24,7 @@ struct ioam_types {
 	struct policy_rule rule;
 	struct policy_prefix prefix;
 	struct policy_mask mask;
+	struct policy_ports ports;
 	enum ioam_type type;
 	enum ioam_insertion_size insertion_size;
 	struct count_value count_value;

@@ -121,7 +121,6 @@ static __always_inline void ioam_write_trace(struct __sk_buff *skb, struct ioam_
 					     const struct ioam_added *o, __u32 data)
 {
 	__u32 fields = o->fields, seconds, fraction;
-	bool arrived = w->received > IOAM_STAMP_NO_TIME;
 
 	if (fields & IOAM_BIT(0))
 		ioam_poke_byte(skb, data, w->hop_limit);
@@ -134,7 +133,7 @@ static __always_inline void ioam_write_trace(struct __sk_buff *skb, struct ioam_
 		if (fields & IOAM_BIT(3))
 			ioam_poke(skb, data + ioam_before(fields, 3), fraction);
 	}
-	if (fields & IOAM_BIT(4) && arrived)
+	if (fields & IOAM_BIT(4) && w->timed)
 		ioam_poke(skb, data + ioam_before(fields, 4), ioam_delay(w->received));
 	if (fields & IOAM_BIT(8))
 		ioam_poke_byte(skb, data + ioam_before(fields, 8), w->hop_limit);

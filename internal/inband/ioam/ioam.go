@@ -59,6 +59,7 @@ const (
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
 	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_works", "ioam_cuts", "ioam_counts", "ioam_stats", ".data.ioam",
+	"ioam_insertions", "ioam_templates", "ioam_prefixes", "ioam_rules", "ioam_answers", "ioam_insertion_states", "ioam_sequences", "ioam_proofs",
 }
 
 // Registrar is the node of one datapath. Its methods may be called from any goroutine.
@@ -76,8 +77,11 @@ type Registrar struct {
 	ifaces  map[flow.Iface]string // attached, with their names
 	indexes map[flow.Iface]int    // of these, in their namespaces
 	stacks  map[uint32]stack      // by namespace
+	kept    map[string]kept       // by identity of the insertion
 	stop    chan struct{}
 	end     func() // closes stop, once
+	// Numbers given so far.
+	lastInsertion, generation uint32
 
 	early sync.Map // flow.Iface: whether XDP is wanted
 }
@@ -149,11 +153,14 @@ var timeFormats = map[ioam.TimeFormat]uint32{
 func (r *Registrar) set(s *datapath.Spec) error {
 	if err := s.SetSizes(map[string]uint32{
 		"ioam_namespaces": copies * slots, "ioam_schemas": copies * maxSchemas,
-		"ioam_ifaces": maxIfaces, "ioam_roles": copies * maxRoles, "ioam_counts": maxCounts,
+		"ioam_ifaces": maxIfaces, "ioam_roles": copies * maxRoles, "ioam_counts": maxCounts, "ioam_proofs": copies * maxProofs,
 	}); err != nil {
 		return err
 	}
 	if s.Maps["ioam_paths"] != nil { // only at tc
+		if err := s.SetSizes(insertionSizes); err != nil {
+			return err
+		}
 		cpus, err := ebpf.PossibleCPU()
 		if err != nil {
 			return err
@@ -269,7 +276,11 @@ func (r *Registrar) attach(i flow.Iface, name string) error {
 	if err := r.maps["ioam_ifaces"].Put(uint32(i), value); err != nil {
 		return fmt.Errorf("registering %s with the IOAM node: %w", name, err)
 	}
-	return nil
+	// What flows were answered before is no longer right.
+	control := r.control
+	r.generation++
+	control.Node[control.Copy].Generation = r.generation
+	return r.publish(&control)
 }
 
 func (r *Registrar) detach(i flow.Iface) error {

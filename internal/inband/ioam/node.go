@@ -39,6 +39,9 @@ type Node struct {
 	WideID     uint64 // 56 bits; ioam.Unavailable56: none
 	Interfaces []Interface
 	Namespaces []Namespace
+	Insertions []Insertion
+	// ClosedDomain allows insertion into forwarded packets without an outer header.
+	ClosedDomain bool
 }
 
 // Interface is one of the node's.
@@ -57,6 +60,7 @@ type Namespace struct {
 	WideData uint64
 	Schema   *ioam.Snapshot // nil: none
 	Remove   bool           // options are removed from packets that arrive
+	Proof    *Proof         // nil: none
 }
 
 // interfaceNamed is the interface of the node with this name; nil: it is none of them.
@@ -78,6 +82,7 @@ func (n *Node) port(name string) (p abiIoamPort) {
 	if len(i.Exceptions) > 0 {
 		p.Exceptions = 1
 	}
+	p.Own, p.Forwarded = n.inserts(i)
 	return p
 }
 
@@ -127,6 +132,10 @@ func (r *Registrar) apply(n Node) error {
 	if err := r.writeNamespaces(known, next, factor); err != nil {
 		return fmt.Errorf("writing the namespaces of the IOAM node: %w", err)
 	}
+	keep, err := r.writeInsertions(n, next)
+	if err != nil {
+		return err
+	}
 	for i, name := range r.ifaces {
 		value := abiIoamIface{}
 		value.Copy[r.control.Copy], value.Copy[next] = r.port(i, name, &r.node), r.port(i, name, &n)
@@ -137,8 +146,9 @@ func (r *Registrar) apply(n Node) error {
 			return fmt.Errorf("registering %s with the IOAM node: %w", name, err)
 		}
 	}
+	r.generation++
 	control := r.control
-	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor}
+	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor, Insertions: uint32(len(n.Insertions)), Generation: r.generation}
 	if slices.ContainsFunc(known, func(ns Namespace) bool { return ns.Remove }) {
 		control.Node[next].Removes = 1
 	}
@@ -149,7 +159,7 @@ func (r *Registrar) apply(n Node) error {
 	if err := r.publish(&control); err != nil {
 		return err
 	}
-	r.node = n
+	r.node, r.kept = n, keep
 	return r.core.Wait()
 }
 
@@ -186,6 +196,13 @@ func (r *Registrar) writeNamespaces(known []Namespace, which, factor uint32) err
 		}
 		if ns.Remove {
 			slot.Remove = 1
+		}
+		if ns.Proof != nil {
+			number := (&Node{Namespaces: known}).proofNumber(ns.ID)
+			if err := r.maps["ioam_proofs"].Put(which*maxProofs+uint32(number-1), ns.Proof.compile()); err != nil {
+				return err
+			}
+			slot.Proof = uint8(which*maxProofs) + number
 		}
 		table[slotOf(ns.ID, factor)] = slot
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -21,10 +20,6 @@ type PolicyStatus struct {
 	policy.Policy
 	Until time.Time // it ends by itself
 }
-
-// Addresses that a policy means only when its own prefix is among them: ::/0
-// does not name multicast.
-var special = []netip.Prefix{netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8")}
 
 // setPolicies fills the set that does not count, and then turns to it.
 func (m *Marker) setPolicies(policies []policy.Policy) error {
@@ -60,8 +55,13 @@ func (m *Marker) fillSet(set uint32, policies []policy.Policy, now uint64) error
 			return fmt.Errorf("policy to %s: %w", one.To, err)
 		}
 	}
-	for prefix, mask := range prefixesOf(policies) {
+	to := make([]netip.Prefix, len(policies))
+	for i, p := range policies {
+		to[i] = p.To
+	}
+	for prefix, names := range policy.Table(to) {
 		key := abiPolicyPrefix{Bits: 32 + uint32(prefix.Bits()), Set: set, Addr: prefix.Addr().As16()}
+		mask := abiPolicyMask{Named: names.Named, Held: names.Held}
 		if err := m.maps["policy_prefixes"].Update(&key, &mask, ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("policies to %s: %w", prefix, err)
 		}
@@ -76,46 +76,11 @@ func (m *Marker) fillSet(set uint32, policies []policy.Policy, now uint64) error
 
 // ruleOf is what the kernel checks in addition to the prefix.
 func ruleOf(p policy.Policy, now uint64) *abiPolicyRule {
-	r := &abiPolicyRule{Until: now + uint64(p.For), PortsLen: uint32(len(p.Ports))}
-	for n := range 256 {
-		if p.Names(uint8(n)) {
-			r.Protos[n/64] |= 1 << (n % 64)
-		}
-	}
+	r := &abiPolicyRule{Until: now + uint64(p.For), PortsLen: uint32(len(p.Ports)), Protos: p.ProtoBits()}
 	for i, ports := range p.Ports {
 		r.Ports[i] = abiPolicyPorts{From: ports.From, To: ports.To}
 	}
 	return r
-}
-
-// prefixesOf turns policies into a table in which the longest prefix alone tells
-// of all policies that cover an address.
-func prefixesOf(policies []policy.Policy) map[netip.Prefix]abiPolicyMask {
-	covers := func(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
-	table := map[netip.Prefix]abiPolicyMask{}
-	for _, p := range policies {
-		table[p.To] = abiPolicyMask{}
-		for _, s := range special {
-			if covers(p.To, s) {
-				table[s] = abiPolicyMask{}
-			}
-		}
-	}
-	for prefix := range table {
-		var mask abiPolicyMask
-		inside := slices.IndexFunc(special, func(s netip.Prefix) bool { return covers(s, prefix) })
-		for i, p := range policies {
-			switch {
-			case !covers(p.To, prefix):
-			case inside < 0 || covers(special[inside], p.To):
-				mask.Named |= 1 << i
-			default:
-				mask.Held |= 1 << i
-			}
-		}
-		table[prefix] = mask
-	}
-	return table
 }
 
 // maskOf has a bit for each policy that applies on an interface.
