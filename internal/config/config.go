@@ -13,9 +13,11 @@
 //	oneof    the words allowed
 //	min, max the range allowed, likewise in text
 //	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector,
-//	         prefix6, proto, ports, filter
+//	         prefix6, proto, ports, bits, ratio, address6, filter
 //	short    of a list of mappings: the keys whose values, joined by colons, are the short form of
 //	         an entry; keys at the end may be left out
+//	keyed    of a list of mappings: the key that names an entry, where the list is written as a
+//	         mapping of these names
 //	reload   yes: a running agent applies a change when it reloads
 package config
 

@@ -79,6 +79,10 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag, k
 }
 
 func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
+	if by := tag.Get("keyed"); by != "" && n.Kind == yaml.MappingNode {
+		d.keyed(n, v, tag, by, key)
+		return
+	}
 	if n.Kind != yaml.SequenceNode {
 		hint := "write [] for none"
 		switch {
@@ -105,6 +109,23 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key
 			}
 			d.value(item, v.Index(i), tag, at)
 		}
+	}
+}
+
+// keyed reads a list that is written as a mapping: the names in it are a key of each entry.
+func (d *decoder) keyed(n *yaml.Node, v reflect.Value, tag reflect.StructTag, by, key string) {
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content)/2, len(n.Content)/2))
+	f, _ := fieldOf(v.Type().Elem(), by)
+	for i := range v.Len() {
+		at := key + "[" + strconv.Itoa(i) + "]"
+		name, entry := n.Content[2*i], v.Index(i)
+		setDefaults(entry)
+		d.value(n.Content[2*i+1], entry, tag, at)
+		if given := valueOf(entry, f); !given.IsZero() {
+			d.complain(n.Content[2*i+1], join(at, by), "given twice", "the first is at "+d.where(name))
+		}
+		d.value(name, valueOf(entry, f), f.Tag, join(at, by))
+		d.origins[at] = d.where(name)
 	}
 }
 

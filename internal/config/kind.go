@@ -34,6 +34,8 @@ var kinds = map[string]struct {
 	"proto":     {"protocol", "protocols", "write " + orList(policy.ProtoNames()) + ", or a number up to 255", checkProto, true},
 	"ports":     {"port or range", "ports and ranges", "write a port, or a range like \"8000-8099\"", checkPorts, true},
 	"bits":      {"number", "numbers", "write a decimal or hexadecimal number, such as 51966 or 0xcafe", checkBits, true},
+	"ratio":     {"k/n or n", "", "write n for one packet in n, or k/n, such as 1/100 or 3/10; n is at most 1000000", checkRatio, true},
+	"address6":  {"IPv6 address", "", "write it like 2001:db8::1", checkAddress, false},
 	"filter":    {"filter", "filters", "write it like proto tcp and not port 22, as for waymark flows", checkFilter, false},
 }
 
@@ -48,6 +50,40 @@ func ParseBits(s string) (uint64, error) {
 		return 0, fmt.Errorf("%q is not a number of up to 64 bits", s)
 	}
 	return n, nil
+}
+
+// maxRatio bounds n of k/n.
+const maxRatio = 1_000_000
+
+// ParseRatio reads k/n, or n for one in n.
+func ParseRatio(s string) (k, n uint32, err error) {
+	text := s
+	if !strings.Contains(s, "/") {
+		text = "1/" + s
+	}
+	left, right, _ := strings.Cut(text, "/")
+	a, errA := strconv.ParseUint(left, 10, 32)
+	b, errB := strconv.ParseUint(right, 10, 32)
+	if errA != nil || errB != nil || a == 0 || a > b || b > maxRatio {
+		return 0, 0, fmt.Errorf("%q is no share of packets", s)
+	}
+	return uint32(a), uint32(b), nil
+}
+
+func checkRatio(s string) error {
+	_, _, err := ParseRatio(s)
+	return err
+}
+
+// checkAddress accepts an empty text: there is no address.
+func checkAddress(s string) error {
+	if s == "" {
+		return nil
+	}
+	if a, err := netip.ParseAddr(s); err != nil || !a.Is6() || a.Is4In6() || a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() {
+		return fmt.Errorf("%q is not an IPv6 address of a host", s)
+	}
+	return nil
 }
 
 // checkBits accepts an empty text: the number is not set.

@@ -75,11 +75,11 @@ func TestReloadOfEmptyLists(t *testing.T) {
 	short := Config{Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
 	long := Config{Export: []Export{{JSONL: &JSONL{Path: "a"}}}}
 	for _, c := range []*Config{&short, &long} {
-		gateSection.Edit(c).Rules = []gateRule{{To: "2001:db8::/32"}}
+		gateSection.Edit(c).Rules = []gateRule{{GateWhere: GateWhere{"2001:db8::/32"}}}
 	}
 	lists := 0
 	rule := &gateSection.Edit(&long).Rules[0]
-	*rule = gateRule{To: rule.To}
+	*rule = gateRule{GateWhere: rule.GateWhere}
 	list := reflect.ValueOf(rule).Elem()
 	for f, v := range list.Fields() {
 		if v.Kind() == reflect.Slice {

@@ -37,6 +37,15 @@ func structSchema(t reflect.Type) map[string]any {
 }
 
 func typeSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
+	s := plainSchema(t, tag)
+	if tag.Get("keyed") == "" || t.Kind() != reflect.Slice {
+		return s
+	}
+	named := map[string]any{"type": "object", "additionalProperties": structSchema(t.Elem())}
+	return map[string]any{"anyOf": []any{s, named}}
+}
+
+func plainSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return structSchema(t.Elem())

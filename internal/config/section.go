@@ -102,10 +102,20 @@ func (s Sections) clone() Sections {
 	return all
 }
 
-// fieldsOf are the fields of a struct, with the sections in place of Stages.
+// fieldsOf are the fields of a struct, with the sections in place of Stages, and with those of an
+// embedded struct in its place.
 func fieldsOf(t reflect.Type) iter.Seq[reflect.StructField] {
 	return func(yield func(reflect.StructField) bool) {
 		for f := range t.Fields() {
+			if f.Anonymous {
+				for inner := range fieldsOf(f.Type) {
+					inner.Index = append(slices.Clone(f.Index), inner.Index...)
+					if !yield(inner) {
+						return
+					}
+				}
+				continue
+			}
 			if f.Type != reflect.TypeFor[Sections]() {
 				if !yield(f) {
 					return
@@ -134,7 +144,7 @@ func valuesOf(v reflect.Value) iter.Seq2[reflect.StructField, reflect.Value] {
 
 // valueOf is the value of one of fieldsOf in v.
 func valueOf(v reflect.Value, f reflect.StructField) reflect.Value {
-	if len(f.Index) == 1 {
+	if v.Type().Field(f.Index[0]).Type != reflect.TypeFor[Sections]() {
 		return v.FieldByIndex(f.Index)
 	}
 	all, n := v.Field(f.Index[0]), f.Index[1]

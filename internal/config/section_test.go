@@ -21,8 +21,13 @@ type gateState struct {
 	Lifetime time.Duration `yaml:"lifetime" default:"60s" min:"1s" max:"24h" doc:"time to keep it"`
 }
 
+// GateWhere is embedded: its keys are those of a rule.
+type GateWhere struct {
+	To string `yaml:"to" default:"::/0" kind:"prefix6" doc:"destination"`
+}
+
 type gateRule struct {
-	To    string   `yaml:"to" default:"::/0" kind:"prefix6" doc:"destination"`
+	GateWhere
 	Ports []string `yaml:"ports" kind:"ports" doc:"ports; empty: all"`
 }
 
@@ -47,7 +52,7 @@ func TestSection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := gate{Rate: 6, State: gateState{Lifetime: 7 * time.Second}, Rules: []gateRule{{To: "::/0", Ports: []string{"53"}}}}
+	want := gate{Rate: 6, State: gateState{Lifetime: 7 * time.Second}, Rules: []gateRule{{GateWhere{"::/0"}, []string{"53"}}}}
 	if diff := cmp.Diff(want, gateSection.Of(&c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -84,7 +89,7 @@ func TestSectionProblems(t *testing.T) {
 func TestSectionOfCopies(t *testing.T) {
 	running := Default()
 	next := running
-	gateSection.Edit(&next).Rules = []gateRule{{To: "2001:db8::/32"}}
+	gateSection.Edit(&next).Rules = []gateRule{{GateWhere: GateWhere{"2001:db8::/32"}}}
 	gateSection.Edit(&next).Rate = 3
 	if diff := cmp.Diff(Default(), running); diff != "" {
 		t.Errorf("the copy changed the original (-want +got):\n%s", diff)

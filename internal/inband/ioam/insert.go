@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -33,13 +34,23 @@ var insertionSizes = map[string]uint32{
 // kept is what stays the same for an insertion across changes of the node.
 type kept struct{ id, slot uint32 }
 
-// identity is equal for insertions that are the same to a user, whatever else of the node changes.
-func (in *Insertion) identity() string {
+// Identity is equal for insertions that are the same to a user, whatever else of the node changes.
+func (in *Insertion) Identity() string {
 	if in.Name != "" {
 		return in.Name
 	}
 	p := in.Policy
-	return fmt.Sprintf("%v %v %v %s", p.To, p.Protos, p.Ports, p.Interface)
+	words := []string{p.To.String()}
+	for _, proto := range p.Protos {
+		words = append(words, fmt.Sprintf("proto %d", proto))
+	}
+	for _, ports := range p.Ports {
+		words = append(words, "port "+ports.String())
+	}
+	if p.Interface != "" && p.Interface != "*" {
+		words = append(words, "interface "+p.Interface)
+	}
+	return strings.Join(words, " ")
 }
 
 // ordered are the insertions in the order in which the first that names a packet wins.
@@ -57,7 +68,7 @@ func (r *Registrar) keep(list []Insertion) (map[string]kept, error) {
 	}
 	slot := uint32(0)
 	for _, in := range list {
-		id := in.identity()
+		id := in.Identity()
 		if _, twice := out[id]; twice {
 			return nil, fmt.Errorf("two insertions %q", id)
 		}
@@ -97,8 +108,8 @@ func (r *Registrar) writeInsertions(n Node, which uint32) (map[string]kept, erro
 		value := abiIoamInsertion{}
 		if int(i) < len(list) {
 			in := &list[i]
-			if value, err = r.writeInsertion(&n, in, index, keep[in.identity()]); err != nil {
-				return nil, fmt.Errorf("insertion %s: %w", in.identity(), err)
+			if value, err = r.writeInsertion(&n, in, index, keep[in.Identity()]); err != nil {
+				return nil, fmt.Errorf("insertion %s: %w", in.Identity(), err)
 			}
 		}
 		if err := r.maps["ioam_insertions"].Put(index, value); err != nil {
@@ -193,7 +204,7 @@ func (r *Registrar) InsertionCounts() (out []InsertionCount, err error) {
 	err = r.do(func() error {
 		for i := range r.node.Insertions {
 			var perCPU []abiIoamInsertionState
-			k := r.kept[r.node.Insertions[i].identity()]
+			k := r.kept[r.node.Insertions[i].Identity()]
 			if err := r.maps["ioam_insertion_states"].Lookup(k.slot, &perCPU); err != nil {
 				return fmt.Errorf("reading the counts of insertions: %w", err)
 			}

@@ -17,13 +17,14 @@ type checker struct {
 // check is of the whole section: nothing of it is applied when it complains.
 func (c *Config) check(complain config.Complain) {
 	k := checker{complain: complain, first: map[string]string{}}
-	if !c.on() && (len(c.Namespaces) > 0 || len(c.Schemas) > 0) {
+	if !c.on() && (len(c.Namespaces) > 0 || len(c.Schemas) > 0 || len(c.Insert) > 0) {
 		complain("ioam", "a node without interfaces", "list them under ioam.interfaces")
 	}
 	k.fits("ioam.node.wide_id", c.Node.WideID, 56)
 	k.interfaces(c)
 	k.namespaces(c)
 	k.schemas(c)
+	k.insertions(c)
 }
 
 // fits reports a number with more bits than its field.
@@ -78,6 +79,11 @@ func (k *checker) namespaces(c *Config) {
 		key := fmt.Sprintf("ioam.namespaces[%d]", n)
 		k.unique(key, fmt.Sprintf("namespace %d", ns.ID))
 		k.fits(key+".data", ns.Data, 32)
+		if p := ns.Proof; p.Prime != "" && !inbandioam.PrimeForProof(number(p.Prime, 0)) {
+			k.complain(key+".proof.prime", p.Prime+" is not an odd prime", "write the prime of the domain")
+		} else if p.Prime == "" && (p.LPC != "" || p.Secret != "") {
+			k.complain(key+".proof", "proof of transit without a prime", "write the prime of the domain")
+		}
 		known := ns.Schema == ""
 		for _, s := range c.Schemas {
 			known = known || uint64(s.ID) == number(ns.Schema, 0)

@@ -21,11 +21,14 @@ var Section = config.Register(config.Section[Config]{
 // Config describes an IOAM node. Only packets that arrive at its interfaces are touched.
 type Config struct {
 	Node       NodeConfig        `yaml:"node" doc:"the node"`
-	Interfaces []InterfaceConfig `yaml:"interfaces" short:"name:id:role" reload:"yes" doc:"interfaces of the node; the agent must attach to them (interfaces). to-athos:31:both is short for {name: to-athos, id: 31, role: both}"`
+	Interfaces []InterfaceConfig `yaml:"interfaces" short:"name:id:role" keyed:"name" reload:"yes" doc:"interfaces of the node, as a list or as a mapping by name; the agent must attach to them (interfaces). to-athos:31:both is short for {name: to-athos, id: 31, role: both}"`
 	Namespaces []NamespaceConfig `yaml:"namespaces" reload:"yes" doc:"namespaces whose traces the node fills; namespace 0 is always one of them. At most 31"`
 	Schemas    []SchemaConfig    `yaml:"schemas" reload:"yes" doc:"opaque state snapshots, for namespaces. At most 31"`
 	Border     string            `yaml:"border" default:"drop" oneof:"off drop strip" doc:"what happens to packets with options of the node's namespaces at interfaces that have no role for them, those of the agent that are not listed here included: drop them, or strip the options. off: something else guards the border"`
-	Transit    string            `yaml:"transit" default:"auto" oneof:"auto xdp tc" doc:"where the data of the node are added: at XDP in the driver, or at tc ingress, which is also used where the driver has no XDP. auto: xdp, but tc on veth, whose peer cannot send segments in bursts to an XDP program"`
+	Insert     []InsertConfig    `yaml:"insert" reload:"yes" doc:"options that are inserted into packets that leave. At most 32"`
+	// ClosedDomain allows what RFC 8200 forbids.
+	ClosedDomain bool   `yaml:"closed_domain" default:"false" reload:"yes" doc:"insert inline into forwarded packets, too. RFC 8200 allows only the source to insert options: set this only if all hosts and routers on the path are under your control"`
+	Transit      string `yaml:"transit" default:"auto" oneof:"auto xdp tc" doc:"where the data of the node are added: at XDP in the driver, or at tc ingress, which is also used where the driver has no XDP. auto: xdp, but tc on veth, whose peer cannot send segments in bursts to an XDP program"`
 }
 
 // NodeConfig is what all interfaces share.
@@ -52,11 +55,12 @@ type RoleConfig struct {
 
 // NamespaceConfig is one namespace.
 type NamespaceConfig struct {
-	ID       uint32 `yaml:"id" default:"0" max:"65535" doc:"namespace id"`
-	Data     string `yaml:"data" kind:"bits" doc:"namespace data, 32 bits; empty: not available"`
-	WideData string `yaml:"wide_data" kind:"bits" doc:"wide namespace data, 64 bits; empty: not available"`
-	Remove   bool   `yaml:"remove" doc:"its options are removed from packets that arrive at an interface with role ingress for it, with the header if nothing else is in it"`
-	Schema   string `yaml:"schema" kind:"bits" doc:"id of the schema whose data is the opaque state snapshot; empty: none"`
+	ID       uint32      `yaml:"id" default:"0" max:"65535" doc:"namespace id"`
+	Data     string      `yaml:"data" kind:"bits" doc:"namespace data, 32 bits; empty: not available"`
+	WideData string      `yaml:"wide_data" kind:"bits" doc:"wide namespace data, 64 bits; empty: not available"`
+	Remove   bool        `yaml:"remove" doc:"its options are removed from packets that arrive at an interface with role ingress for it, with the header if nothing else is in it"`
+	Proof    ProofConfig `yaml:"proof" doc:"proof of transit"`
+	Schema   string      `yaml:"schema" kind:"bits" doc:"id of the schema whose data is the opaque state snapshot; empty: none"`
 }
 
 // SchemaConfig is one schema.
@@ -94,7 +98,7 @@ func (s SchemaConfig) bytes() ([]byte, error) {
 
 // node is the description that the programs get; check has found it possible.
 func (c *Config) node() inbandioam.Node {
-	n := inbandioam.Node{ID: c.Node.ID, WideID: number(c.Node.WideID, ioam.Unavailable56)}
+	n := inbandioam.Node{ID: c.Node.ID, WideID: number(c.Node.WideID, ioam.Unavailable56), Insertions: c.insertions(), ClosedDomain: c.ClosedDomain}
 	schemas := map[uint64]*ioam.Snapshot{}
 	for _, s := range c.Schemas {
 		data, _ := s.bytes()
@@ -103,7 +107,7 @@ func (c *Config) node() inbandioam.Node {
 	for _, ns := range c.Namespaces {
 		one := inbandioam.Namespace{
 			ID: uint16(ns.ID), Data: uint32(number(ns.Data, ioam.Unavailable32)), WideData: number(ns.WideData, ioam.Unavailable64),
-			Remove: ns.Remove,
+			Remove: ns.Remove, Proof: ns.Proof.proof(),
 		}
 		if ns.Schema != "" {
 			one.Schema = schemas[number(ns.Schema, 0)]

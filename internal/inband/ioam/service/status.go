@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/waymark-net/waymark/internal/export/prometheus"
+	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/wire/ioam"
@@ -27,6 +29,8 @@ type Status struct {
 	Unwrapped uint64   `json:"unwrapped"` // packets whose outer IPv6 header was removed with them
 	Uncounted uint64   `json:"uncounted"` // options whose reason did not fit into the counts
 	Passed    []Passed `json:"passed,omitempty"`
+
+	Insertions []Insertion `json:"insertions,omitempty"`
 }
 
 // Interface is one of the node's.
@@ -54,6 +58,22 @@ type Passed struct {
 	Reason    string `json:"reason"` // name from enum ioam_reason in bpf/ioam/abi.h, lower case
 	Namespace uint16 `json:"namespace"`
 	Packets   uint64 `json:"packets"`
+}
+
+// Insertion is one of the node's, and what happened to its packets since it exists.
+type Insertion struct {
+	Name       string   `json:"name"` // without a name its policy
+	To         string   `json:"to"`
+	Mode       string   `json:"mode"`
+	Take       uint32   `json:"take"` // so many of
+	Of         uint32   `json:"of"`   // so many packets
+	Options    []string `json:"options"`
+	Namespaces []uint16 `json:"namespaces"` // of the options
+	Bytes      int      `json:"bytes"`      // by which a packet grows at most
+	Interfaces []string `json:"interfaces"` // where packets leave
+	Named      uint64   `json:"named"`      // packets that the policy names; a GSO burst is one
+	Chosen     uint64   `json:"chosen"`     // of these, take of each of; the difference to inserted was refused
+	Inserted   uint64   `json:"inserted"`   // packets on the wire
 }
 
 // StatusOf is the section of a status; nil where the agent is no IOAM node.
@@ -103,7 +123,34 @@ func (s *service) status() (any, error) {
 		return cmp.Or(cmp.Compare(x.Netns, y.Netns), cmp.Compare(x.Iface, y.Iface), cmp.Compare(x.Direction, y.Direction),
 			cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Namespace, y.Namespace))
 	})
-	return out, errors.Join(statsErr, countsErr)
+	inserted, insertedErr := s.node.InsertionCounts()
+	for k := range n.Insertions {
+		one := insertionStatus(&n, &n.Insertions[k])
+		if k < len(inserted) {
+			one.Named, one.Chosen, one.Inserted = inserted[k].Named, inserted[k].Chosen, inserted[k].Inserted
+		}
+		out.Insertions = append(out.Insertions, one)
+	}
+	return out, errors.Join(insertedErr, statsErr, countsErr)
+}
+
+func insertionStatus(n *inbandioam.Node, in *inbandioam.Insertion) Insertion {
+	one := Insertion{Name: in.Identity(), To: in.Policy.To.String(), Mode: "inline", Take: in.Take, Of: in.Of, Bytes: in.Size()}
+	if in.Tunnel != nil {
+		one.Mode = fmt.Sprintf("ip6ip6 to %s", in.Tunnel.Destination)
+	}
+	for _, body := range in.Options {
+		one.Options = append(one.Options, body.Kind().String())
+		if space := inbandioam.Space(body); !slices.Contains(one.Namespaces, space) {
+			one.Namespaces = append(one.Namespaces, space)
+		}
+	}
+	for _, i := range n.Interfaces {
+		if in.AppliesTo(&i) {
+			one.Interfaces = append(one.Interfaces, i.Name)
+		}
+	}
+	return one
 }
 
 func text[T any](v *T, format string) string {
@@ -141,6 +188,23 @@ func writeText(w io.Writer, s *obs.Status) error {
 	if err := term.Section(w, t); err != nil {
 		return err
 	}
+	t = &term.Table{Columns: []term.Column{
+		{Title: "IOAM INSERTION", Least: 12},
+		{Title: "MODE"},
+		{Title: "OPTIONS"},
+		{Title: "BYTES", Right: true},
+		{Title: "EVERY", Right: true},
+		{Title: "NAMED", Right: true},
+		{Title: "CHOSEN", Right: true},
+		{Title: "INSERTED", Right: true},
+	}}
+	for _, i := range n.Insertions {
+		t.Add(i.Name, i.Mode, strings.Join(i.Options, ", "), fmt.Sprint(i.Bytes), fmt.Sprintf("%d/%d", i.Take, i.Of),
+			term.Count(i.Named), term.Count(i.Chosen), term.Count(i.Inserted))
+	}
+	if err := term.Section(w, t); err != nil {
+		return err
+	}
 	t = &term.Table{Columns: []term.Column{{Title: "IOAM PASSED"}, {Title: "DIR"}, {Title: "REASON"}, {Title: "NAMESPACE", Right: true}, {Title: "PACKETS", Right: true}}}
 	for _, one := range n.Passed {
 		t.Add(obs.Place(one.Netns, one.Iface), one.Direction, one.Reason, fmt.Sprint(one.Namespace), term.Count(one.Packets))
@@ -162,6 +226,9 @@ var metrics = []prometheus.Metric{
 	counter("waymark_ioam_completed_options_total", "Options that got the egress interface or the transit delay of this node.", func(n *Status) uint64 { return n.Completed }),
 	counter("waymark_ioam_removed_options_total", "Options that were removed where their namespace ends.", func(n *Status) uint64 { return n.Removed }),
 	counter("waymark_ioam_unwrapped_packets_total", "Packets whose outer IPv6 header was removed with their options.", func(n *Status) uint64 { return n.Unwrapped }),
+	insertionCounter("waymark_ioam_named_packets_total", "Packets that the policy of an insertion names; a GSO burst is one.", func(i *Insertion) uint64 { return i.Named }),
+	insertionCounter("waymark_ioam_chosen_packets_total", "Of the named packets, those to insert into.", func(i *Insertion) uint64 { return i.Chosen }),
+	insertionCounter("waymark_ioam_inserted_packets_total", "Packets on the wire with the options of an insertion.", func(i *Insertion) uint64 { return i.Inserted }),
 	{
 		Name: "waymark_ioam_passed_options_total", Type: prometheus.Counter, Labels: []string{"interface", "netns", "direction", "reason", "namespace"},
 		Help: "Options that data of this node were not added to, by reason.",
@@ -173,6 +240,16 @@ var metrics = []prometheus.Metric{
 			}
 		},
 	},
+}
+
+func insertionCounter(name, help string, value func(*Insertion) uint64) prometheus.Metric {
+	return prometheus.Metric{Name: name, Type: prometheus.Counter, Help: help, Labels: []string{"insertion"}, Collect: func(s *obs.Status, sample func(float64, ...string)) {
+		if n := StatusOf(s); n != nil {
+			for i := range n.Insertions {
+				sample(float64(value(&n.Insertions[i])), n.Insertions[i].Name)
+			}
+		}
+	}}
 }
 
 func counter(name, help string, value func(*Status) uint64) prometheus.Metric {
