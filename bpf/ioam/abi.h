@@ -219,11 +219,14 @@ enum ioam_reason {
 	IOAM_COMPLETED, /* what only the egress knows was added */
 	IOAM_REMOVED, /* the option was removed where its namespace ends */
 	IOAM_UNWRAPPED, /* its outer IPv6 header was removed, too: counted once per packet */
+	IOAM_PROVEN, /* proof of transit: each node of the path has updated it */
 	/* The packet passes as it is, but for the flag Overflow. */
 	IOAM_FULL, /* this node's data do not fit: Overflow was set */
 	IOAM_OVERFLOWED, /* a node before had set Overflow */
 	IOAM_NAMESPACE_UNKNOWN,
 	IOAM_NO_ROLE, /* of the interface, for this namespace */
+	IOAM_PROOF_UNKNOWN, /* proof of transit of another type, or too short */
+	IOAM_UNPROVEN, /* proof of transit: not each node of the path has updated it */
 	IOAM_ADDRESS, /* not inserted: multicast or link-local, which a policy must name itself */
 	IOAM_FORWARDED, /* not inserted: forwarded, and only its source may (RFC 8200 section 4) */
 	IOAM_UNREADABLE, /* or not writable */

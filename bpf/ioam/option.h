@@ -37,6 +37,11 @@ struct ioam_trace {
 
 #define IOAM_UNKNOWN 0xffffffff
 
+#define IOAM_BODY 4 /* offset in an option, of what is behind IOAM-Opt-Type */
+
+/* Results besides enum ioam_reason. */
+#define IOAM_PASS (-1)
+
 /* Transit delay: 31 bits, and one that says that they are too few. */
 #define IOAM_DELAY_MAX 0x7fffffff
 #define IOAM_DELAY_OVERFLOW 0x80000000

@@ -77,4 +77,49 @@ static __always_inline bool ioam_is_proven(const struct ioam_proof *proof, __u64
 	return cumulative == ioam_add_mod(proof->secret, packet % proof->prime, proof->prime);
 }
 
+/*
+ * An option that arrives: this node's share goes into it, and the last node verifies it. An enum
+ * ioam_reason, or IOAM_PASS.
+ */
+__feature(FEATURE_IOAM) __noinline int ioam_transit_proof(frame_ctx *ctx, struct ioam_work *w)
+{
+	const struct ioam_proof *proof;
+	const struct ioam_namespace *ns;
+	struct ioam_proof_body b;
+	__u64 packet, cumulative;
+
+	if (!w)
+		return IOAM_PASS;
+	if (w->len < IOAM_BODY - 2 + sizeof(b))
+		return IOAM_PROOF_UNKNOWN;
+	if (frame_load(ctx, w->at + IOAM_BODY, &b, sizeof(b)))
+		return IOAM_UNREADABLE;
+	w->space = bpf_ntohs(b.space);
+	ns = ioam_namespace(w->copy, w->space);
+	if (!ns)
+		return IOAM_NAMESPACE_UNKNOWN;
+	if (!(ioam_role(ctx, w, w->space) & IOAM_ROLE_INGRESS))
+		return IOAM_NO_ROLE;
+	if (b.type)
+		return IOAM_PROOF_UNKNOWN;
+	proof = ioam_proof(ns->proof);
+	if (!proof)
+		return IOAM_PASS;
+	packet = bpf_be64_to_cpu(b.packet);
+	cumulative = bpf_be64_to_cpu(b.cumulative);
+	if (proof->shares) {
+		cumulative = ioam_prove(proof, packet, cumulative);
+		b.cumulative = bpf_cpu_to_be64(cumulative);
+		if (frame_store(ctx,
+				w->at + IOAM_BODY + offsetof(struct ioam_proof_body, cumulative),
+				&b.cumulative, sizeof(b.cumulative)))
+			return IOAM_UNREADABLE;
+	}
+	if (proof->verifies && !ioam_is_proven(proof, packet, cumulative))
+		return IOAM_UNPROVEN;
+	if (proof->verifies)
+		ioam_stat(IOAM_PROVEN);
+	return proof->shares ? IOAM_WRITTEN : IOAM_PASS;
+}
+
 #endif

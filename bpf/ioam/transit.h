@@ -9,9 +9,6 @@
 #ifndef WAYMARK_IOAM_TRANSIT_H
 #define WAYMARK_IOAM_TRANSIT_H
 
-/* Results besides enum ioam_reason. */
-#define IOAM_PASS (-1)
-
 /* Where the IPv6 header begins; NULL: there is none. */
 static __always_inline void *ioam_link(const struct frame *f, __u32 *l3)
 {
@@ -145,7 +142,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 	if (w->len < 2)
 		return IOAM_TRUNCATED;
 	if (t.type != IOAM_PREALLOCATED)
-		return IOAM_PASS;
+		return t.type == IOAM_PROOF ? ioam_transit_proof(ctx, w) : IOAM_PASS;
 	if (w->len < IOAM_HEADER - 2)
 		return IOAM_TRUNCATED;
 	if (frame_load(ctx, w->at, &t, sizeof(t)))

@@ -41,8 +41,6 @@ _Static_assert(IOAM_HOP_APPENDED &IOAM_DEST_APPENDED & ~IOAM_HOP_NEW & ~IOAM_DES
 #define IOAM_DEX_FLOW 0x80
 #define IOAM_DEX_SEQUENCE 0x40
 
-#define IOAM_BODY 4 /* offset in an option, of what is behind IOAM-Opt-Type */
-
 /* Bytes of the packet; NULL where it has none. Not behind a helper that changes the packet. */
 static __always_inline void *ioam_bytes(struct __sk_buff *skb, __u32 offset, __u32 n)
 {

@@ -25,6 +25,7 @@ type Stats struct {
 	Completed uint64 // of these, with what only the egress knows
 	Removed   uint64 // options that were removed where their namespace ends
 	Unwrapped uint64 // packets whose outer IPv6 header was removed with them
+	Proven    uint64 // packets whose proof of transit was found right
 	Uncounted uint64 // options that did not fit into the counts by reason
 }
 
@@ -34,7 +35,7 @@ func (r *Registrar) Stats() (s Stats, err error) {
 		for index, to := range map[uint32]*uint64{
 			uint32(abiIoamReasonIOAM_WRITTEN): &s.Written, uint32(abiIoamReasonIOAM_COMPLETED): &s.Completed,
 			uint32(abiIoamReasonIOAM_REMOVED): &s.Removed, uint32(abiIoamReasonIOAM_UNWRAPPED): &s.Unwrapped,
-			uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
+			uint32(abiIoamReasonIOAM_PROVEN): &s.Proven, uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
 		} {
 			var perCPU []uint64
 			if err := r.maps["ioam_stats"].Lookup(index, &perCPU); err != nil {
@@ -85,7 +86,7 @@ func Reasons() ([]string, error) {
 	}
 	names = maps.Clone(names)
 	for _, no := range []abiIoamReason{
-		abiIoamReasonIOAM_WRITTEN, abiIoamReasonIOAM_COMPLETED, abiIoamReasonIOAM_REMOVED, abiIoamReasonIOAM_UNWRAPPED, abiIoamReasonIOAM_REASON_MAX,
+		abiIoamReasonIOAM_WRITTEN, abiIoamReasonIOAM_COMPLETED, abiIoamReasonIOAM_REMOVED, abiIoamReasonIOAM_UNWRAPPED, abiIoamReasonIOAM_PROVEN, abiIoamReasonIOAM_REASON_MAX,
 	} {
 		delete(names, uint8(no))
 	}

@@ -27,6 +27,7 @@ type Status struct {
 	Completed uint64   `json:"completed"` // of these, with transit delay or egress interface
 	Removed   uint64   `json:"removed"`   // options that were removed where their namespace ends
 	Unwrapped uint64   `json:"unwrapped"` // packets whose outer IPv6 header was removed with them
+	Proven    uint64   `json:"proven"`    // packets whose proof of transit was found right
 	Uncounted uint64   `json:"uncounted"` // options whose reason did not fit into the counts
 	Passed    []Passed `json:"passed,omitempty"`
 
@@ -113,6 +114,7 @@ func (s *service) status() (any, error) {
 	counts, countsErr := s.node.Counts()
 	out.Written, out.Completed, out.Uncounted = stats.Written, stats.Completed, stats.Uncounted
 	out.Removed, out.Unwrapped = stats.Removed, stats.Unwrapped
+	out.Proven = stats.Proven
 	for _, c := range counts {
 		iface, netns := s.deps.IfaceName(c.Iface)
 		out.Passed = append(out.Passed, Passed{
@@ -226,6 +228,7 @@ var metrics = []prometheus.Metric{
 	counter("waymark_ioam_completed_options_total", "Options that got the egress interface or the transit delay of this node.", func(n *Status) uint64 { return n.Completed }),
 	counter("waymark_ioam_removed_options_total", "Options that were removed where their namespace ends.", func(n *Status) uint64 { return n.Removed }),
 	counter("waymark_ioam_unwrapped_packets_total", "Packets whose outer IPv6 header was removed with their options.", func(n *Status) uint64 { return n.Unwrapped }),
+	counter("waymark_ioam_proven_packets_total", "Packets whose proof of transit was found right.", func(n *Status) uint64 { return n.Proven }),
 	insertionCounter("waymark_ioam_named_packets_total", "Packets that the policy of an insertion names; a GSO burst is one.", func(i *Insertion) uint64 { return i.Named }),
 	insertionCounter("waymark_ioam_chosen_packets_total", "Of the named packets, those to insert into.", func(i *Insertion) uint64 { return i.Chosen }),
 	insertionCounter("waymark_ioam_inserted_packets_total", "Packets on the wire with the options of an insertion.", func(i *Insertion) uint64 { return i.Inserted }),
