@@ -117,6 +117,8 @@ func TestInsertions(t *testing.T) {
 	t.Run("frequency", h.insertionFrequency)
 	t.Run("all flows", h.insertionSamplesAllFlows)
 	t.Run("policies", h.insertionPolicies)
+	t.Run("changes", h.insertionChanges)
+	t.Run("refused", h.insertionRefused)
 }
 
 // What the programs write is what was configured: random insertions of one to eleven options, in all
