@@ -9,6 +9,8 @@
 #ifndef WAYMARK_COUNT_H
 #define WAYMARK_COUNT_H
 
+#include "element.h"
+
 /*
  * Written by the programs, read by the agent; running totals, never cleared.
  * Sized for 340 interfaces with every reason in both directions. When full,
@@ -62,15 +64,10 @@ __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
 
 	if (!more)
 		return 0;
-	value = bpf_map_lookup_elem(&counts, &key);
+	value = find_or_make(&counts, &key, &first);
 	if (!value) {
-		/* Lost races find the element that the winner made. */
-		bpf_map_update_elem(&counts, &key, &first, BPF_NOEXIST);
-		value = bpf_map_lookup_elem(&counts, &key);
-		if (!value) {
-			STAT_ADD(counts_full, more->packets);
-			return 0;
-		}
+		STAT_ADD(counts_full, more->packets);
+		return 0;
 	}
 	value->packets += more->packets;
 	value->frames += more->frames;

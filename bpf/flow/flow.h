@@ -14,6 +14,8 @@
 #ifndef WAYMARK_FLOW_H
 #define WAYMARK_FLOW_H
 
+#include "element.h"
+
 /*
  * The table, in chunks. A chunk is one value: cfg_chunk_sets sets of slots (struct
  * flow_set), and behind them, at the same index, what most packets don't touch
@@ -99,13 +101,9 @@ __noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra
 	key.meta = slot->meta;
 	key.proto = slot->proto;
 	STAT_ADD(unattributed, slot->packets);
-	sum = bpf_map_lookup_elem(&unattributed, &key);
-	if (!sum) {
-		bpf_map_update_elem(&unattributed, &key, &first, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&unattributed, &key);
-		if (!sum)
-			return 1;
-	}
+	sum = find_or_make(&unattributed, &key, &first);
+	if (!sum)
+		return 1;
 	sum->packets += slot->packets;
 	sum->bytes += slot->bytes;
 	sum->payload += slot->payload;

@@ -8,6 +8,8 @@
 #ifndef WAYMARK_IOAM_COUNT_H
 #define WAYMARK_IOAM_COUNT_H
 
+#include "element.h"
+
 /* Written by the programs, read by the agent; running totals, never cleared. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
@@ -47,15 +49,10 @@ static __noinline int ioam_count(frame_ctx *ctx, __u32 direction, __u32 reason, 
 	};
 	struct count_value *value, first = {};
 
-	value = bpf_map_lookup_elem(&ioam_counts, &key);
+	value = find_or_make(&ioam_counts, &key, &first);
 	if (!value) {
-		/* Lost races find the element that the winner made. */
-		bpf_map_update_elem(&ioam_counts, &key, &first, BPF_NOEXIST);
-		value = bpf_map_lookup_elem(&ioam_counts, &key);
-		if (!value) {
-			ioam_stat(IOAM_REASON_MAX);
-			return 0;
-		}
+		ioam_stat(IOAM_REASON_MAX);
+		return 0;
 	}
 	value->packets += segments_of(ctx);
 	value->frames++;

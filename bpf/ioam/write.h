@@ -82,12 +82,7 @@ static __always_inline __u64 ioam_number(struct ioam_work *w, __u32 series)
 	w->numbered |= series;
 	key.flow = series == IOAM_NUMBERED_FLOW ? w->flow : 0;
 	*number = 0;
-	next = bpf_map_lookup_elem(&ioam_sequences, &key);
-	if (!next) {
-		/* Lost races find the element that the winner made. */
-		bpf_map_update_elem(&ioam_sequences, &key, &first, BPF_NOEXIST);
-		next = bpf_map_lookup_elem(&ioam_sequences, &key);
-	}
+	next = find_or_make(&ioam_sequences, &key, &first);
 	if (next)
 		*number = __sync_fetch_and_add(next, w->segments);
 	return *number;

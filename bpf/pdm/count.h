@@ -8,6 +8,8 @@
 #ifndef WAYMARK_PDM_COUNT_H
 #define WAYMARK_PDM_COUNT_H
 
+#include "element.h"
+
 /*
  * Written by the programs, read by the agent; running totals, never cleared;
  * count_key.reason is an enum pdm_reason. When full, pdm_stats.counts_full
@@ -29,15 +31,10 @@ static __noinline int pdm_count(struct __sk_buff *skb, __u32 direction, __u32 re
 	};
 	struct count_value *value, first = {};
 
-	value = bpf_map_lookup_elem(&pdm_counts, &key);
+	value = find_or_make(&pdm_counts, &key, &first);
 	if (!value) {
-		/* Lost races find the element that the winner made. */
-		bpf_map_update_elem(&pdm_counts, &key, &first, BPF_NOEXIST);
-		value = bpf_map_lookup_elem(&pdm_counts, &key);
-		if (!value) {
-			PDM_STAT_ADD(counts_full, 1);
-			return 0;
-		}
+		PDM_STAT_ADD(counts_full, 1);
+		return 0;
 	}
 	value->packets += segments_of(skb);
 	value->frames++;

@@ -7,6 +7,8 @@
 #ifndef WAYMARK_TOY_H
 #define WAYMARK_TOY_H
 
+#include "element.h"
+
 struct toy_key {
 	__u32 iface; /* as in flow_slot */
 	__u32 epoch;
@@ -30,11 +32,7 @@ static __always_inline void toy_count(frame_ctx *ctx)
 
 	if (frame_len(ctx) > cfg_toy_longest)
 		return;
-	n = bpf_map_lookup_elem(&toy_frames, &key);
-	if (!n) {
-		bpf_map_update_elem(&toy_frames, &key, &none, BPF_NOEXIST);
-		n = bpf_map_lookup_elem(&toy_frames, &key);
-	}
+	n = find_or_make(&toy_frames, &key, &none);
 	if (n)
 		++*n;
 }
