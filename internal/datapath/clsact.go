@@ -81,7 +81,7 @@ func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) 
 	}}, nil
 }
 
-// unused tells whether a clsact qdisc has no filter left in either direction.
+// unused reports whether a clsact qdisc has no filter left in either direction.
 func unused(ifindex int) bool {
 	link := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {

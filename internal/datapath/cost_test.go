@@ -369,7 +369,7 @@ func compareCosts(t *testing.T, got string) {
 	golden.Check(t, goldenCosts, header+got)
 }
 
-// costEnvironment is what translated instructions depend on besides the source.
+// costEnvironment is what translated instructions depend on in addition to the source.
 func costEnvironment(t *testing.T) string {
 	t.Helper()
 	var uts unix.Utsname

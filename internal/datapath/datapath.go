@@ -22,7 +22,7 @@ type Config struct {
 	Sampling   uint32        // one packet in so many is counted; 0 or 1: all
 	Tunnels    []flow.Tunnel // whose inner flows are counted
 	Clsact     bool          // even where the kernel has TCX
-	Stages     []*Stage      // besides the flow cache
+	Stages     []*Stage      // in addition to the flow cache
 	WholeTable bool          // the flow table has its full size from the start
 	WalkOnly   bool          // GSO frames are measured by their content, even where the kernel can be asked
 }
@@ -89,17 +89,22 @@ func (d *Datapath) start(load func() error) (err error) {
 			d.close()
 		}
 	}()
+	if err := d.makeAll(); err != nil {
+		return err
+	}
+	d.open = true
+	return load()
+}
+
+// makeAll makes what programs need: maps, grace periods, stages.
+func (d *Datapath) makeAll() (err error) {
 	if err := d.makeMaps(); err != nil {
 		return err
 	}
 	if d.grace, err = kernel.NewGrace(); err != nil {
 		return err
 	}
-	if err := d.openStages(); err != nil {
-		return err
-	}
-	d.open = true
-	return load()
+	return d.openStages()
 }
 
 // Close detaches from all interfaces and frees programs and maps.

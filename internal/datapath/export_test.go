@@ -38,13 +38,7 @@ func (d *Datapath) LoadFixed() (err error) {
 	for i := range d.keys {
 		d.keys[i] = uint32(i+1) * 0x9e3779b1
 	}
-	if err := d.makeMaps(); err != nil {
-		return err
-	}
-	if d.grace, err = kernel.NewGrace(); err != nil {
-		return err
-	}
-	if err := d.openStages(); err != nil {
+	if err := d.makeAll(); err != nil {
 		return err
 	}
 	for _, p := range d.all {

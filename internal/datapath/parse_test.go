@@ -117,8 +117,8 @@ func merged(in []flow.Delta) (out []flow.Delta) {
 	return out
 }
 
-// reasons are the counts by reason since the last call.
-func (c *reasonCounter) since(t testing.TB, d *Datapath) map[string]packet.Amount {
+// reasonsOf are packets that are in no flow, and those that could not be parsed to the end.
+func reasonsOf(t testing.TB, d *Datapath) []flow.Uncounted {
 	t.Helper()
 	uncounted, err := d.Uncounted()
 	if err != nil {
@@ -128,8 +128,14 @@ func (c *reasonCounter) since(t testing.TB, d *Datapath) map[string]packet.Amoun
 	if err != nil {
 		t.Fatal(err)
 	}
+	return append(uncounted, incomplete...)
+}
+
+// since are the counts by reason since the last call.
+func (c *reasonCounter) since(t testing.TB, d *Datapath) map[string]packet.Amount {
+	t.Helper()
 	now := map[string]packet.Amount{}
-	for _, u := range append(uncounted, incomplete...) {
+	for _, u := range reasonsOf(t, d) {
 		a := now[u.Reason]
 		now[u.Reason] = packet.Amount{Packets: a.Packets + u.Packets, Bytes: a.Bytes + u.Bytes}
 	}

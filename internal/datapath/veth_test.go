@@ -139,16 +139,8 @@ func onlyWire(in []flow.Delta) []flow.Delta {
 // direction are the packets counted by reason in one direction since last time.
 func (c *reasonCounter) direction(t *testing.T, d *Datapath, direction flow.Direction) map[string]uint64 {
 	t.Helper()
-	uncounted, err := d.Uncounted()
-	if err != nil {
-		t.Fatal(err)
-	}
-	incomplete, err := d.Incomplete()
-	if err != nil {
-		t.Fatal(err)
-	}
 	now, diff := map[string]packet.Amount{}, map[string]uint64{}
-	for _, u := range slices.Concat(uncounted, incomplete) {
+	for _, u := range reasonsOf(t, d) {
 		if u.Direction == direction {
 			now[u.Reason] = packet.Amount{Packets: u.Packets}
 			if n := u.Packets - c.last[u.Reason].Packets; n > 0 {

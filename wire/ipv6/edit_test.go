@@ -40,18 +40,24 @@ func inserted(t failer, out []byte, proto uint8) (h ipv6.Header, o ipv6.Option) 
 	return h, o
 }
 
-// checkInsert holds Insert to its contract: an error, or a packet with the option
-// where its alignment requires it, from which Remove makes the packet it was.
-func checkInsert(t failer, pkt []byte, proto uint8, o ipv6.TLV) {
+// edited is what an edit makes of a packet, which it may not change: another packet, or an error and none.
+func edited(t failer, pkt []byte, edit func() ([]byte, error)) ([]byte, error) {
 	before := bytes.Clone(pkt)
-	out, err := ipv6.Insert(pkt, proto, o)
+	out, err := edit()
 	if !bytes.Equal(pkt, before) {
 		t.Fatalf("the input was changed")
 	}
+	if err != nil && out != nil {
+		t.Fatalf("a packet in addition to the error %v", err)
+	}
+	return out, err
+}
+
+// checkInsert holds Insert to its contract: an error, or a packet with the option
+// where its alignment requires it, from which Remove makes the packet it was.
+func checkInsert(t failer, pkt []byte, proto uint8, o ipv6.TLV) {
+	out, err := edited(t, pkt, func() ([]byte, error) { return ipv6.Insert(pkt, proto, o) })
 	if err != nil {
-		if out != nil {
-			t.Fatalf("a packet besides the error %v", err)
-		}
 		return
 	}
 	h, got := inserted(t, out, proto)
