@@ -172,7 +172,7 @@ struct packet {
 	};
 	__u32 rtt_initiator;
 	__u32 frag_id;
-	__u32 l3_offset; /* of the IP header that `id` tells of */
+	__u32 l3_offset; /* of the IP header that `id` describes */
 	__u32 l4_len; /* bytes of the transport header */
 	__u32 repeated; /* of a GSO frame: bytes that each segment begins with */
 };

@@ -14,7 +14,7 @@
 #define EXT_HEADERS_MAX 8
 #define HEADERS_MAX 0x4100 /* bytes: eight of the longest extension headers fit */
 
-/* Results besides enum reason: ours, below zero. */
+/* Results in addition to enum reason: ours, below zero. */
 #define PARSE_OK (-1)
 #define PARSE_PULL (-2)
 #define PARSE_MORE (-3)

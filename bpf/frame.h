@@ -3,7 +3,7 @@
  * A frame, as all stages see it that do not change its length: nothing here depends on the hook.
  *
  * Input: what the kernel passes to a program, a frame_ctx. Output: the frame's
- * bytes, its length, and what the kernel knows of it besides. frame_tc.h and
+ * bytes, its length, and what else the kernel knows of it. frame_tc.h and
  * frame_xdp.h implement these functions for their hook, and a program includes one
  * of the two before all else that needs frames.
  *

@@ -6,7 +6,7 @@
  * is written to the packet.
  *
  * Every parser gets a cursor that stands on its header, checks its bounds,
- * moves the cursor behind the header and tells what comes next. Two bounds
+ * moves the cursor behind the header and reports what comes next. Two bounds
  * count: `frame.end` is where readable memory ends, `ip_end` where the IP packet
  * ends by its own length. A header beyond ip_end is malformed; a header beyond
  * `frame.end` may be in another buffer, so the caller pulls and tries again.

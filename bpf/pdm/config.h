@@ -9,7 +9,7 @@ const volatile bool cfg_pdm_packets = false;
 /* Forwarded packets may be marked, too. */
 const volatile bool cfg_pdm_closed_domain = false;
 
-/* The option is taken out of received packets before the stack gets them. */
+/* The option is removed from received packets before the stack gets them. */
 const volatile bool cfg_pdm_strip = false;
 
 /* Marked packets reported one by one, each second and processor; 0: none. */

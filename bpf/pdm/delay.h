@@ -3,7 +3,7 @@
  * Server delay and network round trip, from a packet that answers the one last
  * sent (RFC 8250 section 1.5).
  *
- * In: a received option, and the flow's state. Out: what it tells, in the flow's
+ * In: a received option, and the flow's state. Out: what it reports, in the flow's
  * histograms of this epoch. Called by the reading stage, under the state's lock.
  * The same steps as inband.Endpoint.
  */
@@ -73,7 +73,7 @@ static __noinline int add_delays(struct pdm_work *work, const struct pdm_state *
 	return 0;
 }
 
-/* What is behind more missing packets than this tells no round trip. */
+/* What is behind more missing packets than this gives no round trip. */
 #define SAMPLE_AHEAD 8
 
 /*

@@ -21,7 +21,7 @@
 /*
  * Whether the checksum of a UDP burst is left to the device (CHECKSUM_PARTIAL).
  * If not, the kernel finds the header by a position that it does not correct when
- * it gives the packet more memory, and drops the burst. Nothing tells a program
+ * it gives the packet more memory, and drops the burst. Nothing shows a program
  * which it is, but a helper that replaces words under a checksum leaves it alone
  * where it is not complete yet.
  */

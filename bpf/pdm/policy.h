@@ -63,7 +63,7 @@ struct {
  */
 volatile __u32 policy_generation SEC(".data.policy");
 
-/* Results besides the number of a policy. */
+/* Results in addition to the number of a policy. */
 #define POLICY_NONE (-1)
 #define POLICY_HELD (-2)
 

@@ -4,7 +4,7 @@
  *
  * In: a parsed packet. Out: the flow's state knows of it, and its delays, if
  * there is a state: receiving makes none. The packet is not changed here, but
- * the stage tells where an option is that pdm_strip() can take out. Called at tc
+ * the stage reports where an option is that pdm_strip() can remove. Called at tc
  * ingress, before the flow is accounted.
  */
 #ifndef WAYMARK_PDM_READ_H
@@ -41,7 +41,7 @@ static __always_inline bool is_plain(const __u8 *header)
 	       header[14] == OPTION_PADN && header[15] == 0;
 }
 
-/* How pdm_strip() would take out what the walk found. */
+/* How pdm_strip() would remove what the walk found. */
 static __always_inline void find_cut(struct __sk_buff *skb, struct pdm_work *work)
 {
 	const struct pdm_layout *l = &work->layout;

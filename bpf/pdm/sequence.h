@@ -120,7 +120,7 @@ static __always_inline enum pdm_arrival sequence_behind(struct pdm_state *s, __u
 }
 
 /*
- * A believed packet. word tells segments of one GSO burst from duplicates: bytes 4
+ * A believed packet. word distinguishes segments of one GSO burst from duplicates: bytes 4
  * to 7 of the transport header.
  */
 static __always_inline enum pdm_arrival sequence_near(struct pdm_state *s, __u16 psn, __u32 word,

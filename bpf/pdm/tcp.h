@@ -39,7 +39,7 @@ static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *ke
 	return guard_strike(g, key, now);
 }
 
-/* The watched segment was lost without a mark, too: that tells nothing of marks. */
+/* The watched segment was lost without a mark, too: that shows nothing about marks. */
 static __noinline int guard_doubt(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
 {
 	struct pdm_path *service;

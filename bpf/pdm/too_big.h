@@ -5,7 +5,7 @@
  * Input: a Packet Too Big that arrives. Output: the flow that it is about, and the
  * path to its destination, know the MTU. Called at tc ingress by read.h.
  *
- * A marked packet that is too long tells the stack nothing new when the stack's
+ * A marked packet that is too long gives the stack no news when the stack's
  * own part of it was not: it would send the next one just as long.
  */
 #ifndef WAYMARK_PDM_TOO_BIG_H

@@ -13,7 +13,7 @@
 #define OPTIONS_MAX 32 /* walked in one header */
 #define OPTIONS_RECEIVER 8 /* beyond padding, that Linux takes (max_dst_opts_number) */
 
-/* Results of a walk besides enum pdm_reason. */
+/* Results of a walk in addition to enum pdm_reason. */
 #define WALK_OK (-1)
 
 /* A Destination Options header and what is in it. */

@@ -6,7 +6,7 @@
 #ifndef WAYMARK_PDM_WORK_H
 #define WAYMARK_PDM_WORK_H
 
-/* Results of a step of marking besides enum pdm_reason. */
+/* Results of a step of marking in addition to enum pdm_reason. */
 #define MARK_OK (-1)
 #define MARK_NOT_NAMED (-2)
 
@@ -40,7 +40,7 @@ struct pdm_sample {
 
 /* The header that holds an option, or the option alone, always PDM_HEADER bytes. */
 struct pdm_cut {
-	__u32 offset; /* from the frame's start; 0: nothing to take out */
+	__u32 offset; /* from the frame's start; 0: nothing to remove */
 	__u32 link; /* byte that names the header that goes */
 	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
 };
@@ -68,7 +68,7 @@ struct pdm_work {
 	struct pdm_layout layout; /* where pdm_walk() puts what it finds */
 	struct policy_prefix prefix;
 	struct pdm_state fresh; /* a new state */
-	struct pdm_flow_delays no_delays; /* zeros, but for what tells of the flow */
+	struct pdm_flow_delays no_delays; /* zeros, except what describes the flow */
 };
 
 /* One element, each CPU's own: nothing interrupts a packet on its way. */

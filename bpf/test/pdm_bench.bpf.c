@@ -188,7 +188,7 @@ int bench_make_answer(struct __sk_buff *skb)
 	return next_number(skb) && make_answer(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
-/* Likewise for a packet that tells delays. */
+/* Likewise for a packet that reports delays. */
 SEC("tc")
 int bench_answer(struct __sk_buff *skb)
 {

@@ -42,7 +42,7 @@ type flowsCommand struct {
 type answers struct {
 	verb    string
 	columns func(m view.Merging, rows []api.Row, keep []string) []view.Column
-	extras  func(view.Merging, *api.Row) []view.Extra // values besides the fields of a row; nil: none
+	extras  func(view.Merging, *api.Row) []view.Extra // values in addition to the fields of a row; nil: none
 }
 
 func newFlowsCommand() *cobra.Command {

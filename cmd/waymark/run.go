@@ -74,7 +74,7 @@ shows the effective values and their sources.`,
 	return cmd
 }
 
-// runOptions are what waymark run takes besides the configuration.
+// runOptions are what waymark run takes in addition to the configuration.
 type runOptions struct {
 	keepPrivileges bool
 	profile        bool

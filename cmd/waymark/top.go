@@ -48,7 +48,7 @@ for the keys.`,
 	return cmd
 }
 
-// utf8Locale tells whether the terminal is set to show UTF-8 (locale(7)): the
+// utf8Locale reports whether the terminal is set to show UTF-8 (locale(7)): the
 // first variable that is set decides.
 func utf8Locale(getenv func(string) string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {

@@ -25,7 +25,7 @@ import (
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
-// Deps are what an agent is given besides its configuration.
+// Deps are what an agent is given in addition to its configuration.
 type Deps struct {
 	Log   *slog.Logger
 	Clock flow.Clock

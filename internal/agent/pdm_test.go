@@ -15,7 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/wire"
 )
 
-// between tells whether a measured time lies between two truths, give or take 5 %: on a busy machine a client and a
+// between reports whether a measured time lies between two truths, give or take 5 %: on a busy machine a client and a
 // server also wait for a processor, which may count for the server, for the network, or for neither.
 func between(got, least, most time.Duration) bool { return got >= least*95/100 && got <= most*105/100 }
 

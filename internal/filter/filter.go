@@ -28,7 +28,7 @@ type Filter struct {
 // or an address never needs it.
 type Names struct {
 	Hosts    func(name string) ([]netip.Addr, error)
-	Services func(name string) (port uint16, err error) // besides those that Waymark knows
+	Services func(name string) (port uint16, err error) // in addition to those that Waymark knows
 }
 
 // Parse reads an expression without resolving names of hosts; one of nothing but

@@ -200,7 +200,7 @@ func ofOrigin(f Field) Field {
 	return f
 }
 
-// merged are the fields that rows combine one by one, besides counters.
+// merged are the fields that rows combine one by one, in addition to counters.
 var merged = func() (list []*Field) {
 	for i := range Fields {
 		if f := &Fields[i]; f.Combine != nil {

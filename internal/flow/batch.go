@@ -13,7 +13,7 @@ type waiting struct {
 	touched uint32 // has the compiler keep the loads
 }
 
-// add tells whether the batch is full.
+// add reports whether the batch is full.
 func (w *waiting) add(d *Delta, tag uint32) (full bool) {
 	w.tags[w.n], w.deltas[w.n] = tag, *d
 	w.n++

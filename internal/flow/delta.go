@@ -125,7 +125,7 @@ func (c *Counts) addTimes(d *Counts) {
 	c.Opening |= d.Opening
 }
 
-// isBefore tells whether d has the first packet of a flow. Exact times are those
+// isBefore reports whether d has the first packet of a flow. Exact times are those
 // of the first packet that a probe saw: another packet in the same tick is later.
 func (c *Counts) isBefore(d *Counts) bool {
 	switch {

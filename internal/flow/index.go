@@ -38,7 +38,7 @@ func (x *index) end(addr *[16]byte, port uint16) uint64 {
 }
 
 // tag is a hash of a key that is never 0. It tells where the search begins, but
-// for its lowest bit, which tells the halves of a conversation apart.
+// for its lowest bit, which distinguishes the halves of a conversation.
 func (x *index) tag(k *Key) uint32 {
 	dstPort := k.DstPort
 	rest := uint64(k.Iface)<<32 | uint64(k.VLAN)<<20 | uint64(k.InnerVLAN)<<8 | uint64(k.Proto)
@@ -107,7 +107,7 @@ func (x *index) resize(n int) {
 	}
 }
 
-// remove takes out a key that is there, and closes the gap: what follows moves
+// remove removes a key that is there, and closes the gap: what follows moves
 // back as far as its home allows, so that no search stops early.
 func (x *index) remove(tag uint32, entry int32) {
 	mask := len(x.places) - 1

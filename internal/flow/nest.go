@@ -35,7 +35,7 @@ func Reopen(b []byte, from, to string) []byte {
 	return b
 }
 
-// within tells whether object is outer, or an object in it.
+// within reports whether object is outer, or an object in it.
 func within(object, outer string) bool {
 	rest, ok := strings.CutPrefix(object, outer)
 	return ok && (rest == "" || outer == "" || rest[0] == '.')

@@ -39,7 +39,7 @@ func byPorts(k *Key) verdict {
 	return verdict{}
 }
 
-// isClear tells whether one port is that of a service, and the other a client's.
+// isClear reports whether one port is that of a service, and the other a client's.
 func isClear(k *Key) bool {
 	src, dst := commonness(k.SrcPort), commonness(k.DstPort)
 	return hasPorts(k.Proto) && min(src, dst) == 0 && max(src, dst) >= 2

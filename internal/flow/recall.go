@@ -27,7 +27,7 @@ func newRecall(flows int) recall {
 
 func (r *recall) place(tag uint32) *recalled { return &r.places[int(tag>>1)&(len(r.places)-1)] }
 
-// check is a hash that both halves of a conversation have, besides the tag.
+// check is a hash that both halves of a conversation have, in addition to the tag.
 func (x *index) check(k *Key) uint32 {
 	a, b := x.end(&k.Src, k.SrcPort), x.end(&k.Dst, k.DstPort)
 	return uint32((a ^ b) >> 32)

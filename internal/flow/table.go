@@ -212,7 +212,7 @@ func (t *Table) insert(k Key, tag uint32) int32 {
 	return i
 }
 
-// remove takes out an entry. The index has it until removeLeaving().
+// remove removes an entry. The index has it until removeLeaving().
 func (t *Table) remove(i int32) {
 	e := t.entries.at(i)
 	t.keep(e)

@@ -89,7 +89,7 @@ func (s *Sequence) missing() uint16 {
 	return 0
 }
 
-// proven tells whether the candidate is the sender. Without proofs, as when the
+// proven reports whether the candidate is the sender. Without proofs, as when the
 // receiver sends nothing, time stands for them: who guesses what a candidate needs
 // has one guess in that time, since a wrong one ends it.
 func (s *Sequence) proven(now uint64) bool {

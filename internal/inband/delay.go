@@ -42,7 +42,7 @@ func dtlr(o pdm.Option) (uint64, bool) { return pdm.Nanoseconds(o.DeltaTLR, o.Sc
 
 func dtls(o pdm.Option) (uint64, bool) { return pdm.Nanoseconds(o.DeltaTLS, o.ScaleDTLS) }
 
-// follows tells whether no packet of the sender is missing directly before this
+// follows reports whether no packet of the sender is missing directly before this
 // one. Behind a missing packet it may not be the first of an answer, and its
 // DTLR then counts the time since that one, too.
 func follows(a Arrival, o pdm.Option) bool {

@@ -132,7 +132,7 @@ func (e *Endpoint) measure(o pdm.Option, word uint32, bare bool, now uint64) Sam
 // sampleAhead is how many numbers a packet that tells a round trip may be ahead.
 const sampleAhead = 8
 
-// mayTell tells whether a packet that was believed may tell delays: where a forged
+// mayTell reports whether a packet that was believed may tell delays: where a forged
 // one needs both numbers. It is d numbers ahead.
 func (e *Endpoint) mayTell(a Arrival, d uint16) bool {
 	return !e.Peer.contested && (a != Gap || d <= sampleAhead)

@@ -15,7 +15,7 @@ const ms = uint64(time.Millisecond)
 
 func endpoint(psn uint16) *inband.Endpoint { return &inband.Endpoint{State: pdm.State{PSN: psn}} }
 
-// near tells whether a time came through PDM's 16 bits.
+// near reports whether a time came through PDM's 16 bits.
 func near(got, want uint64) bool { return got <= want && want-got <= want>>15+1 }
 
 func TestEndpointMeasuresOnAnswer(t *testing.T) {

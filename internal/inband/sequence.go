@@ -34,10 +34,10 @@ func (a Arrival) String() string {
 	return "unknown"
 }
 
-// Ordered tells whether the packet is the newest of its sender.
+// Ordered reports whether the packet is the newest of its sender.
 func (a Arrival) Ordered() bool { return a <= Restart }
 
-// Believed tells whether the packet is one of the sender's. Others change nothing
+// Believed reports whether the packet is one of the sender's. Others change nothing
 // of what is established.
 func (a Arrival) Believed() bool { return a < Late }
 
@@ -80,7 +80,7 @@ type Sent struct {
 // Received is a packet as a Sequence takes it.
 type Received struct {
 	Option pdm.Option
-	// Word tells segments of one GSO burst from duplicates: the four bytes at
+	// Word distinguishes segments of one GSO burst from duplicates: the four bytes at
 	// offset 4 of the transport header (TCP: sequence number; UDP: length and
 	// checksum; ICMPv6: identifier and number).
 	Word uint32
@@ -125,7 +125,7 @@ func (s *Sequence) sent() Sent {
 	return Sent{Last: s.highest, Count: Window + s.moved}
 }
 
-// Contested tells whether two sequences have proofs, and neither enough of them.
+// Contested reports whether two sequences have proofs, and neither enough of them.
 func (s *Sequence) Contested() bool { return s.contested }
 
 // Forget restarts with the next packet. Whoever sent nothing for the lifetime

@@ -33,7 +33,7 @@ type Feature struct {
 	probe func() error
 }
 
-// Required tells whether the eBPF probe can't do without.
+// Required reports whether the eBPF probe can't do without.
 func (f *Feature) Required() bool { return f.Without == "" }
 
 // Check asks the kernel, once: nil when the feature is there, else an error

@@ -134,7 +134,7 @@ func ByFlow() By {
 	return by
 }
 
-// Whole tells whether rows are flows, none merged with another.
+// Whole reports whether rows are flows, none merged with another.
 func (by By) Whole() bool {
 	return by.Fold == FoldNone && slices.EqualFunc(by.Keys, flowKeys, func(k Key, name string) bool {
 		return k == Key{name, 32, 128}

@@ -29,7 +29,7 @@ var rowSorts = []sortDef{
 
 func unmarked(w *Row) bool { return w.PDM == nil }
 
-// sorted are what rows can be sorted by besides their keys.
+// sorted are what rows can be sorted by in addition to their keys.
 var sorted = func() []sortDef {
 	list := slices.Clone(rowSorts)
 	merges := []flow.Merge{flow.MergeSum, flow.MergeMin, flow.MergeMax, flow.MergeMean, flow.MergeDelays}
@@ -70,7 +70,7 @@ func ranked(name string, missing func(*Row) bool, value func(*Row) int64) sortDe
 	}
 }
 
-// SortNames lists what rows can be sorted by besides their keys, and fields of inner
+// SortNames lists what rows can be sorted by in addition to their keys, and fields of inner
 // objects that have no short name.
 func SortNames() (names []string) {
 	for i := range sorted {

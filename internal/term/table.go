@@ -164,7 +164,7 @@ func Width(out io.Writer) int {
 	return int(size.Col)
 }
 
-// IsTerminal tells whether out is a terminal, of whatever width.
+// IsTerminal reports whether out is a terminal, of whatever width.
 func IsTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	if !ok {

@@ -21,7 +21,7 @@ type aView struct {
 	rows    string // what a row is
 	by      string
 	columns []column
-	filter  string  // besides the user's; empty: none
+	filter  string  // in addition to the user's; empty: none
 	sorts   []order // instead of those of all
 	// empty says why there may be no rows; nil: there is nothing to say.
 	empty func(*obs.Status) string

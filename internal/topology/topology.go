@@ -39,7 +39,7 @@ type Config struct {
 	// Exclude are names or globs of interfaces that are not watched although they
 	// match.
 	Exclude []string
-	// Netns are the named network namespaces to look into besides the own one:
+	// Netns are the named network namespaces to look into in addition to the own one:
 	// names or globs, or AllNetns.
 	Netns []string
 	// Linger is how long an interface that is gone is still known by name, and

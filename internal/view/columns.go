@@ -22,7 +22,7 @@ type Column struct {
 	// except where that is too long (short).
 	Name string
 	cell func(Merging, *api.Row) string
-	// shown tells whether a row has something to show; nil: always.
+	// shown reports whether a row has something to show; nil: always.
 	shown func(*api.Row) bool
 
 	// Where the terminal is narrow:

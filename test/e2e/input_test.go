@@ -39,7 +39,7 @@ func TestBadConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		yaml  string
-		texts []string // besides the file's name
+		texts []string // in addition to the file's name
 	}{
 		"unknown key":       {"interfaces: [lo]\nflow:\n  scan_intervall: 1s\n", []string{":3:3:", "did you mean scan_interval"}},
 		"wrong type":        {"interfaces: [lo]\nflow: {max_entries: lots}\n", []string{":2:21:", "0 to 67108864"}},

@@ -92,7 +92,7 @@ func tlv(body Body) (ipv6.TLV, error) {
 }
 
 // AppendHeader appends an extension header with these options, which must belong into
-// one header. next is the protocol number of what follows. Besides the errors of
+// one header. next is the protocol number of what follows. In addition to the errors of
 // [AppendOption] it fails with [ErrPlace] and [ErrNoSpace].
 func AppendHeader(b []byte, next uint8, bodies ...Body) ([]byte, error) {
 	options := make([]ipv6.TLV, len(bodies))
@@ -178,7 +178,7 @@ func headerName(proto uint8) string {
 }
 
 // DecodeOption decodes the option that b starts with, as if it were at a legal place.
-// Besides [Problems] it fails with [ErrTruncated].
+// In addition to [Problems] it fails with [ErrTruncated].
 func DecodeOption(b []byte) (Body, error) {
 	if len(b) < 2 || len(b) < 2+int(b[1]) {
 		return nil, &Error{Offset: len(b), Err: ErrTruncated}

@@ -2,7 +2,7 @@ package ipv6
 
 import "encoding/binary"
 
-// MaxReceiverOptions is how many options besides padding [Insert] puts into one
+// MaxReceiverOptions is how many options in addition to padding [Insert] puts into one
 // header: receivers may drop packets with more (RFC 8504 section 5.3; Linux:
 // net.ipv6.max_dst_opts_number).
 const MaxReceiverOptions = 8
@@ -18,7 +18,7 @@ const MaxReceiverOptions = 8
 // bytes stay as they are, except that padding at the end of the header is replaced
 // where a run of more than seven bytes would result.
 //
-// Besides the errors of [Walk] it fails with [ErrFragment], [ErrAuthenticated],
+// In addition to the errors of [Walk] it fails with [ErrFragment], [ErrAuthenticated],
 // [ErrJumbogram], [ErrNoSpace], [ErrTooLong], or [ErrTooComplex] for a packet with
 // [MaxHeaders] headers that would need another one.
 func Insert(pkt []byte, proto uint8, o TLV) ([]byte, error) {

@@ -8,7 +8,7 @@ import "bytes"
 // is in it, and else a multiple of eight bytes, so that the other options keep their
 // alignment, with padding as RFC 8504 section 5.3 allows.
 //
-// Besides the errors of [Walk] it fails with [ErrNoOption] where no option other
+// In addition to the errors of [Walk] it fails with [ErrNoOption] where no option other
 // than padding begins at that offset, [ErrFragment], [ErrAuthenticated] and
 // [ErrJumbogram].
 func Remove(pkt []byte, at int, a Align) ([]byte, error) {

@@ -7,7 +7,7 @@ import "github.com/waymark-net/waymark/wire/ipv6"
 // Destination Options header, or, when one is there already, the option and padding
 // at that header's end, as [ipv6.Insert] does.
 //
-// Besides the errors of [Walk] and [ipv6.Insert] it fails with [ErrMarked],
+// In addition to the errors of [Walk] and [ipv6.Insert] it fails with [ErrMarked],
 // [ErrVersion2], [ErrEncrypted] and [ErrNeighbor].
 func Insert(pkt []byte, o Option) ([]byte, error) {
 	l, err := Walk(pkt)
@@ -47,7 +47,7 @@ func (l *Layout) insertable(pkt []byte) error {
 // it never changes pkt. It undoes [Insert] byte for byte; options of others are
 // removed as [ipv6.Remove] does.
 //
-// Besides the errors of [Find] it fails with [ErrAuthenticated], [ErrFragment]
+// In addition to the errors of [Find] it fails with [ErrAuthenticated], [ErrFragment]
 // and [ErrJumbogram].
 func Remove(pkt []byte) ([]byte, Option, error) {
 	l, err := Walk(pkt)

@@ -163,7 +163,7 @@ func TestRemoveRefuses(t *testing.T) {
 }
 
 // checkInsert holds Insert to its rule: an error, or the packet plus one legal
-// option that Remove takes out again.
+// option that Remove removes again.
 func checkInsert(t interface{ Fatalf(string, ...any) }, pkt []byte, o pdm.Option) {
 	before := bytes.Clone(pkt)
 	out, err := pdm.Insert(pkt, o)

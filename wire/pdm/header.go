@@ -63,7 +63,7 @@ func ParseHeader(b []byte) (Header, error) {
 }
 
 // DecodeHeader returns the PDM option in the Destination Options header that b
-// starts with, and the header's layout. Besides the errors of [ParseHeader] it
+// starts with, and the header's layout. In addition to the errors of [ParseHeader] it
 // fails with [ErrNone] and [ErrVersion2].
 func DecodeHeader(b []byte) (Option, Header, error) {
 	h, err := ParseHeader(b)

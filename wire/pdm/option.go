@@ -89,14 +89,14 @@ func (o Option) DTLS() time.Duration {
 	return d
 }
 
-// HasReceived tells whether the sender had received a packet of the flow before
+// HasReceived reports whether the sender had received a packet of the flow before
 // it sent this one. A sender that received packet 0 within less than one
 // nanosecond looks as if it had not.
 func (o Option) HasReceived() bool {
 	return o.PSNLR != 0 || o.DeltaTLR != 0 || o.ScaleDTLR != 0
 }
 
-// IsFirst tells whether the option says that nothing was sent before: the
+// IsFirst reports whether the option says that nothing was sent before: the
 // sender's state of this flow is new. A DTLS below 2^16 attoseconds is none: that is
 // how a GSO burst says so, because routers require other bits of it to be set.
 func (o Option) IsFirst() bool { return o.ScaleDTLS == 0 }

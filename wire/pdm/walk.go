@@ -56,7 +56,7 @@ func (l *Layout) destination(pkt []byte, at ipv6.Header) error {
 }
 
 // Find returns the PDM option of an IPv6 packet, wherever it legally stands.
-// Besides the errors of [Walk] it fails with [ErrNone] and [ErrVersion2]. The
+// In addition to the errors of [Walk] it fails with [ErrNone] and [ErrVersion2]. The
 // inner packet of a tunnel is a packet of its own.
 func Find(pkt []byte) (Option, error) {
 	l, err := Walk(pkt)

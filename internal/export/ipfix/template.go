@@ -42,7 +42,7 @@ const (
 // field is an element in a template.
 type field struct {
 	*Element
-	key     bool // tells this flow from others
+	key     bool // distinguishes this flow from others
 	reverse bool // of the responder's half
 }
 

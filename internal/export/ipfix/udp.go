@@ -42,7 +42,7 @@ type sentMessage struct {
 // maxSent is for how many messages errors may be under way.
 const maxSent = 256
 
-// messageID tells messages of a session apart: by sequence number and length,
+// messageID distinguishes messages of a session: by sequence number and length,
 // since messages without data records don't advance the sequence.
 func messageID(message []byte) uint64 {
 	return uint64(be.Uint16(message[2:]))<<32 | uint64(be.Uint32(message[8:]))

@@ -74,7 +74,7 @@ func delaySums(h Histogram, status *obs.Status) map[string]*delaySum {
 	return all
 }
 
-// labelKey tells sets of labels apart, and makes their values UTF-8: interface
+// labelKey distinguishes sets of labels, and makes their values UTF-8: interface
 // names are any bytes.
 func labelKey(labels []string) (string, []string) {
 	for i := range labels {

@@ -74,7 +74,7 @@ type routeID struct {
 	Via      netip.Addr   `json:"via"` // zero: on the link
 }
 
-// is tells whether both are about the same setting.
+// is reports whether both are about the same setting.
 func (c change) is(d change) bool {
 	return c.Netns.is(d.Netns) && c.Index == d.Index && (c.MAC == d.MAC || c.Name == d.Name) && c.Setting == d.Setting &&
 		(c.Route == nil) == (d.Route == nil) && (c.Route == nil || *c.Route == *d.Route)
@@ -109,7 +109,7 @@ func (c change) attrs() []any {
 	return a
 }
 
-// satisfied tells whether the setting is as low as it would be made. An IPv6 MTU
+// satisfied reports whether the setting is as low as it would be made. An IPv6 MTU
 // that leaves headroom below that of the link, and is not in the journal, was
 // reduced by an agent whose journal is lost: reducing it again would never end.
 func (c change) satisfied() bool {

@@ -68,7 +68,7 @@ func (l *locks) join() (owner, error) {
 	return o, nil
 }
 
-// held tells whether an owner runs; in doubt, it does.
+// held reports whether an owner runs; in doubt, it does.
 func (l *locks) held(o owner) bool {
 	lock, err := l.fcntl(unix.F_OFD_GETLK, unix.F_WRLCK, o.Byte)
 	return err != nil || lock.Type != unix.F_UNLCK

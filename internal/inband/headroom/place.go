@@ -113,7 +113,7 @@ func attrsOf(index int) (*netlink.LinkAttrs, error) {
 	return l.Attrs(), nil
 }
 
-// isGone tells whether an interface or a route is not there any more.
+// isGone reports whether an interface or a route is not there any more.
 func isGone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, errGone)
 }

@@ -210,7 +210,7 @@ func (r *Registrar) followPaths() {
 	}
 }
 
-// close ends what runs besides the datapath.
+// close ends what runs in addition to the datapath.
 func (r *Registrar) close() {
 	r.end()
 	if r.paths.reports != nil {

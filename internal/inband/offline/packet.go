@@ -40,7 +40,7 @@ type Packet struct {
 	IOAMErr error // why there may be more: an error of ioam.Find
 }
 
-// Unmarked tells whether the packet is simply one without PDM.
+// Unmarked reports whether the packet is simply one without PDM.
 func (p *Packet) Unmarked() bool { return errors.Is(p.Err, pdm.ErrNone) }
 
 // plain reports whether there is nothing to say about the packet.

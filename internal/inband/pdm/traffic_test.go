@@ -73,7 +73,7 @@ func TestMarkedTraffic(t *testing.T) {
 	}
 }
 
-// testMarkedTraffic tells whether a packet found its state held by another processor.
+// testMarkedTraffic reports whether a packet found its state held by another processor.
 func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped bool) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: mtu})
 	if err := l.SetOffloads(allOffloads, offloads); err != nil {
@@ -178,7 +178,7 @@ func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 	}
 }
 
-// Options that are taken out leave packets as the stack would have got them.
+// Options that are removed leave packets as the stack would have got them.
 func TestStrippedTraffic(t *testing.T) {
 	for _, offloads := range []bool{true, false} {
 		t.Run(fmt.Sprintf("offloads %t", offloads), func(t *testing.T) { testStrippedTraffic(t, offloads) })

@@ -121,7 +121,7 @@ func ParseProto(s string) ([]uint8, error) {
 	return []uint8{uint8(n)}, nil
 }
 
-// HasPorts tells whether the protocol's flows have ports.
+// HasPorts reports whether the protocol's flows have ports.
 func HasPorts(proto uint8) bool {
 	for _, p := range protos {
 		if p.num == proto {
@@ -156,7 +156,7 @@ func (p Policy) Check() error {
 	return nil
 }
 
-// Applies tells whether the policy holds on an interface of that name.
+// Applies reports whether the policy holds on an interface of that name.
 func (p Policy) Applies(iface string) bool {
 	if p.Interface == "" {
 		return true
@@ -165,13 +165,13 @@ func (p Policy) Applies(iface string) bool {
 	return ok
 }
 
-// Overlaps tells whether one packet may be named by both. Interface patterns
+// Overlaps reports whether one packet may be named by both. Interface patterns
 // that are not equal count as apart only where neither is a glob.
 func (p Policy) Overlaps(q Policy) bool {
 	return p.To.Overlaps(q.To) && overlapProtos(p, q) && overlapPorts(p, q) && overlapInterfaces(p.Interface, q.Interface)
 }
 
-// Names tells whether the policy is about the protocol: about all of them, or,
+// Names reports whether the policy is about the protocol: about all of them, or,
 // where it names ports, all that have ports, unless it names some.
 func (p Policy) Names(proto uint8) bool {
 	if len(p.Protos) > 0 {

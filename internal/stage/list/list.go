@@ -1,4 +1,4 @@
-// Package list has every stage besides the flow cache: the one place that names
+// Package list has every stage in addition to the flow cache: the one place that names
 // them. The agent and the command line call it.
 package list
 

@@ -55,7 +55,7 @@ type Policy struct {
 	Until time.Time `json:"until"`
 }
 
-// InForce tells whether the policy has not ended yet.
+// InForce reports whether the policy has not ended yet.
 func (p *Policy) InForce(now time.Time) bool { return p.Until.After(now) }
 
 // Passed is an amount of packets that PDM passed over.
