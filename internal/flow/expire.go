@@ -30,12 +30,13 @@ func (t *Table) turn() (ended uint32) {
 	defer t.mu.Unlock()
 	t.mergeWaiting()
 	t.named = named{} // it may have another name by now
-	t.noteBeginnings()
+	t.began.learn()
 	for i := range t.interval.len {
 		if d := t.interval.at(i); d.entry >= 0 {
 			t.fold(d)
 		}
 	}
+	t.began.bound()
 	t.exportLost()
 	if t.out.Ended != nil {
 		t.out.Ended()

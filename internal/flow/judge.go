@@ -12,29 +12,44 @@ const attachPeriod = int64(time.Second)
 // maxBeginnings bounds what is kept of interfaces, which may come and go.
 const maxBeginnings = 1 << 14
 
-// noteBeginnings remembers when counting began on each interface.
-func (t *Table) noteBeginnings() {
-	if len(t.began) > maxBeginnings {
-		clear(t.began)
+// beginnings are when counting began on each interface: its first packets.
+type beginnings struct {
+	known map[Iface]int64 // until the running interval
+	fresh map[Iface]int64 // in it
+	last  Iface           // asked for last, mostly the next one, too
+	noted bool            // last is known
+}
+
+func newBeginnings() beginnings {
+	return beginnings{known: map[Iface]int64{}, fresh: map[Iface]int64{}}
+}
+
+// note takes a packet of the running interval.
+func (b *beginnings) note(iface Iface, at int64) {
+	if iface == b.last && b.noted {
+		return
 	}
-	var known Iface
-	fresh := map[Iface]int64{}
-	for i := range t.interval.len {
-		d := t.interval.at(i)
-		if d.entry < 0 || d.counts.Packets == 0 {
-			continue
-		}
-		iface := t.entries.at(d.entry).key.Iface
-		if i > 0 && iface == known {
-			continue
-		}
-		if _, ok := t.began[iface]; ok {
-			known = iface
-		} else if first, ok := fresh[iface]; !ok || d.counts.First < first {
-			fresh[iface] = d.counts.First
-		}
+	b.last = iface
+	if _, b.noted = b.known[iface]; b.noted {
+		return
 	}
-	maps.Copy(t.began, fresh)
+	if first, ok := b.fresh[iface]; !ok || at < first {
+		b.fresh[iface] = at
+	}
+}
+
+// learn makes known what the interval brought.
+func (b *beginnings) learn() {
+	maps.Copy(b.known, b.fresh)
+	clear(b.fresh)
+}
+
+// bound forgets all when they are too many: counting begins again.
+func (b *beginnings) bound() {
+	if len(b.known) > maxBeginnings {
+		clear(b.known)
+		b.noted = false
+	}
 }
 
 // judge says who began the conversation of a flow that had packets in this
@@ -50,7 +65,7 @@ func (t *Table) judge(e *entry, c *Counts) {
 			other, back = t.mirroredHalf(e)
 		}
 		if other == nil || !other.judged {
-			v = byOrder(&e.key, c, back, c.First-t.began[e.key.Iface] >= attachPeriod)
+			v = byOrder(&e.key, c, back, c.First-t.began.known[e.key.Iface] >= attachPeriod)
 		}
 	}
 	e.learn(v)

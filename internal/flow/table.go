@@ -48,7 +48,7 @@ type Table struct {
 	holes    []int32       // of flows that were shed, in interval
 	number   uint32        // of this interval, from 1
 	lost     map[Key]*Counts
-	began    map[Iface]int64 // first packet counted on an interface
+	began    beginnings
 	recall   recall
 	scratch  Record // being emitted
 	named    named
@@ -100,7 +100,7 @@ type TableStats struct {
 // its network namespace.
 func NewTable(cfg TableConfig, name func(Iface) (name, netns string), out TableOutput) *Table {
 	cfg.MaxFlows = max(cfg.MaxFlows, 1)
-	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, began: map[Iface]int64{}, recall: newRecall(cfg.MaxFlows), number: 1}
+	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, began: newBeginnings(), recall: newRecall(cfg.MaxFlows), number: 1}
 	t.index = newIndex(func(entry int32) *Key { return &t.entries.at(entry).key })
 	return t
 }
@@ -151,6 +151,9 @@ func (t *Table) mergeWaiting() {
 }
 
 func (t *Table) merge(d *Delta, tag uint32) {
+	if d.Packets > 0 {
+		t.began.note(d.Iface, d.First)
+	}
 	i := t.index.find(tag, &d.Key)
 	if i < 0 {
 		if t.index.used >= t.cfg.MaxFlows {

@@ -2,7 +2,6 @@ package ipfix
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -18,14 +17,20 @@ func variant(r *flow.Record) (v uint16) {
 	if r.ICMP() {
 		v |= variantICMP
 	}
-	if r.Netns != "" || r.InnerVLAN != 0 || r.Tunnel != flow.TunnelNone || r.VNI != 0 ||
-		slices.ContainsFunc(extraFields, func(f *flow.Field) bool { return f.Uint(r) != 0 }) {
+	if r.Netns != "" || r.InnerVLAN != 0 || r.Tunnel != flow.TunnelNone || r.VNI != 0 || hasExtraFields(r) {
 		v |= variantExtra
 	}
 	if r.PDM != nil && r.Family == 6 {
 		v |= variantPDM
 	}
 	return v
+}
+
+// hasExtraFields reports whether one of extraFields is not 0. A loop over them costs 15 ns.
+func hasExtraFields(r *flow.Record) bool {
+	c := r.Counters
+	c.Packets, c.Bytes, c.WireBytes, c.PayloadBytes = 0, 0, 0, 0 // in blockHalf
+	return c != flow.Counters{} || r.RTT != flow.RTT{}
 }
 
 // appendFlow adds a flow of the given variant without variantBiflow.

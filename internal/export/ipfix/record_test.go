@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -245,5 +247,22 @@ func BenchmarkExport(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Each of extraFields alone makes a record one with extra fields, and no other counter does.
+func TestHasExtraFields(t *testing.T) {
+	for i := range flow.CounterFields {
+		var r flow.Record
+		*(*uint64)(unsafe.Add(unsafe.Pointer(&r.Counters), 8*i)) = 1
+		want := slices.ContainsFunc(extraFields, func(f *flow.Field) bool { return f.Uint(&r) != 0 })
+		if got := hasExtraFields(&r); got != want {
+			t.Errorf("%+v: %v, want %v", r.Counters, got, want)
+		}
+	}
+	for _, r := range []flow.Record{{RTT: flow.RTT{Responder: 1}}, {RTT: flow.RTT{Initiator: 1}}} {
+		if !hasExtraFields(&r) {
+			t.Errorf("%+v: no extra fields", r.RTT)
+		}
 	}
 }
