@@ -57,38 +57,49 @@ func kernelNode(t testing.TB, h *lab.Host, in, out string) {
 // waymarkNode makes the same node of a host, with the programs.
 func waymarkNode(t testing.TB, h *lab.Host, cfg Config, in, out string) *Registrar {
 	t.Helper()
+	n := node()
+	n.Interfaces[0].Name, n.Interfaces[1].Name = in, out
+	return attachNode(t, h, cfg, n)
+}
+
+// attachNode makes a node of a host, with all interfaces that the node lists.
+func attachNode(t testing.TB, h *lab.Host, cfg Config, n Node) *Registrar {
+	t.Helper()
 	r := New(cfg)
 	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{r.Stage(func(string) bool { return true })}}, slog.New(slog.DiscardHandler))
 	if err := d.Load(); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(d.Close)
-	n := node()
-	n.Interfaces[0].Name, n.Interfaces[1].Name = in, out
 	if err := r.Apply(n); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{in, out} {
-		var index int
-		if err := h.Do(func() error {
-			l, err := netlink.LinkByName(name)
-			if err == nil {
-				index = l.Attrs().Index
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		iface := flow.NewIface(0, uint32(index))
-		if _, err := d.Attach(datapath.Target{Iface: iface, Name: name, Do: h.Do}); err != nil {
+	for _, i := range n.Interfaces {
+		iface := flow.NewIface(0, uint32(linkOf(t, h, i.Name).Index))
+		if _, err := d.Attach(datapath.Target{Iface: iface, Name: i.Name, Do: h.Do}); err != nil {
 			t.Fatal(err)
 		}
 		_, early := d.Modes(iface)[datapath.XDP]
 		if early != (cfg.Transit == TransitXDP) {
-			t.Errorf("%s: at XDP: %t", name, early)
+			t.Errorf("%s: at XDP: %t", i.Name, early)
 		}
 	}
 	return r
+}
+
+// linkOf is an interface of a host.
+func linkOf(t testing.TB, h *lab.Host, name string) (a netlink.LinkAttrs) {
+	t.Helper()
+	if err := h.Do(func() error {
+		l, err := netlink.LinkByName(name)
+		if err == nil {
+			a = *l.Attrs()
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // comparable clears what the kernel does not fill, and what no two nodes have the same.
