@@ -16,6 +16,7 @@
 #include "pdm/pdm.h"
 #include "ioam/ioam.h"
 #include "ioam/path.h"
+#include "ioam/edge.h"
 #include "ioam/tunnel.h"
 #include "ioam/remove.h"
 #include "ioam/ingress.h"
@@ -87,6 +88,8 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 		handshake(skb, batch, p);
 	else
 		count(skb, direction, uncounted);
+	if (features & FEATURE_IOAM && direction == DIRECTION_INGRESS)
+		ioam_link_flow(p);
 	if (features & FEATURE_PDM && direction == DIRECTION_INGRESS &&
 	    !(features & FEATURE_IOAM && ioam_take_pdm(marked)))
 		verdict = pdm_strip(skb, p, marked);

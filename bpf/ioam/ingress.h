@@ -34,7 +34,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 
 	if (!w)
 		return 0;
-	w->drop = w->removes = w->pdm = false;
+	w->drop = w->removes = w->pdm = w->traced = false;
 	next = ioam_next_header(skb, &l3);
 	if (!is_extension(next, true))
 		return 0;
@@ -48,8 +48,11 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 		stamp = ioam_stamp_of(w);
 	}
 	w->drop = drop;
-	if (!drop && next == IPPROTO_HOPOPTS && ioam.node[w->copy & 1].removes)
-		ioam_collect(skb);
+	if (!drop && ioam.node[w->copy & 1].removes) {
+		if (next == IPPROTO_HOPOPTS)
+			ioam_collect(skb, w);
+		ioam_edges(skb, w, next);
+	}
 	w->removes =
 		!drop && (ioam.node[w->copy & 1].removes || w->port.border == IOAM_BORDER_STRIP);
 	if (stamp && cfg_ioam_stamp)

@@ -50,6 +50,8 @@ struct ioam_work {
 	__be32 data[IOAM_OLD_MAX / 4]; /* of this node; fields end within IOAM_NODE_MAX */
 	__be32 old[IOAM_OLD_MAX / 4]; /* bytes that they replace */
 	__u64 received; /* monotonic ns; 0: not read yet */
+	__u64 path; /* that the packet took, if `traced`; see path.h */
+	__s64 whole; /* ns from its first node to the last; IOAM_NO_TIME */
 	struct ioam_port port; /* the interface */
 	__u32 l3; /* offset of the IPv6 header */
 	__u32 at; /* offset of the option */
@@ -61,6 +63,7 @@ struct ioam_work {
 	bool drop;
 	bool pdm; /* PDM's option is removed there, too */
 	bool removes; /* once the packet is accounted, ioam_remove() has work */
+	bool traced; /* a trace of the packet is in a path */
 	/* Of a packet that something is inserted into: choose.h, write.h */
 	__u8 numbered; /* series of which the packet has its number */
 	bool timed; /* received is known */

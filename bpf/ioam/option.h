@@ -20,6 +20,22 @@ struct ioam_trace {
 	__be32 fields; /* Trace-Type(24) Reserved(8) */
 };
 
+/* An edge-to-edge option, up to its fields (RFC 9197 section 4.6). */
+struct ioam_edge_header {
+	__u8 option;
+	__u8 len;
+	__u8 reserved;
+	__u8 type;
+	__be16 space;
+	__be16 fields;
+};
+
+/* E2E-Type (RFC 9197 section 4.6). */
+#define IOAM_E2E_LONG 0x8000
+#define IOAM_E2E_SHORT 0x4000
+#define IOAM_E2E_SECONDS 0x2000
+#define IOAM_E2E_FRACTION 0x1000
+
 #define IOAM_HEADER sizeof(struct ioam_trace)
 #define IOAM_REMAINING 0x7f
 #define IOAM_OVERFLOW 0x400

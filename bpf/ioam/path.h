@@ -74,6 +74,18 @@ struct {
 #define IOAM_WORDS (IOAM_OPTION_MAX / 4)
 #define IOAM_FIRST_WORD (IOAM_HEADER / 4) /* of the node data */
 
+/*
+ * Flows of packets that have a trace, by CPU and epoch. Written by the programs; read and deleted by the
+ * agent when no program uses the epoch. Full: flows_lost.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct ioam_flow_key);
+	__type(value, struct ioam_flow);
+} ioam_flows SEC(".maps");
+
 /* Memory for one trace. */
 struct ioam_walk {
 	__be32 word[2 * IOAM_WORDS]; /* the option; no node's fields reach beyond the second half */
@@ -425,6 +437,9 @@ static __noinline int ioam_path_add(frame_ctx *ctx, struct ioam_work *w, struct 
 	else
 		ioam_path_times(walk, path);
 	IOAM_PATH_STAT(traces);
+	w->traced = true;
+	w->path = walk->key.id;
+	w->whole = walk->link[(walk->hops - 1) & (IOAM_HOPS - 1)];
 	if (ioam.raw) {
 		now = bpf_ktime_get_ns();
 		if (!ioam_take_raw(walk, now) || ioam_report(ctx, w, walk, IOAM_REPORT_RAW))
@@ -471,18 +486,13 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 	return ioam_path_add(ctx, w, walk);
 }
 
-/* All options of a packet that arrives. Verified alone. */
-__feature(FEATURE_IOAM) __noinline int ioam_collect(struct __sk_buff *skb)
+/* Traces of a packet that arrives. Verified alone. */
+__feature(FEATURE_IOAM) __noinline int ioam_collect(struct __sk_buff *skb, struct ioam_work *w)
 {
 	struct ioam_options o;
-	struct ioam_work *w;
 	bool changes;
-	__u32 l3;
 
-	if (!ioam_has_options(skb, &l3))
-		return 0;
-	w = ioam_begin(skb, l3);
-	if (!w || !ioam_options(skb, l3, &o, &w->hop_limit))
+	if (!w || !ioam_options(skb, w->l3, &o, &w->hop_limit))
 		return 0;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(skb, &o, w, &changes); i++) {
@@ -492,6 +502,52 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect(struct __sk_buff *skb)
 			ioam_count(skb, DIRECTION_INGRESS, rc, w->space);
 	}
 	return 0;
+}
+
+static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_work *w)
+{
+	struct ioam_flow_key key = {};
+	struct ioam_flow *f, first = {};
+	__u64 *word = (__u64 *)&key;
+
+	/* By words, as the packet was written: see struct packet. */
+	word[0] = p->word[0];
+	word[1] = p->word[1];
+	word[2] = p->word[2];
+	word[3] = p->word[3];
+	word[4] = p->word[4];
+	word[5] = (p->word[5] & 0xffffffffff) | (__u64)(current_epoch & 1) << 40 |
+		  (__u64)bpf_get_smp_processor_id() << 48;
+	f = bpf_map_lookup_elem(&ioam_flows, &key);
+	if (!f) {
+		bpf_map_update_elem(&ioam_flows, &key, &first, BPF_NOEXIST);
+		f = bpf_map_lookup_elem(&ioam_flows, &key);
+		if (!f) {
+			IOAM_PATH_STAT(flows_lost);
+			return 0;
+		}
+	}
+	f->path = w->path;
+	f->packets += p->gso_packets + 1;
+	if (w->whole == IOAM_NO_TIME)
+		return 0;
+	if (!f->count || w->whole < f->min)
+		f->min = w->whole;
+	if (!f->count || w->whole > f->max)
+		f->max = w->whole;
+	f->count++;
+	f->sum += w->whole;
+	return 0;
+}
+
+/* Links the flow of a parsed packet to the path that its trace shows. */
+static __always_inline void ioam_link_flow(const struct packet *p)
+{
+	__u32 zero = 0;
+	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+
+	if (w && w->traced)
+		ioam_count_flow(p, w);
 }
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What path.h shares with user space: paths, as traces show them. Included by bpf/abi.h. */
+/*
+ * What the end of traces shares with user space: paths (path.h) and edge-to-edge options (edge.h).
+ * Included by bpf/abi.h.
+ */
 #ifndef WAYMARK_IOAM_PATH_ABI_H
 #define WAYMARK_IOAM_PATH_ABI_H
 
@@ -73,6 +76,62 @@ struct ioam_path_totals {
 	__u64 reports_lost; /* of new paths, which are reported again later */
 	__u64 raw_lost; /* traces on request, beyond the rate or the ring was full */
 	__u64 delays_lost; /* traces whose times did not fit into ioam_cells */
+	__u64 flows_lost; /* traces whose flow did not fit into ioam_flows */
+	__u64 edges; /* edge-to-edge options that were read */
+	__u64 edges_lost; /* that did not fit into ioam_edges, or found another CPU there for too long */
+};
+
+/* A flow whose packets have a trace, in one epoch, as one CPU counted it. As in struct flow_slot. */
+struct ioam_flow_key {
+	__u8 saddr[16]; /* all of it is written by words of 64 bits: ioam_link() */
+	__u8 daddr[16];
+	__be16 sport;
+	__be16 dport;
+	__u32 iface;
+	__u32 meta;
+	__u8 proto;
+	__u8 epoch;
+	__u16 cpu;
+};
+
+struct ioam_flow {
+	__u64 path; /* of the latest packet */
+	__u64 packets;
+	__u64 count; /* of times from the first node to the last */
+	__s64 sum; /* ns, as are min and max */
+	__s64 min;
+	__s64 max;
+};
+
+/* A sender of edge-to-edge options. */
+struct ioam_edge_key {
+	__u8 source[16];
+	__u8 destination[16];
+	__u16 space;
+	__u16 netns;
+	__u32 zero;
+};
+
+/* What its sequence numbers and times say: running counts. Written under `lock`. */
+struct ioam_edge {
+	__u64 highest; /* number that arrived */
+	__u64 seen; /* bit i: highest - i arrived */
+	__u64 next; /* the number that would follow those that are not believed yet */
+	__u64 received;
+	__s64 lost; /* may fall: a packet that arrives late was not lost */
+	__u64 reordered;
+	__u64 duplicates;
+	__u64 discarded; /* numbers far from all others: of no use */
+	__u64 restarts; /* the sender began again */
+	__u32 lock;
+	__u32 word; /* tells segments of one GSO burst from duplicates */
+	__u8 span; /* bits of `seen` that count */
+	__u8 following; /* numbers in a row that are not believed yet */
+	__u8 burst; /* numbers until the sender is no longer known to send bursts */
+	__u8 sequence; /* the option has a number */
+	__u32 iface; /* where it was read last */
+	__s64 base; /* subtracted from delays before their bucket is chosen */
+	struct ioam_cell delay; /* from the sender's time to here */
 };
 
 #endif

@@ -34,6 +34,10 @@ struct ioam_types {
 	struct ioam_known path_known;
 	struct ioam_report report;
 	struct ioam_path_totals path_totals;
+	struct ioam_flow_key flow_key;
+	struct ioam_flow flow;
+	struct ioam_edge_key edge_key;
+	struct ioam_edge edge;
 	enum ioam_path_size path_size;
 	enum ioam_cells cells;
 	enum ioam_report_kind report_kind;

@@ -33,11 +33,7 @@ _Static_assert(IOAM_HOP_APPENDED &IOAM_DEST_APPENDED & ~IOAM_HOP_NEW & ~IOAM_DES
 #define IOAM_NUMBERED_PAIR 1
 #define IOAM_NUMBERED_FLOW 2
 
-/* E2E-Type (RFC 9197 section 4.6) and extension flags of direct export (RFC 9326 section 3.2). */
-#define IOAM_E2E_LONG 0x8000
-#define IOAM_E2E_SHORT 0x4000
-#define IOAM_E2E_SECONDS 0x2000
-#define IOAM_E2E_FRACTION 0x1000
+/* Extension flags of direct export (RFC 9326 section 3.2). */
 #define IOAM_DEX_FLOW 0x80
 #define IOAM_DEX_SEQUENCE 0x40
 

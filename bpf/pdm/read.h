@@ -10,29 +10,10 @@
 #ifndef WAYMARK_PDM_READ_H
 #define WAYMARK_PDM_READ_H
 
+#include "lock.h"
+
 #define READ_OK (-1)
 #define READ_NOTHING (-2) /* no option there */
-
-/* Rounds that a processor waits for another one to leave a state: some 10 us. */
-#define LOCK_ROUNDS 256
-
-/*
- * One processor at a time follows a flow's numbers. The holder is not
- * interrupted by another packet on its own processor, so it will leave soon.
- */
-static __always_inline bool lock_state(struct pdm_state *s)
-{
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < LOCK_ROUNDS; i++)
-		if (!__sync_val_compare_and_swap(&s->lock, 0, 1))
-			return true;
-	return false;
-}
-
-static __always_inline void unlock_state(struct pdm_state *s)
-{
-	__sync_lock_test_and_set(&s->lock, 0);
-}
 
 /* The usual form: the option alone in a header that is the only one. */
 static __always_inline bool is_plain(const __u8 *header)
@@ -165,12 +146,12 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	sample->bare = is_bare(p);
 	if (lacks_checksum(p, sample->word) && !s->no_checksum)
 		return PDM_CHECKSUM;
-	if (!lock_state(s)) {
+	if (!lock_word(&s->lock)) {
 		note_missed(s, &sample->option);
 		return PDM_CONTENDED;
 	}
 	if (is_elsewhere(s, p, sample->option.psntp)) {
-		unlock_state(s);
+		unlock_word(&s->lock);
 		return PDM_ELSEWHERE;
 	}
 	measure_delays(s, sample, now);
@@ -180,7 +161,7 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	if (sample->has)
 		add_delays(work, s);
 	age_limit(&s->tx, WHOLE(s->tx), now);
-	unlock_state(s);
+	unlock_word(&s->lock);
 	if (cfg_pdm_raw)
 		report_read(p, &work->key, now, sample);
 	return READ_OK;

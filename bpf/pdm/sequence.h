@@ -16,7 +16,8 @@
 #ifndef WAYMARK_PDM_SEQUENCE_H
 #define WAYMARK_PDM_SEQUENCE_H
 
-#define SEQUENCE_WINDOW 64 /* numbers remembered: the bits of a word */
+#include "window.h"
+
 #define SEQUENCE_AHEAD 64 /* one packet alone moves the flow on by no more */
 #define SEQUENCE_GAP_MAX 1024 /* more are a restart rather than loss */
 #define SEQUENCE_PROOFS 4 /* that establish a sequence */
@@ -85,21 +86,15 @@ static __always_inline void sequence_advance(struct pdm_state *s, __u16 psn, __u
 	s->highest = psn;
 	s->first_word = word;
 	s->burst = s->burst > d ? s->burst - d : 0;
-	if (d >= SEQUENCE_WINDOW) {
-		s->seen = 1;
-		s->span = SEQUENCE_WINDOW;
-		return;
-	}
-	s->seen = s->seen << (d & 63) | 1;
-	s->span = s->span + d < SEQUENCE_WINDOW ? s->span + d : SEQUENCE_WINDOW;
+	window_advance(&s->seen, &s->span, d);
 }
 
 /* A number d, fewer than the window, before the highest. */
 static __always_inline enum pdm_arrival sequence_behind(struct pdm_state *s, __u8 d)
 {
-	__u64 bit = 1ULL << (d & 63);
+	__s32 missing;
 
-	if (s->seen & bit) {
+	if (window_has(s->seen, d)) {
 		if (s->burst) { /* of a sender that marks bursts: a segment that was overtaken */
 			s->copies++;
 			return ARRIVAL_COPY;
@@ -107,15 +102,9 @@ static __always_inline enum pdm_arrival sequence_behind(struct pdm_state *s, __u
 		s->duplicates++;
 		return ARRIVAL_DUPLICATE;
 	}
-	s->seen |= bit;
 	s->reordered++;
-	if (d < s->span) {
-		s->lost -= s->lost > 0;
-	} else {
-		/* Before the first: now those between are missing. */
-		s->lost += d - s->span;
-		s->span = d + 1;
-	}
+	missing = window_late(&s->seen, &s->span, d);
+	s->lost = missing < 0 ? s->lost - (s->lost > 0) : s->lost + missing;
 	return ARRIVAL_REORDERED;
 }
 

@@ -221,6 +221,16 @@ func (r *Registrar) close() {
 // Paths are the paths of traces that end at this node, those with the most packets first.
 func (r *Registrar) Paths() []Path { return r.paths.list() }
 
+// Edges are the senders of edge-to-edge options that end at this node, those with the most
+// packets first.
+func (r *Registrar) Edges() (list []Edge, err error) {
+	err = r.do(func() (err error) {
+		list, err = r.paths.edges()
+		return err
+	})
+	return list, err
+}
+
 // PathStats reads the totals of paths.
 func (r *Registrar) PathStats() (s PathStats, err error) {
 	err = r.do(func() (err error) {

@@ -26,12 +26,14 @@ const (
 	cellsPerPath = 24
 	// pathLifetime is how long a path without packets is kept.
 	pathLifetime = time.Hour
+	// maxPathFlows is how many flows are linked to paths in two scan intervals, by all CPUs.
+	maxPathFlows = 65536
 	// reportRing is the size of the ring of new paths and raw traces.
 	reportRing = 1 << 18
 )
 
 // pathMaps are the maps of paths.
-var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_known", "ioam_reports", "ioam_path_stats", "ioam_walks"}
+var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_known", "ioam_reports", "ioam_path_stats", "ioam_walks", "ioam_flows", "ioam_edges_by_sender", "ioam_edge_works"}
 
 // PathStats are running totals since the start.
 type PathStats struct {
@@ -41,6 +43,9 @@ type PathStats struct {
 	ReportsLost uint64 // reports of new paths, which came again later
 	RawLost     uint64 // raw traces beyond the rate, or that did not fit the ring
 	DelaysLost  uint64 // traces whose times were not kept: too many paths at a time
+	FlowsLost   uint64 // traces whose flow was not kept
+	Edges       uint64 // edge-to-edge options that were read
+	EdgesLost   uint64 // those that were not counted: too many senders, or CPUs that read of one
 }
 
 // paths keeps the paths of traces that end at this node.
@@ -53,6 +58,9 @@ type paths struct {
 	mu     sync.Mutex
 	known  map[uint64]*Path // by number in the kernel
 	turned time.Time        // when the recent minute began
+
+	edgesSeen   map[abiIoamEdgeKey]edgeSeen
+	edgesLooked time.Time
 }
 
 // Report is the trace of one packet.
@@ -73,6 +81,7 @@ func newPaths(most uint32) *paths { return &paths{max: most, known: map[uint64]*
 func (p *paths) sizes(cpus uint32) map[string]uint32 {
 	return map[string]uint32{
 		"ioam_paths": 2 * p.max * cpus, "ioam_cells": 2 * p.cells(), "ioam_known": p.max, "ioam_reports": reportRing,
+		"ioam_flows": maxPathFlows, "ioam_edges_by_sender": maxEdges,
 	}
 }
 
@@ -172,7 +181,7 @@ func (p *paths) drain(e datapath.Epoch) error {
 	for _, key := range ended {
 		errs = append(errs, p.maps["ioam_paths"].Delete(key))
 	}
-	errs = append(errs, p.maps["ioam_cells_used"].Put(e.Number, uint32(0)), p.settle(ended), p.forget(time.Unix(0, e.At.Wall)))
+	errs = append(errs, p.maps["ioam_cells_used"].Put(e.Number, uint32(0)), p.settle(ended), p.forget(time.Unix(0, e.At.Wall)), p.forgetEdges(time.Unix(0, e.At.Wall)))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("reading IOAM paths: %w", err)
 	}
@@ -320,6 +329,9 @@ func (p *paths) stats() (s PathStats, err error) {
 		s.ReportsLost += v.ReportsLost
 		s.RawLost += v.RawLost
 		s.DelaysLost += v.DelaysLost
+		s.FlowsLost += v.FlowsLost
+		s.Edges += v.Edges
+		s.EdgesLost += v.EdgesLost
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

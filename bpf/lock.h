@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A lock in a map value, for what several CPUs update together. The holder is not interrupted by another
+ * packet on its own CPU, so it leaves soon. Input: a word that is 0. Output: whether it is held now.
+ */
+#ifndef WAYMARK_LOCK_H
+#define WAYMARK_LOCK_H
+
+/* Rounds that a CPU waits for another one: some 10 us. */
+#define LOCK_ROUNDS 256
+
+static __always_inline bool lock_word(__u32 *lock)
+{
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < LOCK_ROUNDS; i++)
+		if (!__sync_val_compare_and_swap(lock, 0, 1))
+			return true;
+	return false;
+}
+
+static __always_inline void unlock_word(__u32 *lock)
+{
+	__sync_lock_test_and_set(lock, 0);
+}
+
+#endif
