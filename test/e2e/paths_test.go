@@ -100,5 +100,11 @@ func TestPaths(t *testing.T) {
 			t.Errorf("paths %v lacks %q:\n%s", want.args, want.text, out)
 		}
 	}
+	if len(p.Flows) != 1 || p.FlowCount != 1 || p.Flows[0].Packets != packets || p.Flows[0].Proto != 17 {
+		t.Errorf("flows %+v", p.Flows)
+	}
+	if out := must(t, nil, program, "status", "--socket", a.socket); !strings.Contains(out, fmt.Sprintf("IOAM paths: 1 of 128, %d traces", packets)) {
+		t.Errorf("status:\n%s", out)
+	}
 	a.stop(t)
 }

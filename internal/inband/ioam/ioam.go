@@ -221,6 +221,9 @@ func (r *Registrar) close() {
 // Paths are the paths of traces that end at this node, those with the most packets first.
 func (r *Registrar) Paths() []Path { return r.paths.list() }
 
+// Flows are the flows of packets with traces, those with the most packets first.
+func (r *Registrar) Flows() []Flow { return r.paths.linked() }
+
 // Edges are the senders of edge-to-edge options that end at this node, those with the most
 // packets first.
 func (r *Registrar) Edges() (list []Edge, err error) {

@@ -39,6 +39,7 @@ var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_kno
 type PathStats struct {
 	Paths       int    // that are kept
 	MaxPaths    uint32 //
+	Changes     uint64 // of the path of some flows
 	Traces      uint64 // that were added to a path
 	ReportsLost uint64 // reports of new paths, which came again later
 	RawLost     uint64 // raw traces beyond the rate, or that did not fit the ring
@@ -53,11 +54,17 @@ type paths struct {
 	max     uint32
 	maps    map[string]*ebpf.Map
 	reports *datapath.Ringbuf
-	notify  func(*Report) // of new paths and raw traces; nil: nobody listens
 
 	mu     sync.Mutex
 	known  map[uint64]*Path // by number in the kernel
 	turned time.Time        // when the recent minute began
+
+	flows    map[abiIoamFlowKey]*Flow
+	pairs    map[pair]pairPath
+	changes  uint64
+	onPath   func(*Report) // of a new path; called with the lock held, as all; nil: nobody listens
+	onTrace  func(*Report) // of a raw trace
+	onChange func(*Change)
 
 	edgesSeen   map[abiIoamEdgeKey]edgeSeen
 	edgesLooked time.Time
@@ -75,7 +82,9 @@ type Report struct {
 	Hops        []wire.Hop // from the encapsulating node on
 }
 
-func newPaths(most uint32) *paths { return &paths{max: most, known: map[uint64]*Path{}} }
+func newPaths(most uint32) *paths {
+	return &paths{max: most, known: map[uint64]*Path{}, flows: map[abiIoamFlowKey]*Flow{}, pairs: map[pair]pairPath{}}
+}
 
 // sizes are those of the maps, where an object has them.
 func (p *paths) sizes(cpus uint32) map[string]uint32 {
@@ -131,6 +140,7 @@ func (p *paths) report(raw []byte) error {
 		Iface: flow.Iface(e.Iface), Source: netip.AddrFrom16(e.Source), Destination: netip.AddrFrom16(e.Destination), Trace: t, Hops: hops,
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	path := p.path(e.Id, len(hops))
 	if path.Unreported {
 		path.identify(t, hops)
@@ -140,10 +150,12 @@ func (p *paths) report(raw []byte) error {
 		}
 	}
 	r.Path = path.ID
-	notify := p.notify
-	p.mu.Unlock()
-	if notify != nil {
-		notify(r)
+	listener := p.onTrace
+	if r.New {
+		listener = p.onPath
+	}
+	if listener != nil {
+		listener(r)
 	}
 	return nil
 }
@@ -181,7 +193,7 @@ func (p *paths) drain(e datapath.Epoch) error {
 	for _, key := range ended {
 		errs = append(errs, p.maps["ioam_paths"].Delete(key))
 	}
-	errs = append(errs, p.maps["ioam_cells_used"].Put(e.Number, uint32(0)), p.settle(ended), p.forget(time.Unix(0, e.At.Wall)), p.forgetEdges(time.Unix(0, e.At.Wall)))
+	errs = append(errs, p.maps["ioam_cells_used"].Put(e.Number, uint32(0)), p.settle(ended), p.drainFlows(e), p.forget(time.Unix(0, e.At.Wall)), p.forgetEdges(time.Unix(0, e.At.Wall)))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("reading IOAM paths: %w", err)
 	}
@@ -335,7 +347,7 @@ func (p *paths) stats() (s PathStats, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.Paths, s.MaxPaths = len(p.known), p.max
+	s.Paths, s.MaxPaths, s.Changes = len(p.known), p.max, p.changes
 	return s, nil
 }
 

@@ -34,7 +34,24 @@ type Path struct {
 	Delay    *Times `json:"delay,omitempty"`
 	Relative bool   `json:"relative,omitempty"` // the clocks of both do not agree: only changes of the delay mean something
 	Hops     []Hop  `json:"hops"`               // from the encapsulating node on
+	// Flows are those on the path in the last two minutes; JSON has those with the most packets.
+	FlowCount int        `json:"flow_count"`
+	Flows     []PathFlow `json:"flows,omitempty"`
 }
+
+// PathFlow is a flow whose packets take a path.
+type PathFlow struct {
+	Proto   uint8         `json:"proto"`
+	Src     netip.Addr    `json:"src"`
+	SrcPort uint16        `json:"sport"`
+	Dst     netip.Addr    `json:"dst"`
+	DstPort uint16        `json:"dport"`
+	Packets uint64        `json:"packets"`
+	Mean    time.Duration `json:"mean_ns,omitempty"` // from the first node to the last
+}
+
+// maxPathFlows is how many flows of a path are shown.
+const maxPathFlows = 10
 
 // Hop is a node of a path; what its trace did not say is absent.
 type Hop struct {
@@ -79,11 +96,29 @@ var pathsPage = api.Page{
 
 // page is what the API answers.
 func (s *service) page() (any, error) {
-	out := &Paths{Paths: []Path{}}
+	return s.paths(), nil
+}
+
+// paths are all of them, with their flows.
+func (s *service) paths() *Paths {
+	out, index := &Paths{Paths: []Path{}}, map[inbandioam.PathID]int{}
 	for _, p := range s.node.Paths() {
+		index[p.ID] = len(out.Paths)
 		out.Paths = append(out.Paths, s.path(&p))
 	}
-	return out, nil
+	for _, f := range s.node.Flows() {
+		at, known := index[f.Path]
+		if !known {
+			continue
+		}
+		p := &out.Paths[at]
+		if p.FlowCount++; p.FlowCount <= maxPathFlows {
+			p.Flows = append(p.Flows, PathFlow{
+				Proto: f.Proto, Src: f.Src.Addr(), SrcPort: f.Src.Port(), Dst: f.Dst.Addr(), DstPort: f.Dst.Port(), Packets: f.Packets, Mean: f.Mean(),
+			})
+		}
+	}
+	return out
 }
 
 // path is a path in the words of the API.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/internal/term"
 )
@@ -23,15 +25,25 @@ remove: true for their namespace.
 With an ID, or its first digits, it shows one path hop by hop: node and interface ids, the
 transit delay of each node, and the one-way time of each link. Times are those of the last
 one to two minutes. A link time marked with ~ is relative: the clocks of its ends do not
-agree, so only changes of it mean something. Transit delays need one clock only.`,
+agree, so only changes of it mean something. Transit delays need one clock only.
+
+--follow shows new paths, and flows that move from one path to another, until interrupted.
+--raw shows the traces of packets one by one, at most 100 per second and CPU; waymark status
+counts the others.`,
 	Example: `  waymark paths
   waymark paths 3f1c
+  waymark paths --follow
+  waymark paths --raw -o jsonl
   waymark paths -o json | jq '.paths[] | {id, hops: [.hops[].node_id]}'`,
 	Formats: []string{"table", "json", "jsonl", "csv"},
+	Options: []stage.Option{{Name: "follow", Doc: "show new paths and changes until interrupted"}, {Name: "raw", Doc: "show traces one by one until interrupted"}},
 	Run:     runPaths,
 }
 
 func runPaths(ctx context.Context, c stage.Call) error {
+	if c.Options["follow"] || c.Options["raw"] {
+		return followPaths(ctx, c)
+	}
 	var answer Paths
 	if err := c.Agent.Page(ctx, pathsPath, &answer); err != nil {
 		return err
@@ -178,6 +190,20 @@ func writePath(w io.Writer, p *Path) error {
 	}
 	t.Add("", "whole", "", "", "", "", span(p.Delay, p.Relative, median), span(p.Delay, p.Relative, p90))
 	if err := t.Write(w, term.Width(w)); err != nil {
+		return err
+	}
+	flows := &term.Table{Columns: []term.Column{
+		{Title: "FLOW", Least: 20}, {Title: "PROTO"}, {Title: "PACKETS", Right: true}, {Title: "MEAN DELAY", Right: true},
+	}}
+	for _, f := range p.Flows {
+		mean := &Times{Mean: f.Mean}
+		if f.Mean == 0 {
+			mean = nil
+		}
+		flows.Add(fmt.Sprintf("%s > %s", netip.AddrPortFrom(f.Src, f.SrcPort), netip.AddrPortFrom(f.Dst, f.DstPort)), flow.ProtoName(f.Proto),
+			term.Count(f.Packets), span(mean, p.Relative, func(t *Times) time.Duration { return t.Mean }))
+	}
+	if err := term.Section(w, flows); err != nil {
 		return err
 	}
 	if relative {

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -33,16 +34,18 @@ func Kind() stage.Kind {
 		Settle:  settle,
 		Example: example,
 		Text:    writeText,
-		Metrics: metrics,
+		Metrics: slices.Concat(metrics, pathMetrics), Histograms: pathHistograms,
 		Pages:   []api.Page{pathsPage},
+		Streams: []api.Stream{eventsStream, tracesStream},
 		Verbs:   []stage.Verb{pathsVerb},
 	}
 }
 
 // service is the node of one agent.
 type service struct {
-	deps stage.Deps
-	node *inbandioam.Registrar
+	deps   stage.Deps
+	node   *inbandioam.Registrar
+	format ioam.TimeFormat
 
 	mu  sync.Mutex
 	cfg Config // never changed in place
@@ -55,7 +58,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: own, deps: deps, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border)})}
+	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border)})}
 	names := own.names()
 	return &stage.Stage{
 		Datapath: s.node.Stage(func(name string) bool { return slices.Contains(names, name) }),
@@ -63,6 +66,9 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Reload:   s.reload,
 		Status:   s.status,
 		Pages:    map[string]func() (any, error){pathsPath: s.page},
+		Events: map[string]func(context.Context, func(api.Event)) error{
+			eventsPath: s.events, tracesPath: s.traces,
+		},
 	}, nil
 }
 

@@ -32,6 +32,7 @@ type Status struct {
 	Passed    []Passed `json:"passed,omitempty"`
 
 	Insertions []Insertion `json:"insertions,omitempty"`
+	Paths *PathStatus `json:"paths,omitempty"` // of a node where traces end
 }
 
 // Interface is one of the node's.
@@ -112,6 +113,8 @@ func (s *service) status() (any, error) {
 	}
 	stats, statsErr := s.node.Stats()
 	counts, countsErr := s.node.Counts()
+	var pathsErr error
+	out.Paths, pathsErr = s.pathStatus(n.Namespaces)
 	out.Written, out.Completed, out.Uncounted = stats.Written, stats.Completed, stats.Uncounted
 	out.Removed, out.Unwrapped = stats.Removed, stats.Unwrapped
 	out.Proven = stats.Proven
@@ -133,7 +136,7 @@ func (s *service) status() (any, error) {
 		}
 		out.Insertions = append(out.Insertions, one)
 	}
-	return out, errors.Join(insertedErr, statsErr, countsErr)
+	return out, errors.Join(insertedErr, statsErr, countsErr, pathsErr)
 }
 
 func insertionStatus(n *inbandioam.Node, in *inbandioam.Insertion) Insertion {
