@@ -72,6 +72,22 @@ int test_insert(struct __sk_buff *skb)
 	return 0;
 }
 
+/* Adds the traces of a packet to their paths; the packet stays. */
+SEC("tc")
+int test_collect(struct __sk_buff *skb)
+{
+	struct ioam_work *w;
+	__u32 l3;
+
+	if (!ioam_has_options(skb, &l3))
+		return TC_ACT_SHOT;
+	w = ioam_begin(skb, l3);
+	if (!w)
+		return TC_ACT_SHOT;
+	ioam_collect(skb, w);
+	return TC_ACT_UNSPEC;
+}
+
 /* What the other programs are compared with. */
 SEC("tc")
 int test_empty(struct __sk_buff *skb)
