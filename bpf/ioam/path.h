@@ -518,14 +518,10 @@ static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_
 	word[4] = p->word[4];
 	word[5] = (p->word[5] & 0xffffffffff) | (__u64)(current_epoch & 1) << 40 |
 		  (__u64)bpf_get_smp_processor_id() << 48;
-	f = bpf_map_lookup_elem(&ioam_flows, &key);
+	f = find_or_make(&ioam_flows, &key, &first);
 	if (!f) {
-		bpf_map_update_elem(&ioam_flows, &key, &first, BPF_NOEXIST);
-		f = bpf_map_lookup_elem(&ioam_flows, &key);
-		if (!f) {
-			IOAM_PATH_STAT(flows_lost);
-			return 0;
-		}
+		IOAM_PATH_STAT(flows_lost);
+		return 0;
 	}
 	f->path = w->path;
 	f->packets += p->gso_packets + 1;

@@ -32,7 +32,7 @@ type Status struct {
 	Passed    []Passed `json:"passed,omitempty"`
 
 	Insertions []Insertion `json:"insertions,omitempty"`
-	Paths *PathStatus `json:"paths,omitempty"` // of a node where traces end
+	Paths      *PathStatus `json:"paths,omitempty"` // of a node where traces end
 }
 
 // Interface is one of the node's.
@@ -208,6 +208,9 @@ func writeText(w io.Writer, s *obs.Status) error {
 			term.Count(i.Named), term.Count(i.Chosen), term.Count(i.Inserted))
 	}
 	if err := term.Section(w, t); err != nil {
+		return err
+	}
+	if err := writePathStatus(w, n.Paths); err != nil {
 		return err
 	}
 	t = &term.Table{Columns: []term.Column{{Title: "IOAM PASSED"}, {Title: "DIR"}, {Title: "REASON"}, {Title: "NAMESPACE", Right: true}, {Title: "PACKETS", Right: true}}}
