@@ -117,6 +117,7 @@ func TestInsertions(t *testing.T) {
 	t.Run("frequency", h.insertionFrequency)
 	t.Run("all flows", h.insertionSamplesAllFlows)
 	t.Run("policies", h.insertionPolicies)
+	t.Run("tshark", h.insertionsInTshark)
 	t.Run("changes", h.insertionChanges)
 	t.Run("refused", h.insertionRefused)
 }
