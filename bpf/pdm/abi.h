@@ -114,7 +114,7 @@ struct pdm_state {
 	__u32 out_meta; /* flow_slot.meta, likewise */
 	__be16 out_dport; /* flow_slot.dport, which ICMPv6 has its type in */
 	__u16 zero2;
-	__u64 asked; /* tx, when that packet was one that wants an answer */
+	__u64 request; /* tx, when that packet requested an answer */
 
 	__u32 policy;
 	__u32 lock;

@@ -124,7 +124,7 @@ static __always_inline void measure_delays(struct pdm_state *s, struct pdm_sampl
 	}
 	if (!has_delays(s, sample->arrival, d))
 		return;
-	answer = !sample->bare && WHOLE(s->asked) == tx && s->answered != tx;
+	answer = !sample->bare && WHOLE(s->request) == tx && s->answered != tx;
 	if (s->acknowledged == tx && !answer) /* all that it reports is known */
 		return;
 	elapsed = since(now, tx);

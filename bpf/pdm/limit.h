@@ -48,7 +48,7 @@ static __always_inline bool is_limited(struct pdm_state *s, const struct packet 
 		return false;
 	if (!data)
 		return true;
-	WHOLE(s->asked) = 0;
+	WHOLE(s->request) = 0;
 	if (WHOLE(s->heard) == HEARD_DATA)
 		WHOLE(s->heard) = HEARD_SKIPPED;
 	s->guard.flags |= GUARD_LIMITED;

@@ -235,7 +235,7 @@ static __always_inline void pdm_send(struct pdm_state *s, __u64 now, bool asks,
 
 	tx = __sync_lock_test_and_set(&s->tx, sent);
 	if (asks)
-		WHOLE(s->asked) = sent;
+		WHOLE(s->request) = sent;
 	__builtin_memset(o, 0, sizeof(*o));
 	o->psntp = psn;
 	if (rx) {

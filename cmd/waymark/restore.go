@@ -56,7 +56,7 @@ func reductionText(r headroom.Reduction) string {
 
 // examineHeadroom reports settings that a killed agent left reduced.
 func examineHeadroom() kernel.Check {
-	c := kernel.Check{Name: "mtu-headroom", State: kernel.StateOK, Purpose: "interface settings that pdm reduces are restored"}
+	c := kernel.Check{Name: "mtu-headroom", State: kernel.StateOK, Purpose: "interface settings that the agent reduces are restored"}
 	left, err := headroom.Stale(headroom.DefaultFile)
 	switch {
 	case errors.Is(err, fs.ErrPermission):

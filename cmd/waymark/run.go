@@ -34,7 +34,7 @@ named, it counts on those that have a default route.
 
 SIGHUP reloads the configuration without losing a packet; the log names changed keys
 that need a restart. SIGHUP also reopens output files after log rotation, and renews
-the policies of pdm, which otherwise expire.
+policies of stages that otherwise expire.
 
 The file is overridden by WAYMARK_… variables, and these by flags; waymark config dump
 shows the effective values and their sources.`,
@@ -121,7 +121,7 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 		a.Reopen()
 		reload(a, options, log)
 		if err := a.Renew(); err != nil {
-			log.Error("renewing the policies of pdm", "error", err)
+			log.Error("renewing the policies of stages", "error", err)
 		}
 	})
 	if err := a.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {

@@ -131,7 +131,7 @@ func TestLimitKeepsAnswers(t *testing.T) {
 	if n := bulk(aToB()); n != 50 {
 		t.Errorf("of the next answer %d packets were marked", n)
 	}
-	if s, _ := h.state(t, keyA); s.Asked != 0 {
+	if s, _ := h.state(t, keyA); s.Request != 0 {
 		t.Error("a request that ended unmarked waits for its answer")
 	}
 }
