@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,11 +21,13 @@ import (
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
+	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	ioam "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/test/golden"
+	wireioam "github.com/waymark-net/waymark/wire/ioam"
 )
 
 // status has something in every field.
@@ -96,9 +99,38 @@ func status() obs.Status {
 			},
 		}}, {Name: "ioam", Value: &ioam.Status{
 			Written: 9, Completed: 8,
-			Passed: []ioam.Passed{{Iface: "eth0", Direction: "ingress", Reason: "namespace_unknown", Namespace: 77, Packets: 3}},
+			Passed:  []ioam.Passed{{Iface: "eth0", Direction: "ingress", Reason: "namespace_unknown", Namespace: 77, Packets: 3}},
+			Removed: 7, Unwrapped: 6, Proven: 5,
+			Insertions: []ioam.Insertion{{Name: "to beta", Named: 40, Chosen: 20, Inserted: 19}},
+			Paths: &ioam.PathStatus{
+				Paths: 1, MaxPaths: 128, Changes: 2, Traces: 30, ReportsLost: 3, DelaysLost: 4, FlowsLost: 5, Edges: 6, EdgesLost: 7,
+				Senders: []ioam.Edge{{
+					Namespace: 123, Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), Received: 100, Lost: 3, Reordered: 2, Duplicates: 1,
+				}},
+				List: []inbandioam.Path{{
+					ID: 0x2844be90820f, Namespace: 123, Packets: 30,
+					Hops: []inbandioam.Hop{
+						{Hop: wireioam.Hop{Type: wireioam.HopLimitNodeID, NodeID: 2}, Transit: times(4*time.Microsecond, 5*time.Microsecond), Link: times(60 * time.Microsecond)},
+						{Hop: wireioam.Hop{Type: wireioam.HopLimitNodeID, NodeID: 3}, Transit: times(time.Millisecond), Link: times(-time.Second), Relative: true},
+						{Hop: wireioam.Hop{Type: wireioam.HopLimitNodeID, NodeID: 4}},
+					},
+				}},
+			},
 		}}},
 	}
+}
+
+// times are times of a hop or link.
+func times(all ...time.Duration) (m inbandioam.Measured) {
+	m.All.Min, m.All.Max = int64(slices.Min(all)), int64(slices.Max(all))
+	for _, d := range all {
+		m.All.Count++
+		m.All.Sum += int64(d)
+		if d >= 0 {
+			m.All.Buckets = append(m.All.Buckets, flow.DelayBucket{Index: uint8(inband.Bucket(uint64(d))), Count: 1})
+		}
+	}
+	return m
 }
 
 func delays(all ...time.Duration) flow.Delays {

@@ -29,7 +29,7 @@ type PathStatus struct {
 	EdgesLost   uint64 `json:"edges_lost"`   // those that were not counted
 	Senders     []Edge `json:"senders,omitempty"`
 
-	list []inbandioam.Path // for the metrics
+	List []inbandioam.Path `json:"-"` // the metrics page has them
 }
 
 // Edge is what the edge-to-edge options of one sender say.
@@ -60,7 +60,7 @@ func (s *service) pathStatus(namespaces []inbandioam.Namespace) (*PathStatus, er
 	out := &PathStatus{
 		Paths: stats.Paths, MaxPaths: stats.MaxPaths, Changes: stats.Changes, Traces: stats.Traces, ReportsLost: stats.ReportsLost,
 		DelaysLost: stats.DelaysLost, FlowsLost: stats.FlowsLost, RawLost: stats.RawLost, Edges: stats.Edges, EdgesLost: stats.EdgesLost,
-		list: s.node.Paths(),
+		List: s.node.Paths(),
 	}
 	for _, e := range edges[:min(len(edges), maxSenders)] {
 		out.Senders = append(out.Senders, Edge{
@@ -107,8 +107,8 @@ func eachPath(s *obs.Status, f func(*inbandioam.Path)) {
 	if n == nil || n.Paths == nil {
 		return
 	}
-	for i := range min(len(n.Paths.list), maxMetricPaths) {
-		f(&n.Paths.list[i])
+	for i := range min(len(n.Paths.List), maxMetricPaths) {
+		f(&n.Paths.List[i])
 	}
 }
 
