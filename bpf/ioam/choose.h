@@ -92,7 +92,7 @@ __feature(FEATURE_IOAM) __noinline
 /* What the policies say of a packet. */
 static __always_inline __u32 ioam_ask(const struct packet *p, struct ioam_work *w, bool forwarded)
 {
-	struct policy_prefix *prefix;
+	struct policy_prefix prefix; /* Linux 6.1 takes no key in an argument */
 	struct policy_mask *mask;
 	struct ioam_iface *known;
 	struct ioam_port *port;
@@ -104,11 +104,10 @@ static __always_inline __u32 ioam_ask(const struct packet *p, struct ioam_work *
 	if (!known)
 		return IOAM_ANSWER_NONE;
 	port = &known->copy[w->copy & 1];
-	prefix = &w->prefix;
-	prefix->bits = 32 + 128;
-	prefix->set = w->copy & 1;
-	__builtin_memcpy(prefix->addr, p->id.daddr, sizeof(prefix->addr));
-	mask = bpf_map_lookup_elem(&ioam_prefixes, prefix);
+	prefix.bits = 32 + 128;
+	prefix.set = w->copy & 1;
+	__builtin_memcpy(prefix.addr, p->id.daddr, sizeof(prefix.addr));
+	mask = bpf_map_lookup_elem(&ioam_prefixes, &prefix);
 	if (!mask)
 		return IOAM_ANSWER_NONE;
 	here = forwarded ? port->forwarded : port->own;

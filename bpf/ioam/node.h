@@ -73,7 +73,6 @@ struct ioam_work {
 	__u64 pair_number;
 	__u64 flow_number;
 	struct ioam_sequence_key sequence;
-	struct policy_prefix prefix;
 };
 
 struct {
