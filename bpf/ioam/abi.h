@@ -188,8 +188,8 @@ struct ioam_insertion_state {
 };
 
 /*
- * A series of sequence numbers. A GSO burst has as many numbers as segments, and each of its segments
- * carries the first of them: n packets with one number are n in a row.
+ * A series of sequence numbers. A GSO burst has one number, which each of its segments carries; edge.h
+ * distinguishes them from duplicates.
  */
 struct ioam_sequence_key {
 	__u8 source[16];

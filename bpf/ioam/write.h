@@ -80,7 +80,7 @@ static __always_inline __u64 ioam_number(struct ioam_work *w, __u32 series)
 	*number = 0;
 	next = find_or_make(&ioam_sequences, &key, &first);
 	if (next)
-		*number = __sync_fetch_and_add(next, w->segments);
+		*number = __sync_fetch_and_add(next, 1);
 	return *number;
 }
 

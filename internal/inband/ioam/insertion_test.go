@@ -349,12 +349,23 @@ func (h *host) insertionSequences(t *testing.T) {
 			t.Errorf("number %d of the flow, want %d", got, want)
 		}
 	}
+	var ctx [48]uint32
 	a, b, other := datagram(hostB, 1, 2), datagram(hostB, 3, 4), datagram("2001:db8:c::3", 1, 2)
 	h.inside(t, func() {
 		apply(in)
 		pair(a, 0)
 		pair(b, 1)
 		pair(other, 0)
+		before, _ := h.node.InsertionCounts()
+		ctx[10], ctx[41], ctx[44] = uint32(h.veth.From), 3, 400 // gso_segs, gso_size
+		if _, verdict := h.run(t, h.coll.Programs["test_insert"], ctx, other); verdict != written {
+			t.Errorf("verdict %d of a burst", verdict)
+		}
+		after, err := h.node.InsertionCounts()
+		if err != nil || after[0].Inserted-before[0].Inserted != 3 || after[0].Chosen-before[0].Chosen != 1 {
+			t.Errorf("a burst of 3: %+v, %+v before, %v", after, before, err)
+		}
+		pair(other, 2) // a burst has one number
 		flow(a, 0)
 		flow(b, 0)
 		flow(a, 1)
