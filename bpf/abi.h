@@ -16,6 +16,7 @@ enum delay {
 	DELAY_BUCKETS = 208,
 };
 
+#include "mark/abi.h"
 #include "ioam/abi.h"
 #include "ioam/path_abi.h"
 #include "pdm/abi.h"

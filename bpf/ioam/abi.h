@@ -56,6 +56,8 @@ struct ioam_control {
 	__s64 wall; /* added to the monotonic clock, it gives the time of the node data, ns */
 	__u32 copy; /* in use */
 	__u32 raw; /* traces that each CPU reports one by one per second; see path.h */
+	__u32 reserved; /* bytes of MTU headroom for insertions */
+	__u32 zero;
 	struct ioam_node node[IOAM_COPIES];
 };
 

@@ -6,95 +6,12 @@
 #ifndef WAYMARK_PDM_ABI_H
 #define WAYMARK_PDM_ABI_H
 
-/* A 5-tuple from the local host's view: remote is where packets are sent. */
-struct pdm_key {
-	__u8 local[16]; /* all of it is written by words of 64 bits: key_of() */
-	__u8 remote[16];
-	__be16 lport; /* ICMPv6 echo: the identifier, so a flow is one ping */
-	__be16 rport; /* ICMPv6: 0 */
-	__u16 netns;
-	__u8 proto;
-	__u8 zero;
-};
-
 /*
  * A time and the number that goes with it in one word, so that no reader sees
  * half of them: ns << PSN_BITS | PSN. The time wraps after 78 hours, PSN_BITS
  * below the longest lifetime of a state. 0 stands for "never".
  */
 enum stamp { PSN_BITS = 16, CLOCK_AHEAD_SHIFT = 40 };
-
-/*
- * What is known of whether marked packets of a flow arrive, and how long they may
- * be: see guard.h for TCP, datagram.h for other protocols. Written when a packet is
- * sent, by whole fields; `mtu` and `narrowed` also when a Packet Too Big is received.
- */
-struct pdm_guard {
-	__u64 fallback; /* no packet is marked before this time */
-	__u64 narrowed; /* when mtu was learned */
-	__u64 checked; /* when a packet left, marked or not, to the second */
-	__u64 arrived; /* when a marked packet was last known to have arrived; 0: none */
-	__u64 struck; /* when a strike was counted last */
-	__u64 failing; /* when the first of these strikes was */
-	__u64 watched; /* TCP: when the watched segment was sent */
-	__u32 sent_end; /* TCP: sequence number after all that was sent */
-	__u32 last_ack; /* TCP: acknowledgment number sent last */
-	__u32 watch_seq; /* TCP: the segment whose acknowledgment is awaited */
-	__u32 watch_end;
-	__u32 named; /* datagrams: pdm_state.echoed when the packet before was sent */
-	__u32 iface; /* where the flow leaves first: below, its packets are seen again */
-	__u16 watch_len; /* its length as an IP packet; 0: none is awaited */
-	__u16 shown; /* longest packet known to have arrived; 0: none */
-	__u16 mtu; /* longest packet that the path takes; 0: not known */
-	__u16 unmarked; /* packets since one was tried */
-	__u16 flags; /* enum guard */
-	__u8 strikes; /* marked packets in a row that are not known to have arrived */
-	__u8 size_strikes; /* likewise, of segments longer than all that arrived */
-	__u8 tcp_header; /* length of the shortest TCP header */
-	__u8 backoff; /* datagrams: times in a row that the flow fell back */
-	__u8 zero[2];
-};
-
-enum guard {
-	GUARD_TCP = 1, /* sent_end and last_ack are set */
-	GUARD_PASSED = 2, /* marked packets are known to arrive */
-	GUARD_WATCH_MARKED = 4, /* the watched segment is marked */
-	GUARD_ACK_MARKED = 8, /* last_ack was sent in a marked packet without payload */
-	GUARD_CAREFUL = 16, /* another flow to the destination fell back */
-	GUARD_RESENT = 32, /* the watched segment was sent again, without a mark */
-	GUARD_LOST = 64, /* ... and that was lost, too */
-	GUARD_LIMITED = 128, /* some segments went unmarked for the limit of marks */
-	GUARD_WATCH_EMPTY = 256, /* the watched segment has no payload: a SYN or FIN */
-	GUARD_FIN = 512, /* the flow has sent its last data */
-};
-
-/*
- * A destination, whatever the flow; or a service there, or here for that destination: a
- * protocol and the lower of the two ports, or 0 if both may be a client's.
- */
-struct pdm_path_key {
-	__u8 remote[16];
-	__u32 netns;
-	__be16 port;
-	__u8 proto; /* 0: the destination */
-	__u8 zero;
-};
-
-/* What flows learned of the path to a destination, or to a service. */
-struct pdm_path {
-	__u64 shown_at; /* destination: when `shown` was learned */
-	__u64 narrowed; /* destination: when `mtu` was learned */
-	__u64 passed; /* when a marked packet was last known to have arrived */
-	__u64 blocked; /* no packet is marked before this time */
-	__u64 quiet; /* none is tried before this time: datagrams of a destination, TCP of a service */
-	__u64 tried; /* destination: when a datagram was tried last */
-	__u16 shown; /* as in pdm_guard */
-	__u16 mtu;
-	__u8 strikes; /* flows in a row that fell back */
-	__u8 tries; /* destination: datagrams tried since any packet was known to arrive */
-	__u8 backoff; /* times in a row that `quiet` was set */
-	__u8 zero;
-};
 
 /*
  * What is kept of a flow that is marked. The first part is written when a packet
@@ -162,7 +79,7 @@ struct pdm_state {
 	__u32 second_marks; /* packets marked since `second`; see limit.h */
 	__u64 second; /* when the running second of the flow began */
 
-	struct pdm_guard guard;
+	struct mark_guard guard;
 };
 
 /* What came last, and what of the answer to it has left. */
@@ -212,7 +129,7 @@ struct pdm_delays_key {
 struct pdm_flow_delays {
 	struct pdm_histogram server; /* at the peer, from request to answer */
 	struct pdm_histogram network; /* round trips without it */
-	struct pdm_key key;
+	struct mark_key key;
 	__u32 in_iface;
 	__u32 in_meta;
 	__be16 in_dport;
@@ -256,44 +173,9 @@ struct policy_iface {
 	__u64 applies[2]; /* by set: a bit for each policy that applies on the interface */
 };
 
-/* Why a packet was not marked, not read, or not stripped. */
+/* Why a packet was not read or not stripped; from MARK_REASON_MAX, after those of enum mark_reason. */
 enum pdm_reason {
-	/* Egress, of packets that a policy names. */
-	PDM_LOOPBACK = 0,
-	PDM_ADDRESS, /* multicast or link-local, which a policy must name itself */
-	PDM_FRAGMENT,
-	PDM_ESP, /* PDM belongs inside the ciphertext */
-	PDM_AH, /* covers Destination Options */
-	PDM_NEIGHBOR, /* neighbor and multicast listener discovery */
-	PDM_ICMP_ERROR, /* an ICMPv6 error, which must not exceed 1280 bytes (RFC 4443 2.4) */
-	PDM_TRANSIT, /* forwarded: only its source may insert options (RFC 8200 4) */
-	PDM_TUNNEL, /* seen inside a tunnel */
-	PDM_MARKED, /* carries a PDM option already */
-	PDM_VERSION2, /* carries PDMv2, which is not supported; both directions */
-	PDM_JUMBOGRAM,
-	PDM_TOO_LONG, /* would exceed 65535 bytes */
-	PDM_CHAIN, /* extension headers that can't be followed; both directions */
-	PDM_DEEP, /* extension headers longer than are moved */
-	PDM_FULL_HEADER, /* its Destination Options header is full */
-	PDM_MTU, /* would exceed the interface's MTU */
-	PDM_PATH_MTU, /* would exceed what the path takes */
-	PDM_MSS, /* would exceed the longest segment that its socket sends */
-	PDM_UNPROVEN, /* no such packet, this long or marked, is known to have arrived yet */
-	PDM_RESENT, /* TCP sent it before, and goes the sure way now */
-	PDM_DUP_ACK, /* acknowledges what the segment before did, and goes the sure way, too */
-	PDM_FALLBACK, /* marked packets of its flow, service or destination do not arrive */
-	PDM_LIMITED, /* its flow has had the marks that a second allows */
-	PDM_BURST, /* GSO, where every packet on the wire needs its own number */
-	PDM_BURST_TUNNEL, /* GSO whose segments have more headers than are known */
-	PDM_BURST_CHECKSUM, /* UDP GSO whose checksum the kernel would lose track of */
-	PDM_FRAME, /* the kernel takes its IP header to be elsewhere: tagged in-band, or sent raw */
-	PDM_NO_SPACE, /* the kernel could not enlarge the packet */
-	PDM_NEW_REFUSED, /* too many new flows in this second, or no free entry */
-	PDM_NEW_FAILED, /* the state could not be kept */
-	PDM_BROKEN, /* dropped: it could not be finished once it was changed */
-	/* Ingress, of packets that carry PDM. */
-	PDM_NO_STATE, /* of a flow that is not marked here */
-	PDM_MALFORMED, /* an option of impossible length, or two of them */
+	PDM_NO_STATE = MARK_REASON_MAX, /* of a flow that is not marked here */
 	PDM_CHECKSUM, /* UDP without a checksum, which IPv6 does not allow */
 	PDM_ELSEWHERE, /* read on another interface before */
 	PDM_CONTENDED, /* other processors held the state for too long */
@@ -312,15 +194,12 @@ struct pdm_totals {
 	__u64 delays_lost; /* samples that did not fit into pdm_delays */
 	__u64 events_lost; /* beyond the rate, or the ring was full */
 	__u64 counts_full; /* skbs whose reason did not fit into pdm_counts */
-	__u64 fallbacks; /* flows whose marked packets did not arrive */
-	__u64 blocked; /* destinations to which no marked packet arrived */
-	__u64 narrowed; /* paths that turned out to take less than expected */
 };
 
 /* One marked packet, on request. */
 struct pdm_event {
 	__u64 time;
-	struct pdm_key key;
+	struct mark_key key;
 	__u32 iface;
 	__u8 direction; /* enum direction */
 	__u8 arrival; /* enum pdm_arrival; ingress */

@@ -44,7 +44,7 @@ static __always_inline bool take_rate(__u64 now)
 }
 
 /* A slot in the ring with what all events have, or NULL. */
-static __noinline struct pdm_event *begin_event(const struct packet *p, const struct pdm_key *key,
+static __noinline struct pdm_event *begin_event(const struct packet *p, const struct mark_key *key,
 						__u64 now)
 {
 	struct pdm_event *e;

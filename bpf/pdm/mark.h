@@ -10,91 +10,25 @@
 #ifndef WAYMARK_PDM_MARK_H
 #define WAYMARK_PDM_MARK_H
 
-#define ICMPV6_INFORMATION 128 /* types below are errors */
-
-#define LOOPBACK_IFINDEX 1 /* in every network namespace */
-
-/* MARK_OK or a reason. */
-static __always_inline int reason_of(enum space_result rc)
-{
-	switch (rc) {
-	case SPACE_OK:
-		return MARK_OK;
-	case SPACE_FRAME:
-		return PDM_FRAME;
-	case SPACE_UNREADABLE:
-		return PDM_CHAIN;
-	case SPACE_JUMBOGRAM:
-		return PDM_JUMBOGRAM;
-	case SPACE_TOO_LONG:
-		return PDM_TOO_LONG;
-	case SPACE_DEEP:
-		return PDM_DEEP;
-	case SPACE_REFUSED:
-		return PDM_NO_SPACE;
-	case SPACE_BROKEN:
-		break;
-	}
-	return PDM_BROKEN;
-}
-
-/* Packets that must not be marked, whoever asks for it. MARK_OK or a reason. */
-static __always_inline int may_mark(struct __sk_buff *skb, const struct packet *p)
-{
-	__u32 type = bpf_ntohs(p->id.dport) >> 8;
-
-	if (skb->ifindex == LOOPBACK_IFINDEX)
-		return PDM_LOOPBACK;
-	if (p->id.meta >> META_TUNNEL_SHIFT & 7)
-		return PDM_TUNNEL;
-	if (p->fragment)
-		return PDM_FRAGMENT;
-	if (p->id.proto == IPPROTO_ESP)
-		return PDM_ESP;
-	if (p->id.proto == IPPROTO_ICMPV6) {
-		if (type < ICMPV6_INFORMATION)
-			return PDM_ICMP_ERROR;
-		if ((type >= 130 && type <= 137) || type == 143)
-			return PDM_NEIGHBOR;
-	}
-	/* Set for what was received, here or on a port of a bridge, and not for what
-	 * this host makes, by a socket or without one. */
-	if (!cfg_pdm_closed_domain && skb->ingress_ifindex)
-		return PDM_TRANSIT;
-	return reason_of(space_framed(skb, p->l3_offset));
-}
-
 /* The place for the option in a packet with extension headers. */
 static __always_inline int find_place(struct __sk_buff *skb, const struct packet *p,
 				      struct pdm_work *work)
 {
-	struct pdm_place *place = &work->place;
-	struct pdm_layout *l = &work->layout;
+	struct mark_layout *l = &work->layout;
 	int rc = find_layout(skb, p->l3_offset, l);
 
 	if (rc != WALK_OK)
 		return rc;
 	if (l->version2)
-		return PDM_VERSION2;
+		return MARK_VERSION2;
 	if (l->marked.option)
-		return PDM_MARKED;
-	if (l->authenticated)
-		return PDM_AH;
-	if (l->fragment)
-		return PDM_FRAGMENT;
-	place->upper = l->chain.offset;
-	place->link = l->chain.link;
-	place->proto = l->chain.next;
-	rc = reason_of(space_reach(skb, p->l3_offset, place->upper, 0));
-	if (rc != MARK_OK)
-		return rc;
-	if (l->last == IPPROTO_DSTOPTS) {
-		if (l->dest.size + PDM_HEADER > 256 * 8 || l->dest.others >= OPTIONS_RECEIVER ||
-		    l->dest.options + 2 > OPTIONS_MAX)
-			return PDM_FULL_HEADER;
-		place->join = l->chain.link;
-	}
-	return MARK_OK;
+		return MARK_MARKED;
+	rc = place_behind(skb, p, l, &work->place);
+	if (rc == MARK_OK && work->place.join &&
+	    (l->dest.size + PDM_HEADER > 256 * 8 || l->dest.others >= OPTIONS_RECEIVER ||
+	     l->dest.options + 2 > OPTIONS_MAX))
+		return MARK_FULL_HEADER;
+	return rc;
 }
 
 static __always_inline __u64 word(__u8 a, __u8 b, __u8 c, __u8 d, __u16 e, __u16 f)
@@ -104,7 +38,7 @@ static __always_inline __u64 word(__u8 a, __u8 b, __u8 c, __u8 d, __u16 e, __u16
 }
 
 /* Writes header or option into the space, and the byte before it that names or counts it. */
-static __always_inline int write_option(struct __sk_buff *skb, const struct pdm_place *place,
+static __always_inline int write_option(struct __sk_buff *skb, const struct mark_place *place,
 					const struct pdm_option *o)
 {
 	__u32 upper = place->upper, link = place->link, join = place->join;
@@ -113,11 +47,11 @@ static __always_inline int write_option(struct __sk_buff *skb, const struct pdm_
 	__u8 *byte;
 
 	if (upper > HEADERS_MAX || link > HEADERS_MAX || join > HEADERS_MAX)
-		return PDM_BROKEN;
+		return MARK_BROKEN;
 	space = f.data + upper;
 	byte = f.data + (join ? join + 1 : link);
 	if ((void *)(space + 2) > f.end || (void *)(byte + 1) > f.end)
-		return PDM_BROKEN;
+		return MARK_BROKEN;
 	if (join) {
 		space[0] =
 			word(PDM_OPTION, PDM_LEN, o->dtlr.scale, o->dtls.scale, o->psntp, o->psnlr);
@@ -165,27 +99,6 @@ static __always_inline struct pdm_state *find_state(const struct packet *p, stru
 }
 
 /*
- * The packet as measure() would find it now: each segment of a burst has the
- * option, and if they were cut again there may be more of them.
- */
-static __always_inline void account_mark(struct __sk_buff *skb, struct packet *p)
-{
-	__u32 more = p->gso_packets, total = p->id.bytes - more * (p->repeated - p->l3_offset);
-
-	if (skb->gso_size) {
-		p->repeated += PDM_HEADER;
-		more = segments_behind(skb, p->repeated) - 1;
-	}
-	p->l4_offset += PDM_HEADER;
-	p->gso_packets = more;
-	p->gso_bytes = more * p->repeated;
-	p->rare |= more;
-	p->word[WORD_COUNTS] = (__u64)(total + PDM_HEADER + more * (p->repeated - p->l3_offset))
-				       << 32 |
-			       (more + 1);
-}
-
-/*
  * A Linux router that gets a burst whole (GRO) reads the length of its TCP header
  * where that would be without ours: from the upper half of byte 12, which is the
  * first of DTLS. Kernels of 2026 (7.0.10, Debian's 6.12.117) drop the burst if that
@@ -213,7 +126,7 @@ static __always_inline void note_sent(struct pdm_state *s, const struct packet *
 	s->out_dport = p->id.dport;
 }
 
-static __noinline int report_marked(const struct packet *p, const struct pdm_key *key, __u64 now,
+static __noinline int report_marked(const struct packet *p, const struct mark_key *key, __u64 now,
 				    const struct pdm_option *o)
 {
 	struct pdm_event *e = begin_event(p, key, now);
@@ -229,24 +142,11 @@ static __noinline int report_marked(const struct packet *p, const struct pdm_key
 static __always_inline int locate(struct __sk_buff *skb, const struct packet *p,
 				  struct pdm_work *work)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct pdm_place *place = &work->place;
-	struct ipv6hdr *ip;
-	int rc;
+	int rc = place_first(skb, p, PDM_HEADER, &work->place);
 
-	if (p->l3_offset > HEADERS_MAX)
-		return PDM_CHAIN;
-	ip = data + p->l3_offset;
-	if ((void *)(ip + 1) > end)
-		return PDM_CHAIN;
-	rc = reason_of(space_fits(ip, PDM_HEADER));
 	if (rc != MARK_OK)
 		return rc;
-	place->upper = p->l3_offset + sizeof(*ip);
-	place->join = 0;
-	place->proto = ip->nexthdr;
-	place->link = p->l3_offset + offsetof(struct ipv6hdr, nexthdr);
-	return is_extension(place->proto, true) ? find_place(skb, p, work) : MARK_OK;
+	return is_extension(work->place.proto, true) ? find_place(skb, p, work) : MARK_OK;
 }
 
 /* The state of a new flow, with what the policy says of it. NULL: *rc is the reason. */
@@ -266,31 +166,85 @@ static __always_inline struct pdm_state *new_state(struct __sk_buff *skb, const 
 	return s;
 }
 
+/*
+ * What a packet's flow has shown so far: MARK_OK, or why this packet is not marked
+ * whatever its length.
+ */
+static __always_inline int guard_packet(struct __sk_buff *skb, const struct packet *p,
+					struct pdm_state *s, struct mark_guard *g,
+					struct pdm_work *work, __u64 now)
+{
+	__u32 named = 0;
+	bool heard = false;
+	int rc;
+
+	work->segment.tcp = p->id.proto == IPPROTO_TCP;
+	work->segment.tried = false;
+	if (work->segment.tcp)
+		return guard_tcp(skb, p, g, &work->key, now, &work->segment, cfg_pdm_closed_domain);
+	if (s) {
+		named = s->rounds ? s->echoed : 0;
+		heard = WHOLE(s->rx) != WHOLE(s->rx_reported);
+	}
+	rc = guard_datagram(g, &work->key, now, named, heard);
+	if (rc != MARK_TRY)
+		return rc;
+	work->segment.tried = true;
+	return MARK_OK;
+}
+
+/*
+ * Whether the packet may grow by the mark, and by what another stage adds: *with, which is 0 where
+ * only the mark fits.
+ */
+static __always_inline int fit_with(struct __sk_buff *skb, const struct packet *p,
+				    struct mark_guard *g, struct mark_segment *seg, __u64 now,
+				    __u32 *with)
+{
+	int rc;
+
+	if (cfg_pdm_packets && skb->gso_size)
+		return MARK_BURST;
+	if (*with) {
+		seg->mark = PDM_HEADER + *with;
+		rc = fit(skb, p, g, seg, now);
+		if (rc == MARK_OK)
+			return rc;
+		*with = 0;
+	}
+	seg->mark = PDM_HEADER;
+	rc = fit(skb, p, g, seg, now);
+	/* Unmarked, it can show that such packets arrive. */
+	if (rc != MARK_OK && seg->tcp && seg->len <= 0xffff)
+		guard_sent(g, seg, false, now);
+	return rc;
+}
+
 /* What pdm_mark() does, with a reason for what it does not. */
 static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 generation = policy_generation;
 	__u64 now, hash = p->hash, *unnamed = unnamed_slot(hash);
 	struct pdm_work *work = get_work();
-	__u32 burst = skb->gso_size;
-	struct pdm_place *place;
-	struct pdm_guard *guard;
+	__u32 burst = skb->gso_size, with = 0;
+	struct mark_place *place;
+	struct mark_guard *guard;
 	struct space gap;
 	struct pdm_state *s;
 	int rc, why;
 
 	if (!work || !unnamed || *unnamed == unnamed_tag(hash, generation))
 		return MARK_NOT_NAMED;
-	now = pdm_now();
-	key_of(p, false, &work->key);
+	now = mark_now();
+	key_of(p, false, MARK_PDM, &work->key);
 	s = find_state(p, work, now, generation);
 	if (!s && work->verdict.policy < 0) {
 		if (work->verdict.policy == POLICY_HELD)
-			return PDM_ADDRESS;
+			return MARK_ADDRESS;
 		*unnamed = unnamed_tag(hash, generation);
 		return MARK_NOT_NAMED;
 	}
-	rc = may_mark(skb, p);
+	rc = may_mark(skb, p, cfg_pdm_closed_domain);
 	if (rc == MARK_OK)
 		rc = locate(skb, p, work);
 	if (rc != MARK_OK) {
@@ -299,18 +253,18 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		return rc;
 	}
 	place = &work->place;
-	if (!s)
-		guard_begin(work, now);
 	guard = s ? &s->guard : &work->fresh.guard;
+	if (!s)
+		guard_begin(guard, &work->key, now);
 	rc = guard_packet(skb, p, s, guard, work, now);
 	/* Packets of datagrams are counted before one is tried. */
-	if (rc == PDM_UNPROVEN && !s && !work->segment.tcp)
+	if (rc == MARK_UNPROVEN && !s && !work->segment.tcp)
 		new_state(skb, p, work, now, generation, &why);
 	if (rc != MARK_OK)
 		return rc;
 	if (s && is_limited(s, p, now))
-		return PDM_LIMITED;
-	rc = fit(skb, p, guard, work, now);
+		return MARK_LIMITED;
+	rc = fit_with(skb, p, guard, &work->segment, now, &with);
 	if (rc != MARK_OK)
 		return rc;
 	if (!s) {
@@ -319,12 +273,13 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 			return rc;
 		guard = &s->guard;
 	}
-	rc = reason_of(space_make(skb, p->l3_offset, PDM_HEADER, work->flags, &gap));
+	rc = mark_reason_of(
+		space_make(skb, p->l3_offset, PDM_HEADER + with, work->segment.flags, &gap));
 	if (rc != MARK_OK)
 		return rc;
 	if (place->upper != gap.at &&
 	    space_forward(skb, &gap, place->upper + PDM_HEADER) != SPACE_OK)
-		return PDM_BROKEN;
+		return MARK_BROKEN;
 	pdm_send(s, now, !is_bare(p), &work->option);
 	if (burst)
 		suit_routers(&work->option);
@@ -337,11 +292,11 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		guard_risk(&work->key, now);
 	if (work->segment.tcp)
 		guard_sent(guard, &work->segment, true, now);
-	else if (work->tried)
+	else if (work->segment.tried)
 		guard_tried(guard, &work->key, now);
 	if (cfg_pdm_raw)
 		report_marked(p, &work->key, now, &work->option);
-	account_mark(skb, p);
+	account_mark(skb, p, PDM_HEADER + with);
 	return MARK_OK;
 }
 
@@ -360,7 +315,7 @@ __feature(FEATURE_PDM) __noinline int pdm_mark_ipv6(struct __sk_buff *skb, struc
 		PDM_STAT_ADD(marked, 1);
 	else if (rc != MARK_NOT_NAMED)
 		pdm_count(skb, DIRECTION_EGRESS, rc);
-	return rc == PDM_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 static __always_inline int pdm_mark(struct __sk_buff *skb, struct packet *p)

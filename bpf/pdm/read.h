@@ -25,8 +25,8 @@ static __always_inline bool is_plain(const __u8 *header)
 /* How pdm_strip() would remove what the walk found. */
 static __always_inline void find_cut(struct __sk_buff *skb, struct pdm_work *work)
 {
-	const struct pdm_layout *l = &work->layout;
-	const struct pdm_header *h = &l->marked;
+	const struct mark_layout *l = &work->layout;
+	const struct mark_header *h = &l->marked;
 	struct pdm_cut *cut = &work->cut;
 	__u8 pad[4] = {};
 
@@ -52,7 +52,7 @@ static __always_inline int find_option(struct __sk_buff *skb, const struct packe
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct pdm_option *o = &work->sample.option;
-	struct pdm_layout *l = &work->layout;
+	struct mark_layout *l = &work->layout;
 	struct pdm_cut *cut = &work->cut;
 	__u32 l3 = p->l3_offset;
 	__u8 option[PDM_SIZE];
@@ -76,19 +76,19 @@ static __always_inline int find_option(struct __sk_buff *skb, const struct packe
 	if (rc != WALK_OK)
 		return rc;
 	if (l->version2)
-		return PDM_VERSION2;
+		return MARK_VERSION2;
 	if (!l->marked.option)
 		return READ_NOTHING;
 	if (p->fragment == FRAGMENT_LATER)
-		return PDM_FRAGMENT;
+		return MARK_FRAGMENT;
 	if (bpf_skb_load_bytes(skb, l->marked.option, option, sizeof(option)))
-		return PDM_MALFORMED;
+		return MARK_MALFORMED;
 	decode(option, o);
 	find_cut(skb, work);
 	return READ_OK;
 }
 
-static __noinline int report_read(const struct packet *p, const struct pdm_key *key, __u64 now,
+static __noinline int report_read(const struct packet *p, const struct mark_key *key, __u64 now,
 				  const struct pdm_sample *sample)
 {
 	struct pdm_event *e = begin_event(p, key, now);
@@ -135,11 +135,11 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	struct pdm_state *s;
 	__u64 now;
 
-	key_of(p, true, &work->key);
+	key_of(p, true, MARK_PDM, &work->key);
 	s = bpf_map_lookup_elem(&pdm_states, &work->key);
 	if (!s)
 		return PDM_NO_STATE;
-	now = pdm_now();
+	now = mark_now();
 	if (is_stale(s, now))
 		return PDM_NO_STATE;
 	sample->word = word_of(skb, p);
@@ -188,6 +188,29 @@ __feature(FEATURE_PDM) __noinline int pdm_read_ipv6(struct __sk_buff *skb, const
 	else if (rc != READ_NOTHING)
 		pdm_count(skb, DIRECTION_INGRESS, rc);
 	return work->cut.offset != 0;
+}
+
+/*
+ * Whoever forges such a message needs to know as much as for one that the stack
+ * believes, and a TCP sequence number; and can do no more than that large packets
+ * of this flow's destination go unmarked for ten minutes.
+ */
+__feature(FEATURE_PDM) __noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
+{
+	struct pdm_work *work = get_work();
+	struct mark_key *key = &work->key;
+	__be32 first[2] = {};
+	struct pdm_state *s;
+	__u64 now;
+	__u32 mtu;
+
+	if (!p || !work || !quoted_flow(skb, p, key, &mtu, first))
+		return 0;
+	s = bpf_map_lookup_elem(&pdm_states, key);
+	now = mark_now();
+	if (s && !is_stale(s, now))
+		learn_too_big(skb, p, &s->guard, key, now, mtu, first[1]);
+	return 0;
 }
 
 /* True where pdm_strip() can take an option out. */

@@ -19,7 +19,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
-	__type(key, struct pdm_key);
+	__type(key, struct mark_key);
 	__type(value, struct pdm_state);
 } pdm_states SEC(".maps");
 
@@ -108,26 +108,6 @@ static __always_inline bool is_stale(const struct pdm_state *s, __u64 now)
 	       !(rx && since(now, rx) <= cfg_pdm_lifetime);
 }
 
-/*
- * The key of a packet's flow. swap: the packet is received. Where a protocol has
- * no ports both are 0, as RFC 8250 says; an ICMPv6 echo has its identifier.
- */
-static __always_inline void key_of(const struct packet *p, bool swap, struct pdm_key *key)
-{
-	__u32 local = swap ? WORD_DADDR : WORD_SADDR, remote = swap ? WORD_SADDR : WORD_DADDR;
-	bool icmp = p->id.proto == IPPROTO_ICMPV6;
-	__u64 lport = swap && !icmp ? p->id.dport : p->id.sport;
-	__u64 rport = icmp ? 0 : swap ? p->id.sport : p->id.dport;
-	__u64 *word = (__u64 *)key;
-
-	/* By words: the hash and the comparison read it so, and at once. */
-	word[0] = p->word[local];
-	word[1] = p->word[local + 1];
-	word[2] = p->word[remote];
-	word[3] = p->word[remote + 1];
-	word[4] = lport | rport << 16 | (__u64)(__u16)cfg_netns << 32 | (__u64)p->id.proto << 48;
-}
-
 /* TCP without payload: it acknowledges, but neither asks nor answers. */
 static __always_inline bool is_bare(const struct packet *p)
 {
@@ -198,7 +178,7 @@ static __always_inline bool take_budget(__u64 now)
 static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now, int *why)
 {
 	struct pdm_state *fresh = &work->fresh;
-	struct pdm_guard guard = fresh->guard;
+	struct mark_guard guard = fresh->guard;
 	struct pdm_totals *stats;
 	__u32 zero = 0;
 
@@ -207,7 +187,7 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
 		return NULL;
 	if (!take_budget(now)) {
 		stats->refused++;
-		*why = PDM_NEW_REFUSED;
+		*why = MARK_NEW_REFUSED;
 		return NULL;
 	}
 	__builtin_memset(fresh, 0, sizeof(*fresh));
@@ -217,7 +197,7 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
 	fresh->id = (__u64)bpf_get_smp_processor_id() << STATE_CPU_SHIFT | (stats->created + 1);
 	if (!bpf_map_update_elem(&pdm_states, &work->key, fresh, BPF_NOEXIST))
 		stats->created++;
-	*why = PDM_NEW_FAILED;
+	*why = MARK_NEW_FAILED;
 	return bpf_map_lookup_elem(&pdm_states, &work->key);
 }
 

@@ -26,16 +26,16 @@ static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 	/* What may refuse comes first, unless something must be moved before it. */
 	rc = first ? space_take(skb, l3, &gap, SPACE_SHRINK) : SPACE_OK;
 	if (rc != SPACE_OK)
-		return rc == SPACE_BROKEN ? PDM_BROKEN : PDM_NOT_STRIPPED;
+		return rc == SPACE_BROKEN ? MARK_BROKEN : PDM_NOT_STRIPPED;
 	units -= PDM_HEADER / 8;
 	if (!(cut->joined ? space_put(skb, cut->joined + 1, &units, 1)
 			  : space_put(skb, cut->link, &next, 1)))
-		return PDM_BROKEN;
+		return MARK_BROKEN;
 	if (first)
 		return READ_OK;
 	if (space_back(skb, &gap, headers) != SPACE_OK ||
 	    space_take(skb, l3, &gap, SPACE_SHRINK) != SPACE_OK)
-		return PDM_BROKEN;
+		return MARK_BROKEN;
 	return READ_OK;
 }
 
@@ -52,7 +52,7 @@ __feature(FEATURE_PDM) __noinline int pdm_strip_ipv6(struct __sk_buff *skb, cons
 		PDM_STAT_ADD(stripped, 1);
 	else
 		pdm_count(skb, DIRECTION_INGRESS, rc);
-	return rc == PDM_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 /*

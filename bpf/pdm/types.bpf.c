@@ -10,8 +10,11 @@ struct pdm_types {
 	struct pdm_state state;
 	struct pdm_delays_key delays_key;
 	struct pdm_flow_delays delays;
-	struct pdm_path_key path_key;
-	struct pdm_path path;
+	struct mark_path_key path_key;
+	struct mark_path path;
+	struct mark_totals mark_totals;
+	enum mark_kind mark_kind;
+	enum mark_reason mark_reason;
 	struct pdm_totals totals;
 	struct pdm_event event;
 	struct policy_rule rule;

@@ -6,18 +6,6 @@
 #ifndef WAYMARK_PDM_WORK_H
 #define WAYMARK_PDM_WORK_H
 
-/* Results of a step of marking in addition to enum pdm_reason. */
-#define MARK_OK (-1)
-#define MARK_NOT_NAMED (-2)
-
-/* Where the option goes, as offsets from the frame's start. */
-struct pdm_place {
-	__u32 upper; /* the upper layer, which the option stands before */
-	__u32 link; /* byte that names the upper layer */
-	__u32 join; /* Destination Options header to extend; 0: a new one */
-	__u8 proto; /* of the upper layer */
-};
-
 /* The policy that names a packet. */
 struct pdm_verdict {
 	__u64 until;
@@ -45,27 +33,15 @@ struct pdm_cut {
 	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
 };
 
-/* The sequence numbers of a segment that leaves. */
-struct pdm_segment {
-	__u32 seq;
-	__u32 end; /* after its last byte */
-	__u32 ack;
-	__u32 len; /* as an IP packet, as it leaves; of each one in a burst */
-	bool tcp;
-	bool empty; /* no payload */
-};
-
 struct pdm_work {
-	struct pdm_key key;
-	struct pdm_segment segment;
-	__u64 flags; /* for bpf_skb_adjust_room() */
-	bool tried; /* a datagram is marked that is not known to arrive; see datagram.h */
+	struct mark_key key;
+	struct mark_segment segment;
 	struct pdm_option option;
-	struct pdm_place place;
+	struct mark_place place;
 	struct pdm_verdict verdict;
 	struct pdm_sample sample;
 	struct pdm_cut cut;
-	struct pdm_layout layout; /* where pdm_walk() puts what it finds */
+	struct mark_layout layout; /* where mark_walk() puts what it finds */
 	struct policy_prefix prefix;
 	struct pdm_state fresh; /* a new state */
 	struct pdm_flow_delays no_delays; /* zeros, except what describes the flow */

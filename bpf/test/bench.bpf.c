@@ -7,7 +7,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "pdm/clock.h"
+#include "mark/clock.h"
 #include "probe.h"
 #include "test/hash_rodata.h"
 #include "test/vary.h"

@@ -7,7 +7,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "pdm/clock.h"
+#include "mark/clock.h"
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -93,12 +93,12 @@ SEC("tc")
 int bench_known(struct __sk_buff *skb)
 {
 	struct pdm_work *work = get_work();
-	struct pdm_path *path;
+	struct mark_path *path;
 	struct packet p;
 
 	if (!work || !parse_marked(skb, DIRECTION_EGRESS, &p))
 		return TC_ACT_SHOT;
-	key_of(&p, false, &work->key);
+	key_of(&p, false, MARK_PDM, &work->key);
 	path = path_make(&work->key, true);
 	if (!path)
 		return TC_ACT_SHOT;
@@ -170,7 +170,7 @@ static __always_inline bool make_answer(struct __sk_buff *skb)
 
 	if ((void *)(psnlr + 1) > end || !work || !parse_marked(skb, DIRECTION_INGRESS, &p))
 		return false;
-	key_of(&p, true, &work->key);
+	key_of(&p, true, MARK_PDM, &work->key);
 	s = bpf_map_lookup_elem(&pdm_states, &work->key);
 	if (!s)
 		return false;

@@ -8,7 +8,7 @@
 #include "abi.h"
 #include "config.h"
 #define cfg_features 0
-#include "pdm/clock.h"
+#include "mark/clock.h"
 #include "probe.h"
 #include "test/vary.h"
 

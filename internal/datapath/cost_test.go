@@ -219,7 +219,7 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 // at a time that is always recent.
 func knowPath(t *testing.T, d *datapath.Datapath, host netip.Addr) {
 	t.Helper()
-	paths := d.Map("pdm_paths")
+	paths := d.Map("mark_paths")
 	key, path := make([]byte, paths.KeySize()), make([]byte, paths.ValueSize())
 	remote := host.As16()
 	copy(key, remote[:])

@@ -88,15 +88,27 @@ func (s *Spec) isDisabled(f *btf.Func) (bool, error) {
 		if !ok {
 			continue
 		}
-		bit, err := s.featureBit(name)
+		bits, err := s.featureBits(name)
 		if err != nil {
 			return false, fmt.Errorf("function %s: %w", f.Name, err)
 		}
-		if s.Features&bit == 0 {
+		if s.Features&bits == 0 {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// featureBits are those of features that share a function, by their names with | between them.
+func (s *Spec) featureBits(names string) (bits uint32, err error) {
+	for name := range strings.SplitSeq(names, "|") {
+		bit, err := s.featureBit(strings.TrimSpace(name))
+		if err != nil {
+			return 0, err
+		}
+		bits |= bit
+	}
+	return bits, nil
 }
 
 // featureBit is a value of enum feature, the type of cfg_features.

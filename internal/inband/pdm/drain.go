@@ -25,7 +25,7 @@ type reader struct {
 	refused  uint64                   // at the last drain
 	rounds   uint64                   // drains so far
 
-	states pdmBatch[abiPdmKey, abiPdmState]
+	states pdmBatch[abiMarkKey, abiPdmState]
 	delays pdmBatch[abiPdmDelaysKey, abiPdmFlowDelays]
 }
 
@@ -58,11 +58,20 @@ func (r *reader) totals() (sum abiPdmTotals, err error) {
 		sum.DelaysLost += v.DelaysLost
 		sum.EventsLost += v.EventsLost
 		sum.CountsFull += v.CountsFull
-		sum.Fallbacks += v.Fallbacks
-		sum.Blocked += v.Blocked
-		sum.Narrowed += v.Narrowed
 	}
 	return sum, err
+}
+
+// guarded sums what the guards of marked flows found out, on all processors.
+func (r *reader) guarded() (fallbacks, blocked, narrowed uint64, err error) {
+	var perCPU []abiMarkTotals
+	if err := r.maps["mark_stats"].Lookup(uint32(abiMarkKindMARK_PDM), &perCPU); err != nil {
+		return 0, 0, 0, fmt.Errorf("reading what became of marked packets: %w", err)
+	}
+	for _, v := range perCPU {
+		fallbacks, blocked, narrowed = fallbacks+v.Fallbacks, blocked+v.Blocked, narrowed+v.Narrowed
+	}
+	return fallbacks, blocked, narrowed, nil
 }
 
 func (r *reader) perCPU() (perCPU []abiPdmTotals, err error) {
@@ -93,7 +102,7 @@ func (r *reader) drain(epoch uint32, at datapath.Moment, emit func(*flow.Delta))
 
 // reportedDelays are the delays of one state.
 type reportedDelays struct {
-	key   abiPdmKey
+	key   abiMarkKey
 	place ingressPlace
 	pdm   flow.PDM
 }
@@ -150,11 +159,11 @@ func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDe
 		return err
 	}
 	r.stats.States = 0
-	var stale []abiPdmKey
+	var stale []abiMarkKey
 	var live uint64
 	r.rounds++
 	round := r.rounds
-	err = r.states.each(r.maps["pdm_states"], func(k *abiPdmKey, s *abiPdmState) {
+	err = r.states.each(r.maps["pdm_states"], func(k *abiMarkKey, s *abiPdmState) {
 		r.stats.States++
 		if cpu := s.Id >> abiStateIdSTATE_CPU_SHIFT; cpu < uint64(len(before)) &&
 			s.Id&(1<<abiStateIdSTATE_CPU_SHIFT-1) <= before[cpu].Created {
@@ -213,7 +222,7 @@ func setVacant(maps map[string]*ebpf.Map, cfg Config, states uint64) error {
 }
 
 // report emits what a state counted since it was reported last.
-func (r *reader) report(at datapath.Moment, k *abiPdmKey, s *abiPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
+func (r *reader) report(at datapath.Moment, k *abiMarkKey, s *abiPdmState, delays *flow.PDM, round uint64, emit func(*flow.Delta)) {
 	now := stateCounts{
 		sent: s.Psn - s.PsnFirst, received: s.Received, lost: s.Lost, reordered: s.Reordered,
 		duplicates: s.Duplicates, discarded: s.Discarded, suspicious: s.Suspicious,
@@ -244,7 +253,7 @@ func (r *reader) report(at datapath.Moment, k *abiPdmKey, s *abiPdmState, delays
 }
 
 // emitEgress reports packets sent, under the key that the flow table has them by.
-func (r *reader) emitEgress(at datapath.Moment, k *abiPdmKey, s *abiPdmState, sent uint32, emit func(*flow.Delta)) {
+func (r *reader) emitEgress(at datapath.Moment, k *abiMarkKey, s *abiPdmState, sent uint32, emit func(*flow.Delta)) {
 	vlan, inner := datapath.VLANs(s.OutMeta)
 	d := flow.Delta{Counts: flow.Counts{PDM: &flow.PDM{Sent: uint64(sent)}, First: at.Wall, Last: at.Wall}}
 	d.Key = flow.Key{
@@ -255,7 +264,7 @@ func (r *reader) emitEgress(at datapath.Moment, k *abiPdmKey, s *abiPdmState, se
 	emit(&d)
 }
 
-func (r *reader) emitIngress(at datapath.Moment, k *abiPdmKey, place ingressPlace, p *flow.PDM, emit func(*flow.Delta)) {
+func (r *reader) emitIngress(at datapath.Moment, k *abiMarkKey, place ingressPlace, p *flow.PDM, emit func(*flow.Delta)) {
 	vlan, inner := datapath.VLANs(place.meta)
 	d := flow.Delta{Counts: flow.Counts{PDM: p, First: at.Wall, Last: at.Wall}}
 	d.Key = flow.Key{
@@ -308,7 +317,7 @@ func (r *reader) isStale(at datapath.Moment, s *abiPdmState) bool {
 
 // deleteStale forgets states, which their flows' next packets would restart
 // in any case.
-func (r *reader) deleteStale(keys []abiPdmKey) error {
+func (r *reader) deleteStale(keys []abiMarkKey) error {
 	for i := range keys {
 		err := r.maps["pdm_states"].Delete(&keys[i])
 		if isGone(err) {

@@ -42,10 +42,10 @@ func (h *unknownPath) marks(t testing.TB, b packet.Builder, arrives bool) bool {
 }
 
 // path is what is known of a service of hostB, or with proto 0 of all that is there.
-func (h *unknownPath) path(t testing.TB, proto uint8, port uint16) (p abiPdmPath) {
+func (h *unknownPath) path(t testing.TB, proto uint8, port uint16) (p abiMarkPath) {
 	t.Helper()
 	key := serviceKey(netip.MustParseAddr(hostB), proto, port)
-	if err := h.pdm.maps["pdm_paths"].Lookup(&key, &p); err != nil && !isGone(err) {
+	if err := h.pdm.maps["mark_paths"].Lookup(&key, &p); err != nil && !isGone(err) {
 		t.Fatal(err)
 	}
 	return p
@@ -55,7 +55,7 @@ func (h *unknownPath) path(t testing.TB, proto uint8, port uint16) (p abiPdmPath
 func (h *unknownPath) takes(t testing.TB, proto uint8, port uint16) {
 	t.Helper()
 	key := serviceKey(netip.MustParseAddr(hostB), proto, port)
-	if err := h.pdm.maps["pdm_paths"].Put(&key, &abiPdmPath{Passed: uint64(h.now)}); err != nil {
+	if err := h.pdm.maps["mark_paths"].Put(&key, &abiMarkPath{Passed: uint64(h.now)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -147,7 +147,7 @@ func (m *markingHost) drain(t testing.TB) {
 // know lets a UDP service be known to take marked packets, permanently.
 func (m *markingHost) know(t testing.TB, to netip.Addr, port uint16) {
 	t.Helper()
-	if err := m.marker.maps["pdm_paths"].Put(serviceKey(to, packet.ProtoUDP, port), &abiPdmPath{Passed: math.MaxInt64}); err != nil {
+	if err := m.marker.maps["mark_paths"].Put(serviceKey(to, packet.ProtoUDP, port), &abiMarkPath{Passed: math.MaxInt64}); err != nil {
 		t.Fatal(err)
 	}
 }

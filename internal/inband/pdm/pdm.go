@@ -59,9 +59,12 @@ const (
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
-	"pdm_states", "pdm_paths", "pdm_delays", "pdm_counts", "pdm_stats", "pdm_events", ".data.vacant",
+	"pdm_states", "pdm_delays", "pdm_counts", "pdm_stats", "pdm_events", ".data.vacant",
 	"policy_prefixes", "policy_rules", "policy_ifaces", "policy_unnamed", ".data.policy",
 }
+
+// sharedMaps are those that it shares with other stages that insert into packets; see bpf/mark.
+var sharedMaps = []string{"mark_paths", "mark_stats"}
 
 // Stage registers PDM in the datapath.
 func (m *Marker) Stage() *datapath.Stage {
@@ -99,7 +102,7 @@ func (m *Marker) set(s *datapath.Spec) error {
 	}
 	sizes := map[string]uint32{
 		"pdm_states":     m.cfg.MaxEntries + slack,
-		"pdm_paths":      min(m.cfg.MaxEntries, pdmPaths),
+		"mark_paths":      min(m.cfg.MaxEntries, pdmPaths),
 		"pdm_delays":     min(m.cfg.MaxEntries, maxDelayFlows),
 		"pdm_counts":     pdmCounts,
 		"policy_ifaces":  pdmIfaces,
@@ -161,7 +164,7 @@ func New(cfg Config) *Marker {
 
 // open gets the maps.
 func (m *Marker) open(c *datapath.Core) (err error) {
-	if m.maps, err = c.Maps(mapNames...); err != nil {
+	if m.maps, err = c.Maps(slices.Concat(sharedMaps, mapNames)...); err != nil {
 		return err
 	}
 	m.core, m.reader = c, newReader(m.cfg, m.maps)
@@ -246,10 +249,12 @@ func (m *Marker) Stats() (s Stats, err error) {
 		s.Marked, s.Read, s.Stripped = totals.Marked, totals.Read, totals.Stripped
 		s.Created, s.Refused = totals.Created, totals.Refused
 		s.Expired += totals.Renewed
-		s.Fallbacks, s.Blocked, s.Narrowed = totals.Fallbacks, totals.Blocked, totals.Narrowed
+		if err == nil {
+			s.Fallbacks, s.Blocked, s.Narrowed, err = m.reader.guarded()
+		}
 		s.DelaysLost, s.EventsLost, s.CountsFull = totals.DelaysLost, totals.EventsLost, totals.CountsFull
 		s.MaxStates = uint64(m.cfg.MaxEntries)
-		s.Bytes = uint64(unsafe.Sizeof(abiPdmKey{}) + unsafe.Sizeof(abiPdmState{}))
+		s.Bytes = uint64(unsafe.Sizeof(abiMarkKey{}) + unsafe.Sizeof(abiPdmState{}))
 		return err
 	})
 	return s, err
@@ -270,10 +275,16 @@ func (m *Marker) Passed() (out []flow.Uncounted, err error) {
 	return out, err
 }
 
-// reasonNames are the names of enum pdm_reason in bpf/pdm/abi.h, lower case and
-// without the prefix.
+// reasonNames are the names of enum mark_reason in bpf/mark/abi.h and of enum pdm_reason, which
+// continues it, in bpf/pdm/abi.h; lower case and without the prefix.
 var reasonNames = sync.OnceValues(func() (map[uint8]string, error) {
-	return datapath.EnumNames(loadAbi, "pdm_reason", "PDM_")
+	names, err := datapath.EnumNames(loadAbi, "mark_reason", "MARK_")
+	if err != nil {
+		return nil, err
+	}
+	more, err := datapath.EnumNames(loadAbi, "pdm_reason", "PDM_")
+	maps.Copy(names, more)
+	return names, err
 })
 
 // Reasons are the names that Passed may give, for those who list them.

@@ -141,7 +141,7 @@ func option(t testing.TB, frame []byte) pdm.Option {
 }
 
 // putState begins a flow's state at a number of the test's choice.
-func (h *pdmHost) putState(t testing.TB, key abiPdmKey, psn uint16) {
+func (h *pdmHost) putState(t testing.TB, key abiMarkKey, psn uint16) {
 	t.Helper()
 	s := abiPdmState{Psn: uint32(psn), PsnFirst: uint32(psn), Id: 1<<32 + uint64(h.states(t))}
 	s.Guard.Flags = guardPassed
@@ -150,7 +150,7 @@ func (h *pdmHost) putState(t testing.TB, key abiPdmKey, psn uint16) {
 	}
 }
 
-func (h *pdmHost) state(t testing.TB, key abiPdmKey) (s abiPdmState, ok bool) {
+func (h *pdmHost) state(t testing.TB, key abiMarkKey) (s abiPdmState, ok bool) {
 	t.Helper()
 	err := h.pdm.maps["pdm_states"].Lookup(&key, &s)
 	if isGone(err) {
@@ -171,26 +171,26 @@ func (h *pdmHost) prove(t testing.TB, length uint16, destination string, service
 		t.Fatal(err)
 	}
 	to := netip.MustParseAddr(destination)
-	paths := map[abiPdmPathKey]abiPdmPath{{Remote: to.As16()}: {Shown: length, ShownAt: now, Passed: now}}
+	paths := map[abiMarkPathKey]abiMarkPath{{Remote: to.As16()}: {Shown: length, ShownAt: now, Passed: now}}
 	for _, port := range services {
-		paths[serviceKey(to, packet.ProtoTCP, port)] = abiPdmPath{Passed: now}
+		paths[serviceKey(to, packet.ProtoTCP, port)] = abiMarkPath{Passed: now}
 	}
 	for key, path := range paths {
-		if err := h.pdm.maps["pdm_paths"].Put(&key, &path); err != nil {
+		if err := h.pdm.maps["mark_paths"].Put(&key, &path); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // serviceKey is the service of flows whose lower port is this one.
-func serviceKey(remote netip.Addr, proto uint8, port uint16) abiPdmPathKey {
+func serviceKey(remote netip.Addr, proto uint8, port uint16) abiMarkPathKey {
 	if port >= 32768 { // both may be a client's
 		port = 0
 	}
-	return abiPdmPathKey{Remote: remote.As16(), Proto: proto, Port: datapath.HostPort(port)}
+	return abiMarkPathKey{Remote: remote.As16(), Proto: proto, Port: datapath.HostPort(port)}
 }
 
-// guardPassed is GUARD_PASSED of bpf/pdm/abi.h: marked packets are known to arrive.
+// guardPassed is GUARD_PASSED of bpf/mark/abi.h: marked packets are known to arrive.
 const guardPassed = 2
 
 // know lets the service of a datagram that leaves be known to take marked packets.
@@ -204,7 +204,7 @@ func (h *pdmHost) know(program string, frame []byte) error {
 		return nil // it is not marked
 	}
 	var port uint16
-	var path abiPdmPath
+	var path abiMarkPath
 	if err := h.coll.Variables["test_now"].Get(&path.Passed); err != nil {
 		return err
 	}
@@ -212,13 +212,13 @@ func (h *pdmHost) know(program string, frame []byte) error {
 		upper := pkt[chain.Upper:]
 		port = min(binary.BigEndian.Uint16(upper), binary.BigEndian.Uint16(upper[2:]))
 	}
-	return h.pdm.maps["pdm_paths"].Put(serviceKey(netip.AddrFrom16([16]byte(pkt[24:40])), chain.Proto, port), &path)
+	return h.pdm.maps["mark_paths"].Put(serviceKey(netip.AddrFrom16([16]byte(pkt[24:40])), chain.Proto, port), &path)
 }
 
 func (h *pdmHost) states(t testing.TB) (n int) {
 	t.Helper()
-	var b pdmBatch[abiPdmKey, abiPdmState]
-	if err := b.each(h.pdm.maps["pdm_states"], func(*abiPdmKey, *abiPdmState) { n++ }); err != nil {
+	var b pdmBatch[abiMarkKey, abiPdmState]
+	if err := b.each(h.pdm.maps["pdm_states"], func(*abiMarkKey, *abiPdmState) { n++ }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -233,8 +233,8 @@ const (
 func aToB() packet.Builder { return packet.Eth().IPv6(hostA, hostB).UDP(portA, portB).Payload(20) }
 func bToA() packet.Builder { return packet.Eth().IPv6(hostB, hostA).UDP(portB, portA).Payload(30) }
 
-func udpKey(local, remote string, lport, rport uint16) abiPdmKey {
-	return abiPdmKey{
+func udpKey(local, remote string, lport, rport uint16) abiMarkKey {
+	return abiMarkKey{
 		Local: netip.MustParseAddr(local).As16(), Remote: netip.MustParseAddr(remote).As16(),
 		Lport: datapath.HostPort(lport), Rport: datapath.HostPort(rport), Proto: 17,
 	}

@@ -63,7 +63,7 @@ type Passed struct {
 	Iface     string `json:"iface"`
 	Netns     string `json:"netns,omitempty"`
 	Direction string `json:"direction"`
-	Reason    string `json:"reason"` // name from enum pdm_reason in bpf/pdm/abi.h, lower case
+	Reason    string `json:"reason"` // name from enum mark_reason in bpf/mark/abi.h, lower case
 	Packets   uint64 `json:"packets"`
 }
 

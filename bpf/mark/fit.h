@@ -2,7 +2,8 @@
 /*
  * Whether a packet may grow by a mark.
  *
- * Input: a packet that would be marked, and what its flow has shown (guard.h).
+ * Input: a packet that would be marked, by how many bytes in all (segment.mark), and what its
+ * flow has shown (guard.h).
  * Output: flags for bpf_skb_adjust_room(), or why it stays as it is. Called by
  * mark.h, after it found the place for the option.
  *
@@ -10,8 +11,8 @@
  * to have arrived, or, with an acknowledgment awaited for one at a time, a segment
  * that its socket could send or that headroom was reserved for.
  */
-#ifndef WAYMARK_PDM_FIT_H
-#define WAYMARK_PDM_FIT_H
+#ifndef WAYMARK_MARK_FIT_H
+#define WAYMARK_MARK_FIT_H
 
 /* Room is made, and nothing else changes: segments of a burst grow, too. */
 #define FIT_GROW (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
@@ -49,8 +50,8 @@ static __noinline int fit_udp_burst(struct __sk_buff *skb, const struct packet *
 
 	sk = sk ? bpf_sk_fullsock(sk) : NULL;
 	if (!sk || sk->protocol != IPPROTO_UDP || sk->src_port != bpf_ntohs(p->id.sport))
-		return PDM_BURST_TUNNEL;
-	return is_checksum_partial(skb, p->l4_offset + 6) ? MARK_OK : PDM_BURST_CHECKSUM;
+		return MARK_BURST_TUNNEL;
+	return is_checksum_partial(skb, p->l4_offset + 6) ? MARK_OK : MARK_BURST_CHECKSUM;
 }
 
 /*
@@ -58,7 +59,7 @@ static __noinline int fit_udp_burst(struct __sk_buff *skb, const struct packet *
  * bounded by what the peer takes and what the stack knows of the path.
  */
 static __always_inline __u32 socket_segment(struct __sk_buff *skb, const struct packet *p,
-					    const struct pdm_guard *g)
+					    const struct mark_guard *g)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct bpf_tcp_sock *tcp = sk ? bpf_tcp_sock(sk) : NULL;
@@ -66,35 +67,50 @@ static __always_inline __u32 socket_segment(struct __sk_buff *skb, const struct 
 	return tcp ? p->l4_offset - p->l3_offset + g->tcp_header + tcp->mss_cache : 0;
 }
 
-/* A packet that would be longer than every IPv6 link takes. */
-static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, struct pdm_guard *g,
-				struct pdm_work *work, __u64 now)
+/*
+ * Whether a socket sends less than the interface takes because headroom is reserved: for one of
+ * the stages there, or for both.
+ */
+static __always_inline bool is_reserved(__u32 bytes)
 {
-	struct pdm_segment *seg = &work->segment;
+	__u32 ioam_bytes = cfg_features & FEATURE_IOAM ? ioam.reserved : 0;
+
+	if (cfg_features & FEATURE_PDM && bytes == PDM_HEADER)
+		return true;
+	if (!ioam_bytes)
+		return false;
+	return bytes == ioam_bytes ||
+	       (cfg_features & FEATURE_PDM && bytes == ioam_bytes + PDM_HEADER);
+}
+
+/* A packet that would be longer than every IPv6 link takes. */
+static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, struct mark_guard *g,
+				struct mark_segment *seg, __u64 now)
+{
 	__u32 want, len, mtu = 0, path, most, segments, full = 0;
-	int reason = PDM_MTU;
+	int reason = MARK_MTU;
 	bool could;
 
 	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
-		return PDM_MTU;
+		return MARK_MTU;
 	len = seg->len;
-	want = len + PDM_HEADER;
+	want = len + seg->mark;
 	path = guard_mtu(g, now);
 	most = mtu;
 	if (path < most) {
 		most = path;
-		reason = PDM_PATH_MTU;
+		reason = MARK_PATH_MTU;
 	}
 	if (seg->tcp)
 		full = socket_segment(skb, p, g);
 	/* The socket could send as much, or headroom for a mark was reserved. */
-	could = want <= full || full + PDM_HEADER == mtu;
+	could = want <= full || is_reserved(mtu - full);
 	if (want <= most && want <= g->shown && (could || !full)) {
 		seg->len = want;
 		return MARK_OK;
 	}
 	if (!seg->tcp)
-		return want <= most ? PDM_UNPROVEN : reason;
+		return want <= most ? MARK_UNPROVEN : reason;
 	segments = skb->gso_size ? (p->id.payload + skb->gso_size - 1) / skb->gso_size : 1;
 	if (want > most) {
 		if (segments == 1)
@@ -104,44 +120,37 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 			seg->len = want;
 			return MARK_OK;
 		}
-		reason = PDM_MSS;
+		reason = MARK_MSS;
 	} else {
-		reason = PDM_UNPROVEN;
+		reason = MARK_UNPROVEN;
 	}
 	/* Segments of TCP may be cut again, and so be no longer than they are. */
-	if (skb->gso_size <= PDM_HEADER || len > most)
+	if (skb->gso_size <= seg->mark || len > most)
 		return reason;
-	work->flags = FIT_CUT;
+	seg->flags = FIT_CUT;
 	return MARK_OK;
 }
 
-static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, struct pdm_guard *g,
-			       struct pdm_work *work, __u64 now)
+static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, struct mark_guard *g,
+			       struct mark_segment *seg, __u64 now)
 {
-	struct pdm_segment *seg = &work->segment;
 	int rc;
 
-	work->flags = FIT_GROW;
+	seg->flags = FIT_GROW;
 	seg->len = p->id.bytes;
 	if (skb->gso_size) {
-		if (cfg_pdm_packets)
-			return PDM_BURST;
 		if (p->id.proto != IPPROTO_TCP) {
-			rc = p->id.proto == IPPROTO_UDP ? fit_udp_burst(skb, p) : PDM_BURST_TUNNEL;
+			rc = p->id.proto == IPPROTO_UDP ? fit_udp_burst(skb, p) : MARK_BURST_TUNNEL;
 			if (rc != MARK_OK)
 				return rc;
 		}
 		seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
 	}
-	if (seg->len + PDM_HEADER <= IPV6_MTU_MIN) {
-		seg->len += PDM_HEADER;
+	if (seg->len + seg->mark <= IPV6_MTU_MIN) {
+		seg->len += seg->mark;
 		return MARK_OK;
 	}
-	rc = fit_large(skb, p, g, work, now);
-	/* Unmarked, it can show that such packets arrive. */
-	if (rc != MARK_OK && seg->tcp && seg->len <= 0xffff)
-		guard_sent(g, seg, false, now);
-	return rc;
+	return fit_large(skb, p, g, seg, now);
 }
 
 #endif

@@ -7,11 +7,11 @@
  *
  * Firewalls filter by protocol and port. So that marked packets arrive is known of
  * a service only, whatever arrives elsewhere; that they do not, and how long packets
- * may be, of the destination, too. Where both ports may be a client's it is not
+ * may be, of the destination, too. The former is of one kind of marks, the latter of all. Where both ports may be a client's it is not
  * known which one is the service's: all such flows of a protocol are one service.
  */
-#ifndef WAYMARK_PDM_PATH_H
-#define WAYMARK_PDM_PATH_H
+#ifndef WAYMARK_MARK_PATH_H
+#define WAYMARK_MARK_PATH_H
 
 /*
  * Written and read by the programs, for destinations of marked flows only. When
@@ -20,9 +20,9 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
-	__type(key, struct pdm_path_key);
-	__type(value, struct pdm_path);
-} pdm_paths SEC(".maps");
+	__type(key, struct mark_path_key);
+	__type(value, struct mark_path);
+} mark_paths SEC(".maps");
 
 /* Every IPv6 link takes packets of this size (RFC 8200 section 5). */
 #define IPV6_MTU_MIN 1280
@@ -49,10 +49,33 @@ static __always_inline bool is_recent(__u64 at, __u64 now, __u64 lifetime)
 	return at && (__s64)(now - at) < (__s64)lifetime;
 }
 
+/*
+ * Counts of what guards found out. Written by the programs, read by the agent; by
+ * enum mark_kind.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MARK_KINDS);
+	__type(key, __u32);
+	__type(value, struct mark_totals);
+} mark_stats SEC(".maps");
+
+#define MARK_STAT_ADD(kind, field, n)                                               \
+	do {                                                                        \
+		__u32 kind_ = (kind);                                               \
+		struct mark_totals *st_ = bpf_map_lookup_elem(&mark_stats, &kind_); \
+		if (st_)                                                            \
+			st_->field += (n);                                          \
+	} while (0)
+
+/* Of what something is known: lengths of the destination's path are of all kinds of marks. */
+enum path_scope { PATH_DESTINATION, PATH_SERVICE, PATH_LENGTHS };
+
 /* What is known of a flow's destination, or of its service there. */
-static __always_inline struct pdm_path *path_of(const struct pdm_key *key, bool service,
-						struct pdm_path_key *path)
+static __always_inline struct mark_path *path_of(const struct mark_key *key, enum path_scope scope,
+						 struct mark_path_key *path)
 {
+	bool service = scope == PATH_SERVICE;
 	__u16 local = bpf_ntohs(key->lport), port = bpf_ntohs(key->rport);
 
 	if (local < port)
@@ -61,31 +84,31 @@ static __always_inline struct pdm_path *path_of(const struct pdm_key *key, bool 
 	path->netns = key->netns;
 	path->port = service && port < PORT_DYNAMIC ? bpf_htons(port) : 0;
 	path->proto = service ? key->proto : 0;
-	path->zero = 0;
-	return bpf_map_lookup_elem(&pdm_paths, path);
+	path->kind = scope == PATH_LENGTHS ? MARK_PDM : key->kind;
+	return bpf_map_lookup_elem(&mark_paths, path);
 }
 
 /* Likewise, made where nothing is known. */
-static __noinline struct pdm_path *path_make(const struct pdm_key *key, bool service)
+static __noinline struct mark_path *path_make(const struct mark_key *key, enum path_scope scope)
 {
-	struct pdm_path none = {};
-	struct pdm_path_key at;
-	struct pdm_path *path = path_of(key, service, &at);
+	struct mark_path none = {};
+	struct mark_path_key at;
+	struct mark_path *path = path_of(key, scope, &at);
 
 	if (path)
 		return path;
-	bpf_map_update_elem(&pdm_paths, &at, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pdm_paths, &at);
+	bpf_map_update_elem(&mark_paths, &at, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&mark_paths, &at);
 }
 
 /*
  * A SYN or FIN of a flow has arrived. Flows with dynamic ports are of many services, which
  * need not wait for this one: it may only receive, and then shows nothing more.
  */
-static __noinline int path_pool_ends_wait(const struct pdm_key *key)
+static __noinline int path_pool_ends_wait(const struct mark_key *key)
 {
-	struct pdm_path_key at;
-	struct pdm_path *service = path_of(key, true, &at);
+	struct mark_path_key at;
+	struct mark_path *service = path_of(key, PATH_SERVICE, &at);
 
 	if (!service || at.port)
 		return 0;
@@ -95,12 +118,12 @@ static __noinline int path_pool_ends_wait(const struct pdm_key *key)
 }
 
 /* Whether marked packets were known to arrive recently. */
-static __always_inline bool path_takes(const struct pdm_path *path, __u64 now)
+static __always_inline bool path_takes(const struct mark_path *path, __u64 now)
 {
 	return path && is_recent(path->passed, now, PATH_PASSED_LIFETIME);
 }
 
-static __always_inline void path_pass(struct pdm_path *path, __u64 now)
+static __always_inline void path_pass(struct mark_path *path, __u64 now)
 {
 	if (!path)
 		return;
@@ -112,31 +135,31 @@ static __always_inline void path_pass(struct pdm_path *path, __u64 now)
 }
 
 /* A marked packet of a flow is known to have arrived. */
-static __noinline int path_passes(const struct pdm_key *key, __u64 now)
+static __noinline int path_passes(const struct mark_key *key, __u64 now)
 {
-	path_pass(path_make(key, true), now);
-	path_pass(path_make(key, false), now);
+	path_pass(path_make(key, PATH_SERVICE), now);
+	path_pass(path_make(key, PATH_DESTINATION), now);
 	return 0;
 }
 
-static __always_inline void path_fail(struct pdm_path *path, __u64 since)
+static __always_inline void path_fail(struct mark_path *path, __u64 since)
 {
 	if (path && path->passed <= since)
 		path->passed = 0;
 }
 
 /* Marks have been lost since a time: what showed before that they arrive does so no more. */
-static __noinline int path_fails(const struct pdm_key *key, __u64 since)
+static __noinline int path_fails(const struct mark_key *key, __u64 since)
 {
-	struct pdm_path_key at;
+	struct mark_path_key at;
 
-	path_fail(path_of(key, true, &at), since);
-	path_fail(path_of(key, false, &at), since);
+	path_fail(path_of(key, PATH_SERVICE, &at), since);
+	path_fail(path_of(key, PATH_DESTINATION, &at), since);
 	return 0;
 }
 
 /* A flow fell back. True: it is the one after which nothing is marked any more. */
-static __always_inline bool path_strike(struct pdm_path *path, __u64 now)
+static __always_inline bool path_strike(struct mark_path *path, __u64 now)
 {
 	bool was;
 

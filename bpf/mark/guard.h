@@ -22,8 +22,8 @@
  *
  * An outage is no strike: the unmarked segment that is sent again must arrive.
  */
-#ifndef WAYMARK_PDM_GUARD_H
-#define WAYMARK_PDM_GUARD_H
+#ifndef WAYMARK_MARK_GUARD_H
+#define WAYMARK_MARK_GUARD_H
 
 /* Strikes until a flow falls back, if marked packets of it arrived or if not. */
 #define STRIKES_PASSED 3
@@ -56,62 +56,78 @@
 #define TCP_OPTION_SACK 5
 
 /* What is known of a path before a flow has shown anything. */
-static __always_inline void guard_consult(struct pdm_guard *g, const struct pdm_path *path,
-					  const struct pdm_path *service, __u64 now)
+static __always_inline void guard_consult(struct mark_guard *g, const struct mark_path *path,
+					  const struct mark_path *service,
+					  const struct mark_path *lengths, __u64 now)
 {
 	g->checked = now;
 	if (path_takes(service, now))
 		g->flags |= GUARD_PASSED;
 	if (service && now < service->blocked)
 		g->fallback = service->blocked;
-	if (!path)
-		return;
-	if (now < path->blocked)
+	if (path && now < path->blocked)
 		g->fallback = path->blocked;
-	if (is_recent(path->shown_at, now, PATH_LIFETIME) && path->shown > g->shown)
-		g->shown = path->shown;
-	if (is_recent(path->narrowed, now, PATH_LIFETIME)) {
-		g->narrowed = path->narrowed;
-		g->mtu = path->mtu;
+	if (!lengths)
+		return;
+	if (is_recent(lengths->shown_at, now, PATH_LIFETIME) && lengths->shown > g->shown)
+		g->shown = lengths->shown;
+	if (is_recent(lengths->narrowed, now, PATH_LIFETIME)) {
+		g->narrowed = lengths->narrowed;
+		g->mtu = lengths->mtu;
 	}
 }
 
 /* Datagrams of a flow that begins rest with those to its destination, unless any marked packet arrives. */
-static __always_inline void guard_rest(struct pdm_guard *g, const struct pdm_path *path, __u64 now)
+static __always_inline void guard_rest(struct mark_guard *g, const struct mark_path *path,
+				       __u64 now)
 {
 	if (path && !path_takes(path, now) && path->quiet > g->fallback)
 		g->fallback = path->quiet;
 }
 
-static __noinline int guard_begin(struct pdm_work *work, __u64 now)
+/* What is known of lengths; path: what path_of() found for the destination. */
+static __always_inline struct mark_path *guard_lengths(const struct mark_key *key,
+						       struct mark_path *path)
 {
-	struct pdm_guard *g = &work->fresh.guard;
-	struct pdm_path_key at;
-	struct pdm_path *service = path_of(&work->key, true, &at);
-	struct pdm_path *path = path_of(&work->key, false, &at);
+	struct mark_path_key at;
+
+	return key->kind == MARK_PDM ? path : path_of(key, PATH_LENGTHS, &at);
+}
+
+static __noinline int guard_begin(struct mark_guard *g, const struct mark_key *key, __u64 now)
+{
+	struct mark_path_key at;
+	struct mark_path *service = path_of(key, PATH_SERVICE, &at);
+	struct mark_path *path = path_of(key, PATH_DESTINATION, &at);
 
 	__builtin_memset(g, 0, sizeof(*g));
-	guard_consult(g, path, service, now);
+	guard_consult(g, path, service, guard_lengths(key, path), now);
 	if (g->flags & GUARD_PASSED)
 		return 0;
 	if ((path && path->strikes) || (service && service->strikes))
 		g->flags |= GUARD_CAREFUL;
-	if (work->key.proto != IPPROTO_TCP)
+	if (key->proto != IPPROTO_TCP)
 		guard_rest(g, path, now);
 	return 0;
 }
 
 /* The longest packet that the path is known to take, or more than any. */
-static __always_inline __u32 guard_mtu(const struct pdm_guard *g, __u64 now)
+static __always_inline __u32 guard_mtu(const struct mark_guard *g, __u64 now)
 {
 	return g->mtu && is_recent(g->narrowed, now, PATH_LIFETIME) ? g->mtu : 0xffffffff;
 }
 
+/* Whether a mark on the next segment may be lost, for all that is known. */
+static __always_inline bool guard_risks(const struct mark_guard *g)
+{
+	return !(g->flags & GUARD_PASSED) || g->strikes > 1;
+}
+
 /* Packets longer than those that arrived do not: neither will others there. */
-static __noinline int guard_narrow(struct pdm_guard *g, const struct pdm_key *key, __u64 now,
+static __noinline int guard_narrow(struct mark_guard *g, const struct mark_key *key, __u64 now,
 				   __u32 mtu)
 {
-	struct pdm_path *path;
+	struct mark_path *path;
 	__u32 known;
 
 	if (mtu < IPV6_MTU_MIN)
@@ -120,12 +136,12 @@ static __noinline int guard_narrow(struct pdm_guard *g, const struct pdm_key *ke
 	if (mtu > known)
 		return 0;
 	if (mtu < known)
-		PDM_STAT_ADD(narrowed, 1);
+		MARK_STAT_ADD(key->kind, narrowed, 1);
 	g->mtu = mtu;
 	g->narrowed = now;
 	if (g->shown > mtu)
 		g->shown = mtu;
-	path = path_make(key, false);
+	path = path_make(key, PATH_LENGTHS);
 	if (!path)
 		return 0;
 	if (!is_recent(path->narrowed, now, PATH_LIFETIME) || mtu <= path->mtu) {
@@ -138,10 +154,10 @@ static __noinline int guard_narrow(struct pdm_guard *g, const struct pdm_key *ke
 }
 
 /* Packets as long as this one no longer arrive for certain. */
-static __noinline int guard_shrink(struct pdm_guard *g, const struct pdm_key *key, __u32 len)
+static __noinline int guard_shrink(struct mark_guard *g, const struct mark_key *key, __u32 len)
 {
-	struct pdm_path_key at;
-	struct pdm_path *path = path_of(key, false, &at);
+	struct mark_path_key at;
+	struct mark_path *path = path_of(key, PATH_LENGTHS, &at);
 
 	if (g->shown > len)
 		g->shown = len;
@@ -150,11 +166,11 @@ static __noinline int guard_shrink(struct pdm_guard *g, const struct pdm_key *ke
 	return 0;
 }
 
-static __noinline int guard_fall_back(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_fall_back(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	__u64 lifetime = cfg_pdm_lifetime;
+	__u64 lifetime = key->kind == MARK_PDM ? cfg_pdm_lifetime : 0;
 	bool passed = g->flags & GUARD_PASSED;
-	struct pdm_path *service;
+	struct mark_path *service;
 
 	/* Flows that never were answered must not fill the table of states. */
 	if (lifetime < FALLBACK_MIN_NS)
@@ -164,10 +180,10 @@ static __noinline int guard_fall_back(struct pdm_guard *g, const struct pdm_key 
 	g->fallback = now + lifetime;
 	g->flags &= ~GUARD_PASSED;
 	g->strikes = 0;
-	PDM_STAT_ADD(fallbacks, 1);
+	MARK_STAT_ADD(key->kind, fallbacks, 1);
 	if (passed)
 		path_fails(key, g->failing);
-	service = path_make(key, true);
+	service = path_make(key, PATH_SERVICE);
 	/* This flow was not rejected: see guard_may_risk(). */
 	if (service) {
 		service->quiet = 0;
@@ -175,13 +191,13 @@ static __noinline int guard_fall_back(struct pdm_guard *g, const struct pdm_key 
 	}
 	/* Of both: only one may take marked packets. */
 	passed = path_strike(service, now);
-	if (path_strike(path_make(key, false), now) || passed)
-		PDM_STAT_ADD(blocked, 1);
+	if (path_strike(path_make(key, PATH_DESTINATION), now) || passed)
+		MARK_STAT_ADD(key->kind, blocked, 1);
 	return 0;
 }
 
 /* A marked packet was lost, or so it seems. */
-static __noinline int guard_strike(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_strike(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
 	__u8 enough = g->flags & GUARD_PASSED ? STRIKES_PASSED : STRIKES_UNKNOWN;
 

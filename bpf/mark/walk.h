@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Where a packet has what concerns PDM, when it has extension headers at all.
+ * Where a packet has what concerns stages that insert, when it has extension headers at all.
  *
  * Input: where the first extension header is. Output: where the upper layer begins,
- * what names it, and the PDM option. Called by both stages for the few packets
+ * what names it, and the PDM option. Called by these stages for the few packets
  * that are not of the usual form. Its two loops are functions that are verified
  * alone. The same walk as in wire/pdm.
  */
-#ifndef WAYMARK_PDM_WALK_H
-#define WAYMARK_PDM_WALK_H
+#ifndef WAYMARK_MARK_WALK_H
+#define WAYMARK_MARK_WALK_H
 
 #define OPTIONS_MAX 32 /* walked in one header */
 #define OPTIONS_RECEIVER 8 /* beyond padding, that Linux takes (max_dst_opts_number) */
 
-/* Results of a walk in addition to enum pdm_reason. */
+/* Results of a walk in addition to enum mark_reason. */
 #define WALK_OK (-1)
 
 /* A Destination Options header and what is in it. */
-struct pdm_header {
+struct mark_header {
 	__u32 offset; /* of the header, from the frame's start */
 	__u32 size;
 	__u32 option; /* offset of the PDM option; 0: none */
@@ -27,24 +27,26 @@ struct pdm_header {
 	__u8 zero;
 };
 
-struct pdm_layout {
+struct mark_layout {
 	struct chain chain; /* out: at what is not an extension header any more */
 	__u32 header_link; /* byte that names `marked` */
-	struct pdm_header marked; /* the header with the PDM option, if option is not 0 */
-	struct pdm_header dest; /* the Destination Options header met last */
+	struct mark_header marked; /* the header with the PDM option, if option is not 0 */
+	struct mark_header dest; /* the Destination Options header met last */
+	__u32 hop; /* size of the Hop-by-Hop header; 0: there is none */
 	__u8 last; /* protocol number of the header before the upper layer; 0: none */
 	__u8 version2;
 	__u8 authenticated;
 	__u8 fragment;
 };
 
-/* The options of one header; WALK_OK, or PDM_MALFORMED or PDM_CHAIN. */
-__feature(FEATURE_PDM) __noinline int pdm_options(struct __sk_buff *skb, struct pdm_header *h)
+/* The options of one header; WALK_OK, or MARK_MALFORMED or MARK_CHAIN. */
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int mark_options(struct __sk_buff *skb, struct mark_header *h)
 {
 	__u32 at, end;
 
 	if (!h)
-		return PDM_MALFORMED;
+		return MARK_MALFORMED;
 	at = h->offset + 2;
 	end = h->offset + h->size;
 #pragma clang loop unroll(disable)
@@ -58,27 +60,27 @@ __feature(FEATURE_PDM) __noinline int pdm_options(struct __sk_buff *skb, struct 
 			break;
 		size = option_size(skb, at, end, tlv);
 		if (!size)
-			return PDM_MALFORMED;
+			return MARK_MALFORMED;
 		if (tlv[0] == PDM_OPTION) {
 			if (h->option || h->version2)
-				return PDM_MALFORMED;
+				return MARK_MALFORMED;
 			if (tlv[1] == PDM_LEN)
 				h->option = at;
 			else if (tlv[1] == PDM_V2_LEN || tlv[1] == PDM_V2_ENCRYPTED_LEN)
 				h->version2 = 1;
 			else
-				return PDM_MALFORMED;
+				return MARK_MALFORMED;
 		} else if (tlv[0] > OPTION_PADN) {
 			h->others++;
 		}
 		h->options++;
 		at += size;
 	}
-	return PDM_CHAIN;
+	return MARK_CHAIN;
 }
 
 /* A Destination Options header that the walk has passed, and the byte that names it. */
-static __always_inline int add_header(struct __sk_buff *skb, struct pdm_layout *l, __u32 offset,
+static __always_inline int add_header(struct __sk_buff *skb, struct mark_layout *l, __u32 offset,
 				      __u32 link)
 {
 	bool before = l->marked.option || l->version2;
@@ -87,11 +89,11 @@ static __always_inline int add_header(struct __sk_buff *skb, struct pdm_layout *
 	__builtin_memset(&l->dest, 0, sizeof(l->dest));
 	l->dest.offset = offset;
 	l->dest.size = l->chain.offset - offset;
-	rc = pdm_options(skb, &l->dest);
+	rc = mark_options(skb, &l->dest);
 	if (rc != WALK_OK)
 		return rc;
 	if ((l->dest.option || l->dest.version2) && before)
-		return PDM_MALFORMED;
+		return MARK_MALFORMED;
 	if (l->dest.option) {
 		l->marked = l->dest;
 		l->header_link = link;
@@ -101,14 +103,15 @@ static __always_inline int add_header(struct __sk_buff *skb, struct pdm_layout *
 }
 
 /*
- * Extension headers up to the upper layer. WALK_OK, or a reason: PDM_CHAIN for
- * headers that are too many, out of order or of unknown form, PDM_MALFORMED for
+ * Extension headers up to the upper layer. WALK_OK, or a reason: MARK_CHAIN for
+ * headers that are too many, out of order or of unknown form, MARK_MALFORMED for
  * those that can't be.
  */
-__feature(FEATURE_PDM) __noinline int pdm_walk(struct __sk_buff *skb, struct pdm_layout *l)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int mark_walk(struct __sk_buff *skb, struct mark_layout *l)
 {
 	if (!l)
-		return PDM_CHAIN;
+		return MARK_CHAIN;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < EXT_HEADERS_MAX + 1; i++) {
 		__u32 offset = l->chain.offset, link = l->chain.link;
@@ -119,14 +122,16 @@ __feature(FEATURE_PDM) __noinline int pdm_walk(struct __sk_buff *skb, struct pdm
 			return WALK_OK;
 		/* Mobility, HIP, Shim6: their place in the order is their own. */
 		if (i == EXT_HEADERS_MAX || proto > 63)
-			return PDM_CHAIN;
+			return MARK_CHAIN;
 		if (proto == IPPROTO_HOPOPTS && i) /* RFC 8200 section 4.3 */
-			return PDM_MALFORMED;
+			return MARK_MALFORMED;
 		rc = pass_extension(skb, &l->chain);
 		if (rc != PARSE_OK && rc != PARSE_MORE)
-			return PDM_MALFORMED;
+			return MARK_MALFORMED;
 		l->last = proto;
-		if (proto == IPPROTO_AH) {
+		if (proto == IPPROTO_HOPOPTS) {
+			l->hop = l->chain.offset - offset;
+		} else if (proto == IPPROTO_AH) {
 			l->authenticated = 1;
 		} else if (proto == IPPROTO_FRAGMENT) {
 			l->fragment = 1;
@@ -138,28 +143,28 @@ __feature(FEATURE_PDM) __noinline int pdm_walk(struct __sk_buff *skb, struct pdm
 				return rc;
 		}
 	}
-	return PDM_CHAIN;
+	return MARK_CHAIN;
 }
 
 /* l3: offset of the IPv6 header, which is readable. */
-static __always_inline int find_layout(struct __sk_buff *skb, __u32 l3, struct pdm_layout *l)
+static __always_inline int find_layout(struct __sk_buff *skb, __u32 l3, struct mark_layout *l)
 {
 	struct frame f = frame_of(skb);
 	struct chain *c = &l->chain;
 	struct ipv6hdr *ip;
 
 	if (l3 > HEADERS_MAX)
-		return PDM_CHAIN;
+		return MARK_CHAIN;
 	ip = f.data + l3;
 	if ((void *)(ip + 1) > f.end)
-		return PDM_CHAIN;
+		return MARK_CHAIN;
 	__builtin_memset(l, 0, sizeof(*l));
 	c->offset = l3 + sizeof(*ip);
 	c->link = l3 + offsetof(struct ipv6hdr, nexthdr);
 	c->ip_end = ip->payload_len ? c->offset + bpf_ntohs(ip->payload_len) : skb->len;
 	c->next = ip->nexthdr;
 	c->ipv6 = true;
-	return pdm_walk(skb, l);
+	return mark_walk(skb, l);
 }
 
 #endif

@@ -5,8 +5,8 @@
  * Input: a TCP segment on its way out, and its socket. Output: whether it may be
  * marked; strikes and arrivals for guard.h. Called by mark.h.
  */
-#ifndef WAYMARK_PDM_TCP_H
-#define WAYMARK_PDM_TCP_H
+#ifndef WAYMARK_MARK_TCP_H
+#define WAYMARK_MARK_TCP_H
 
 /* A flow that waits for others asks about them with its first segments, and then with one in so many. */
 #define RISK_ASKS 16
@@ -15,7 +15,7 @@
 #define SYN_DATA_MAX 0xffff
 
 /* The watched segment arrived once it was sent again without a mark. */
-static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_missed(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
 	__u32 len = g->watch_len;
 	bool longer = len > IPV6_MTU_MIN && len > g->shown;
@@ -24,7 +24,7 @@ static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *ke
 	if (!(g->flags & GUARD_WATCH_MARKED))
 		return 0;
 	if (len > IPV6_MTU_MIN)
-		guard_shrink(g, key, len - PDM_HEADER);
+		guard_shrink(g, key, len - g->mark);
 	if (longer) {
 		/* With a shorter one lost just before, it is one loss. */
 		if (is_recent(g->struck, now, SIZE_GAP_NS))
@@ -40,28 +40,28 @@ static __noinline int guard_missed(struct pdm_guard *g, const struct pdm_key *ke
 }
 
 /* The watched segment was lost without a mark, too: that shows nothing about marks. */
-static __noinline int guard_doubt(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_doubt(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	struct pdm_path *service;
+	struct mark_path *service;
 
 	g->watch_len = 0;
 	if (g->flags & GUARD_PASSED)
 		return 0;
 	/* A flow that began so can't afford to lose more. */
 	g->fallback = now + FALLBACK_MIN_NS;
-	PDM_STAT_ADD(fallbacks, 1);
-	service = path_make(key, true);
+	MARK_STAT_ADD(key->kind, fallbacks, 1);
+	service = path_make(key, PATH_SERVICE);
 	if (service && !service->strikes)
 		service->strikes = 1;
 	return 0;
 }
 
 /* The watched segment has arrived. */
-static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_arrived(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
 	bool first = g->flags & GUARD_WATCH_MARKED && !(g->flags & GUARD_PASSED);
 	bool longer = g->watch_len > IPV6_MTU_MIN && g->watch_len > g->shown;
-	struct pdm_path *path;
+	struct mark_path *path;
 
 	if (g->flags & GUARD_WATCH_MARKED && !is_recent(g->arrived, now, SHOW_NS))
 		first = true;
@@ -84,7 +84,7 @@ static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *k
 		g->arrived = now;
 		path_passes(key, now);
 	}
-	path = longer ? path_make(key, false) : NULL;
+	path = longer ? path_make(key, PATH_LENGTHS) : NULL;
 	if (path && (g->shown >= path->shown || !is_recent(path->shown_at, now, PATH_LIFETIME))) {
 		path->shown = g->shown;
 		path->shown_at = now;
@@ -96,16 +96,16 @@ static __noinline int guard_arrived(struct pdm_guard *g, const struct pdm_key *k
  * Whether a segment may be marked though nobody knows if it arrives; or somebody
  * does by now. Asked for the first segments, and for few of those that follow.
  */
-static __noinline int guard_may_risk(struct pdm_guard *g, const struct pdm_key *key, __u64 now,
+static __noinline int guard_may_risk(struct mark_guard *g, const struct mark_key *key, __u64 now,
 				     bool syn)
 {
-	struct pdm_path_key at;
-	struct pdm_path *service;
+	struct mark_path_key at;
+	struct mark_path *service;
 
 	g->unmarked = g->unmarked < 0xffff ? g->unmarked + 1 : RISK_ASKS;
 	if (g->unmarked > RISK_ASKS && g->unmarked % RISK_ASKS)
 		return false;
-	service = path_of(key, true, &at);
+	service = path_of(key, PATH_SERVICE, &at);
 	if (!service)
 		return true;
 	if (path_takes(service, now)) {
@@ -119,9 +119,9 @@ static __noinline int guard_may_risk(struct pdm_guard *g, const struct pdm_key *
 }
 
 /* A segment leaves with a mark, and nobody knows if it arrives. */
-static __noinline int guard_risk(const struct pdm_key *key, __u64 now)
+static __noinline int guard_risk(const struct mark_key *key, __u64 now)
 {
-	struct pdm_path *service = path_make(key, true);
+	struct mark_path *service = path_make(key, PATH_SERVICE);
 
 	if (!service)
 		return 0;
@@ -140,7 +140,7 @@ static __always_inline bool is_after(__u32 a, __u32 b)
  * did not get it, or not in time.
  */
 static __noinline int reports_duplicate(struct __sk_buff *skb, const struct packet *p,
-					const struct pdm_guard *g, __u32 ack)
+					const struct mark_guard *g, __u32 ack)
 {
 	struct {
 		__u8 pad[2];
@@ -158,7 +158,7 @@ static __noinline int reports_duplicate(struct __sk_buff *skb, const struct pack
 
 /* Sequence numbers, from the packet. False: they can't be read. */
 static __always_inline bool segment_of(struct __sk_buff *skb, const struct packet *p,
-				       struct pdm_segment *seg)
+				       struct mark_segment *seg)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 at = p->l4_offset;
@@ -180,8 +180,8 @@ static __always_inline bool segment_of(struct __sk_buff *skb, const struct packe
  * What is awaited: does the socket know that it arrived? One that closed first and
  * waits (TIME_WAIT) is no such socket any more, but all that it sent has arrived.
  */
-static __noinline int guard_look(struct __sk_buff *skb, struct pdm_guard *g,
-				 const struct pdm_key *key, __u64 now, __u8 flags)
+static __noinline int guard_look(struct __sk_buff *skb, struct mark_guard *g,
+				 const struct mark_key *key, __u64 now, __u8 flags)
 {
 	struct bpf_sock *sk = skb->sk;
 	bool closed = sk && (sk->state == BPF_TCP_TIME_WAIT || sk->state == BPF_TCP_CLOSE);
@@ -204,9 +204,9 @@ static __noinline int guard_look(struct __sk_buff *skb, struct pdm_guard *g,
  * A segment is sent again, without a mark. Once this is acknowledged the mark was
  * the cause; if it is lost as well, the path was.
  */
-static __noinline int guard_resent(struct pdm_guard *g, const struct pdm_segment *seg, __u64 now)
+static __noinline int guard_resent(struct mark_guard *g, const struct mark_segment *seg, __u64 now)
 {
-	__u32 len = seg->len + PDM_HEADER;
+	__u32 len = seg->len + g->mark;
 
 	if (!g->watch_len) {
 		if (g->strikes || (g->flags & (GUARD_PASSED | GUARD_LIMITED)) != GUARD_PASSED)
@@ -235,7 +235,8 @@ static __noinline int guard_resent(struct pdm_guard *g, const struct pdm_segment
  * what its socket has sent already goes again, and is not marked.
  */
 static __always_inline void guard_connect(struct __sk_buff *skb, const struct packet *p,
-					  struct pdm_guard *g, const struct pdm_segment *seg)
+					  struct mark_guard *g, const struct mark_segment *seg,
+					  bool closed)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct bpf_tcp_sock *tcp;
@@ -255,13 +256,13 @@ static __always_inline void guard_connect(struct __sk_buff *skb, const struct pa
 	if (tcp && is_after(tcp->snd_nxt, seg->seq))
 		g->sent_end = tcp->snd_nxt;
 	/* Of forwarded flows no acknowledgment is known; only what is sent again. */
-	if (cfg_pdm_closed_domain && skb->ingress_ifindex)
+	if (closed && skb->ingress_ifindex)
 		g->flags |= GUARD_PASSED;
 }
 
 /* A segment leaves that can't be marked: when it is sent again it is no new one. */
 static __always_inline void guard_skip(struct __sk_buff *skb, const struct packet *p,
-				       struct pdm_guard *g, struct pdm_segment *seg)
+				       struct mark_guard *g, struct mark_segment *seg)
 {
 	if (p->id.proto == IPPROTO_TCP && g->flags & GUARD_TCP && segment_of(skb, p, seg) &&
 	    is_after(seg->end, g->sent_end))
@@ -270,13 +271,13 @@ static __always_inline void guard_skip(struct __sk_buff *skb, const struct packe
 
 /* Follows what a TCP flow sends. MARK_OK, or why this segment is not marked. */
 static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet *p,
-				     struct pdm_guard *g, const struct pdm_key *key, __u64 now,
-				     struct pdm_segment *seg)
+				     struct mark_guard *g, const struct mark_key *key, __u64 now,
+				     struct mark_segment *seg, bool closed)
 {
 	bool bare, again, ack_marked = g->flags & GUARD_ACK_MARKED;
 
 	if (!segment_of(skb, p, seg))
-		return PDM_CHAIN;
+		return MARK_CHAIN;
 	bare = seg->seq == seg->end;
 	/*
 	 * A SYN other than that sent before begins another connection. One with data (Fast
@@ -284,12 +285,12 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 	 */
 	if (!(g->flags & GUARD_TCP) ||
 	    (p->id.tcp_flags & TCP_SYN && g->sent_end - seg->seq - 1 > SYN_DATA_MAX))
-		guard_connect(skb, p, g, seg);
+		guard_connect(skb, p, g, seg, closed);
 	if (now - g->checked > CHECK_NS)
 		g->checked = now;
 	again = bare ? seg->ack == g->last_ack : is_after(g->sent_end, seg->seq);
 	if (again && g->iface != p->id.iface)
-		return PDM_RESENT;
+		return MARK_RESENT;
 	g->iface = p->id.iface;
 	g->last_ack = seg->ack;
 	g->flags &= ~GUARD_ACK_MARKED;
@@ -301,36 +302,36 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 	if (again && bare) {
 		if (ack_marked && reports_duplicate(skb, p, g, seg->ack))
 			guard_strike(g, key, now);
-		return now < g->fallback ? PDM_FALLBACK : PDM_DUP_ACK;
+		return now < g->fallback ? MARK_FALLBACK : MARK_DUP_ACK;
 	}
 	if (again) {
 		seg->len = p->id.bytes;
 		if (skb->gso_size)
 			seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
 		guard_resent(g, seg, now);
-		return now < g->fallback ? PDM_FALLBACK : PDM_RESENT;
+		return now < g->fallback ? MARK_FALLBACK : MARK_RESENT;
 	}
 	if (g->watch_len)
 		guard_look(skb, g, key, now, p->id.tcp_flags);
 	if (p->id.tcp_flags & TCP_FIN)
 		g->flags |= GUARD_FIN;
 	if (now < g->fallback)
-		return PDM_FALLBACK;
-	if (!(g->flags & GUARD_PASSED) || g->strikes > 1) {
+		return MARK_FALLBACK;
+	if (guard_risks(g)) {
 		if (bare || g->watch_len)
-			return PDM_UNPROVEN;
+			return MARK_UNPROVEN;
 		/* A lost SYN costs a second, a lost segment with data a round trip or two. */
 		if (g->flags & GUARD_CAREFUL && p->id.tcp_flags & TCP_SYN)
-			return PDM_UNPROVEN;
+			return MARK_UNPROVEN;
 		if (!(g->flags & GUARD_PASSED) &&
 		    !guard_may_risk(g, key, now, p->id.tcp_flags & TCP_SYN))
-			return PDM_UNPROVEN;
+			return MARK_UNPROVEN;
 	}
 	return MARK_OK;
 }
 
 /* The segment leaves. One is watched where it can show what is not known. */
-static __always_inline void guard_sent(struct pdm_guard *g, const struct pdm_segment *seg,
+static __always_inline void guard_sent(struct mark_guard *g, const struct mark_segment *seg,
 				       bool marked, __u64 now)
 {
 	bool longer = seg->len > IPV6_MTU_MIN && seg->len > g->shown;
@@ -349,6 +350,7 @@ static __always_inline void guard_sent(struct pdm_guard *g, const struct pdm_seg
 	g->watch_end = seg->end;
 	g->watch_len = seg->len < 0xffff ? seg->len : 0xffff;
 	g->watched = now;
+	g->mark = seg->mark;
 	if (seg->empty)
 		g->flags |= GUARD_WATCH_EMPTY;
 	if (marked)

@@ -3,13 +3,13 @@
  * Learns from ICMPv6 Packet Too Big how long packets on a path may be.
  *
  * Input: a Packet Too Big that arrives. Output: the flow that it is about, and the
- * path to its destination, know the MTU. Called at tc ingress by read.h.
+ * path to its destination, know the MTU. Called at tc ingress.
  *
  * A marked packet that is too long gives the stack no news when the stack's
  * own part of it was not: it would send the next one just as long.
  */
-#ifndef WAYMARK_PDM_TOO_BIG_H
-#define WAYMARK_PDM_TOO_BIG_H
+#ifndef WAYMARK_MARK_TOO_BIG_H
+#define WAYMARK_MARK_TOO_BIG_H
 
 #define ICMPV6_PACKET_TOO_BIG 2
 
@@ -81,8 +81,8 @@ static __noinline int is_sum_right(struct __sk_buff *skb, const struct packet *p
 }
 
 /* The quoted TCP segment is one that is on its way, as the stack asks, too. */
-static __noinline int is_in_flight(struct __sk_buff *skb, const struct pdm_key *key,
-				   const struct pdm_guard *g, __u32 seq)
+static __noinline int is_in_flight(struct __sk_buff *skb, const struct mark_key *key,
+				   const struct mark_guard *g, __u32 seq)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_tcp_sock *tcp;
@@ -103,35 +103,26 @@ static __noinline int is_in_flight(struct __sk_buff *skb, const struct pdm_key *
 	return is;
 }
 
-/*
- * Whoever forges such a message needs to know as much as for one that the stack
- * believes, and a TCP sequence number; and can do no more than that large packets
- * of this flow's destination go unmarked for ten minutes.
- */
-__feature(FEATURE_PDM) __noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
+/* The flow that a message quotes: *mtu and what follows its extension headers. False: none. */
+static __always_inline bool quoted_flow(struct __sk_buff *skb, const struct packet *p,
+					struct mark_key *key, __u32 *mtu, __be32 first[2])
 {
 	struct chain chain = { .ipv6 = true };
-	struct pdm_work *work = get_work();
-	struct pdm_key *key = &work->key;
-	struct pdm_state *s;
-	struct too_big about;
-	__be32 first[2] = {};
 	__be16 *ports = (__be16 *)first;
-	__u32 mtu;
-	__u64 now;
+	struct too_big about;
 
-	if (!p || !work || bpf_skb_load_bytes(skb, p->l4_offset + 4, &about, sizeof(about)))
-		return 0;
-	mtu = bpf_ntohl(about.mtu);
-	if (mtu < IPV6_MTU_MIN || mtu >= bpf_ntohs(about.ip.payload_len) + sizeof(about.ip))
-		return 0;
+	if (bpf_skb_load_bytes(skb, p->l4_offset + 4, &about, sizeof(about)))
+		return false;
+	*mtu = bpf_ntohl(about.mtu);
+	if (*mtu < IPV6_MTU_MIN || *mtu >= bpf_ntohs(about.ip.payload_len) + sizeof(about.ip))
+		return false;
 	chain.offset = p->l4_offset + 4 + sizeof(about);
 	chain.ip_end = p->l3_offset + p->id.bytes;
 	chain.next = about.ip.nexthdr;
 	if (is_extension(chain.next, true) && walk_extensions(skb, &chain) != PARSE_OK)
-		return 0;
-	if (bpf_skb_load_bytes(skb, chain.offset, first, sizeof(first)))
-		return 0;
+		return false;
+	if (bpf_skb_load_bytes(skb, chain.offset, first, 2 * sizeof(*first)))
+		return false;
 	__builtin_memcpy(key->local, &about.ip.saddr, 16);
 	__builtin_memcpy(key->remote, &about.ip.daddr, 16);
 	key->lport = has_ports(chain.next) ? ports[0] : 0;
@@ -140,19 +131,21 @@ __feature(FEATURE_PDM) __noinline int pdm_too_big(struct __sk_buff *skb, const s
 		key->lport = ports[2];
 	key->netns = cfg_netns;
 	key->proto = chain.next;
-	key->zero = 0;
-	s = bpf_map_lookup_elem(&pdm_states, key);
-	if (!s)
-		return 0;
-	now = pdm_now();
-	if (is_stale(s, now) || mtu > guard_mtu(&s->guard, now))
-		return 0;
-	if (chain.next == IPPROTO_TCP && !is_in_flight(skb, key, &s->guard, bpf_ntohl(first[1])))
-		return 0;
-	if (!is_sum_right(skb, p))
-		return 0;
-	guard_narrow(&s->guard, key, now, mtu);
-	return 0;
+	key->kind = MARK_PDM;
+	return true;
+}
+
+/* A flow whose guard follows it learns the MTU, if it did send what is quoted. */
+static __always_inline void learn_too_big(struct __sk_buff *skb, const struct packet *p,
+					  struct mark_guard *g, const struct mark_key *key,
+					  __u64 now, __u32 mtu, __be32 seq)
+{
+	if (mtu > guard_mtu(g, now))
+		return;
+	if (key->proto == IPPROTO_TCP && !is_in_flight(skb, key, g, bpf_ntohl(seq)))
+		return;
+	if (is_sum_right(skb, p))
+		guard_narrow(g, key, now, mtu);
 }
 
 #endif

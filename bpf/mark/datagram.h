@@ -18,8 +18,8 @@
  *
  * A flow whose packets were named and no longer are is treated likewise.
  */
-#ifndef WAYMARK_PDM_DATAGRAM_H
-#define WAYMARK_PDM_DATAGRAM_H
+#ifndef WAYMARK_MARK_DATAGRAM_H
+#define WAYMARK_MARK_DATAGRAM_H
 
 /* Packets before the first that is tried; twice as many before each that follows. */
 #define TRY_AFTER 3
@@ -49,11 +49,11 @@ static __always_inline __u64 quiet_time(__u8 backoff)
 	return backoff > 3 || time > FALLBACK_NS ? FALLBACK_NS : time;
 }
 
-static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_refresh(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	struct pdm_path_key at;
-	struct pdm_path *service = path_of(key, true, &at);
-	struct pdm_path *path = path_of(key, false, &at);
+	struct mark_path_key at;
+	struct mark_path *service = path_of(key, PATH_SERVICE, &at);
+	struct mark_path *path = path_of(key, PATH_DESTINATION, &at);
 	/* What the flow itself has shown. After a long silence it is worth no more than a new flow's. */
 	bool own = is_recent(g->arrived, now, PATH_PASSED_LIFETIME);
 
@@ -64,7 +64,7 @@ static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *k
 		g->fallback = 0;
 		g->strikes = 0;
 	}
-	guard_consult(g, path, service, now);
+	guard_consult(g, path, service, guard_lengths(key, path), now);
 	/* Others may be about to learn what a flow that was named itself learns first. */
 	if (own)
 		g->flags &= ~GUARD_PASSED;
@@ -74,7 +74,7 @@ static __noinline int guard_refresh(struct pdm_guard *g, const struct pdm_key *k
 }
 
 /* The peer named a packet that it had not named before. */
-static __noinline int guard_named(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_named(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
 	bool known = is_recent(g->arrived, now, CHECK_NS) && now - g->checked <= CHECK_NS;
 
@@ -91,34 +91,34 @@ static __noinline int guard_named(struct pdm_guard *g, const struct pdm_key *key
 }
 
 /* Marked packets of the flow are not known to arrive any more, or never were. */
-static __noinline int guard_unnamed(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_unnamed(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
 	if (is_recent(g->arrived, now, UNNAMED_NS))
-		return PDM_UNPROVEN;
+		return MARK_UNPROVEN;
 	if (g->arrived)
 		path_fails(key, g->arrived);
 	g->fallback = now + quiet_time(g->backoff);
 	g->backoff += g->backoff < 4;
 	g->arrived = 0;
 	g->strikes = 0;
-	PDM_STAT_ADD(fallbacks, 1);
-	return PDM_FALLBACK;
+	MARK_STAT_ADD(key->kind, fallbacks, 1);
+	return MARK_FALLBACK;
 }
 
 /*
  * Whether this is a packet to try. heard: the peer's mark came since the last one,
  * so it will name this one, if it arrives.
  */
-static __noinline int guard_may_try(struct pdm_guard *g, const struct pdm_key *key, __u64 now,
+static __noinline int guard_may_try(struct mark_guard *g, const struct mark_key *key, __u64 now,
 				    bool heard)
 {
-	struct pdm_path_key at;
-	struct pdm_path *path;
+	struct mark_path_key at;
+	struct mark_path *path;
 	bool takes;
 
 	if (g->unmarked < TRY_AFTER << (g->strikes & 7) || is_recent(g->struck, now, TRY_GAP_NS))
-		return PDM_UNPROVEN;
-	path = path_of(key, false, &at);
+		return MARK_UNPROVEN;
+	path = path_of(key, PATH_DESTINATION, &at);
 	takes = !g->arrived && path_takes(path, now);
 	if (!takes && g->strikes >= (g->arrived ? TRIES_NAMED : TRIES_FLOW))
 		return guard_unnamed(g, key, now);
@@ -126,15 +126,18 @@ static __noinline int guard_may_try(struct pdm_guard *g, const struct pdm_key *k
 		return MARK_OK;
 	if (path &&
 	    ((!takes && now < path->quiet) || (!heard && is_recent(path->tried, now, TRY_GAP_NS))))
-		return PDM_UNPROVEN;
+		return MARK_UNPROVEN;
 	return MARK_OK;
 }
 
-/* MARK_OK, or why this packet is not marked. s: NULL for the first one. */
-static __noinline int guard_datagram(struct pdm_state *s, struct pdm_guard *g,
-				     const struct pdm_key *key, __u64 now, bool *tried)
+/*
+ * MARK_OK, MARK_TRY, or why this packet is not marked. named: packets sent up to the newest that
+ * the peer named; heard: as in guard_may_try().
+ */
+static __noinline int guard_datagram(struct mark_guard *g, const struct mark_key *key, __u64 now,
+				     __u32 named, bool heard)
 {
-	__u32 named = s && s->rounds ? s->echoed : 0, before = g->named;
+	__u32 before = g->named;
 	int rc;
 
 	g->named = named;
@@ -143,26 +146,26 @@ static __noinline int guard_datagram(struct pdm_state *s, struct pdm_guard *g,
 	else if (now - g->checked > (g->flags & GUARD_PASSED ? CHECK_NS : CHECK_SOON_NS))
 		guard_refresh(g, key, now);
 	if (now < g->fallback)
-		return PDM_FALLBACK;
+		return MARK_FALLBACK;
 	if (g->flags & GUARD_PASSED || is_recent(g->arrived, now, NAMED_NS))
 		return MARK_OK;
-	rc = guard_may_try(g, key, now, s && WHOLE(s->rx) != WHOLE(s->rx_reported));
+	rc = guard_may_try(g, key, now, heard);
 	if (rc == MARK_OK)
-		*tried = true;
-	else if (g->unmarked < 0xffff)
+		return MARK_TRY;
+	if (g->unmarked < 0xffff)
 		g->unmarked++;
 	return rc;
 }
 
 /* A packet leaves with a mark, and nobody knows yet whether it will arrive. */
-static __noinline int guard_tried(struct pdm_guard *g, const struct pdm_key *key, __u64 now)
+static __noinline int guard_tried(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	struct pdm_path *path;
+	struct mark_path *path;
 
 	g->struck = now;
 	g->unmarked = 0;
 	g->strikes += g->strikes < TRIES_NAMED;
-	path = g->arrived ? NULL : path_make(key, false);
+	path = g->arrived ? NULL : path_make(key, PATH_DESTINATION);
 	if (!path)
 		return 0;
 	path->tried = now;
@@ -172,21 +175,6 @@ static __noinline int guard_tried(struct pdm_guard *g, const struct pdm_key *key
 	path->quiet = now + quiet_time(path->backoff);
 	path->backoff += path->backoff < 4;
 	return 0;
-}
-
-/*
- * What a packet's flow has shown so far: MARK_OK, or why this packet is not marked
- * whatever its length.
- */
-static __always_inline int guard_packet(struct __sk_buff *skb, const struct packet *p,
-					struct pdm_state *s, struct pdm_guard *g,
-					struct pdm_work *work, __u64 now)
-{
-	work->segment.tcp = p->id.proto == IPPROTO_TCP;
-	work->tried = false;
-	if (work->segment.tcp)
-		return guard_tcp(skb, p, g, &work->key, now, &work->segment);
-	return guard_datagram(s, g, &work->key, now, &work->tried);
 }
 
 #endif
