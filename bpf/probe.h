@@ -13,16 +13,20 @@
 #include "flow/handshake.h"
 #include "flow/flow.h"
 #include "flow/batch.h"
-#include "pdm/pdm.h"
+#include "match.h"
+#include "mark/mark.h"
 #include "ioam/ioam.h"
+#include "ioam/choose.h"
+#include "ioam/write.h"
+#include "ioam/flow.h"
+#include "ioam/insert.h"
+#include "pdm/pdm.h"
 #include "ioam/path.h"
 #include "ioam/edge.h"
 #include "ioam/tunnel.h"
 #include "ioam/remove.h"
 #include "ioam/ingress.h"
 #include "ioam/egress.h"
-#include "ioam/choose.h"
-#include "ioam/write.h"
 
 /* State of sampling, by CPU. Written and read by the programs. */
 struct {
@@ -59,10 +63,14 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 	bool sampled = is_sampled(features), marked = false;
 	enum reason uncounted = sampled ? REASON_CPU_UNKNOWN : REASON_SAMPLED_OUT;
 	struct flow_batch *batch = sampled ? current_batch() : NULL;
+	/* Read once: the agent may change it while the packet is here. */
+	bool inserts = false;
 	int rc, verdict = TC_ACT_UNSPEC;
 	struct packet *p;
 
-	if (!batch && !(features & FEATURE_PDM)) {
+	if (features & FEATURE_IOAM)
+		inserts = ioam_inserts();
+	if (!batch && !(features & FEATURE_PDM) && !(features & FEATURE_IOAM && inserts)) {
 		count(skb, direction, uncounted);
 		return TC_ACT_UNSPEC;
 	}
@@ -77,12 +85,24 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 		}
 	}
 	p->hash = hash_flow(&p->id);
+	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS && inserts)
+		ioam_insert(skb, p);
+	else if (features & FEATURE_IOAM && direction == DIRECTION_INGRESS && inserts &&
+		 is_too_big(p))
+		ioam_too_big(skb, p);
 	if (features & FEATURE_PDM && direction == DIRECTION_EGRESS) {
 		verdict = pdm_mark(skb, p);
 		if (verdict != TC_ACT_UNSPEC)
 			return verdict;
 	} else if (features & FEATURE_PDM) {
 		marked = pdm_read(skb, p);
+	}
+	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS && inserts) {
+		verdict = ioam_insert_rest(skb, p);
+		if (verdict == IOAM_PLACED)
+			verdict = ioam_write_placed(skb);
+		if (verdict != TC_ACT_UNSPEC)
+			return verdict;
 	}
 	if (batch)
 		handshake(skb, batch, p);

@@ -20,6 +20,9 @@
 /* Bytes of extension headers that are moved at most. */
 #define SPACE_MOVE_MAX 512
 
+/* Bytes of a gap. */
+#define SPACE_GAP_MAX 4096
+
 /* Units in which headers are moved. Gaps, and all headers around them, have such sizes. */
 #define SPACE_UNIT 8
 
@@ -163,7 +166,7 @@ static __noinline int space_forward(struct __sk_buff *skb, struct space *s, __u3
 	void *at, *from, *end = (void *)(long)skb->data_end;
 	__u32 bytes;
 
-	if (!s || s->at > HEADERS_MAX || s->bytes > SPACE_MOVE_MAX)
+	if (!s || s->at > HEADERS_MAX || s->bytes > SPACE_GAP_MAX)
 		return SPACE_BROKEN;
 	bytes = s->bytes;
 	at = (void *)(long)skb->data + s->at;

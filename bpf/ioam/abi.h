@@ -145,6 +145,7 @@ enum ioam_insertion_flags {
 	IOAM_INSERTION_USED = 1 << 0, /* else the slot is empty */
 	IOAM_INSERTION_SEQUENCE = 1 << 1, /* options have sequence numbers: addresses matter */
 	IOAM_INSERTION_PART = 1 << 2, /* some of the packets, not all */
+	IOAM_INSERTION_CLOSED = 1 << 3, /* all nodes on the path are the operator's */
 };
 
 /* An option in a template, in which all is complete that does not depend on the packet. */
@@ -250,7 +251,10 @@ enum ioam_reason {
 	IOAM_REASON_MAX,
 };
 
-enum ioam_reason_class { IOAM_FIRST_DROPPED = IOAM_MISALIGNED };
+enum ioam_reason_class {
+	IOAM_FIRST_DROPPED = IOAM_MISALIGNED,
+	IOAM_REFUSED = 128, /* from here on nothing was inserted, for an enum mark_reason */
+};
 
 struct ioam_count_key {
 	__u32 iface;

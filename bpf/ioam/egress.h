@@ -9,18 +9,6 @@
 #ifndef WAYMARK_IOAM_EGRESS_H
 #define WAYMARK_IOAM_EGRESS_H
 
-static __always_inline __u32 ioam_delay(__u64 received)
-{
-	__u64 now;
-
-	if (received <= IOAM_STAMP_NO_TIME)
-		return IOAM_UNKNOWN;
-	now = bpf_ktime_get_ns();
-	if (now < received)
-		return IOAM_UNKNOWN;
-	return now - received > IOAM_DELAY_MAX ? IOAM_DELAY_OVERFLOW : now - received;
-}
-
 /* Sets a field of the node data in w->data. */
 static __always_inline void ioam_set(struct ioam_work *w, __u32 at, __u32 value)
 {

@@ -27,4 +27,17 @@ static __always_inline __u64 ioam_stamp_of(const struct ioam_work *w)
 	return w->received ? w->received : IOAM_STAMP_NO_TIME;
 }
 
+/* Transit delay as node data have it, of a packet received at a time. */
+static __always_inline __u32 ioam_delay(__u64 received)
+{
+	__u64 now;
+
+	if (received <= IOAM_STAMP_NO_TIME)
+		return IOAM_UNKNOWN;
+	now = bpf_ktime_get_ns();
+	if (now < received)
+		return IOAM_UNKNOWN;
+	return now - received > IOAM_DELAY_MAX ? IOAM_DELAY_OVERFLOW : now - received;
+}
+
 #endif

@@ -16,6 +16,11 @@ struct ioam_types {
 	struct ioam_role_key role_key;
 	struct ioam_count_key count_key;
 	struct ioam_insertion insertion;
+	struct mark_key mark_key;
+	struct mark_guard mark_guard;
+	struct mark_totals mark_totals;
+	enum mark_kind mark_kind;
+	enum mark_reason mark_reason;
 	struct ioam_added added;
 	struct ioam_template template;
 	struct ioam_insertion_state insertion_state;

@@ -2,7 +2,7 @@
 /*
  * Whether a packet may grow by a mark.
  *
- * Input: a packet that would be marked, by how many bytes in all (segment.mark), and what its
+ * Input: a packet that would be marked, by how many bytes in all, and what its
  * flow has shown (guard.h).
  * Output: flags for bpf_skb_adjust_room(), or why it stays as it is. Called by
  * mark.h, after it found the place for the option.
@@ -132,10 +132,11 @@ static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, s
 }
 
 static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, struct mark_guard *g,
-			       struct mark_segment *seg, __u64 now)
+			       struct mark_segment *seg, __u64 now, __u32 bytes)
 {
 	int rc;
 
+	seg->mark = bytes;
 	seg->flags = FIT_GROW;
 	seg->len = p->id.bytes;
 	if (skb->gso_size) {
@@ -146,8 +147,8 @@ static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, st
 		}
 		seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
 	}
-	if (seg->len + seg->mark <= IPV6_MTU_MIN) {
-		seg->len += seg->mark;
+	if (seg->len + bytes <= IPV6_MTU_MIN) {
+		seg->len += bytes;
 		return MARK_OK;
 	}
 	return fit_large(skb, p, g, seg, now);

@@ -28,6 +28,13 @@ static __always_inline bool has_ports(__u8 proto)
 	       proto == IPPROTO_SCTP || proto == IPPROTO_DCCP;
 }
 
+static __always_inline bool is_too_big(const struct packet *p)
+{
+	return p->id.proto == IPPROTO_ICMPV6 && p->id.meta >> META_IPV6_SHIFT & 1 &&
+	       p->id.dport == bpf_htons(ICMPV6_PACKET_TOO_BIG << 8) &&
+	       !(p->id.meta >> META_TUNNEL_SHIFT & 7) && !p->fragment;
+}
+
 /* What a router quotes of the packet that was too big (RFC 4443 section 3.2). */
 struct too_big {
 	__be32 mtu;

@@ -206,22 +206,24 @@ static __always_inline int fit_with(struct __sk_buff *skb, const struct packet *
 	if (cfg_pdm_packets && skb->gso_size)
 		return MARK_BURST;
 	if (*with) {
-		seg->mark = PDM_HEADER + *with;
-		rc = fit(skb, p, g, seg, now);
+		rc = fit(skb, p, g, seg, now, PDM_HEADER + *with);
 		if (rc == MARK_OK)
 			return rc;
 		*with = 0;
+		ioam_leaves(skb, rc);
 	}
-	seg->mark = PDM_HEADER;
-	rc = fit(skb, p, g, seg, now);
+	rc = fit(skb, p, g, seg, now, PDM_HEADER);
 	/* Unmarked, it can show that such packets arrive. */
 	if (rc != MARK_OK && seg->tcp && seg->len <= 0xffff)
 		guard_sent(g, seg, false, now);
 	return rc;
 }
 
-/* What pdm_mark() does, with a reason for what it does not. */
-static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
+/*
+ * What pdm_mark() does, with a reason for what it does not. joins: IOAM may insert into the same
+ * packet.
+ */
+static __always_inline int mark(struct __sk_buff *skb, struct packet *p, const bool joins)
 {
 	__u32 generation = policy_generation;
 	__u64 now, hash = p->hash, *unnamed = unnamed_slot(hash);
@@ -264,6 +266,9 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		return rc;
 	if (s && is_limited(s, p, now))
 		return MARK_LIMITED;
+	if (joins)
+		with = ioam_joins(skb, guard,
+				  work->segment.tcp ? guard_risks(guard) : work->segment.tried);
 	rc = fit_with(skb, p, guard, &work->segment, now, &with);
 	if (rc != MARK_OK)
 		return rc;
@@ -277,6 +282,8 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		space_make(skb, p->l3_offset, PDM_HEADER + with, work->segment.flags, &gap));
 	if (rc != MARK_OK)
 		return rc;
+	if (joins && with && ioam_insert_gap(skb, &gap, place) != MARK_OK)
+		return MARK_BROKEN;
 	if (place->upper != gap.at &&
 	    space_forward(skb, &gap, place->upper + PDM_HEADER) != SPACE_OK)
 		return MARK_BROKEN;
@@ -296,8 +303,24 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
 		guard_tried(guard, &work->key, now);
 	if (cfg_pdm_raw)
 		report_marked(p, &work->key, now, &work->option);
+	if (joins && with)
+		ioam_joined(p, work->segment.len, PDM_HEADER + with, now);
 	account_mark(skb, p, PDM_HEADER + with);
 	return MARK_OK;
+}
+
+static __always_inline int mark_and_count(struct __sk_buff *skb, struct packet *p, const bool joins)
+{
+	int rc;
+
+	if (!p)
+		return TC_ACT_UNSPEC;
+	rc = mark(skb, p, joins);
+	if (rc == MARK_OK)
+		PDM_STAT_ADD(marked, 1);
+	else if (rc != MARK_NOT_NAMED)
+		pdm_count(skb, DIRECTION_EGRESS, rc);
+	return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 /*
@@ -306,23 +329,21 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p)
  */
 __feature(FEATURE_PDM) __noinline int pdm_mark_ipv6(struct __sk_buff *skb, struct packet *p)
 {
-	int rc;
+	return mark_and_count(skb, p, false);
+}
 
-	if (!p)
-		return TC_ACT_UNSPEC;
-	rc = mark(skb, p);
-	if (rc == MARK_OK)
-		PDM_STAT_ADD(marked, 1);
-	else if (rc != MARK_NOT_NAMED)
-		pdm_count(skb, DIRECTION_EGRESS, rc);
-	return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+/* Likewise, where IOAM inserts, too: what only that needs would cost PDM some 30 instructions. */
+__feature(FEATURE_PDM) __feature(FEATURE_IOAM) __noinline
+	int pdm_mark_joined(struct __sk_buff *skb, struct packet *p)
+{
+	return mark_and_count(skb, p, true);
 }
 
 static __always_inline int pdm_mark(struct __sk_buff *skb, struct packet *p)
 {
 	if (!(p->id.meta >> META_IPV6_SHIFT & 1))
 		return TC_ACT_UNSPEC;
-	return pdm_mark_ipv6(skb, p);
+	return cfg_features & FEATURE_IOAM ? pdm_mark_joined(skb, p) : pdm_mark_ipv6(skb, p);
 }
 
 #endif

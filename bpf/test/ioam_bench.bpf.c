@@ -6,7 +6,7 @@
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
-#include "pdm/clock.h"
+#include "mark/clock.h"
 #include "probe.h"
 #include "test/ioam_again.h"
 

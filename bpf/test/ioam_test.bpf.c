@@ -21,6 +21,13 @@ int test_in(struct __sk_buff *skb)
 	return probe(skb, DIRECTION_INGRESS);
 }
 
+/* Tc egress, with all stages. */
+SEC("tc")
+int test_leave(struct __sk_buff *skb)
+{
+	return probe(skb, DIRECTION_EGRESS);
+}
+
 /* Tc ingress and, as if the packet were forwarded, tc egress. */
 SEC("tc")
 int test_through(struct __sk_buff *skb)

@@ -73,9 +73,17 @@ func (r *Registrar) Counts() (out []Count, err error) {
 }
 
 // reasonNames are the names of enum ioam_reason in bpf/ioam/abi.h, lower case and without
-// the prefix.
+// the prefix; and those of enum mark_reason in bpf/mark/abi.h, for what was not inserted.
 var reasonNames = sync.OnceValues(func() (map[uint8]string, error) {
-	return datapath.EnumNames(loadAbi, "ioam_reason", "IOAM_")
+	names, err := datapath.EnumNames(loadAbi, "ioam_reason", "IOAM_")
+	if err != nil {
+		return nil, err
+	}
+	refusals, err := datapath.EnumNames(loadAbi, "mark_reason", "MARK_")
+	for no, name := range refusals {
+		names[uint8(abiIoamReasonClassIOAM_REFUSED)+no] = "not_inserted_" + name
+	}
+	return names, err
 })
 
 // Reasons are the names that Counts may give.
@@ -90,5 +98,6 @@ func Reasons() ([]string, error) {
 	} {
 		delete(names, uint8(no))
 	}
+	delete(names, uint8(abiIoamReasonClassIOAM_REFUSED)+uint8(abiMarkReasonMARK_REASON_MAX))
 	return slices.Sorted(maps.Values(names)), nil
 }

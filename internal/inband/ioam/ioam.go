@@ -60,6 +60,7 @@ const (
 var mapNames = []string{
 	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_works", "ioam_cuts", "ioam_counts", "ioam_stats", ".data.ioam",
 	"ioam_insertions", "ioam_templates", "ioam_prefixes", "ioam_rules", "ioam_answers", "ioam_insertion_states", "ioam_sequences", "ioam_proofs",
+	"ioam_flows", "ioam_watches",
 }
 
 // Registrar is the node of one datapath. Its methods may be called from any goroutine.
@@ -171,6 +172,9 @@ func (r *Registrar) set(s *datapath.Spec) error {
 		if err := s.SetConstants(map[string]any{"cfg_ioam_path_keys": r.pathKeys, "cfg_ioam_cells": r.paths.cells()}); err != nil {
 			return err
 		}
+	}
+	if err := setFlows(s); err != nil {
+		return err
 	}
 	return s.SetConstants(map[string]any{
 		"cfg_ioam_time": timeFormats[r.cfg.Time], "cfg_ioam_cookie": r.cookie, "cfg_ioam_stamp": kernel.DeliveryTime.Has(),

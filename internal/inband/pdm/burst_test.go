@@ -16,6 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
+	"github.com/waymark-net/waymark/internal/inband/marktest"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -57,13 +58,13 @@ func TestMarkedBursts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before := faults(t, b.Host)
+			before := marktest.Faults(t, b.Host)
 			if err := sendBursts(t, a.Host, b.Host, bursts, segments, c.segment, c.options); errors.Is(err, unix.EIO) && c.reason == "burst_checksum" {
 				return // kernels before 6.11 refuse to send it
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if moved := newFaults(before, faults(t, b.Host)); len(moved) > 0 {
+			if moved := marktest.NewFaults(before, marktest.Faults(t, b.Host)); len(moved) > 0 {
 				t.Errorf("packets that could not be used: %v", moved)
 			}
 			a.whole = c.offloads && c.options == 0 && !c.packets
@@ -169,7 +170,7 @@ func TestMarkedTrafficThroughRouters(t *testing.T) {
 func testThroughRouters(t *testing.T, narrow int, packets bool) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "chain", MTU: 1500})
 	for _, ends := range [][2]string{{"athos", "to-porthos"}, {"porthos", "to-athos"}} {
-		if err := l.Host(ends[0]).Do(func() error { return setMTU(ends[1], narrow) }); err != nil {
+		if err := l.Host(ends[0]).Do(func() error { return marktest.SetMTU(ends[1], narrow) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,14 +1,9 @@
 package pdm
 
 import (
-	"bufio"
 	"log/slog"
 	"math"
 	"net/netip"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -197,59 +192,6 @@ func (m *markingHost) settle(t testing.TB) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// faults are the host's counters of packets that it could not use.
-func faults(t testing.TB, h *lab.Host) map[string]uint64 {
-	t.Helper()
-	out := map[string]uint64{}
-	err := h.Do(func() error {
-		six, err := os.ReadFile("/proc/thread-self/net/snmp6")
-		if err != nil {
-			return err
-		}
-		for _, line := range strings.Split(string(six), "\n") {
-			f := strings.Fields(line)
-			if len(f) == 2 && (strings.Contains(f[0], "Csum") || slices.Contains([]string{"Ip6InHdrErrors", "Ip6InTooBigErrors", "Ip6InTruncatedPkts", "Ip6InUnknownProtos"}, f[0])) {
-				out[f[0]], _ = strconv.ParseUint(f[1], 10, 64)
-			}
-		}
-		four, err := os.Open("/proc/thread-self/net/snmp")
-		if err != nil {
-			return err
-		}
-		defer four.Close()
-		for s := bufio.NewScanner(four); s.Scan(); {
-			names := strings.Fields(s.Text())
-			if !s.Scan() {
-				break
-			}
-			for i, v := range strings.Fields(s.Text()) {
-				if strings.Contains(names[i], "Csum") || names[0] == "Tcp:" && names[i] == "InErrs" {
-					out[names[0]+names[i]], _ = strconv.ParseUint(v, 10, 64)
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) < 8 {
-		t.Fatalf("found only the counters %v", out)
-	}
-	return out
-}
-
-// newFaults are the counters that moved.
-func newFaults(before, after map[string]uint64) map[string]uint64 {
-	moved := map[string]uint64{}
-	for name, n := range after {
-		if n != before[name] {
-			moved[name] = n - before[name]
-		}
-	}
-	return moved
 }
 
 func (m *markingHost) reported(d flow.Direction) flow.PDM {

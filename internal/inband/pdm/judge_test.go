@@ -1,18 +1,14 @@
 package pdm
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,48 +18,13 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
+	"github.com/waymark-net/waymark/internal/inband/marktest"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/lab/wire"
 	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
-
-// record captures what a host's first interface sees, until stop.
-func record(t *testing.T, h *lab.Host) (path string, stop func()) {
-	t.Helper()
-	if _, err := exec.LookPath("tcpdump"); err != nil {
-		t.Skip("tcpdump is not installed: see scripts/setup")
-	}
-	path = filepath.Join(t.TempDir(), "marked.pcap")
-	cmd := exec.Command("tcpdump", "-i", h.Interfaces[0].Name, "-w", path, "-U", "--immediate-mode", "-B", "32768", "-Z", "root", "ip6")
-	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(said)
-	for lines.Scan() && !strings.Contains(lines.Text(), "listening on") {
-	}
-	var rest strings.Builder
-	var reading sync.WaitGroup
-	reading.Go(func() { _, _ = io.Copy(&rest, said) })
-	return path, func() {
-		t.Helper()
-		if err := cmd.Process.Signal(unix.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		reading.Wait()
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("tcpdump: %v: %s", err, rest.String())
-		}
-		if !strings.Contains(rest.String(), "\n0 packets dropped by kernel") {
-			t.Fatalf("tcpdump did not capture all: %s", rest.String())
-		}
-	}
-}
 
 // judged is a packet as tshark reads it.
 type judged struct {
@@ -169,7 +130,7 @@ func TestTsharkReadsWhatWasSent(t *testing.T) {
 			events.Add(1)
 		})
 	}()
-	path, stop := record(t, b.Host)
+	path, stop := marktest.Record(t, b.Host)
 	for _, way := range [][2]*lab.Host{{a.Host, b.Host}, {b.Host, a.Host}} {
 		to := netip.AddrPortFrom(way[1].Addr6(), 0)
 		if _, err := traffic.Bulk(t.Context(), way[0], way[1], traffic.BulkConfig{To: to, Bytes: 1 << 20}); err != nil {

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
+	"github.com/waymark-net/waymark/internal/inband/marktest"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -235,14 +234,14 @@ func TestMarkMTU(t *testing.T) {
 	h.prove(t, 3000, hostB)
 	h.set(t, 3e9) // by then the flow has asked
 	for _, mtu := range []int{3000, 1500, 1280} {
-		if err := h.veth.Do(func() error { return setMTU("from", mtu) }); err != nil {
+		if err := h.veth.Do(func() error { return marktest.SetMTU("from", mtu) }); err != nil {
 			t.Fatal(err)
 		}
 		check(mtu-pdm.HeaderSize, "")
 		check(mtu-pdm.HeaderSize+1, "mtu")
 		check(mtu, "mtu")
 	}
-	if err := h.veth.Do(func() error { return setMTU("from", 3000) }); err != nil {
+	if err := h.veth.Do(func() error { return marktest.SetMTU("from", 3000) }); err != nil {
 		t.Fatal(err)
 	}
 	check(2000, "")
@@ -308,14 +307,6 @@ func TestTooBigQuotesTCP(t *testing.T) {
 			t.Errorf("sequence number %d quoted: MTU %d, want %d (state: %t)", c.seq, s.Guard.Mtu, c.mtu, ok)
 		}
 	}
-}
-
-func setMTU(name string, mtu int) error {
-	l, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetMTU(l, mtu)
 }
 
 func monotonic(t testing.TB) int64 { return moment(t).Mono }

@@ -102,7 +102,7 @@ func (m *Marker) set(s *datapath.Spec) error {
 	}
 	sizes := map[string]uint32{
 		"pdm_states":     m.cfg.MaxEntries + slack,
-		"mark_paths":      min(m.cfg.MaxEntries, pdmPaths),
+		"mark_paths":     min(m.cfg.MaxEntries, pdmPaths),
 		"pdm_delays":     min(m.cfg.MaxEntries, maxDelayFlows),
 		"pdm_counts":     pdmCounts,
 		"policy_ifaces":  pdmIfaces,

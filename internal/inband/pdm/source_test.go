@@ -16,6 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
+	"github.com/waymark-net/waymark/internal/inband/marktest"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/test/packet"
@@ -44,7 +45,7 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 		cfg.ClosedDomain = closed
 		alpha, athos, beta := l.Host("alpha"), l.Host("athos"), l.Host("beta")
 		router := mark(t, athos, cfg, headroom.None) // its interface to alpha
-		before := faults(t, alpha)
+		before := marktest.Faults(t, alpha)
 		bulk(t, beta, alpha, alpha.Addr6(), 4<<20)
 		// It ends at athos, which says so.
 		if err := alpha.Do(func() error {
@@ -76,7 +77,7 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 		if closed != (s.Marked > 100) || closed != (router.lost["transit"] == 0) {
 			t.Errorf("closed %t: %d marked, passed over %v", closed, s.Marked, router.lost)
 		}
-		if moved := newFaults(before, faults(t, alpha)); len(moved) > 0 {
+		if moved := marktest.NewFaults(before, marktest.Faults(t, alpha)); len(moved) > 0 {
 			t.Errorf("closed %t: packets that could not be used: %v", closed, moved)
 		}
 		// What the router sends itself is marked in any case.
@@ -112,10 +113,10 @@ func TestMarkedTunnels(t *testing.T) {
 	hosts := [2]*lab.Host{l.Host("alpha"), l.Host("beta")}
 	inner := [2]string{"fd00:1::1", "fd00:1::2"}
 	for i, h := range hosts {
-		command(t, h, "ip", "link", "add", "vx", "type", "vxlan", "id", "7", "dstport", fmt.Sprint(vxlanPort), "local", h.Addr6().String(),
+		marktest.Command(t, h, "ip", "link", "add", "vx", "type", "vxlan", "id", "7", "dstport", fmt.Sprint(vxlanPort), "local", h.Addr6().String(),
 			"remote", hosts[1-i].Addr6().String(), "dev", h.Interfaces[0].Name)
-		command(t, h, "ip", "addr", "add", inner[i]+"/64", "dev", "vx", "nodad")
-		command(t, h, "ip", "link", "set", "vx", "up")
+		marktest.Command(t, h, "ip", "addr", "add", inner[i]+"/64", "dev", "vx", "nodad")
+		marktest.Command(t, h, "ip", "link", "set", "vx", "up")
 	}
 	a, b := mark(t, hosts[0], unlimited(), headroom.None), mark(t, hosts[1], unlimited(), headroom.None)
 	a.know(t, b.Addr6(), vxlanPort)
@@ -143,7 +144,7 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 	for _, narrow := range []int{1400, 1280} {
 		l := datapathtest.NewLab(t, lab.Config{Topology: "chain", MTU: 1500})
 		for _, ends := range [][2]string{{"athos", "to-porthos"}, {"porthos", "to-athos"}} {
-			if err := l.Host(ends[0]).Do(func() error { return setMTU(ends[1], narrow) }); err != nil {
+			if err := l.Host(ends[0]).Do(func() error { return marktest.SetMTU(ends[1], narrow) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -258,7 +259,7 @@ func packetSocket(iface string) (int, error) {
 func TestMarkedBigTCP(t *testing.T) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: 1500})
 	for _, h := range l.Hosts() {
-		command(t, h, "ip", "link", "set", "dev", h.Interfaces[0].Name, "gso_max_size", "185000", "gro_max_size", "185000")
+		marktest.Command(t, h, "ip", "link", "set", "dev", h.Interfaces[0].Name, "gso_max_size", "185000", "gro_max_size", "185000")
 	}
 	a, b := mark(t, l.Host("alpha"), unlimited(), headroom.Interface), mark(t, l.Host("beta"), unlimited(), headroom.Interface)
 	bulk(t, a.Host, b.Host, b.Addr6(), 32<<20)

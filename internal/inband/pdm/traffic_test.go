@@ -1,53 +1,22 @@
 package pdm
 
 import (
-	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
+	"github.com/waymark-net/waymark/internal/inband/marktest"
 	"github.com/waymark-net/waymark/internal/lab"
-	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// transfers moves bytes both ways, by TCP and UDP, and says what was sent again.
-func transfers(t testing.TB, from, to *lab.Host, mtu int) (resent uint32) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for _, way := range [][2]*lab.Host{{from, to}, {to, from}} {
-		addr := netip.AddrPortFrom(way[1].Addr6(), 0)
-		bulk, err := traffic.Bulk(ctx, way[0], way[1], traffic.BulkConfig{To: addr, Bytes: 4 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bulk.Duration > 5*time.Second {
-			t.Errorf("4 MiB took %v", bulk.Duration)
-		}
-		resent += bulk.Sender.Retransmits
-		for _, size := range []int{100, mtu - 48 - pdm.HeaderSize, mtu - 48} {
-			r, err := traffic.Datagrams(ctx, way[0], way[1], traffic.DatagramConfig{To: addr, Count: 200, Size: size, Flows: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Distinct != 200 {
-				t.Errorf("of 200 datagrams of %d bytes %d arrived", size, r.Distinct)
-			}
-		}
-	}
-	return resent
-}
-
-const allOffloads = lab.TSO | lab.USO | lab.GSO | lab.GRO | lab.TxChecksum
+const allOffloads = marktest.AllOffloads
 
 // resentMost is how many segments may be sent again of the 6,000 or more of
-// transfers(): where processors are busy with others, timers are early, marked or not.
+// marktest.Transfers(): where processors are busy with others, timers are early, marked or not.
 const resentMost = 300
 
 // No connection may slow down or die because marking is on: whatever the MTU,
@@ -86,12 +55,12 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 	cfg := unlimited()
 	cfg.Packets = packets
 	a, b := mark(t, l.Host("alpha"), cfg, reserve), mark(t, l.Host("beta"), cfg, reserve)
-	before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
-	if resent := transfers(t, a.Host, b.Host, mtu); resent > resentMost {
+	before := [2]map[string]uint64{marktest.Faults(t, a.Host), marktest.Faults(t, b.Host)}
+	if resent := marktest.Transfers(t, a.Host, b.Host, mtu, pdm.HeaderSize); resent > resentMost {
 		t.Errorf("%d segments were sent again", resent)
 	}
 	for i, h := range []*markingHost{a, b} {
-		if moved := newFaults(before[i], faults(t, h.Host)); len(moved) > 0 {
+		if moved := marktest.NewFaults(before[i], marktest.Faults(t, h.Host)); len(moved) > 0 {
 			t.Errorf("%s could not use packets: %v", h.Name, moved)
 		}
 		h.whole = offloads
@@ -140,7 +109,7 @@ func TestMarkedTrafficWithoutSpace(t *testing.T) {
 		cfg := unlimited()
 		cfg.Packets = packets
 		a, b := mark(t, l.Host("alpha"), cfg, headroom.None), mark(t, l.Host("beta"), cfg, headroom.None)
-		if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
+		if resent := marktest.Transfers(t, a.Host, b.Host, 1500, pdm.HeaderSize); resent > resentMost {
 			t.Errorf("packets %t: %d segments were sent again", packets, resent)
 		}
 		for _, h := range []*markingHost{a, b} {
@@ -164,11 +133,11 @@ func TestMarkedTrafficToAPeerWithoutPDM(t *testing.T) {
 			reserve = headroom.None
 		}
 		a, b := mark(t, l.Host("alpha"), unlimited(), reserve), l.Host("beta")
-		before := faults(t, b)
-		if resent := transfers(t, a.Host, b, mtu); resent > resentMost {
+		before := marktest.Faults(t, b)
+		if resent := marktest.Transfers(t, a.Host, b, mtu, pdm.HeaderSize); resent > resentMost {
 			t.Errorf("MTU %d: %d segments were sent again", mtu, resent)
 		}
-		if moved := newFaults(before, faults(t, b)); len(moved) > 0 {
+		if moved := marktest.NewFaults(before, marktest.Faults(t, b)); len(moved) > 0 {
 			t.Errorf("MTU %d: the peer could not use packets: %v", mtu, moved)
 		}
 		a.settle(t)
@@ -193,12 +162,12 @@ func testStrippedTraffic(t *testing.T, offloads bool) {
 	cfg := unlimited()
 	cfg.Strip = true
 	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
-	before := [2]map[string]uint64{faults(t, a.Host), faults(t, b.Host)}
-	if resent := transfers(t, a.Host, b.Host, 1500); resent > resentMost {
+	before := [2]map[string]uint64{marktest.Faults(t, a.Host), marktest.Faults(t, b.Host)}
+	if resent := marktest.Transfers(t, a.Host, b.Host, 1500, pdm.HeaderSize); resent > resentMost {
 		t.Errorf("%d segments were sent again", resent)
 	}
 	for i, h := range []*markingHost{a, b} {
-		if moved := newFaults(before[i], faults(t, h.Host)); len(moved) > 0 {
+		if moved := marktest.NewFaults(before[i], marktest.Faults(t, h.Host)); len(moved) > 0 {
 			t.Errorf("%s could not use packets: %v", h.Name, moved)
 		}
 		h.whole = offloads

@@ -1,0 +1,54 @@
+package ioam
+
+import (
+	"fmt"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+)
+
+// Flows that options are inserted into, of which it is followed whether they arrive; see
+// bpf/ioam/flow.h. A flow beyond these begins again with what is known of its service.
+const maxFlows = 16384
+
+// maxPaths is how many destinations and services are known to take options or not. The map
+// is shared with PDM.
+const maxPaths = 32768
+
+// sharedMaps are those that the stage shares with other stages that insert into packets.
+var sharedMaps = []string{"mark_paths", "mark_stats"}
+
+// setFlows sets sizes in an object whose program inserts.
+func setFlows(s *datapath.Spec) error {
+	if s.Maps["ioam_flows"] == nil { // at tc only
+		return nil
+	}
+	return s.SetSizes(map[string]uint32{"ioam_flows": maxFlows, "mark_paths": maxPaths})
+}
+
+// Arrivals are running totals of what became known of packets with options.
+type Arrivals struct {
+	Fallbacks uint64 // flows whose packets with options did not arrive, and that go without
+	Blocked   uint64 // destinations, or services there, where none of them arrived
+	Narrowed  uint64 // paths that turned out to take less than expected
+}
+
+// Arrivals reads these totals.
+func (r *Registrar) Arrivals() (a Arrivals, err error) {
+	err = r.do(func() error {
+		shared, err := r.core.Maps(sharedMaps...)
+		if err != nil {
+			return err
+		}
+		for _, kind := range []uint32{uint32(abiMarkKindMARK_IOAM_HOP), uint32(abiMarkKindMARK_IOAM_DEST)} {
+			var perCPU []abiMarkTotals
+			if err := shared["mark_stats"].Lookup(kind, &perCPU); err != nil {
+				return fmt.Errorf("reading what became of packets with options: %w", err)
+			}
+			for _, v := range perCPU {
+				a.Fallbacks, a.Blocked, a.Narrowed = a.Fallbacks+v.Fallbacks, a.Blocked+v.Blocked, a.Narrowed+v.Narrowed
+			}
+		}
+		return nil
+	})
+	return a, err
+}
