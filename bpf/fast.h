@@ -48,7 +48,7 @@ static __always_inline bool fast_transport(frame_ctx *ctx, const void *end, stru
 	p->overhead = present - total;
 	p->rare = rare | p->overhead;
 	p->l4_offset = sizeof(struct ethhdr) + ip_len;
-	if (features & FEATURE_PDM) {
+	if (features & (FEATURE_PDM | FEATURE_IOAM)) {
 		p->l3_offset = sizeof(struct ethhdr);
 		p->l4_len = header - ip_len;
 	}

@@ -17,7 +17,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, struct mark_key);
 	__type(value, struct mark_guard);
-} ioam_flows SEC(".maps");
+} ioam_guards SEC(".maps");
 
 /*
  * Flows of TCP of which a segment is awaited, and only some packets are chosen: their other segments
@@ -87,13 +87,13 @@ static __always_inline __u32 ioam_watch_tag(__u64 hash)
 /* The guard of the plan's flow, which begins if it is new. */
 static __noinline struct mark_guard *ioam_guard(struct ioam_plan *plan, __u64 now)
 {
-	struct mark_guard *g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+	struct mark_guard *g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 
 	if (g)
 		return g;
 	guard_begin(&plan->fresh, &plan->key, now);
-	bpf_map_update_elem(&ioam_flows, &plan->key, &plan->fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&ioam_flows, &plan->key);
+	bpf_map_update_elem(&ioam_guards, &plan->key, &plan->fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&ioam_guards, &plan->key);
 }
 
 /*
@@ -180,10 +180,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_follow(struct __sk_buff *skb, const 
 	if (!watch || p->id.proto != IPPROTO_TCP)
 		return 0;
 	key_of(p, false, MARK_IOAM_HOP, &plan->key);
-	g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	if (!g) {
 		key_of(p, false, MARK_IOAM_DEST, &plan->key);
-		g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+		g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	}
 	if (!g)
 		return 0;

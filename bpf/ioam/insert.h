@@ -115,13 +115,14 @@ static __always_inline int ioam_place_hop(struct __sk_buff *skb, struct ioam_pla
 		return MARK_BROKEN;
 	plan->hop_at = gap->at;
 	byte = ioam_bytes(skb, appended ? header + 1 : named, 1);
-	next = ioam_bytes(skb, gap->at, 1);
+	next = ioam_bytes(skb, gap->at, 2);
 	if (!byte || !next)
 		return MARK_BROKEN;
 	if (appended) {
 		*byte += plan->hop / 8;
 	} else {
-		*next = *byte;
+		next[0] = *byte;
+		next[1] = plan->hop / 8 - 1;
 		*byte = IPPROTO_HOPOPTS;
 	}
 	space_use(gap, plan->hop);
@@ -155,10 +156,11 @@ static __always_inline int ioam_place_dest(struct __sk_buff *skb, struct ioam_pl
 		return MARK_OK;
 	}
 	byte = ioam_bytes(skb, place->link, 1);
-	next = ioam_bytes(skb, at, 1);
+	next = ioam_bytes(skb, at, 2);
 	if (!byte || !next)
 		return MARK_BROKEN;
-	*next = place->proto;
+	next[0] = place->proto;
+	next[1] = plan->dest / 8 - 1;
 	*byte = IPPROTO_DSTOPTS;
 	place->link = at;
 	place->join = at;
@@ -168,7 +170,7 @@ static __always_inline int ioam_place_dest(struct __sk_buff *skb, struct ioam_pl
 /*
  * Makes space for what is planned, of a gap directly after the IPv6 header, and leaves the rest of the
  * gap. place: of the upper layer; afterwards where it is by now, without the rest. Of the blocks only
- * the Next Header byte of a new header is written: ioam_write_placed() does the rest, for which the
+ * Next Header and length of a new header are written: ioam_write_placed() does the rest, for which the
  * stack is not deep enough here.
  */
 __feature(FEATURE_IOAM) __noinline
@@ -192,25 +194,27 @@ __feature(FEATURE_IOAM) __noinline
 }
 
 /*
- * Writes a block where space was made for it, and keeps the first byte of a new header, which PDM may
+ * Writes a block where space was made for it, and keeps the first bytes of a new header, which PDM may
  * have changed since.
  */
 static __always_inline bool ioam_write_block(struct __sk_buff *skb, struct ioam_work *w,
 					     const struct ioam_insertion *in, __u32 form, __u32 at)
 {
-	__u8 *byte = ioam_bytes(skb, at, 1), next;
+	__u8 *start = ioam_bytes(skb, at, 2), next, len;
 
-	if (!byte)
+	if (!start)
 		return false;
-	next = *byte;
+	next = start[0];
+	len = start[1];
 	if (ioam_write(skb, w, in, form, at))
 		return false;
 	if (form & 1)
 		return true;
-	byte = ioam_bytes(skb, at, 1);
-	if (!byte)
+	start = ioam_bytes(skb, at, 2);
+	if (!start)
 		return false;
-	*byte = next;
+	start[0] = next;
+	start[1] = len;
 	return true;
 }
 
@@ -313,7 +317,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 		g = ioam_guard(plan, now);
 		rc = g ? ioam_guard_packet(skb, p, plan, g, now) : MARK_NEW_FAILED;
 	} else {
-		g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+		g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 		if (g)
 			guard_skip(skb, p, g, &plan->segment);
 	}
@@ -341,7 +345,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert_rest(struct __sk_buff *skb, s
 	if (!p || !plan)
 		return TC_ACT_UNSPEC;
 	if (plan->bytes) {
-		g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+		g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 		if (g)
 			plan->verdict = ioam_insert_now(skb, p, plan, g, mark_now());
 		plan->bytes = 0;
@@ -388,7 +392,7 @@ __feature(FEATURE_IOAM) __noinline
 
 	if (!plan || !p)
 		return 0;
-	g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	if (!g)
 		return 0;
 	plan->segment.len = len;
@@ -409,10 +413,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_too_big(struct __sk_buff *skb, const
 	if (!ioam_inserts() || !p || !plan || !quoted_flow(skb, p, &plan->key, &mtu, first))
 		return 0;
 	plan->key.kind = MARK_IOAM_HOP;
-	g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	if (!g) {
 		plan->key.kind = MARK_IOAM_DEST;
-		g = bpf_map_lookup_elem(&ioam_flows, &plan->key);
+		g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	}
 	if (g)
 		learn_too_big(skb, p, g, &plan->key, now, mtu, first[1]);

@@ -17,6 +17,8 @@ struct ioam_types {
 	struct ioam_count_key count_key;
 	struct ioam_insertion insertion;
 	struct mark_key mark_key;
+	struct mark_path_key mark_path_key;
+	struct mark_path mark_path;
 	struct mark_guard mark_guard;
 	struct mark_totals mark_totals;
 	enum mark_kind mark_kind;

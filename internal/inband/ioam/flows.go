@@ -2,6 +2,7 @@ package ioam
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/waymark-net/waymark/internal/datapath"
 )
@@ -17,12 +18,29 @@ const maxPaths = 32768
 // sharedMaps are those that the stage shares with other stages that insert into packets.
 var sharedMaps = []string{"mark_paths", "mark_stats"}
 
+// Reserve is the MTU headroom that insertions take on an interface: by how much packets grow at most
+// that leave without an outer header.
+func (n *Node) Reserve() (bytes int) {
+	for i := range n.Insertions {
+		if n.Insertions[i].Tunnel == nil {
+			bytes = max(bytes, n.Insertions[i].Size())
+		}
+	}
+	return bytes
+}
+
+// Inserts reports whether packets that leave by an interface get options without an outer header.
+func (n *Node) Inserts(name string) bool {
+	i := n.interfaceNamed(name)
+	return i != nil && slices.ContainsFunc(n.Insertions, func(in Insertion) bool { return in.Tunnel == nil && in.AppliesTo(i) })
+}
+
 // setFlows sets sizes in an object whose program inserts.
 func setFlows(s *datapath.Spec) error {
-	if s.Maps["ioam_flows"] == nil { // at tc only
+	if s.Maps["ioam_guards"] == nil { // at tc only
 		return nil
 	}
-	return s.SetSizes(map[string]uint32{"ioam_flows": maxFlows, "mark_paths": maxPaths})
+	return s.SetSizes(map[string]uint32{"ioam_guards": maxFlows, "mark_paths": maxPaths})
 }
 
 // Arrivals are running totals of what became known of packets with options.

@@ -231,6 +231,9 @@ func (in *Insertion) compile(n *Node, index uint32, k kept) (abiIoamInsertion, [
 	if in.Take < in.Of {
 		out.Flags |= uint8(abiIoamInsertionFlagsIOAM_INSERTION_PART)
 	}
+	if n.ClosedDomain {
+		out.Flags |= uint8(abiIoamInsertionFlagsIOAM_INSERTION_CLOSED)
+	}
 	if in.sequences() {
 		out.Flags |= uint8(abiIoamInsertionFlagsIOAM_INSERTION_SEQUENCE)
 	}

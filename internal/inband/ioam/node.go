@@ -148,6 +148,7 @@ func (r *Registrar) apply(n Node) error {
 	}
 	r.generation++
 	control := r.control
+	control.Reserved = uint32(n.Reserve())
 	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor, Insertions: uint32(len(n.Insertions)), Generation: r.generation}
 	if slices.ContainsFunc(known, func(ns Namespace) bool { return ns.Remove }) {
 		control.Node[next].Removes = 1

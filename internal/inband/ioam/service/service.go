@@ -65,6 +65,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Start:    func() error { return s.node.Apply(own.node()) },
 		Reload:   s.reload,
 		Status:   s.status,
+		Need:     s.need,
 		Pages:    map[string]func() (any, error){pathsPath: s.page},
 		Events: map[string]func(context.Context, func(api.Event)) error{
 			eventsPath: s.events, tracesPath: s.traces,
