@@ -6,7 +6,7 @@
  * namespace that the node removes, one more packet of its path, with the times of its hops; and the
  * first trace of each path in a ring. Called by ingress.h.
  *
- * A path is told by what its hops say of themselves: node ids and interface ids. Its number is a hash of
+ * A path is identified by what its hops say of themselves: node ids and interface ids. Its number is a hash of
  * them with random keys (NH, as of flows), so that nodes cannot choose ids of which two paths become one.
  */
 #ifndef WAYMARK_IOAM_PATH_H
