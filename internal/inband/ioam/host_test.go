@@ -69,12 +69,12 @@ type host struct {
 	xdp  *ebpf.Program
 }
 
-func newHost(t testing.TB, cfg Config, n Node) *host {
+func newHost(t testing.TB, cfg Config, n Node, others ...*datapath.Stage) *host {
 	t.Helper()
 	h := &host{node: New(cfg), veth: datapathtest.NewVeth(t)}
-	h.Datapath = datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{
+	h.Datapath = datapath.New(datapath.Config{MaxEntries: 64, Stages: append(others,
 		h.node.Stage(func(string) bool { return true }),
-	}}, slog.New(slog.DiscardHandler))
+	)}, slog.New(slog.DiscardHandler))
 	if err := h.Load(); err != nil {
 		t.Fatalf("%+v", err)
 	}

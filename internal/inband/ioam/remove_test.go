@@ -8,9 +8,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	inbandpdm "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/test/packet"
 	wire "github.com/waymark-net/waymark/wire/ioam"
 	"github.com/waymark-net/waymark/wire/ipv6"
+	"github.com/waymark-net/waymark/wire/pdm"
 )
 
 // removing is the node of the tests, where spaceA ends.
@@ -107,6 +109,39 @@ func TestRemoveUndoesInsertion(t *testing.T) {
 	})
 	if s, err := h.node.Stats(); err != nil || s.Removed == 0 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Options of IOAM and that of PDM go together, wherever both are: the packet is as it was.
+func TestRemoveWithPDM(t *testing.T) {
+	cfg := inbandpdm.Default()
+	cfg.Strip = true
+	marker := inbandpdm.New(cfg)
+	h := newHost(t, Config{Transit: TransitTC}, removing(), marker.Stage())
+	both := 0
+	h.inside(t, func() {
+		rapid.Check(t, func(r *rapid.T) {
+			pkt := anyPacket().Draw(r, "packet")
+			with, err := pdm.Insert(pkt, pdm.Option{PSNTP: 1})
+			if err != nil {
+				return
+			}
+			marked := with
+			for range rapid.IntRange(0, 2).Draw(r, "options") {
+				if next, err := wire.Insert(with, bodies(spaceA).Filter(func(b wire.Body) bool { return b.Kind() != wire.EdgeToEdge }).Draw(r, "body")); err == nil {
+					with = next
+				}
+			}
+			if !bytes.Equal(marked, with) {
+				both++
+			}
+			if out, verdict := h.tc(t, "test_in", framedPacket(with)); verdict != verdictPass || !bytes.Equal(out, framedPacket(pkt)) {
+				r.Fatalf("verdict %d\n    in %x\nbecame %x\n  want %x", verdict, with, out[prefix:], pkt)
+			}
+		})
+	})
+	if s, err := marker.Stats(); err != nil || s.Stripped < uint64(both) || both == 0 {
+		t.Errorf("%d packets with both: %+v, %v", both, s, err)
 	}
 }
 
