@@ -3,10 +3,10 @@ package agent
 import (
 	"cmp"
 	"errors"
-	"slices"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // seen is what the probe saw in one direction of an interface.
@@ -73,7 +73,7 @@ func (h *hooks) compare(all map[place]seen) []obs.Interface {
 			out = append(out, c)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b obs.Interface) int {
+	order.By(out, func(a, b obs.Interface) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface), -cmp.Compare(a.Direction, b.Direction))
 	})
 	return out
@@ -118,7 +118,7 @@ func (at *attachment) compare(direction flow.Direction, s seen) obs.Interface {
 		ours.wireBytes += r.Bytes
 		ours.slack += (r.Packets - r.Frames) * headersUnread
 	}
-	slices.SortFunc(c.Uncounted, func(a, b obs.Reason) int { return cmp.Compare(a.Reason, b.Reason) })
+	order.By(c.Uncounted, func(a, b obs.Reason) int { return cmp.Compare(a.Reason, b.Reason) })
 	c.Coverage = ours.coverage(packets, bytes)
 	return c
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/order"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
@@ -239,7 +240,7 @@ func (h *hooks) status() []obs.Hook {
 			out = append(out, hook)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b obs.Hook) int {
+	order.By(out, func(a, b obs.Hook) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface), -cmp.Compare(a.Direction, b.Direction))
 	})
 	return out

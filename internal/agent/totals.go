@@ -3,11 +3,11 @@ package agent
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // totals sums everything that was counted in flows, by interface, direction and
@@ -103,7 +103,7 @@ func (t *totals) list(name func(flow.Iface) (name, netns string)) []obs.Total {
 		total.Counters = c
 		out = append(out, total)
 	}
-	slices.SortFunc(out, func(a, b obs.Total) int {
+	order.By(out, func(a, b obs.Total) int {
 		return cmp.Or(
 			cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface),
 			cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Protocol, b.Protocol),

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Stats tells of the flow table; counters run since Load.
@@ -144,6 +144,6 @@ func (d *Datapath) Programs() ([]obs.Program, error) {
 		id, _ := info.ID()
 		out = append(out, obs.Program{Name: info.Name, ID: uint32(id), RunCount: stats.RunCount, RunTime: stats.Runtime})
 	}
-	slices.SortFunc(out, func(a, b obs.Program) int { return cmp.Compare(a.ID, b.ID) })
+	order.By(out, func(a, b obs.Program) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Word may stand at a place of an expression.
@@ -82,7 +84,7 @@ func continued(text string) []Word {
 			}
 		}
 	}
-	slices.SortFunc(words, func(a, b Word) int { return strings.Compare(a.Text, b.Text) })
+	order.By(words, func(a, b Word) int { return strings.Compare(a.Text, b.Text) })
 	return slices.Compact(words)
 }
 

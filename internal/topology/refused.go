@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // subject is what may be refused: an interface, or with index 0 a namespace.
@@ -34,9 +36,11 @@ func (w *Watcher) accept(which func(subject) bool) {
 func (w *Watcher) Refused() []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.SortedFunc(maps.Values(w.refused), func(a, b Event) int {
+	all := slices.Collect(maps.Values(w.refused))
+	order.By(all, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(a.Link.Netns, b.Link.Netns), cmp.Compare(a.Link.Name, b.Link.Name))
 	})
+	return all
 }
 
 // Unmatched lists the globs for interfaces that none matches now.

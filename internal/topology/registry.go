@@ -2,13 +2,13 @@ package topology
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Registry answers for interfaces and namespaces by number, also for those that
@@ -73,7 +73,7 @@ func (r *Registry) Links() []Link {
 			links = append(links, k.Link)
 		}
 	}
-	slices.SortFunc(links, func(a, b Link) int { return int(a.Iface) - int(b.Iface) })
+	order.By(links, func(a, b Link) int { return int(a.Iface) - int(b.Iface) })
 	return links
 }
 

@@ -15,7 +15,7 @@ func In(dir string) (path string, err error) {
 		return path, nil
 	}
 	path = filepath.Join(dir, "waymark")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/waymark-net/waymark/cmd/waymark")
+	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-ldflags=-s -w", "-o", path, "github.com/waymark-net/waymark/cmd/waymark")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build waymark: %w\n%s", err, out)

@@ -128,7 +128,7 @@ type lane struct {
 // race detector looks at it. Emulated machines take what is left of the processors.
 func lanes(cfg config, all *packages) []lane {
 	// make lint vets. Without symbols, linking takes half as long. As make build does, so that packages are compiled once.
-	common := []string{"-count=1", "-vet=off", "-ldflags=-s", "-trimpath", "-timeout=" + cfg.timeout.String()}
+	common := []string{"-count=1", "-vet=off", "-ldflags=-s", "-trimpath", "-tags=nethttpomithttp2", "-timeout=" + cfg.timeout.String()}
 	oneByOne := append([]string{"-p=1"}, common...)
 	static := []string{"CGO_ENABLED=0"}
 	list := []lane{

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Mode is where bytes are reserved.
@@ -411,8 +413,8 @@ func (k *Keeper) Status() (reduced []Reduction, problems []Problem) {
 			problems = append(problems, Problem{Link: r.Link, Without: Without(r.needs), Err: r.err})
 		}
 	}
-	slices.SortFunc(reduced, compareReductions)
-	slices.SortFunc(problems, func(a, b Problem) int { return compareLinks(a.Link, b.Link) })
+	order.By(reduced, compareReductions)
+	order.By(problems, func(a, b Problem) int { return compareLinks(a.Link, b.Link) })
 	return reduced, problems
 }
 
@@ -436,6 +438,6 @@ func Stale(file string) ([]Reduction, error) {
 			left = append(left, c.reduction())
 		}
 	}
-	slices.SortFunc(left, compareReductions)
+	order.By(left, compareReductions)
 	return left, nil
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 const (
@@ -74,7 +74,7 @@ func (p *paths) edges() (out []Edge, err error) {
 		e.Relative = e.Delay.Count > 0 && (e.Delay.Min < 0 || e.Delay.Max > maxSkew)
 		out = append(out, e)
 	})
-	slices.SortFunc(out, func(a, b Edge) int {
+	order.By(out, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(b.Received, a.Received), cmp.Compare(b.Delay.Count, a.Delay.Count), a.Source.Compare(b.Source),
 			a.Destination.Compare(b.Destination), cmp.Compare(a.Namespace, b.Namespace))
 	})

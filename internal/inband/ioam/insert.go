@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Sizes of the tables of insertions.
@@ -56,7 +57,7 @@ func (in *Insertion) Identity() string {
 // ordered are the insertions in the order in which the first that names a packet wins.
 func ordered(list []Insertion) []Insertion {
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b Insertion) int { return cmp.Compare(b.Policy.To.Bits(), a.Policy.To.Bits()) })
+	order.By(list, func(a, b Insertion) int { return cmp.Compare(b.Policy.To.Bits(), a.Policy.To.Bits()) })
 	return list
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 const (
@@ -177,7 +178,7 @@ func (p *paths) linked() []Flow {
 	for _, f := range p.flows {
 		out = append(out, *f)
 	}
-	slices.SortFunc(out, func(a, b Flow) int {
+	order.By(out, func(a, b Flow) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.Proto, b.Proto))
 	})
 	return out

@@ -16,6 +16,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/order"
 	wire "github.com/waymark-net/waymark/wire/ioam"
 )
 
@@ -301,7 +302,7 @@ func (p *paths) forget(now time.Time) error {
 	for id := range p.known {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b uint64) int { return cmp.Compare(p.known[a].Last.UnixNano(), p.known[b].Last.UnixNano()) })
+	order.By(ids, func(a, b uint64) int { return cmp.Compare(p.known[a].Last.UnixNano(), p.known[b].Last.UnixNano()) })
 	excess := len(ids) - int(p.max)*7/8
 	var errs []error
 	for i, id := range ids {
@@ -326,7 +327,7 @@ func (p *paths) list() []Path {
 			out = append(out, path.clone())
 		}
 	}
-	slices.SortFunc(out, func(a, b Path) int { return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.ID, b.ID)) })
+	order.By(out, func(a, b Path) int { return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.ID, b.ID)) })
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
+	"github.com/waymark-net/waymark/internal/order"
 	"github.com/waymark-net/waymark/wire/ioam"
 )
 
@@ -60,7 +61,7 @@ func sortedEntries(m map[string]*OptionConfig) (out []entry) {
 	for key, o := range m {
 		out = append(out, entry{key, o})
 	}
-	slices.SortFunc(out, func(a, b entry) int { return cmp.Or(len(a.key)-len(b.key), cmp.Compare(a.key, b.key)) })
+	order.By(out, func(a, b entry) int { return cmp.Or(len(a.key)-len(b.key), cmp.Compare(a.key, b.key)) })
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/order"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/wire/ioam"
 )
@@ -124,7 +125,7 @@ func (s *service) status() (any, error) {
 			Iface: iface, Netns: netns, Direction: c.Direction.String(), Reason: c.Reason, Namespace: c.Namespace, Packets: c.Packets,
 		})
 	}
-	slices.SortFunc(out.Passed, func(x, y Passed) int {
+	order.By(out.Passed, func(x, y Passed) int {
 		return cmp.Or(cmp.Compare(x.Netns, y.Netns), cmp.Compare(x.Iface, y.Iface), cmp.Compare(x.Direction, y.Direction),
 			cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Namespace, y.Namespace))
 	})

@@ -3,13 +3,13 @@ package service
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // StatusOf is the section of a status; nil where nothing is ever marked.
@@ -122,7 +122,7 @@ func (s *service) status() (any, error) {
 			Iface: iface, Netns: netns, Direction: u.Direction.String(), Reason: u.Reason, Packets: u.Packets,
 		})
 	}
-	slices.SortFunc(out.Passed, func(x, y Passed) int {
+	order.By(out.Passed, func(x, y Passed) int {
 		return cmp.Or(cmp.Compare(x.Netns, y.Netns), cmp.Compare(x.Iface, y.Iface),
 			cmp.Compare(x.Direction, y.Direction), cmp.Compare(x.Reason, y.Reason))
 	})

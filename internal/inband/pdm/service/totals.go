@@ -3,11 +3,11 @@ package service
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // totals sums what marks reported since the agent started, by interface and class
@@ -89,7 +89,7 @@ func (t *totals) list(name func(flow.Iface) (name, netns string)) []Total {
 			Suspicious: s.Suspicious, Discarded: s.Discarded, Server: s.Server, Network: s.Network,
 		})
 	}
-	slices.SortFunc(out, func(x, y Total) int {
+	order.By(out, func(x, y Total) int {
 		return cmp.Or(cmp.Compare(x.Netns, y.Netns), cmp.Compare(x.Iface, y.Iface), cmp.Compare(x.Protocol, y.Protocol))
 	})
 	return out
