@@ -120,7 +120,7 @@ log: {level: warn}
 
 // ready waits until the agent counts.
 func (a *agent) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // five agents load programs at once, on a busy machine
 	defer cancel()
 	go func() {
 		select {

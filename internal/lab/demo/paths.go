@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/netip"
 	"os/exec"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,7 +17,6 @@ import (
 	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
-	"github.com/waymark-net/waymark/wire/ioam"
 )
 
 // The third act: one of the routers is slow.
@@ -28,7 +26,7 @@ const (
 	namespace = 123
 )
 
-// paths: packets carry traces through routers, and the traces end at beta.
+// paths: five nodes, of which the first inserts traces and the last removes them.
 func (d *demo) paths(ctx context.Context) (err error) {
 	d.say("Which hop? In one of the three routers, each packet takes %v longer", slowBy)
 	l, err := lab.Up(lab.Config{Topology: "chain", Prefix: d.Prefix, Slow: map[string]time.Duration{slowHost: slowBy}})
@@ -42,17 +40,15 @@ func (d *demo) paths(ctx context.Context) (err error) {
 	}()
 	hosts := l.Hosts()
 	configs := map[string]string{}
-	var names []string
 	for i := range hosts {
 		configs[hosts[i].Name] = nodeConfig(hosts, i)
-		names = append(names, hosts[i].Name)
 	}
-	if err := d.startAll(ctx, hosts[1:], configs); err != nil {
+	if err := d.startAll(ctx, hosts, configs); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.Out, "All but alpha, which sends packets with traces, are nodes of IOAM (RFC 9197). %s is node %d:\n%s",
-		slowHost, slices.Index(names, slowHost)+1, configs[slowHost])
-	if err := d.sendTraces(ctx, hosts[0], hosts[len(hosts)-1], len(hosts)-1); err != nil {
+	fmt.Fprintf(d.Out, "Each is a node of IOAM (RFC 9197), from 1, %s, to %d, %s. The first inserts a trace into each packet to the last:\n%s",
+		hosts[0].Name, len(hosts), hosts[len(hosts)-1].Name, configs[hosts[0].Name])
+	if err := d.askBeta(ctx, hosts[0], hosts[len(hosts)-1]); err != nil {
 		return err
 	}
 	if err := d.settle(ctx); err != nil {
@@ -74,7 +70,7 @@ func (d *demo) paths(ctx context.Context) (err error) {
 		return err
 	}
 	d.say("And the ground truth")
-	return d.compareHops(hosts[1:], 2, &answer.Paths[0])
+	return d.compareHops(hosts, &answer.Paths[0])
 }
 
 // nodeConfig is the part of a configuration that makes a host the node of its number.
@@ -93,7 +89,13 @@ func nodeConfig(hosts []*lab.Host, i int) string {
   interfaces: [%s]
   namespaces: [{id: %d%s}]
 `, id, strings.Join(ifaces, ", "), namespace, remove)
-	return text
+	if i > 0 {
+		return text
+	}
+	to := hosts[len(hosts)-1].Interfaces[0].Addr6.Masked()
+	return text + fmt.Sprintf(`  insert: [{to: "%s", namespace: %d, size: %d, every: 1, mode: inline,
+            trace: [hop_limit_node_id, interface_ids, timestamp_seconds, timestamp_fraction, transit_delay]}]
+`, to, namespace, 20*len(hosts))
 }
 
 // startAll starts an agent on each host, at the same time.
@@ -109,25 +111,28 @@ func (d *demo) startAll(ctx context.Context, hosts []*lab.Host, more map[string]
 	return all.Wait()
 }
 
-// traceFields are what each node adds to a trace.
-const traceFields = ioam.HopLimitNodeID | ioam.InterfaceIDs | ioam.TimestampSeconds | ioam.TimestampFraction | ioam.TransitDelay
-
-// sendTraces has a program on alpha send datagrams, each with a trace that has space for these nodes.
-func (d *demo) sendTraces(ctx context.Context, alpha, beta *lab.Host, nodes int) error {
+// askBeta has alpha send requests, over TCP and UDP.
+func (d *demo) askBeta(ctx context.Context, alpha, beta *lab.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	trace, err := ioam.NewTrace(namespace, traceFields, nodes*traceFields.NodeSize(0))
-	if err != nil {
-		return err
+	var all errgroup.Group
+	for _, network := range []string{"tcp", "udp"} {
+		service, err := traffic.Serve(ctx, beta, traffic.ServiceConfig{
+			Network: network, Listen: netip.AddrPortFrom(beta.Addr6(), 8080),
+		})
+		if err != nil {
+			return err
+		}
+		defer service.Close()
+		all.Go(func() error {
+			_, err := traffic.Request(ctx, alpha, traffic.RequestConfig{
+				Network: network, To: service.Addr(), Clients: 2, Requests: 50, RequestSize: 200, ResponseSize: 1000,
+				Interval: 40 * time.Millisecond,
+			})
+			return err
+		})
 	}
-	header, err := ioam.AppendHeader(nil, 0, trace)
-	if err != nil {
-		return err
-	}
-	_, err = traffic.Datagrams(ctx, alpha, beta, traffic.DatagramConfig{
-		To: netip.AddrPortFrom(beta.Addr6(), 9001), Count: 300, Size: 1000, Interval: 5 * time.Millisecond, HopByHop: header,
-	})
-	return err
+	return all.Wait()
 }
 
 // askPaths runs waymark paths.
@@ -142,8 +147,8 @@ func (d *demo) askPaths(ctx context.Context, a *agent) (answer ioamservice.Paths
 }
 
 // compareHops compares the transit delays with what the lab adds to them: the slow host has the
-// longest. first is the number of the first node.
-func (d *demo) compareHops(hosts []*lab.Host, first int, p *ioamservice.Path) error {
+// longest.
+func (d *demo) compareHops(hosts []*lab.Host, p *ioamservice.Path) error {
 	if len(p.Hops) != len(hosts) {
 		return fmt.Errorf("a path of %d hops; there are %d nodes", len(p.Hops), len(hosts))
 	}
@@ -151,8 +156,8 @@ func (d *demo) compareHops(hosts []*lab.Host, first int, p *ioamservice.Path) er
 	fmt.Fprintln(t, "node\thost\tslowed by\ttransit delay, median\t")
 	slowest, most := "", time.Duration(0)
 	for i, hop := range p.Hops {
-		if hop.NodeID == nil || int(*hop.NodeID) != first+i {
-			return fmt.Errorf("hop %d is not node %d", i+1, first+i)
+		if hop.NodeID == nil || int(*hop.NodeID) != i+1 {
+			return fmt.Errorf("hop %d is not node %d", i+1, i+1)
 		}
 		added, delay := time.Duration(0), "-"
 		if hosts[i].Name == slowHost {
