@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func newChain(t *testing.T) *chain {
 		more       string
 	}{
 		{&c.porthos, "porthos", "to-athos:31, to-aramis:32", ""},
-		{&c.aramis, "aramis", "to-porthos:41, to-beta:42", ""},
+		{&c.aramis, "aramis", "to-porthos:41, {name: to-beta, id: 42, roles: [99:none]}", "}, {id: 99"},
 		{&c.beta, "beta", "to-aramis:51", ", remove: true"},
 	} {
 		id := map[string]int{"porthos": 3, "aramis": 4, "beta": 5}[n.host]
@@ -149,10 +150,13 @@ func TestChain(t *testing.T) {
 			t.Fatalf("node on %s: %+v", a.host.Name, n)
 		}
 		written = append(written, n.Written)
-		a.stop(t)
 	}
 	if written[0] < 2000 || written[1] != written[0] || written[2] != written[0] {
 		t.Errorf("traces written by the nodes: %d", written)
+	}
+	c.checkBorder(t)
+	for _, a := range []*agent{c.porthos, c.aramis, c.beta} {
+		a.stop(t)
 	}
 }
 
@@ -181,6 +185,44 @@ func (c *chain) checkPath(t *testing.T, packets uint64) {
 	slow, fast := p.Hops[1].Transit, p.Hops[2].Transit
 	if slow == nil || fast == nil || slow.Min < chainSlow || slow.P50 > 2*chainSlow || fast.P50 > chainSlow/2 {
 		t.Errorf("transit delays: porthos %+v, aramis %+v; porthos is slowed by %v", slow, fast, chainSlow)
+	}
+}
+
+// checkBorder: to beta, aramis is the border of namespace 99. It drops and counts what comes from there; options of
+// a namespace that nobody knows pass as they are.
+func (c *chain) checkBorder(t *testing.T) {
+	t.Helper()
+	outside := ioamtest.NewCourier(t, c.Host("beta"), c.Host("alpha"))
+	trace := func(namespace uint16) []byte {
+		t.Helper()
+		tr, err := ioam.NewTrace(namespace, ioam.HopLimitNodeID, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := ioam.AppendHeader(nil, 0, tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	const packets = 50
+	for range packets {
+		outside.Send(t, trace(99))
+	}
+	// Those before it would arrive first.
+	foreign := trace(98)
+	if got := outside.Carry(t, foreign); !slices.Equal(got[2:], foreign[2:]) {
+		t.Errorf("a foreign option arrived as % x, not % x", got, foreign)
+	}
+	s := c.aramis.status(t)
+	dropped := uint64(0)
+	for _, p := range ioamservice.StatusOf(&s).Passed {
+		if p.Iface == "to-beta" && p.Direction == "ingress" && p.Reason == "border_dropped" && p.Namespace == 99 {
+			dropped = p.Packets
+		}
+	}
+	if dropped != packets {
+		t.Errorf("the border dropped %d packets of %d: %+v", dropped, packets, ioamservice.StatusOf(&s).Passed)
 	}
 }
 
