@@ -5,17 +5,11 @@
  * Input: a packet at tc ingress, with this node's own data in its traces. Output: for each trace of a
  * namespace that the node removes, one more packet of its path, with the times of its hops; and the
  * first trace of each path in a ring. Called by ingress.h.
- *
- * A path is identified by what its hops say of themselves: node ids and interface ids. Its number is a hash of
- * them with random keys (NH, as of flows), so that nodes cannot choose ids of which two paths become one.
  */
 #ifndef WAYMARK_IOAM_PATH_H
 #define WAYMARK_IOAM_PATH_H
 
 #include "histogram.h"
-
-/* Two for each pair of words: that of the namespace, and three for each hop. */
-const volatile __u32 cfg_ioam_path_keys[IOAM_PATH_KEYS] = {};
 
 /* ioam_cells has so many for each epoch. */
 const volatile __u32 cfg_ioam_cells = 0;
@@ -70,47 +64,6 @@ struct {
 	__type(value, struct ioam_path_totals);
 } ioam_path_stats SEC(".maps");
 
-#define IOAM_NO_TIME (1LL << 63)
-#define IOAM_WORDS (IOAM_OPTION_MAX / 4)
-#define IOAM_FIRST_WORD (IOAM_HEADER / 4) /* of the node data */
-
-/*
- * Flows of packets that have a trace, by CPU and epoch. Written by the programs; read and deleted by the
- * agent when no program uses the epoch. Full: flows_lost.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct ioam_flow_key);
-	__type(value, struct ioam_flow);
-} ioam_flows SEC(".maps");
-
-/* Memory for one trace. */
-struct ioam_walk {
-	__be32 word[2 * IOAM_WORDS]; /* the option; no node's fields reach beyond the second half */
-	__s64 delay[IOAM_HOPS]; /* by hop: transit; IOAM_NO_TIME */
-	__s64 link[IOAM_HOPS]; /* cell 2i + 1 */
-	__u32 seconds[IOAM_HOPS]; /* when the hop received the packet */
-	__u32 ns[IOAM_HOPS]; /* IOAM_UNKNOWN: it does not say */
-	struct ioam_path_key key;
-	struct ioam_path fresh;
-	struct ioam_known known;
-	__u64 second; /* of the raw traces counted below */
-	__u64 reported;
-	__u32 len; /* of the option */
-	__u32 hops;
-	__u32 at; /* word where the next hop begins */
-	__u32 zero;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_walk);
-} ioam_walks SEC(".maps");
-
 #define IOAM_PATH_STAT(field)                                                                 \
 	do {                                                                                  \
 		__u32 zero_ = 0;                                                              \
@@ -118,171 +71,6 @@ struct {
 		if (st_)                                                                      \
 			st_->field++;                                                         \
 	} while (0)
-
-/* Where a field is in the data of a node, and ~0, or 0 where the trace lacks it. */
-struct ioam_field {
-	__u32 at;
-	__u32 mask;
-};
-
-static __always_inline struct ioam_field ioam_field(__u32 fields, __u32 bit)
-{
-	struct ioam_field f = {
-		.at = ioam_before(fields, bit) / 4,
-		.mask = -(fields >> (31 - bit) & 1),
-	};
-
-	return f;
-}
-
-/* Those that identify a hop, and its times. */
-struct ioam_layout {
-	struct ioam_field id, ids, seconds, fraction, delay, wide, wides;
-};
-
-/* A field as it is in the option, 0 where the trace lacks it. */
-static __always_inline __u32 ioam_raw(const struct ioam_walk *walk, __u32 node, struct ioam_field f)
-{
-	return walk->word[(node + f.at) & (2 * IOAM_WORDS - 1)] & f.mask;
-}
-
-static __always_inline __u32 ioam_value(const struct ioam_walk *walk, __u32 node,
-					struct ioam_field f)
-{
-	return bpf_ntohl(ioam_raw(walk, node, f));
-}
-
-/* The part of a sum that two words add, the i-th pair. */
-static __always_inline __u64 ioam_pair(__u32 i, __u32 low, __u32 high)
-{
-	i = i * 2 & 127;
-	if (i > IOAM_PATH_KEYS - 2) /* unreachable; satisfies the verifier */
-		return 0;
-	return (__u64)(low + cfg_ioam_path_keys[i]) * (high + cfg_ioam_path_keys[i + 1]);
-}
-
-/* Nanoseconds of a fraction; IOAM_UNKNOWN where it can be none. */
-static __always_inline __u32 ioam_fraction_ns(__u32 fraction)
-{
-	if (cfg_ioam_time == IOAM_TIME_NTP)
-		return (__u64)fraction * NSEC_PER_SEC >> 32;
-	if (cfg_ioam_time == IOAM_TIME_PTP)
-		return fraction < NSEC_PER_SEC ? fraction : IOAM_UNKNOWN;
-	return fraction < 1000000 ? fraction * 1000 : IOAM_UNKNOWN;
-}
-
-/* From one hop to another, ns. Seconds may have wrapped; without them, the nearest second is meant. */
-static __always_inline __s64 ioam_between(const struct ioam_walk *walk, __u32 from, __u32 to)
-{
-	__u32 a = walk->ns[from & (IOAM_HOPS - 1)], b = walk->ns[to & (IOAM_HOPS - 1)];
-	__s64 d = (__s32)(b - a);
-
-	if (a == IOAM_UNKNOWN || b == IOAM_UNKNOWN)
-		return IOAM_NO_TIME;
-	if (bpf_ntohl(walk->word[2]) & IOAM_BIT(2))
-		return d + (__s64)NSEC_PER_SEC * (__s32)(walk->seconds[to & (IOAM_HOPS - 1)] -
-							 walk->seconds[from & (IOAM_HOPS - 1)]);
-	if (d > (__s64)NSEC_PER_SEC / 2)
-		return d - (__s64)NSEC_PER_SEC;
-	return d < -(__s64)NSEC_PER_SEC / 2 ? d + (__s64)NSEC_PER_SEC : d;
-}
-
-/* The times of a hop whose data begin at word `at`. */
-static __always_inline void ioam_walk_times(struct ioam_walk *walk, const struct ioam_layout *l,
-					    __u32 i, __u32 at)
-{
-	__u32 delay = ioam_value(walk, at, l->delay) | ~l->delay.mask;
-	__u32 ns = ioam_value(walk, at, l->fraction);
-	__u32 seconds = ioam_value(walk, at, l->seconds);
-
-	walk->delay[i] = delay & IOAM_DELAY_OVERFLOW ? IOAM_NO_TIME : delay;
-	if (ns != IOAM_UNKNOWN || (seconds | ~l->seconds.mask) != IOAM_UNKNOWN)
-		ns = ioam_fraction_ns(ns);
-	walk->ns[i] = ns | ~l->fraction.mask;
-	walk->seconds[i] = seconds;
-}
-
-/*
- * Reads the hops of the trace in walk->word, whose node data begin at word walk->at. Its id, hops and
- * times; IOAM_PASS, or a reason. Verified alone; what loops change is in memory, which the verifier
- * does not follow.
- */
-__feature(FEATURE_IOAM) __noinline int ioam_walk_hops(struct ioam_walk *walk)
-{
-	struct ioam_layout l;
-	__u32 fields, end, size, hops = 0;
-	__u64 sum;
-
-	if (!walk)
-		return IOAM_UNREADABLE;
-	fields = bpf_ntohl(walk->word[2]);
-	size = ioam_node_length(fields);
-	end = walk->len / 4;
-	l.id = ioam_field(fields, 0);
-	l.ids = ioam_field(fields, 1);
-	l.seconds = ioam_field(fields, 2);
-	l.fraction = ioam_field(fields, 3);
-	l.delay = ioam_field(fields, 4);
-	l.wide = ioam_field(fields, 8);
-	l.wides = ioam_field(fields, 9);
-	/* Namespace, Trace-Type, and whether nodes are missing. */
-	sum = ioam_pair(0, bpf_ntohl(walk->word[1]) & (0xffff0000 | IOAM_OVERFLOW), fields);
-#pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < IOAM_HOPS; i++) {
-		__u32 at = WHOLE(walk->at), head, wide = fields & (IOAM_BIT(8) | IOAM_BIT(9));
-
-		barrier_var(wide); /* the verifier would follow both ways on through the loop */
-		if (at + size > end || at >= end)
-			break;
-		sum += ioam_pair(1 + i * 3, ioam_value(walk, at, l.id) & 0xffffff,
-				 ioam_raw(walk, at, l.ids));
-		if (wide) {
-			struct ioam_field low = { l.wide.at + 1, l.wide.mask };
-			struct ioam_field out = { l.wides.at + 1, l.wides.mask };
-
-			sum += ioam_pair(2 + i * 3, ioam_value(walk, at, l.wide) & 0xffffff,
-					 ioam_raw(walk, at, low));
-			sum += ioam_pair(3 + i * 3, ioam_raw(walk, at, l.wides),
-					 ioam_raw(walk, at, out));
-		}
-		ioam_walk_times(walk, &l, i, at);
-		hops++;
-		at += size;
-		head = walk->word[at & (2 * IOAM_WORDS - 1)];
-		at += ioam_take(fields, 22, 1 + (bpf_ntohl(head) >> 24));
-		WHOLE(walk->at) = at;
-	}
-	walk->hops = hops;
-	walk->key.id = sum;
-	if (WHOLE(walk->at) != end)
-		return hops == IOAM_HOPS && WHOLE(walk->at) < end ? IOAM_PATH_LONG
-								  : IOAM_PATH_MALFORMED;
-	return IOAM_PASS;
-}
-
-/* The times of links: see struct ioam_cell. Verified alone. */
-__feature(FEATURE_IOAM) __noinline int ioam_walk_links(struct ioam_walk *walk)
-{
-	__u32 last;
-
-	if (!walk)
-		return 0;
-	last = walk->hops - 1;
-#pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < IOAM_HOPS; i++) {
-		__s64 d, before;
-
-		if (i >= last)
-			break;
-		d = ioam_between(walk, i + 1, i);
-		before = walk->delay[(i + 1) & (IOAM_HOPS - 1)];
-		if (d != IOAM_NO_TIME && before != IOAM_NO_TIME)
-			d -= before;
-		walk->link[i] = d;
-	}
-	walk->link[last & (IOAM_HOPS - 1)] = last ? ioam_between(walk, last, 0) : IOAM_NO_TIME;
-	return 0;
-}
 
 /* Takes what each second allows of raw traces. */
 static __always_inline bool ioam_take_raw(struct ioam_walk *walk, __u64 now)
@@ -502,48 +290,6 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect(struct __sk_buff *skb, struc
 			ioam_count(skb, DIRECTION_INGRESS, rc, w->space);
 	}
 	return 0;
-}
-
-static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_work *w)
-{
-	struct ioam_flow_key key = {};
-	struct ioam_flow *f, first = {};
-	__u64 *word = (__u64 *)&key;
-
-	/* By words, as the packet was written: see struct packet. */
-	word[0] = p->word[0];
-	word[1] = p->word[1];
-	word[2] = p->word[2];
-	word[3] = p->word[3];
-	word[4] = p->word[4];
-	word[5] = (p->word[5] & 0xffffffffff) | (__u64)(current_epoch & 1) << 40 |
-		  (__u64)bpf_get_smp_processor_id() << 48;
-	f = find_or_make(&ioam_flows, &key, &first);
-	if (!f) {
-		IOAM_PATH_STAT(flows_lost);
-		return 0;
-	}
-	f->path = w->path;
-	f->packets += p->gso_packets + 1;
-	if (w->whole == IOAM_NO_TIME)
-		return 0;
-	if (!f->count || w->whole < f->min)
-		f->min = w->whole;
-	if (!f->count || w->whole > f->max)
-		f->max = w->whole;
-	f->count++;
-	f->sum += w->whole;
-	return 0;
-}
-
-/* Links the flow of a parsed packet to the path that its trace shows. */
-static __always_inline void ioam_link_flow(const struct packet *p)
-{
-	__u32 zero = 0;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
-
-	if (w && w->traced)
-		ioam_count_flow(p, w);
 }
 
 #endif
