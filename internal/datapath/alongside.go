@@ -32,3 +32,14 @@ func (d *Datapath) Alongside(load func() (*ebpf.CollectionSpec, error), adapt fu
 	}
 	return coll, nil
 }
+
+// Copy is one of the probe's own programs, with all features, for a datapath that was opened
+// without programs. It is the probe's to close.
+func (d *Datapath) Copy(p *Program) (*ebpf.Program, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return nil, errClosed
+	}
+	return d.load(p, d.allFeatures(p, variant{}))
+}

@@ -170,7 +170,7 @@ func TestBorderRouter(t *testing.T) {
 	h := l.Host("porthos")
 	r := New(Config{Transit: TransitTC, Border: BorderDrop})
 	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{r.Stage(func(name string) bool { return name == "to-athos" })}}, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
+	if err := d.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(d.Close)

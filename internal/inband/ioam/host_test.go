@@ -2,6 +2,7 @@ package ioam
 
 import (
 	"log/slog"
+	"maps"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -65,39 +66,20 @@ type host struct {
 	*datapath.Datapath
 	node *Registrar
 	veth *datapathtest.Veth
-	coll *ebpf.Collection
-	xdp  *ebpf.Program
+	// Those that a test has used: each takes the verifier longer than most tests.
+	colls map[string]*ebpf.Collection
 }
 
 func newHost(t testing.TB, cfg Config, n Node, others ...*datapath.Stage) *host {
 	t.Helper()
-	h := &host{node: New(cfg), veth: datapathtest.NewVeth(t)}
+	h := &host{node: New(cfg), veth: datapathtest.NewVeth(t), colls: map[string]*ebpf.Collection{}}
 	h.Datapath = datapath.New(datapath.Config{MaxEntries: 64, Stages: append(others,
 		h.node.Stage(func(string) bool { return true }),
 	)}, slog.New(slog.DiscardHandler))
-	if err := h.Load(); err != nil {
+	if err := h.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
-	t.Cleanup(h.Close)
-	var err error
-	if h.coll, err = h.Alongside(ioamtest.Load, func(s *ebpf.CollectionSpec) error {
-		return s.Variables["test_out"].Set(uint32(h.veth.To))
-	}); err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(h.coll.Close)
-	all, err := h.Programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		if p.Name == datapath.Early.Name && h.xdp == nil {
-			if h.xdp, err = ebpf.NewProgramFromID(ebpf.ProgramID(p.ID)); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { h.xdp.Close() })
-		}
-	}
+	t.Cleanup(h.close)
 	for name, index := range map[string]int{fromName: h.veth.From, toName: h.veth.To} {
 		if err := h.node.attach(flow.NewIface(0, uint32(index)), name); err != nil {
 			t.Fatal(err)
@@ -109,19 +91,52 @@ func newHost(t testing.TB, cfg Config, n Node, others ...*datapath.Stage) *host 
 	return h
 }
 
+func (h *host) close() {
+	for _, c := range h.colls {
+		c.Close()
+	}
+	h.Close()
+}
+
+// coll has one program of ioamtest, and its variables.
+func (h *host) coll(t testing.TB, program string) *ebpf.Collection {
+	t.Helper()
+	if c := h.colls[program]; c != nil {
+		return c
+	}
+	c, err := h.Alongside(ioamtest.Load, func(s *ebpf.CollectionSpec) error {
+		maps.DeleteFunc(s.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != program })
+		return s.Variables["test_out"].Set(uint32(h.veth.To))
+	})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	h.colls[program] = c
+	return c
+}
+
+func (h *host) program(t testing.TB, name string) *ebpf.Program {
+	t.Helper()
+	return h.coll(t, name).Programs[name]
+}
+
 // tc runs a program of ioamtest on a packet that arrives at from.
 func (h *host) tc(t testing.TB, program string, frame []byte) (out []byte, verdict int32) {
 	t.Helper()
 	var ctx [48]uint32
 	ctx[10] = uint32(h.veth.From)
-	return h.run(t, h.coll.Programs[program], ctx, frame)
+	return h.run(t, h.program(t, program), ctx, frame)
 }
 
 // early runs the program at XDP.
 func (h *host) early(t testing.TB, frame []byte) (out []byte, verdict int32) {
 	t.Helper()
 	// struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
-	out, verdict = h.run(t, h.xdp, [6]uint32{0, uint32(len(frame)), 0, uint32(h.veth.From), 0, 0}, frame)
+	xdp, err := h.Copy(datapath.Early)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	out, verdict = h.run(t, xdp, [6]uint32{0, uint32(len(frame)), 0, uint32(h.veth.From), 0, 0}, frame)
 	if len(out) > len(frame) { // what is left in front of the frame for tc
 		out = out[metaBytes:]
 	}

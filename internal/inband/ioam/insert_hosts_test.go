@@ -53,7 +53,7 @@ func inserts(t testing.TB, h *lab.Host, mode headroom.Mode, withPDM bool, list .
 		needs = append(needs, headroom.Need{Mode: mode, Bytes: pdm.HeaderSize})
 	}
 	d := datapath.New(datapath.Config{MaxEntries: 4096, Stages: stages}, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
+	if err := d.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(d.Close)

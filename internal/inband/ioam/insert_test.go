@@ -15,7 +15,6 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/inband/ioam/ioamtest"
 	inbandpdm "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/test/packet"
@@ -32,7 +31,7 @@ type insertingHost struct {
 
 func newInsertingHost(t testing.TB, withPDM bool, n Node) *insertingHost {
 	t.Helper()
-	h := &insertingHost{host: host{node: New(Config{Time: wire.POSIX, Transit: TransitTC}), veth: datapathtest.NewVeth(t)}}
+	h := &insertingHost{host: host{node: New(Config{Time: wire.POSIX, Transit: TransitTC}), veth: datapathtest.NewVeth(t), colls: map[string]*ebpf.Collection{}}}
 	stages := []*datapath.Stage{h.node.Stage(func(string) bool { return true })}
 	cfg := inbandpdm.Default()
 	cfg.MarksPerSecond = 0
@@ -40,15 +39,10 @@ func newInsertingHost(t testing.TB, withPDM bool, n Node) *insertingHost {
 		stages = append(stages, h.pdm.Stage())
 	}
 	h.Datapath = datapath.New(datapath.Config{MaxEntries: 64, Stages: stages}, slog.New(slog.DiscardHandler))
-	if err := h.Load(); err != nil {
+	if err := h.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
-	t.Cleanup(h.Close)
-	var err error
-	if h.coll, err = h.Alongside(ioamtest.Load, func(*ebpf.CollectionSpec) error { return nil }); err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(h.coll.Close)
+	t.Cleanup(h.close)
 	if err := h.veth.Do(func() error {
 		_, err := h.Attach(datapath.Target{Iface: flow.NewIface(0, uint32(h.veth.From)), Name: fromName})
 		return err
@@ -72,7 +66,7 @@ func (h *insertingHost) leave(t testing.TB, f packet.Frame, received int) []byte
 	var ctx [48]uint32
 	ctx[9], ctx[10], ctx[41], ctx[44] = uint32(received), uint32(h.veth.From), uint32(f.GSO.Segments), uint32(f.GSO.Size)
 	opts := ebpf.RunOptions{Data: f.Data, DataOut: make([]byte, len(f.Data)+2048), Context: ctx}
-	v, err := h.coll.Programs["test_leave"].Run(&opts)
+	v, err := h.program(t, "test_leave").Run(&opts)
 	if err != nil {
 		t.Fatalf("%d bytes: %v", len(f.Data), err)
 	}

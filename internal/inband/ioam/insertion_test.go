@@ -44,13 +44,13 @@ func (h *host) insert(t testing.TB, frame []byte, form, received int) ([]byte, i
 	h.setForm(t, form)
 	var ctx [48]uint32
 	ctx[9], ctx[10] = uint32(received), uint32(h.veth.From)
-	return h.run(t, h.coll.Programs["test_insert"], ctx, frame)
+	return h.run(t, h.program(t, "test_insert"), ctx, frame)
 }
 
 func (h *host) setForm(t testing.TB, form int) {
 	t.Helper()
 	for name, value := range map[string]uint32{"test_form": uint32(form), "test_at": gapAt} {
-		if err := h.coll.Variables[name].Set(value); err != nil {
+		if err := h.coll(t, "test_insert").Variables[name].Set(value); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -358,7 +358,7 @@ func (h *host) insertionSequences(t *testing.T) {
 		pair(other, 0)
 		before, _ := h.node.InsertionCounts()
 		ctx[10], ctx[41], ctx[44] = uint32(h.veth.From), 3, 400 // gso_segs, gso_size
-		if _, verdict := h.run(t, h.coll.Programs["test_insert"], ctx, other); verdict != written {
+		if _, verdict := h.run(t, h.program(t, "test_insert"), ctx, other); verdict != written {
 			t.Errorf("verdict %d of a burst", verdict)
 		}
 		after, err := h.node.InsertionCounts()
@@ -417,7 +417,7 @@ func (h *host) insertionFrequency(t *testing.T) {
 		var ctx [48]uint32
 		ctx[10] = uint32(h.veth.From)
 		opts := ebpf.RunOptions{Data: frame, Context: ctx, Repeat: repeat}
-		if _, err := h.coll.Programs["test_insert"].Run(&opts); err != nil {
+		if _, err := h.program(t, "test_insert").Run(&opts); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -67,7 +67,7 @@ func attachNode(t testing.TB, h *lab.Host, cfg Config, n Node) *Registrar {
 	t.Helper()
 	r := New(cfg)
 	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{r.Stage(func(string) bool { return true })}}, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
+	if err := d.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(d.Close)

@@ -28,7 +28,7 @@ func BenchmarkPaths(b *testing.B) {
 				per := func(program string) time.Duration {
 					best := time.Hour
 					for range 5 { // others run meanwhile
-						_, took, err := h.coll.Programs[program].Benchmark(frame, 100_000, nil)
+						_, took, err := h.program(b, program).Benchmark(frame, 100_000, nil)
 						if err != nil {
 							b.Fatal(err)
 						}
