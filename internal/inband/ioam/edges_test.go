@@ -36,11 +36,6 @@ func ending(t testing.TB, trace *wire.Trace, port uint16, options ...wire.Body) 
 
 // Lost, reordered and duplicate packets are what really happened to the packets of a
 // sender, with numbers of 32 and 64 bits that wrap.
-func TestEdgesCount(t *testing.T) {
-	h := newHost(t, Config{Time: wire.POSIX, Transit: TransitTC}, decapsulating())
-	h.inside(t, func() { h.countsEdges(t, rand.New(rand.NewPCG(5, 6))) })
-}
-
 func (h *host) countsEdges(t *testing.T, random *rand.Rand) {
 	send := func(e *wire.E2E, trace *wire.Trace, word uint16) {
 		t.Helper()
@@ -119,11 +114,6 @@ func (h *host) forgetsEdges(t testing.TB) {
 
 // Bursts, restarts and outages are not loss of single packets; numbers that no other
 // follows change nothing; what is malformed or not of this node is not read.
-func TestEdgesSuspect(t *testing.T) {
-	h := newHost(t, Config{Time: wire.POSIX, Transit: TransitTC}, decapsulating())
-	h.inside(t, func() { h.suspectsEdges(t) })
-}
-
 func (h *host) suspectsEdges(t *testing.T) {
 	word := uint16(0)
 	send := func(numbers ...uint64) {
@@ -177,41 +167,36 @@ func (h *host) suspectsEdges(t *testing.T) {
 
 // One-way delays are from the time in the option to now, and negative ones say that the
 // clocks do not agree.
-func TestEdgesDelay(t *testing.T) {
-	for _, f := range []wire.TimeFormat{wire.POSIX, wire.PTP, wire.NTP} {
-		h := newHost(t, Config{Time: f, Transit: TransitTC}, decapsulating())
-		h.inside(t, func() {
-			for _, c := range []struct {
-				ago      time.Duration
-				typ      wire.E2EType
-				relative bool
-			}{
-				{20 * time.Millisecond, wire.E2ESeconds | wire.E2EFraction, false},
-				{100 * time.Millisecond, wire.E2EFraction, false},
-				{-3 * time.Hour, wire.E2ESeconds | wire.E2EFraction, true},
-			} {
-				var took time.Duration
-				for range 10 {
-					before := time.Now()
-					s, fraction := f.Split(before.Add(-c.ago))
-					h.tc(t, "test_in", ending(t, nil, 1, &wire.E2E{Namespace: spaceA, Type: c.typ, Seconds: s, Fraction: fraction}))
-					took = max(took, time.Since(before))
-				}
-				list, err := h.node.Edges()
-				if err != nil || len(list) != 1 {
-					t.Fatalf("%d senders, %v", len(list), err)
-				}
-				e := list[0]
-				// The clock of the programs follows the wall clock once a second.
-				const exact = 2 * time.Millisecond
-				if d := e.Delay.Mean() - c.ago; d < -exact || d > took+exact || e.Relative != c.relative || e.Sequence || e.Delay.Count != 10 {
-					t.Errorf("%v, %v ago: %v after at most %v, %+v", f, c.ago, e.Delay.Mean(), took, e)
-				}
-				if p := e.Delay.Quantile(0.5); p < time.Duration(e.Delay.Min) || p > time.Duration(e.Delay.Max) {
-					t.Errorf("%v: median %v", f, p)
-				}
-				h.forgetsEdges(t)
-			}
-		})
+func (h *host) delaysEdges(t *testing.T, f wire.TimeFormat) {
+	for _, c := range []struct {
+		ago      time.Duration
+		typ      wire.E2EType
+		relative bool
+	}{
+		{20 * time.Millisecond, wire.E2ESeconds | wire.E2EFraction, false},
+		{100 * time.Millisecond, wire.E2EFraction, false},
+		{-3 * time.Hour, wire.E2ESeconds | wire.E2EFraction, true},
+	} {
+		var took time.Duration
+		for range 10 {
+			before := time.Now()
+			s, fraction := f.Split(before.Add(-c.ago))
+			h.tc(t, "test_in", ending(t, nil, 1, &wire.E2E{Namespace: spaceA, Type: c.typ, Seconds: s, Fraction: fraction}))
+			took = max(took, time.Since(before))
+		}
+		list, err := h.node.Edges()
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%d senders, %v", len(list), err)
+		}
+		e := list[0]
+		// The clock of the programs follows the wall clock once a second.
+		const exact = 2 * time.Millisecond
+		if d := e.Delay.Mean() - c.ago; d < -exact || d > took+exact || e.Relative != c.relative || e.Sequence || e.Delay.Count != 10 {
+			t.Errorf("%v, %v ago: %v after at most %v, %+v", f, c.ago, e.Delay.Mean(), took, e)
+		}
+		if p := e.Delay.Quantile(0.5); p < time.Duration(e.Delay.Min) || p > time.Duration(e.Delay.Max) {
+			t.Errorf("%v: median %v", f, p)
+		}
+		h.forgetsEdges(t)
 	}
 }

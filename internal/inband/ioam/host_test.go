@@ -186,3 +186,19 @@ func framed(header []byte) []byte {
 	out[prefix+4], out[prefix+5] = byte(payload>>8), byte(payload)
 	return out
 }
+
+// The verifier takes every program, in all variants: tests of single hosts load only what they use.
+func TestPrograms(t *testing.T) {
+	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{
+		New(Config{Transit: TransitXDP}).Stage(func(string) bool { return true }),
+	}}, slog.New(slog.DiscardHandler))
+	if err := d.Load(); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(d.Close)
+	c, err := d.Alongside(ioamtest.Load, nil)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	c.Close()
+}

@@ -59,14 +59,23 @@ func (h *host) drain(t testing.TB) {
 	}
 }
 
-// Packets, bytes and times of each path are those of its traces, in every time format.
-func TestPathsCount(t *testing.T) {
+// The end of paths, in one host for each time format: loading it takes longer than the tests.
+func TestDecapsulation(t *testing.T) {
 	for _, f := range []wire.TimeFormat{wire.POSIX, wire.PTP, wire.NTP} {
 		h := newHost(t, Config{Time: f, Transit: TransitTC}, decapsulating())
-		h.inside(t, func() { h.countsPaths(t, f, rand.New(rand.NewPCG(3, uint64(f)))) })
+		run := func(name string, test func(*testing.T)) {
+			t.Run(fmt.Sprint(name, " ", f), func(t *testing.T) { h.inside(t, func() { test(t) }) })
+		}
+		run("paths", func(t *testing.T) { h.countsPaths(t, f, rand.New(rand.NewPCG(3, uint64(f)))) })
+		run("edge delays", func(t *testing.T) { h.delaysEdges(t, f) })
+		if f == wire.POSIX {
+			run("edges", func(t *testing.T) { h.countsEdges(t, rand.New(rand.NewPCG(5, 6))) })
+			run("suspect edges", h.suspectsEdges)
+		}
 	}
 }
 
+// countsPaths checks that packets, bytes and times of each path are those of its traces.
 func (h *host) countsPaths(t *testing.T, f wire.TimeFormat, random *rand.Rand) {
 	type sum struct{ transit, link inband.Histogram }
 	const routes, lengths = 4, 4

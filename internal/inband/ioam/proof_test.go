@@ -11,8 +11,7 @@ import (
 
 // The examples of draft-ietf-sfc-proof-of-transit-08, appendix A, and one of 64 bits, by way of three nodes; then
 // random shares, which package wire/ioam computes as well. A node that is left out shows.
-func TestProofOfTransit(t *testing.T) {
-	h := newHost(t, Config{Time: wire.POSIX, Transit: TransitXDP}, node())
+func (h *host) provesTransit(t *testing.T) {
 	h.inside(t, func() {
 		h.proves(t, 10, 45, []wire.Share{
 			{Prime: 53, Share: 28, Poly2: 7*2 + 10*4, LPC: 21},

@@ -116,22 +116,29 @@ func (h *host) check(t testing.TB, w way, ref *wire.Node, frame []byte, at, size
 	}
 }
 
-// Node data are those of package wire/ioam, with every combination of fields, with a
-// schema and without, and in every time format.
-func TestTransitFills(t *testing.T) {
+// A transit node, in one host for each time format: loading it takes longer than the tests.
+func TestTransit(t *testing.T) {
 	for _, f := range []wire.TimeFormat{wire.POSIX, wire.PTP, wire.NTP} {
 		h, ref := newHost(t, Config{Time: f, Transit: TransitXDP}, node()), reference(f)
-		types := allTypes()
-		if f != wire.POSIX {
-			types = []wire.TraceType{wire.TimestampSeconds | wire.TimestampFraction, wire.DefinedFields, 0xFFFFFE, 0xFFFFFF}
+		for name, test := range map[string]func(*testing.T, *wire.Node){"times": h.fillsTimes, "fills": h.fillsAll, "overflow": h.overflows, "malformed": h.survives} {
+			if (name == "times") == (f != wire.POSIX) { // all else is the same in every format
+				t.Run(name, func(t *testing.T) { h.inside(t, func() { test(t, ref) }) })
+			}
 		}
-		h.inside(t, func() { h.fills(t, ref, types) })
-		if s, err := h.node.Stats(); err != nil || s.Written == 0 || s.Completed == 0 {
-			t.Errorf("%+v, %v", s, err)
+		if f == wire.POSIX {
+			t.Run("proof", h.provesTransit)
 		}
 	}
 }
 
+func (h *host) fillsTimes(t *testing.T, ref *wire.Node) {
+	h.fills(t, ref, []wire.TraceType{wire.TimestampSeconds | wire.TimestampFraction, wire.DefinedFields, 0xFFFFFE, 0xFFFFFF})
+}
+
+func (h *host) fillsAll(t *testing.T, ref *wire.Node) { h.fills(t, ref, allTypes()) }
+
+// fills checks that node data are those of package wire/ioam, with every combination of fields, with a
+// schema and without.
 func (h *host) fills(t *testing.T, ref *wire.Node, types []wire.TraceType) {
 	for i, typ := range types {
 		for k, w := range h.ways() {
@@ -148,15 +155,13 @@ func (h *host) fills(t *testing.T, ref *wire.Node, types []wire.TraceType) {
 			}
 		}
 	}
+	if s, err := h.node.Stats(); err != nil || s.Written == 0 || s.Completed == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
 }
 
 // A second node writes in front of the first; the third finds no space and sets Overflow;
 // the fourth leaves it.
-func TestTransitOverflow(t *testing.T) {
-	h, ref := newHost(t, Config{Time: wire.POSIX, Transit: TransitXDP}, node()), reference(wire.POSIX)
-	h.inside(t, func() { h.overflows(t, ref) })
-}
-
 func (h *host) overflows(t *testing.T, ref *wire.Node) {
 	for _, typ := range []wire.TraceType{0xD40000, 0xFFF002, 0x400000, 0x000002, 0, 0x010000} {
 		for _, w := range h.ways() {
@@ -173,12 +178,8 @@ func (h *host) overflows(t *testing.T, ref *wire.Node) {
 // Options that are not as they should be get the verdict of the reference, and nothing
 // outside of the option changes: every length of option, remaining space, node length and
 // position, then random bytes.
-func TestTransitMalformed(t *testing.T) {
-	h, ref := newHost(t, Config{Time: wire.POSIX, Transit: TransitXDP}, node()), reference(wire.POSIX)
-	h.inside(t, func() { h.survives(t, ref, rand.New(rand.NewPCG(1, 2))) })
-}
-
-func (h *host) survives(t *testing.T, ref *wire.Node, random *rand.Rand) {
+func (h *host) survives(t *testing.T, ref *wire.Node) {
+	random := rand.New(rand.NewPCG(1, 2))
 	for _, w := range h.ways() {
 		for length := range 60 { // Opt Data Len
 			for _, remaining := range []int{0, 1, 2, 11, 12, 13, 127} {
