@@ -87,7 +87,7 @@ func (f *filler) fillOnce(flows int) error {
 	for cpu := range f.cpus {
 		n := (cpu+1)*flows/f.cpus - cpu*flows/f.cpus
 		err := onProcessor(cpu, func() error {
-			_, err := runOnce(f.coll.Programs["bench_ingress"], tcRun(0, f.k.frame, n), tcUnspec)
+			_, err := runOnce(f.coll.Programs["bench_ingress"], tcRun(0, 0, f.k.frame, n), tcUnspec)
 			return err
 		})
 		if err != nil {

@@ -155,7 +155,7 @@ func (h *idleHost) measureTrace(on, off *datapath.Datapath, k traceKind, rounds 
 		}
 		defer coll.Close()
 		for name, p := range l.shown {
-			turns[name] = &ioamTurn{program: coll.Programs[p], run: testRunOn, frame: l.frame}
+			turns[name] = &ioamTurn{program: coll.Programs[p], run: testRunForwarded, frame: l.frame}
 		}
 	}
 	early, err := earlyOf(on)

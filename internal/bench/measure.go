@@ -84,17 +84,23 @@ func threadTime() (time.Duration, error) {
 // thread's time is finer, and a few µs of system call don't show in 100,000.
 func testRun(p *ebpf.Program, frame []byte, n int) (float64, error) { return testRunOn(0, p, frame, n) }
 
-// testRunOn is testRun of packets that pass an interface of this namespace; 0 is
-// the loopback. Ingress and egress are the same.
+// testRunOn is testRun of packets of this host, at an interface of this namespace; 0 is
+// the loopback.
 func testRunOn(index int, p *ebpf.Program, frame []byte, n int) (float64, error) {
-	return timedRun(p, tcRun(index, frame, n), tcUnspec)
+	return timedRun(p, tcRun(0, index, frame, n), tcUnspec)
 }
 
-// tcRun sends a frame n times through a program at tc.
-func tcRun(index int, frame []byte, n int) *ebpf.RunOptions {
+// testRunForwarded is testRunOn of packets that arrived at the same interface.
+func testRunForwarded(index int, p *ebpf.Program, frame []byte, n int) (float64, error) {
+	return timedRun(p, tcRun(index, index, frame, n), tcUnspec)
+}
+
+// tcRun sends a frame n times through a program at tc. in is where it arrived, 0: nowhere;
+// index is where it is now.
+func tcRun(in, index int, frame []byte, n int) *ebpf.RunOptions {
 	// struct __sk_buff in words; a test run takes the interfaces from it.
 	var skb [48]uint32
-	skb[9], skb[10] = uint32(index), uint32(index)
+	skb[9], skb[10] = uint32(in), uint32(index)
 	return &ebpf.RunOptions{Data: frame, Context: skb, Repeat: uint32(n)}
 }
 
