@@ -28,35 +28,98 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// inserter is a host of a lab that inserts into what it sends, with MTU headroom for it.
-type inserter struct {
-	*lab.Host
+// probes are loaded ones, which hosts take in turns: loading them takes longer than the traffic.
+type probes struct {
+	t    testing.TB
+	free map[bool][]*probe // by whether they mark
+}
+
+type probe struct {
+	*datapath.Datapath
 	node *Registrar
-	own  Node
 	pdm  *inbandpdm.Marker // nil: it does not mark
 }
 
-// inserts attaches the stage to a host's first interface.
-func inserts(t testing.TB, h *lab.Host, mode headroom.Mode, withPDM bool, list ...Insertion) *inserter {
+func newProbes(t testing.TB) *probes { return &probes{t: t, free: map[bool][]*probe{}} }
+
+// take returns a probe that knows nothing of any path, for the test t.
+func (ps *probes) take(t testing.TB, withPDM bool) *probe {
 	t.Helper()
-	i := &inserter{Host: h, node: New(Config{Time: wire.POSIX, Transit: TransitTC}), own: node()}
-	name := h.Interfaces[0].Name
-	i.own.Interfaces = []Interface{{Name: name, ID: toID, WideID: toWide, Role: RoleBoth}}
-	i.own.Insertions = list
-	stages := []*datapath.Stage{i.node.Stage(func(string) bool { return true })}
-	needs := []headroom.Need{{Mode: mode, Bytes: i.own.Reserve()}}
+	free := ps.free[withPDM]
+	if len(free) == 0 {
+		free = []*probe{ps.load(withPDM)}
+	}
+	p := free[0]
+	ps.free[withPDM] = free[1:]
+	t.Cleanup(func() { ps.free[withPDM] = append(ps.free[withPDM], p) })
+	known := []string{"mark_paths", "ioam_guards"}
+	if withPDM {
+		known = append(known, "pdm_states")
+	}
+	maps, err := p.node.core.Maps(known...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range maps {
+		for {
+			key, err := m.NextKeyBytes(nil)
+			if err == nil && key != nil {
+				err = m.Delete(key)
+			}
+			if err != nil {
+				t.Fatalf("emptying %s: %v", name, err)
+			}
+			if key == nil {
+				break
+			}
+		}
+	}
+	return p
+}
+
+func (ps *probes) load(withPDM bool) *probe {
+	ps.t.Helper()
+	p := &probe{node: New(Config{Time: wire.POSIX, Transit: TransitTC})}
+	stages := []*datapath.Stage{p.node.Stage(func(string) bool { return true })}
 	if withPDM {
 		cfg := inbandpdm.Default()
 		cfg.MarksPerSecond = 0
-		i.pdm = inbandpdm.New(cfg)
-		stages = append(stages, i.pdm.Stage())
+		p.pdm = inbandpdm.New(cfg)
+		stages = append(stages, p.pdm.Stage())
+	}
+	p.Datapath = datapath.New(datapath.Config{MaxEntries: 4096, Stages: stages}, slog.New(slog.DiscardHandler))
+	if err := p.Open(); err != nil {
+		ps.t.Fatalf("%+v", err)
+	}
+	ps.t.Cleanup(p.Close)
+	if withPDM {
+		if err := p.pdm.SetPolicies([]policy.Policy{{To: netip.MustParsePrefix("::/0"), For: time.Hour}}); err != nil {
+			ps.t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// inserter is a host of a lab that inserts into what it sends, with MTU headroom for it.
+type inserter struct {
+	*lab.Host
+	*probe
+	own    Node
+	before marktest.Outcome // of hosts that had the probe
+	marks  inbandpdm.Stats  // likewise
+}
+
+// inserts attaches a probe to a host's first interface.
+func (ps *probes) inserts(t testing.TB, h *lab.Host, mode headroom.Mode, withPDM bool, list ...Insertion) *inserter {
+	t.Helper()
+	i := &inserter{Host: h, probe: ps.take(t, withPDM), own: node()}
+	name := h.Interfaces[0].Name
+	i.own.Interfaces = []Interface{{Name: name, ID: toID, WideID: toWide, Role: RoleBoth}}
+	i.own.Insertions = list
+	needs := []headroom.Need{{Mode: mode, Bytes: i.own.Reserve()}}
+	if withPDM {
 		needs = append(needs, headroom.Need{Mode: mode, Bytes: pdm.HeaderSize})
 	}
-	d := datapath.New(datapath.Config{MaxEntries: 4096, Stages: stages}, slog.New(slog.DiscardHandler))
-	if err := d.Open(); err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(d.Close)
 	index := 0
 	if err := h.Do(func() error {
 		l, err := netlink.LinkByName(name)
@@ -79,19 +142,44 @@ func inserts(t testing.TB, h *lab.Host, mode headroom.Mode, withPDM bool, list .
 	if err := i.node.Apply(i.own); err != nil {
 		t.Fatal(err)
 	}
+	i.before = i.total(t)
 	if withPDM {
-		if err := i.pdm.SetPolicies([]policy.Policy{{To: netip.MustParsePrefix("::/0"), For: time.Hour}}); err != nil {
+		s, err := i.pdm.Stats()
+		if err != nil {
 			t.Fatal(err)
 		}
+		i.marks = s
 	}
-	if _, err := d.Attach(datapath.Target{Iface: flow.NewIface(0, uint32(index)), Name: name, Do: h.Do}); err != nil {
+	iface := flow.NewIface(0, uint32(index))
+	if _, err := i.Attach(datapath.Target{Iface: iface, Name: name, Do: h.Do}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := i.Detach(iface); err != nil {
+			t.Error(err)
+		}
+	})
 	return i
 }
 
 // outcome is what became of the packets of the host.
 func (i *inserter) outcome(t testing.TB) marktest.Outcome {
+	t.Helper()
+	o := i.total(t)
+	o.Marked -= i.before.Marked
+	o.Fallbacks -= i.before.Fallbacks
+	o.Blocked -= i.before.Blocked
+	o.Narrowed -= i.before.Narrowed
+	for reason, n := range i.before.Passed {
+		if o.Passed[reason] -= n; o.Passed[reason] == 0 {
+			delete(o.Passed, reason)
+		}
+	}
+	return o
+}
+
+// total is what became of all packets of the probe.
+func (i *inserter) total(t testing.TB) marktest.Outcome {
 	t.Helper()
 	inserted, err := i.node.InsertionCounts()
 	if err != nil {
@@ -127,14 +215,15 @@ func trace72(t testing.TB) Insertion {
 // Paths that take less than an interface does, or no Hop-by-Hop options, and report nothing, must not
 // slow a connection down. Where PDM is on the same interface, too, its marks go on where the path takes them.
 func TestInsertionOnNarrowPaths(t *testing.T) {
+	ps := newProbes(t)
 	for n, p := range marktest.NarrowPaths(ipv6.HopByHop) {
 		t.Run(p.Name, func(t *testing.T) {
 			p.Run(t, func(h *lab.Host) func() marktest.Outcome {
-				i := inserts(t, h, p.Reserve, n%2 == 1, trace72(t))
+				i := ps.inserts(t, h, p.Reserve, n%2 == 1, trace72(t))
 				return func() marktest.Outcome {
 					if i.pdm != nil {
 						s, err := i.pdm.Stats()
-						if err != nil || s.Marked < 10 || s.Fallbacks > 0 {
+						if err != nil || s.Marked-i.marks.Marked < 10 || s.Fallbacks > i.marks.Fallbacks {
 							t.Errorf("%s: PDM %+v, %v", h.Name, s, err)
 						}
 					}
@@ -148,15 +237,16 @@ func TestInsertionOnNarrowPaths(t *testing.T) {
 // No connection may slow down or die because options are inserted at both ends, whatever the MTU and the
 // offloads, with PDM in the same packets or without, and while insertions change; and no checksum is wrong.
 func TestInsertedTraffic(t *testing.T) {
+	ps := newProbes(t)
 	for _, c := range []struct {
 		mtu      int
 		offloads bool
 	}{{1280, true}, {1500, false}, {1500, true}, {9000, true}} {
-		t.Run(fmt.Sprintf("MTU %d, offloads %t", c.mtu, c.offloads), func(t *testing.T) { testInsertedTraffic(t, c.mtu, c.offloads) })
+		t.Run(fmt.Sprintf("MTU %d, offloads %t", c.mtu, c.offloads), func(t *testing.T) { ps.testTraffic(t, c.mtu, c.offloads) })
 	}
 }
 
-func testInsertedTraffic(t *testing.T, mtu int, offloads bool) {
+func (ps *probes) testTraffic(t *testing.T, mtu int, offloads bool) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: mtu})
 	if err := l.SetOffloads(marktest.AllOffloads, offloads); err != nil {
 		t.Fatal(err)
@@ -167,7 +257,7 @@ func testInsertedTraffic(t *testing.T, mtu int, offloads bool) {
 	}
 	both := trace72(t)
 	both.Options = append(both.Options, edge(spaceA))
-	a, b := inserts(t, l.Host("alpha"), reserve, true, both), inserts(t, l.Host("beta"), reserve, offloads, trace72(t))
+	a, b := ps.inserts(t, l.Host("alpha"), reserve, true, both), ps.inserts(t, l.Host("beta"), reserve, offloads, trace72(t))
 	before := [2]map[string]uint64{marktest.Faults(t, a.Host), marktest.Faults(t, b.Host)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var changing sync.WaitGroup
@@ -208,7 +298,7 @@ func TestTsharkReadsWhatIsInserted(t *testing.T) {
 	if err := l.SetOffloads(marktest.AllOffloads, false); err != nil {
 		t.Fatal(err)
 	}
-	i := inserts(t, l.Host("alpha"), headroom.Interface, true, trace72(t))
+	i := newProbes(t).inserts(t, l.Host("alpha"), headroom.Interface, true, trace72(t))
 	beta := l.Host("beta")
 	path, stop := marktest.Record(t, beta)
 	to := netip.AddrPortFrom(beta.Addr6(), 0)
