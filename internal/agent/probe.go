@@ -81,7 +81,7 @@ func (p *ebpfProbe) Name() string { return "ebpf" }
 
 func (p *ebpfProbe) Attach(link topology.Link, directions []flow.Direction, do func(func() error) error) (string, error) {
 	mode, err := p.Datapath.Attach(datapath.Target{
-		Iface: link.Iface, IfIndex: link.IfIndex, Netns: link.NetnsNumber, Name: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
+		Iface: link.Iface, IfIndex: link.IfIndex, Netns: link.NetnsNumber, Name: link.Name, Place: link.String(), NoLinkHeader: !link.Ethernet(), Directions: directions, Do: do,
 	})
 	return string(mode), err
 }

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,14 +18,18 @@ type Target struct {
 	// namespace where these are not those in Iface; IfIndex 0: they are.
 	IfIndex, Netns uint32
 
-	Name         string
-	NoLinkHeader bool // frames begin with the IP header
+	Name         string // as the kernel knows it, in its namespace
+	Place        string // the same for messages, with that of the namespace; empty: Name
+	NoLinkHeader bool   // frames begin with the IP header
 	// Directions are the hooks that are attached; none: both.
 	Directions []flow.Direction
 	// Do runs a function on a thread that is in the interface's network
 	// namespace; nil: the caller's own.
 	Do func(func() error) error
 }
+
+// String names the interface in messages.
+func (t *Target) String() string { return cmp.Or(t.Place, t.Name) }
 
 // Attach puts the programs that have work there on the hooks of an interface, or
 // on none of them.
@@ -35,7 +40,7 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 		return "", errClosed
 	}
 	if len(d.hooks[t.Iface]) > 0 {
-		return "", fmt.Errorf("attaching to %s: attached already", t.Name)
+		return "", fmt.Errorf("attaching to %s: attached already", t.String())
 	}
 	if t.IfIndex == 0 {
 		t.IfIndex, t.Netns = t.Iface.IfIndex(), t.Iface.Netns()
@@ -64,7 +69,7 @@ func (d *Datapath) attachAll(t *Target) error {
 		}
 		h, err := d.attachOne(p, t)
 		if err != nil && p.Optional {
-			d.log.Info("the interface takes no program at this hook; tc does its work", "interface", t.Name, "hook", p.Hook.String(), "error", err)
+			d.log.Info("the interface takes no program at this hook; tc does its work", "interface", t.String(), "hook", p.Hook.String(), "error", err)
 			continue
 		}
 		if err != nil {
@@ -83,7 +88,7 @@ func (d *Datapath) attachOne(p *Program, t *Target) (*hook, error) {
 	}
 	h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), how{clsact: d.cfg.Clsact, driverOnly: p.Optional})
 	if err != nil {
-		return nil, fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.Name, p.Hook, explain(err))
+		return nil, fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.String(), p.Hook, explain(err))
 	}
 	return h, nil
 }

@@ -217,7 +217,7 @@ func (d *Datapath) loadFor(p *Program, t *Target) (*ebpf.Program, error) {
 		loaded, err = d.load(p, general)
 	}
 	if err != nil && t.IfIndex != t.Iface.IfIndex() && v.netns == 0 {
-		return nil, fmt.Errorf("attaching to %s: index %d takes programs of its own, which the agent cannot load any more: restart it, or start it with --keep-privileges: %w", t.Name, t.IfIndex, err)
+		return nil, fmt.Errorf("attaching to %s: index %d takes programs of its own, which the agent cannot load any more: restart it, or start it with --keep-privileges: %w", t.String(), t.IfIndex, err)
 	}
 	return loaded, err
 }
