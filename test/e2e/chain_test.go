@@ -26,10 +26,10 @@ import (
 )
 
 // chain is alpha – athos – porthos – aramis – beta. Linux's own node is on athos; agents are on
-// the others; a packet is longer in porthos.
+// the others; a packet is longer in porthos. alpha inserts traces into TCP.
 type chain struct {
 	*lab.Lab
-	porthos, aramis, beta *agent
+	alpha, porthos, aramis, beta *agent
 }
 
 const (
@@ -52,13 +52,22 @@ func newChain(t *testing.T) *chain {
 		interfaces string
 		more       string
 	}{
+		{&c.alpha, "alpha", "to-athos:11", fmt.Sprintf(
+			"}]\n  insert: [{to: %q, proto: tcp, every: 1, mode: inline, namespace: 123, size: %d, trace: [%s]",
+			c.Host("beta").Interfaces[0].Addr6.Masked(), 5*chainFields.NodeSize(0),
+			"hop_limit_node_id, interface_ids, timestamp_seconds, timestamp_fraction, transit_delay, namespace_data")},
 		{&c.porthos, "porthos", "to-athos:31, to-aramis:32", ""},
 		{&c.aramis, "aramis", "to-porthos:41, {name: to-beta, id: 42, roles: [99:none]}", "}, {id: 99"},
 		{&c.beta, "beta", "to-aramis:51", ", remove: true"},
 	} {
-		id := map[string]int{"porthos": 3, "aramis": 4, "beta": 5}[n.host]
-		a, ok := launch(t, setup{host: c.Host(n.host), config: quick + fmt.Sprintf(
-			"interfaces: [to-*]\nioam:\n  node: {id: %d}\n  interfaces: [%s]\n  namespaces: [{id: 123, data: %d%s}]\n", id, n.interfaces, id, n.more)})
+		id := map[string]int{"alpha": 1, "porthos": 3, "aramis": 4, "beta": 5}[n.host]
+		from, netns := c.Host(n.host), ""
+		if n.host == "beta" {
+			from, netns = nil, from.Netns // one agent for other namespaces knows their interfaces as well
+		}
+		a, ok := launch(t, setup{host: from, config: quick + fmt.Sprintf(
+			"interfaces: [to-*]\nnetns: [%s]\nioam:\n  node: {id: %d}\n  interfaces: [%s]\n  namespaces: [{id: 123, data: %d%s}]\n", netns, id, n.interfaces, id, n.more)})
+		a.host = c.Host(n.host)
 		*n.of, ready[a] = a, ok
 	}
 	for a, ok := range ready {
@@ -71,7 +80,7 @@ func newChain(t *testing.T) *chain {
 	return c
 }
 
-// header is a Hop-by-Hop Options header with an empty trace for the four nodes.
+// header is a Hop-by-Hop Options header with an empty trace for the four nodes behind alpha.
 func header(t *testing.T) []byte {
 	t.Helper()
 	trace, err := ioam.NewTrace(123, chainFields, 4*chainFields.NodeSize(0))
@@ -106,8 +115,9 @@ func (c *chain) paths(t *testing.T, least uint64) (answer ioamservice.Paths) {
 }
 
 // Traces pass a Linux node and three agents. They are one path, of which the slow hop is the slowest;
-// what is on the wire reads the same in tshark and in waymark decode; and a TCP transfer all of whose
-// packets have a trace arrives as it was sent, as bursts and as single packets.
+// what is on the wire reads the same in tshark and in waymark decode; and a TCP transfer into whose
+// packets an agent inserts traces arrives as it was sent, as bursts and as single packets, and without
+// them.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	c := newChain(t)
@@ -126,21 +136,17 @@ func TestChain(t *testing.T) {
 	c.checkPath(t, count)
 	c.checkCapture(t, capture(), count)
 
-	before := uint64(count)
+	var ended, inserted uint64
 	for _, bursts := range []bool{true, false} {
 		if err := c.SetOffloads(lab.TSO|lab.GSO, bursts); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := traffic.Bulk(ctx, alpha, beta, traffic.BulkConfig{
-			To: netip.AddrPortFrom(beta.Addr6(), 0), Bytes: 3_000_000, HopByHop: header(t),
+			To: netip.AddrPortFrom(beta.Addr6(), 0), Bytes: 3_000_000,
 		}); err != nil {
 			t.Fatalf("bursts %t: %v", bursts, err)
 		}
-		answer := c.paths(t, before+2000) // those of bursts are counted as on the wire
-		if len(answer.Paths) != 1 {
-			t.Fatalf("bursts %t: paths %+v", bursts, answer.Paths)
-		}
-		before = answer.Paths[0].Packets
+		ended, inserted = c.checkInserted(t, bursts, ended, inserted)
 	}
 	var written []uint64
 	for _, a := range []*agent{c.porthos, c.aramis, c.beta} {
@@ -155,7 +161,7 @@ func TestChain(t *testing.T) {
 		t.Errorf("traces written by the nodes: %d", written)
 	}
 	c.checkBorder(t)
-	for _, a := range []*agent{c.porthos, c.aramis, c.beta} {
+	for _, a := range []*agent{c.alpha, c.porthos, c.aramis, c.beta} {
 		a.stop(t)
 	}
 }
@@ -168,15 +174,7 @@ func (c *chain) checkPath(t *testing.T, packets uint64) {
 		t.Fatalf("paths %+v", answer.Paths)
 	}
 	p := answer.Paths[0]
-	hops := ""
-	for _, h := range p.Hops {
-		out := "-"
-		if h.Egress != nil {
-			out = fmt.Sprint(*h.Egress)
-		}
-		hops += fmt.Sprintf("%d:%d>%s ", *h.NodeID, *h.Ingress, out)
-	}
-	if hops != "2:21>22 3:31>32 4:41>42 5:51>- " {
+	if hops := hopsOf(p); hops != "2:21>22 3:31>32 4:41>42 5:51>- " {
 		t.Fatalf("hops %s", hops)
 	}
 	if p.Hops[0].Transit != nil {
@@ -186,6 +184,48 @@ func (c *chain) checkPath(t *testing.T, packets uint64) {
 	if slow == nil || fast == nil || slow.Min < chainSlow || slow.P50 > 2*chainSlow || fast.P50 > chainSlow/2 {
 		t.Errorf("transit delays: porthos %+v, aramis %+v; porthos is slowed by %v", slow, fast, chainSlow)
 	}
+}
+
+// hopsOf are the nodes and interfaces of a path.
+func hopsOf(p ioamservice.Path) (hops string) {
+	id := func(n *uint16) string {
+		if n == nil {
+			return "-"
+		}
+		return fmt.Sprint(*n)
+	}
+	for _, h := range p.Hops {
+		hops += fmt.Sprintf("%d:%s>%s ", *h.NodeID, id(h.Ingress), id(h.Egress))
+	}
+	return hops
+}
+
+// checkInserted: what alpha inserts ends at beta, with all five nodes in it. So many had ended before, and so many
+// been inserted. Bursts are cut into more segments than were counted when that makes space.
+func (c *chain) checkInserted(t *testing.T, bursts bool, endedBefore, insertedBefore uint64) (ended, inserted uint64) {
+	t.Helper()
+	await.Success(t, func() error {
+		foreign := ""
+		for _, p := range c.paths(t, 2000).Paths {
+			switch hops := hopsOf(p); hops {
+			case "1:->11 2:21>22 3:31>32 4:41>42 5:51>- ":
+				ended = p.Packets
+			case "2:21>22 3:31>32 4:41>42 5:51>- ": // those that the program on alpha sent
+			default:
+				foreign += hops
+			}
+		}
+		s := c.alpha.status(t)
+		in := ioamservice.StatusOf(&s).Insertions
+		if len(in) != 1 || in[0].Inserted < insertedBefore+2000 || ended < endedBefore+2000 || foreign != "" ||
+			!bursts && ended-endedBefore != in[0].Inserted-insertedBefore {
+			return notYet("%d traces of %+v ended at beta, after %d of %d; alpha passed %+v; unexpected paths %q",
+				ended, in, endedBefore, insertedBefore, ioamservice.StatusOf(&s).Passed, foreign)
+		}
+		inserted = in[0].Inserted
+		return nil
+	})
+	return ended, inserted
 }
 
 // checkBorder: to beta, aramis is the border of namespace 99. It drops and counts what comes from there; options of
