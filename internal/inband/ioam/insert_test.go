@@ -44,7 +44,7 @@ func newInsertingHost(t testing.TB, withPDM bool, n Node) *insertingHost {
 	}
 	t.Cleanup(h.close)
 	if err := h.veth.Do(func() error {
-		_, err := h.Attach(datapath.Target{Iface: flow.NewIface(0, uint32(h.veth.From)), Name: fromName})
+		_, err := h.Attach(datapath.Target{Iface: flow.NewIface(0, uint32(h.veth.From)), Name: fromName, Directions: []flow.Direction{flow.Egress}})
 		return err
 	}); err != nil {
 		t.Fatal(err)

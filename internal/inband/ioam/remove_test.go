@@ -3,11 +3,13 @@ package ioam
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	inbandpdm "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/test/packet"
 	wire "github.com/waymark-net/waymark/wire/ioam"
@@ -87,6 +89,7 @@ func TestRemove(t *testing.T) {
 	t.Run("undoes insertion", h.undoesInsertion)
 	t.Run("only own", h.removesOnlyOwn)
 	t.Run("not removed", h.leavesOptions)
+	t.Run("counted as received", h.countsWhatArrived)
 }
 
 // Removal undoes insertion byte for byte, whatever headers the packet had.
@@ -246,6 +249,48 @@ func (h *host) leavesOptions(t *testing.T) {
 	}
 	if got := h.reasons(t)["not_removed"] - before; got != 4 {
 		t.Errorf("not_removed: %d, want 4", got)
+	}
+}
+
+// A flow record counts what was on the wire: packets are removed from only after they are counted.
+func (h *host) countsWhatArrived(t *testing.T) {
+	type record struct{ packets, bytes uint64 }
+	got, want := map[uint16]record{}, map[uint16]record{}
+	h.drain(t) // what the tests before have sent
+	h.inside(t, func() {
+		for i, list := range [][]wire.Body{
+			nil, {mustTrace(t, spaceA, 60)}, {mustTrace(t, spaceA, 244), &wire.POT{Namespace: spaceA}}, {mustTrace(t, spaceA, 20), mustTrace(t, unknown, 20)},
+		} {
+			frame := packet.Eth().IPv6(hostA, hostB).UDP(uint16(5000+i), 2000).Payload(20 + i).Bytes()
+			if list != nil {
+				header, err := wire.AppendHeader(nil, packet.ProtoUDP, list...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				frame = slices.Concat(frame[:prefix+40], header, frame[prefix+40:])
+				frame[prefix+6] = 0
+				binary.BigEndian.PutUint16(frame[prefix+4:], uint16(len(frame)-prefix-40))
+			}
+			for n := range 1 + i {
+				out, verdict := h.tc(t, "test_in", frame)
+				if verdict != verdictPass || (len(out) < len(frame)) != (list != nil) {
+					t.Fatalf("packet %d: verdict %d, %d bytes of %d left", n, verdict, len(out), len(frame))
+				}
+			}
+			want[uint16(5000+i)] = record{uint64(1 + i), uint64((1 + i) * (len(frame) - prefix))}
+		}
+	})
+	if err := h.Drain(func(d *flow.Delta) {
+		if d.Direction != flow.Ingress || d.Proto != packet.ProtoUDP {
+			return
+		}
+		r := got[d.SrcPort]
+		got[d.SrcPort] = record{r.packets + d.Packets, r.bytes + d.Bytes}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("records %v, want %v", got, want)
 	}
 }
 
