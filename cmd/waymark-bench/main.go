@@ -84,7 +84,11 @@ the figures of draft-elkins-v6ops-bpf-pdm-ebpf are shown for comparison.`, true,
 	{
 		"ioam", "Cost of IOAM at each node of a chain, and its effect on throughput",
 		`The programs of a transit node run by BPF_PROG_TEST_RUN over packets with a trace, over an
-empty program. The budgets of the design are checked.`, true,
+empty program. Then packets with traces pass chains of five network namespaces, whose
+routers are Linux's own transit node, the programs at tc and at XDP, or ignore traces.
+Then TCP passes a chain with an agent on each node: with IOAM registered, traces in 0.01 to
+100 % of the packets, 1 to 11 options and 1 to 7 namespaces. The budgets of the design are
+checked; the figures of the first implementation in Linux are shown for comparison.`, true,
 		func(ctx context.Context, cfg bench.Config, agent string) (report, error) {
 			return bench.IOAM(ctx, cfg, agent)
 		},

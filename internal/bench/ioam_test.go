@@ -1,6 +1,11 @@
 package bench
 
-import "testing"
+import (
+	"errors"
+	"testing"
+
+	"github.com/waymark-net/waymark/test/built"
+)
 
 // Every program fills and completes traces, which measureIOAMCosts checks.
 func TestIOAMCosts(t *testing.T) {
@@ -25,5 +30,28 @@ func TestTransitWays(t *testing.T) {
 	}
 	for _, n := range got.Nodes {
 		t.Logf("%s: %v ns, added %v, of Linux %v", n.Node, n.Packet, n.Added, n.Linux)
+	}
+}
+
+// Transfers in each lane, which reload between modes.
+func TestIOAMThroughput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: builds the agent and runs it")
+	}
+	self := built.Waymark(t)
+	modes := ioamModes(true)
+	got, err := measureThroughput(t.Context(), IOAMThroughput{Rounds: 1, Seconds: 0.1}, modes, func(what string) { t.Log(what) }, self)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	for _, n := range got.Nodes {
+		t.Logf("%s: %v", n.Node, n.Added)
+	}
+	for _, p := range got.Points {
+		t.Logf("%s: %v, ratio %v", p.Mode, p.Rate, p.Ratio)
+	}
+	r := &IOAMReport{Throughput: got, Paper: ioamPaper}
+	if err := errors.Join(r.WriteText(t.Output()), r.WritePlots(t.TempDir())); err != nil {
+		t.Error(err)
 	}
 }

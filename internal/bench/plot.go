@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
@@ -23,9 +24,11 @@ type series struct {
 	notes []string
 }
 
-// chart is a plot over numbers of flows, on a logarithmic scale.
+// chart is a plot, by default over numbers of flows on a logarithmic scale.
 type chart struct {
 	file, title, y string
+	x              string // label of the axis; empty: flows
+	linear         bool   // scale of that axis
 	series         []series
 }
 
@@ -58,9 +61,12 @@ func (c *chart) write(dir string) error {
 	p.Title.Text = c.title
 	p.Title.Padding = vg.Points(8)
 	p.BackgroundColor = color.White
-	p.X.Label.Text = "flows at the same time"
-	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = ticks{plot.LogTicks{Prec: -1}}
+	p.X.Label.Text = cmp.Or(c.x, "flows at the same time")
+	p.X.Tick.Marker = ticks{plot.DefaultTicks{}}
+	if !c.linear {
+		p.X.Scale = plot.LogScale{}
+		p.X.Tick.Marker = ticks{plot.LogTicks{Prec: -1}}
+	}
 	p.Y.Label.Text = c.y + ": median, quartiles"
 	p.Y.Tick.Marker = ticks{plot.DefaultTicks{}}
 	p.Y.Min = 0
@@ -73,7 +79,10 @@ func (c *chart) write(dir string) error {
 	p.Legend.Padding = vg.Points(3)
 	p.Add(plotter.NewGrid())
 	for i, s := range c.series {
-		data := points{s, math.Pow(apart, float64(i)-float64(len(c.series)-1)/2)}
+		data := points{s, 1}
+		if !c.linear {
+			data.shift = math.Pow(apart, float64(i)-float64(len(c.series)-1)/2)
+		}
 		line, marks, err := plotter.NewLinePoints(data)
 		if err != nil {
 			return fmt.Errorf("plotting %s: %w", s.name, err)

@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Figures of the paper that a mode belongs to.
+const (
+	figureRegistered = "registered"
+	figureInjection  = "injection"
+	figureOptions    = "options"
+	figureNamespaces = "namespaces"
+)
+
+// Lanes of a throughput: what runs on the five nodes.
+const (
+	laneBare = "no agent"
+	laneOff  = "agents without IOAM"
+	laneOn   = "agents with IOAM"
+)
+
+// ioamMode is one point of a figure.
+type ioamMode struct {
+	figure string
+	name   string
+	lane   string
+	over   string  // name of the mode that it is compared with
+	x      float64 // on the axis of the figure
+	insert string  // of alpha's configuration
+}
+
+// Names of modes that others refer to.
+const (
+	modeBare       = "no agent"
+	modeOff        = "flows counted"
+	modeRegistered = "IOAM registered"
+	modeAll        = "100 %"
+	modeOne        = "1 %"
+)
+
+// insertion is an entry of ioam.insert: a trace of each namespace, in one of so many packets.
+func insertion(every int, spaces []int, copies int, fields string, nodeSize int) string {
+	var traces []string
+	for _, space := range spaces {
+		for range copies {
+			traces = append(traces, fmt.Sprintf("{trace: [%s], namespace: %d, size: %d}", fields, space, nodeSize*chainNodes))
+		}
+	}
+	return fmt.Sprintf("{to: \"2001:db8:4::/64\", every: %d, mode: inline, options: [%s]}", every, strings.Join(traces, ", "))
+}
+
+// chainNodes is how many nodes fill a trace, the first and the last included.
+const chainNodes = 5
+
+const (
+	idFields    = "hop_limit_node_id"
+	delayFields = "hop_limit_node_id, interface_ids, timestamp_seconds, timestamp_fraction, transit_delay"
+)
+
+// ioamModes are the points of the figures; with quick, a few of each.
+func ioamModes(quick bool) []ioamMode {
+	modes := []ioamMode{
+		{figure: figureRegistered, name: modeBare, lane: laneBare, over: modeBare},
+		{figure: figureRegistered, name: modeOff, lane: laneOff, over: modeBare},
+		{figure: figureRegistered, name: modeRegistered, lane: laneOn, over: modeOff},
+	}
+	for _, percent := range []float64{0.01, 0.1, 1, 2, 10, 25, 50, 100} {
+		if quick && percent != 1 && percent != 100 {
+			continue
+		}
+		every := int(100 / percent)
+		modes = append(modes, ioamMode{
+			figure: figureInjection, name: fmt.Sprintf("%g %%", percent), lane: laneOn, over: modeRegistered, x: percent,
+			insert: insertion(every, []int{benchSpace}, 1, delayFields, 20),
+		})
+	}
+	for n := 1; n <= 11; n++ {
+		if quick && n != 1 && n != 11 {
+			continue
+		}
+		modes = append(modes, ioamMode{
+			figure: figureOptions, name: fmt.Sprintf("%d options", n), lane: laneOn, over: modeRegistered, x: float64(n),
+			insert: insertion(1, []int{benchSpace}, n, idFields, 4),
+		})
+	}
+	for n := 1; n <= benchSpaces; n++ {
+		if quick && n != benchSpaces {
+			continue
+		}
+		var spaces []int
+		for i := range n {
+			spaces = append(spaces, benchSpace+i)
+		}
+		modes = append(modes, ioamMode{
+			figure: figureNamespaces, name: fmt.Sprintf("%d namespaces", n), lane: laneOn, over: modeRegistered, x: float64(n),
+			insert: insertion(1, spaces, 1, idFields, 4),
+		})
+	}
+	return modes
+}
+
+// benchSpaces is how many namespaces the nodes know.
+const benchSpaces = 7
