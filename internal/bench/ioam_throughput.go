@@ -42,7 +42,7 @@ type IOAMTransfers struct {
 	Mode    string  `json:"mode"`
 	Over    string  `json:"over"`
 	Value   float64 `json:"value"`
-	Offload bool    `json:"offload"`    // bursts travel whole; else each packet is one of the MTU's size
+	Offload bool    `json:"offload"`    // bursts travel whole; else as packets of the MTU's size, behind tc egress of the sender
 	Rate    Spread  `json:"gbit_per_s"` // of payload, for a second of CPU time
 	Ratio   Spread  `json:"ratio"`      // to the mode that it is compared with, in the same round
 }
