@@ -19,6 +19,7 @@
 #include "ioam/choose.h"
 #include "ioam/write.h"
 #include "ioam/flow.h"
+#include "ioam/wrap.h"
 #include "ioam/insert.h"
 #include "pdm/pdm.h"
 #include "ioam/hops.h"

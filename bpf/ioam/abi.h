@@ -232,6 +232,7 @@ enum ioam_reason {
 	IOAM_UNPROVEN, /* proof of transit: not each node of the path has updated it */
 	IOAM_ADDRESS, /* not inserted: multicast or link-local, which a policy must name itself */
 	IOAM_FORWARDED, /* not inserted: forwarded, and only its source may (RFC 8200 section 4) */
+	IOAM_TUNNEL_ROUTE, /* not inserted: the route to the end of the tunnel is another one */
 	IOAM_UNREADABLE, /* or not writable */
 	IOAM_NOT_REMOVED, /* the packet cannot shrink: a fragment, AH, a jumbogram, a tag in the frame */
 	/* The packet passes without the option. */

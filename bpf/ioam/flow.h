@@ -51,6 +51,7 @@ struct ioam_plan {
 	__u8 hop_form; /* enum ioam_form */
 	__u8 dest_form;
 	int verdict;
+	bool wraps; /* behind an outer header, and not at all inside */
 	bool placed; /* there is space in the packet, and the blocks are not written yet */
 	bool part; /* not all packets of the flow are chosen */
 	bool closed; /* all nodes on the path are the operator's */

@@ -293,7 +293,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	if (!p || !plan || !w)
 		return 0;
 	plan->bytes = 0;
-	plan->placed = false;
+	plan->placed = plan->wraps = false;
 	plan->verdict = TC_ACT_UNSPEC;
 	if (!(p->id.meta >> META_IPV6_SHIFT & 1))
 		return 0;
@@ -304,9 +304,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 			ioam_follow(skb, p);
 		return 0;
 	}
-	if (in->mode != IOAM_INLINE)
-		return 0;
 	plan->index = in->template / 2;
+	plan->wraps = in->mode == IOAM_IP6IP6;
+	if (plan->wraps)
+		return 0;
 	plan->space = in->space;
 	plan->part = in->flags & IOAM_INSERTION_PART;
 	plan->closed = in->flags & IOAM_INSERTION_CLOSED;
@@ -344,6 +345,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert_rest(struct __sk_buff *skb, s
 
 	if (!p || !plan)
 		return TC_ACT_UNSPEC;
+	if (plan->wraps)
+		return ioam_wrap(skb, p, plan->index);
 	if (plan->bytes) {
 		g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 		if (g)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/packet"
@@ -50,6 +51,9 @@ func transfer(t testing.TB, from, to *lab.Host, header []byte, size int) {
 		received <- err
 	}()
 	dialer := net.Dialer{Timeout: 20 * time.Second, Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		if len(header) == 0 {
+			return nil
+		}
 		return errors.Join(raw.Control(func(fd uintptr) {
 			err = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, unix.IPV6_HOPOPTS, string(header))
 		}), err)
@@ -118,7 +122,8 @@ func mustTrace(t testing.TB, ns uint16, space int) *wire.Trace {
 }
 
 // A TCP transfer loses nothing where a router removes one option of the header and forwards, and a
-// host removes the rest and delivers, with offloads and without; then tunnels end at the router.
+// host removes the rest and delivers, with offloads and without; then tunnels end at the router, those of a
+// sender and those of another router.
 func TestRemoveOnRoute(t *testing.T) {
 	l, router, host := route(t)
 	header, err := wire.AppendHeader(nil, 0, mustTrace(t, spaceA, 60), mustTrace(t, spaceB, 64))
@@ -146,6 +151,7 @@ func TestRemoveOnRoute(t *testing.T) {
 		}
 	}
 	tunnels(t, l, router)
+	wraps(t, l, router)
 }
 
 // tunnels sends packets of alpha in a tunnel that ends at porthos, with every combination of ECN.
@@ -241,4 +247,83 @@ func addressOf(t testing.TB, h *lab.Host, name string) string {
 	}
 	t.Fatalf("%s has no %s", h.Name, name)
 	return ""
+}
+
+// wraps has athos put what it forwards behind an outer header to porthos, which removes it: TCP transfers lose
+// nothing, whoever cuts the bursts, and what does not fit the MTU passes as it is.
+func wraps(t *testing.T, l *lab.Lab, router *Registrar) {
+	t.Helper()
+	athos, porthos := l.Host("athos"), l.Host("porthos")
+	const exit = "to-porthos"
+	n := node()
+	n.Interfaces = []Interface{
+		{Name: "to-alpha", ID: 1, WideID: 1, Role: RoleIngress},
+		{Name: exit, ID: 2, WideID: 2, Role: RoleBoth},
+	}
+	tunnel := func(end string) Node {
+		n.Insertions = []Insertion{{
+			Name: "tunnel", Take: 1, Of: 1, Policy: policy.Policy{To: netip.PrefixFrom(l.Host("beta").Addr6(), 128), Interface: exit},
+			Tunnel:  &Tunnel{Source: netip.MustParseAddr(addressOf(t, athos, exit)), Destination: netip.MustParseAddr(end)},
+			Options: []wire.Body{mustTrace(t, spaceA, 64), &wire.E2E{Namespace: spaceA, Type: wire.E2ESequence64}},
+		}}
+		return n
+	}
+	r := attachNode(t, athos, Config{Time: wire.POSIX, Transit: TransitTC}, tunnel(addressOf(t, porthos, "to-athos")))
+	if err := l.SetOffloads(lab.VethDefault, true); err != nil {
+		t.Fatal(err)
+	}
+	before, err := router.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the interface leaves to the stack, one after the other.
+	for _, off := range [][]string{nil, {"tx-ipxip6-segmentation"}, {"tx-tcp6-segmentation"}, {"tx-checksum-ip-generic"}, {"tx-generic-segmentation"}} {
+		if err := athos.SetFeatures(exit, false, off...); err != nil {
+			t.Fatal(err)
+		}
+		transfer(t, l.Host("alpha"), l.Host("beta"), nil, 4<<20)
+		after, err := router.Stats()
+		if unwrapped := after.Unwrapped - before.Unwrapped; err != nil || unwrapped < 20 || after.Removed-before.Removed < 2*unwrapped {
+			t.Errorf("without %v: %+v, before %+v, %v", off, after, before, err)
+		}
+		// Single segments of full length are rare here.
+		why := reasons(t, r)
+		if few := why["not_inserted_mtu"]; few > 100 || len(why) > 1 || len(why) == 1 && few == 0 {
+			t.Errorf("without %v: %v", off, why)
+		}
+		before = after
+	}
+	if err := l.SetOffloads(lab.VethDefault, false); err != nil {
+		t.Fatal(err)
+	}
+	transfer(t, l.Host("alpha"), l.Host("beta"), nil, 4<<20)
+	if why := reasons(t, r); len(why) != 1 || why["not_inserted_mtu"] < 1000 {
+		t.Errorf("%v", why)
+	}
+	for _, h := range l.Hosts() {
+		if f := faults(t, h); f != "" {
+			t.Errorf("%s:\n%s", h.Name, f)
+		}
+	}
+	// Its end is behind another interface: the packet would not get there.
+	if err := r.Apply(tunnel(l.Host("alpha").Addr6().String())); err != nil {
+		t.Fatal(err)
+	}
+	transfer(t, l.Host("alpha"), l.Host("beta"), nil, 1<<10)
+	if why := reasons(t, r); why["tunnel_route"] == 0 {
+		t.Errorf("%v", why)
+	}
+}
+
+func reasons(t testing.TB, r *Registrar) map[string]uint64 {
+	t.Helper()
+	counts, err := r.Counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := map[string]uint64{}
+	for _, c := range counts {
+		why[c.Reason] += c.Packets
+	}
+	return why
 }

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Inserts options behind an outer IPv6 header (ip6ip6, RFC 2473), so that the packet itself, which
+ * may be one that is forwarded, does not change.
+ *
+ * Input: a parsed packet and the insertion that its policy names. Output: the packet behind the outer
+ * header, with flow label, traffic class and ECN copied, and struct packet as if that had been there
+ * always; or the packet as it was, and a reason counted. Called by insert.h, after PDM. The other end
+ * is tunnel.h.
+ *
+ * The packet leaves by the interface and to the neighbor of its own route, so these must be those of
+ * the route to the end of the tunnel.
+ */
+#ifndef WAYMARK_IOAM_WRAP_H
+#define WAYMARK_IOAM_WRAP_H
+
+#define IOAM_OUTER_HOPS 64
+#define IOAM_WRAP (BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+
+/* Results of ioam_wrap_route() besides enum mark_reason. */
+#define IOAM_OTHER_ROUTE (-2)
+
+/* MARK_OK and the MTU towards the end of the tunnel, or a reason. */
+static __always_inline int ioam_wrap_route(struct __sk_buff *skb, const struct ioam_insertion *in,
+					   __u32 *mtu)
+{
+	struct bpf_fib_lookup fib = { .family = AF_INET6, .ifindex = skb->ifindex, .tot_len = 1 };
+	__u8 neighbor[ETH_ALEN];
+	long rc;
+
+	if (bpf_check_mtu(skb, 0, mtu, 0, 0) < 0)
+		return MARK_MTU;
+	__builtin_memcpy(fib.ipv6_src, in->source, sizeof(fib.ipv6_src));
+	__builtin_memcpy(fib.ipv6_dst, in->destination, sizeof(fib.ipv6_dst));
+	rc = bpf_fib_lookup(skb, &fib, sizeof(fib), BPF_FIB_LOOKUP_OUTPUT);
+	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED) /* not forwarding: the kernel does not answer */
+		return MARK_OK;
+	if ((rc != BPF_FIB_LKUP_RET_SUCCESS && rc != BPF_FIB_LKUP_RET_NO_NEIGH) ||
+	    fib.ifindex != skb->ifindex)
+		return IOAM_OTHER_ROUTE;
+	if (rc == BPF_FIB_LKUP_RET_SUCCESS && !(cfg_features & FEATURE_NO_LINK)) {
+		if (bpf_skb_load_bytes(skb, 0, neighbor, sizeof(neighbor)))
+			return MARK_CHAIN;
+		for (int i = 0; i < ETH_ALEN; i++) {
+			if (neighbor[i] != fib.dmac[i])
+				return IOAM_OTHER_ROUTE;
+		}
+	}
+	if (fib.mtu_result && fib.mtu_result < *mtu)
+		*mtu = fib.mtu_result;
+	return MARK_OK;
+}
+
+/* Flags for bpf_skb_adjust_room(), or why the packet cannot grow. */
+static __always_inline int ioam_wrap_fit(struct __sk_buff *skb, const struct packet *p, __u32 bytes,
+					 __u32 mtu, __u64 *flags)
+{
+	__u32 len = p->id.bytes;
+
+	*flags = IOAM_WRAP | BPF_F_ADJ_ROOM_FIXED_GSO;
+	if (!skb->gso_size)
+		return len + bytes <= mtu ? MARK_OK : MARK_MTU;
+	/* Others than TCP keep their length. Their checksum may be at a place that moves. */
+	if (p->id.proto != IPPROTO_TCP && p->id.proto != IPPROTO_UDP)
+		return MARK_BURST_TUNNEL;
+	if (p->id.proto == IPPROTO_UDP && !is_checksum_partial(skb, p->l4_offset + 6))
+		return MARK_BURST_CHECKSUM;
+	len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
+	if (len + bytes <= mtu)
+		return MARK_OK;
+	if (p->id.proto != IPPROTO_TCP || len > mtu || skb->gso_size <= bytes)
+		return MARK_MTU;
+	*flags = IOAM_WRAP; /* segments become shorter */
+	return MARK_OK;
+}
+
+/* Makes space and writes the outer headers. */
+static __always_inline int ioam_wrap_now(struct __sk_buff *skb, struct ioam_work *w,
+					 const struct ioam_insertion *in, __u64 flags)
+{
+	__u32 l3 = w->l3, hop = in->bytes[IOAM_HOP_NEW], dest = in->bytes[IOAM_DEST_NEW];
+	__u8 inner_proto = IPPROTO_IPV6, dest_proto = IPPROTO_DSTOPTS;
+	struct ipv6hdr ip;
+
+	if (bpf_skb_load_bytes(skb, l3, &ip, sizeof(ip)))
+		return MARK_CHAIN;
+	if (!ip.payload_len)
+		return MARK_JUMBOGRAM;
+	if (bpf_ntohs(ip.payload_len) + 2 * sizeof(ip) + hop + dest > 0xffff)
+		return MARK_TOO_LONG;
+	if (bpf_skb_adjust_room(skb, sizeof(ip) + hop + dest, BPF_ADJ_ROOM_MAC, flags))
+		return MARK_NO_SPACE;
+	ip.payload_len = bpf_htons(bpf_ntohs(ip.payload_len) + sizeof(ip) + hop + dest);
+	ip.nexthdr = hop ? IPPROTO_HOPOPTS : IPPROTO_DSTOPTS;
+	ip.hop_limit = IOAM_OUTER_HOPS;
+	__builtin_memcpy(&ip.saddr, in->source, sizeof(ip.saddr));
+	__builtin_memcpy(&ip.daddr, in->destination, sizeof(ip.daddr));
+	if (bpf_skb_store_bytes(skb, l3, &ip, sizeof(ip), 0))
+		return MARK_BROKEN;
+	l3 += sizeof(ip);
+	if (hop && (ioam_write(skb, w, in, IOAM_HOP_NEW, l3) ||
+		    bpf_skb_store_bytes(skb, l3, dest ? &dest_proto : &inner_proto, 1, 0)))
+		return MARK_BROKEN;
+	l3 += hop;
+	if (dest && (ioam_write(skb, w, in, IOAM_DEST_NEW, l3) ||
+		     bpf_skb_store_bytes(skb, l3, &inner_proto, 1, 0)))
+		return MARK_BROKEN;
+	return MARK_OK;
+}
+
+/* TC_ACT_UNSPEC, or TC_ACT_SHOT for a packet that could not be finished. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_wrap(struct __sk_buff *skb, struct packet *p, __u32 index)
+{
+	struct ioam_insertion *in = bpf_map_lookup_elem(&ioam_insertions, &index);
+	__u32 zero = 0, bytes, mtu = 0;
+	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	__u64 flags = 0;
+	int rc;
+
+	if (!p || !w || !in)
+		return TC_ACT_UNSPEC;
+	bytes = sizeof(struct ipv6hdr) + in->bytes[IOAM_HOP_NEW] + in->bytes[IOAM_DEST_NEW];
+	rc = may_mark(skb, p, true);
+	if (rc == MARK_OK)
+		rc = ioam_wrap_route(skb, in, &mtu);
+	if (rc == MARK_OK)
+		rc = ioam_wrap_fit(skb, p, bytes, mtu, &flags);
+	if (rc == MARK_OK)
+		rc = ioam_wrap_now(skb, w, in, flags);
+	if (rc != MARK_OK) {
+		ioam_count(skb, DIRECTION_EGRESS,
+			   rc == IOAM_OTHER_ROUTE ? IOAM_TUNNEL_ROUTE : IOAM_REFUSED + rc,
+			   in->space);
+		return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	}
+	account_mark(skb, p, bytes);
+	ioam_inserted(w, in);
+	return TC_ACT_UNSPEC;
+}
+
+#endif
