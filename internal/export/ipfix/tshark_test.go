@@ -60,7 +60,9 @@ func captureIn(t *testing.T, ns *lab.Host) (file string, stop func()) {
 		t.Helper()
 		marker := []byte("nothing comes behind this")
 		if err := ns.Do(func() error {
-			conn, err := net.Dial("udp", "127.0.0.1:9")
+			// A port of its own: tshark would take some others for those of a protocol.
+			from := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}}
+			conn, err := from.Dial("udp", "127.0.0.1:9")
 			if err != nil {
 				return err
 			}
