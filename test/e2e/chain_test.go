@@ -217,8 +217,9 @@ func (c *chain) checkInserted(t *testing.T, bursts bool, endedBefore, insertedBe
 		}
 		s := c.alpha.status(t)
 		in := ioamservice.StatusOf(&s).Insertions
+		// A burst of the socket that is cut again, to make space, was counted before.
 		if len(in) != 1 || in[0].Inserted < insertedBefore+2000 || ended < endedBefore+2000 || foreign != "" ||
-			!bursts && ended-endedBefore != in[0].Inserted-insertedBefore {
+			!bursts && (ended-endedBefore)*4 > (in[0].Inserted-insertedBefore)*5 {
 			return notYet("%d traces of %+v ended at beta, after %d of %d; alpha passed %+v; unexpected paths %q",
 				ended, in, endedBefore, insertedBefore, ioamservice.StatusOf(&s).Passed, foreign)
 		}
