@@ -126,21 +126,6 @@ static __always_inline void ioam_edge_number(struct ioam_edge *e, const struct i
 	}
 }
 
-static __always_inline void ioam_edge_delay(struct ioam_edge *e, __s64 ns)
-{
-	struct ioam_cell *c = &e->delay;
-	__u32 bucket = ns <= e->base ? 0 : delay_bucket(ns - e->base);
-
-	if (!c->count || ns < c->min)
-		c->min = ns;
-	if (!c->count || ns > c->max)
-		c->max = ns;
-	c->count++;
-	c->sum += ns;
-	if (bucket < DELAY_BUCKETS)
-		c->bucket[bucket]++;
-}
-
 /* From the time in the option to now. */
 static __always_inline __s64 ioam_edge_since(struct ioam_work *w, __u32 fields, __u32 seconds,
 					     __u32 fraction)
@@ -160,9 +145,7 @@ static __always_inline __s64 ioam_edge_since(struct ioam_work *w, __u32 fields, 
 	d = (__s64)(wall - whole * NSEC_PER_SEC) - ns;
 	if (fields & IOAM_E2E_SECONDS)
 		return d + (__s64)(__s32)((__u32)whole - seconds) * (__s64)NSEC_PER_SEC;
-	if (d > (__s64)NSEC_PER_SEC / 2)
-		return d - (__s64)NSEC_PER_SEC;
-	return d < -(__s64)NSEC_PER_SEC / 2 ? d + (__s64)NSEC_PER_SEC : d;
+	return ioam_nearest(d);
 }
 
 /* The sender's counts; NULL: there is no place for them. */
@@ -196,7 +179,7 @@ static __noinline int ioam_edge_add(frame_ctx *ctx, struct ioam_work *w,
 	if (work->fields & (IOAM_E2E_LONG | IOAM_E2E_SHORT))
 		ioam_edge_number(e, work);
 	if (work->delay != IOAM_NO_TIME)
-		ioam_edge_delay(e, work->delay);
+		ioam_cell_count(&e->delay, work->delay, e->base);
 	unlock_word(&e->lock);
 	IOAM_PATH_STAT(edges);
 	return 0;

@@ -95,6 +95,14 @@ static __always_inline __u32 ioam_fraction_ns(__u32 fraction)
 	return fraction < 1000000 ? fraction * 1000 : IOAM_UNKNOWN;
 }
 
+/* A difference of fractions of a second: whichever second is meant, it is the nearest. */
+static __always_inline __s64 ioam_nearest(__s64 d)
+{
+	if (d > (__s64)NSEC_PER_SEC / 2)
+		return d - (__s64)NSEC_PER_SEC;
+	return d < -(__s64)NSEC_PER_SEC / 2 ? d + (__s64)NSEC_PER_SEC : d;
+}
+
 /* From one hop to another, ns. Seconds may have wrapped; without them, the nearest second is meant. */
 static __always_inline __s64 ioam_between(const struct ioam_walk *walk, __u32 from, __u32 to)
 {
@@ -106,9 +114,7 @@ static __always_inline __s64 ioam_between(const struct ioam_walk *walk, __u32 fr
 	if (bpf_ntohl(walk->word[2]) & IOAM_BIT(2))
 		return d + (__s64)NSEC_PER_SEC * (__s32)(walk->seconds[to & (IOAM_HOPS - 1)] -
 							 walk->seconds[from & (IOAM_HOPS - 1)]);
-	if (d > (__s64)NSEC_PER_SEC / 2)
-		return d - (__s64)NSEC_PER_SEC;
-	return d < -(__s64)NSEC_PER_SEC / 2 ? d + (__s64)NSEC_PER_SEC : d;
+	return ioam_nearest(d);
 }
 
 /* The times of a hop whose data begin at word `at`. */

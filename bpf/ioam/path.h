@@ -157,24 +157,27 @@ static __noinline int ioam_path_begin(frame_ctx *ctx, const struct ioam_work *w,
 	return IOAM_PASS;
 }
 
-/* Verified alone: 32 calls for each trace. */
-__feature(FEATURE_IOAM) __noinline int ioam_cell_add(__u32 index, __s64 ns, __s64 base)
+static __always_inline void ioam_cell_count(struct ioam_cell *c, __s64 ns, __s64 base)
 {
-	struct ioam_cell *c;
-	__u32 bucket;
+	__u32 bucket = ns <= base ? 0 : delay_bucket(ns - base);
 
-	c = bpf_map_lookup_elem(&ioam_cells, &index);
-	if (!c)
-		return 0;
 	if (!c->count || ns < c->min)
 		c->min = ns;
 	if (!c->count || ns > c->max)
 		c->max = ns;
 	c->count++;
 	c->sum += ns;
-	bucket = ns <= base ? 0 : delay_bucket(ns - base);
 	if (bucket < DELAY_BUCKETS)
 		c->bucket[bucket]++;
+}
+
+/* Verified alone: 32 calls for each trace. */
+__feature(FEATURE_IOAM) __noinline int ioam_cell_add(__u32 index, __s64 ns, __s64 base)
+{
+	struct ioam_cell *c = bpf_map_lookup_elem(&ioam_cells, &index);
+
+	if (c)
+		ioam_cell_count(c, ns, base);
 	return 0;
 }
 
