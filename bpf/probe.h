@@ -103,7 +103,7 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS && inserts) {
 		verdict = ioam_insert_rest(skb, p);
 		if (verdict == IOAM_PLACED)
-			verdict = ioam_write_placed(skb);
+			verdict = ioam_write_placed(skb, p);
 		if (verdict != TC_ACT_UNSPEC)
 			return verdict;
 	}

@@ -2,7 +2,7 @@
 /*
  * Which insertion a packet gets.
  *
- * Input: a parsed packet that leaves. Output: an insertion, for k of n packets that its policy names,
+ * Input: a parsed packet of IPv6 that leaves. Output: an insertion, for k of n packets that its policy names,
  * and ioam_work with what write.h needs; or NULL. The answer is kept by flow, so that a packet that
  * no policy names costs one look-up in an array. Called by insert.h.
  */
@@ -159,7 +159,6 @@ static __always_inline void ioam_prepare(struct __sk_buff *skb, const struct pac
 	if (!w->timed)
 		w->received = 0; /* read once, when it is needed */
 	w->numbered = 0;
-	w->segments = segments_of(skb);
 	if (!(in->flags & IOAM_INSERTION_SEQUENCE))
 		return;
 	w->flow = p->hash >> 32;
@@ -234,7 +233,7 @@ ioam_choose(struct __sk_buff *skb, const struct packet *p, struct ioam_work *w)
 	bool forwarded = skb->ingress_ifindex;
 	__u64 *known, tag;
 
-	if (!ioam.node[copy].insertions || !(p->id.meta >> META_IPV6_SHIFT & 1))
+	if (!ioam.node[copy].insertions)
 		return NULL;
 	known = bpf_map_lookup_elem(&ioam_answers, &slot);
 	if (!known)

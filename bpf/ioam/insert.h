@@ -219,7 +219,8 @@ static __always_inline bool ioam_write_block(struct __sk_buff *skb, struct ioam_
 }
 
 /* Writes what space was made for. TC_ACT_UNSPEC, or TC_ACT_SHOT for a packet that is not complete. */
-__feature(FEATURE_IOAM) __noinline int ioam_write_placed(struct __sk_buff *skb)
+__feature(FEATURE_IOAM) __noinline
+	int ioam_write_placed(struct __sk_buff *skb, const struct packet *p)
 {
 	struct ioam_plan *plan = ioam_plan_of_cpu();
 	struct ioam_insertion *in;
@@ -227,7 +228,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_write_placed(struct __sk_buff *skb)
 	__u32 zero = 0;
 
 	w = bpf_map_lookup_elem(&ioam_works, &zero);
-	if (!w || !plan || !plan->placed)
+	if (!w || !p || !plan || !plan->placed)
 		return TC_ACT_UNSPEC;
 	plan->placed = false;
 	in = bpf_map_lookup_elem(&ioam_insertions, &plan->index);
@@ -237,7 +238,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_write_placed(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	if (plan->dest && !ioam_write_block(skb, w, in, plan->dest_form, plan->dest_at))
 		return TC_ACT_SHOT;
-	ioam_inserted(w, in);
+	ioam_inserted(in, p);
 	return TC_ACT_UNSPEC;
 }
 

@@ -67,7 +67,6 @@ struct ioam_work {
 	/* Of a packet that something is inserted into: choose.h, write.h */
 	__u8 numbered; /* series of which the packet has its number */
 	bool timed; /* received is known */
-	__u32 segments;
 	__u32 flow; /* id, from the hash of the packet */
 	struct ioam_port from; /* where it was received */
 	__u64 pair_number;

@@ -135,7 +135,7 @@ __feature(FEATURE_IOAM) __noinline
 		return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	}
 	account_mark(skb, p, bytes);
-	ioam_inserted(w, in);
+	ioam_inserted(in, p);
 	return TC_ACT_UNSPEC;
 }
 

@@ -249,15 +249,14 @@ __feature(FEATURE_IOAM) __noinline
 	return 0;
 }
 
-/* Counts a packet with all options of an insertion. */
-static __always_inline void ioam_inserted(const struct ioam_work *w,
-					  const struct ioam_insertion *in)
+/* Counts packets with all options of an insertion: those on the wire, after a burst was cut again. */
+static __always_inline void ioam_inserted(const struct ioam_insertion *in, const struct packet *p)
 {
 	__u32 slot = in->slot;
 	struct ioam_insertion_state *s = bpf_map_lookup_elem(&ioam_insertion_states, &slot);
 
 	if (s)
-		s->inserted += w->segments;
+		s->inserted += p->gso_packets + 1;
 }
 
 #endif

@@ -75,7 +75,7 @@ int test_insert(struct __sk_buff *skb)
 		return 1;
 	if (ioam_write(skb, w, in, test_form, test_at))
 		return 2;
-	ioam_inserted(w, in);
+	ioam_inserted(in, p);
 	return 0;
 }
 
