@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -214,6 +215,17 @@ func (s *stage) run(flows, packets, rounds int) error {
 	})
 }
 
+// settle is settle of the table that the whole program fills.
+func (s *stage) settle(d *datapath.Datapath, flows int) error {
+	whole := s.contenders[slices.IndexFunc(s.contenders, func(c *contender) bool { return c.name == costIngress })]
+	return onProcessor(0, func() error {
+		return settle(d, flows, func(packets int) error {
+			_, err := testRun(whole.program, whole.frame, packets)
+			return err
+		})
+	})
+}
+
 // add joins what the same programs took in another visit.
 func (cs contenders) add(more contenders) contenders {
 	if cs == nil {
@@ -333,24 +345,17 @@ func (p *point) visit(cfg Config) error {
 }
 
 // settle drains a table until it uses as many sets as these flows need: two
-// epochs of them are known then.
-func (s *stage) settle(d *datapath.Datapath, flows int) error {
-	return onProcessor(0, func() error {
-		for range 3 {
-			for _, c := range s.contenders {
-				if c.name != costIngress {
-					continue
-				}
-				if _, err := testRun(c.program, c.frame, max(flows, 1000)); err != nil {
-					return err
-				}
-			}
-			if err := d.Drain(func(*flow.Delta) {}); err != nil {
-				return err
-			}
+// epochs of them are known then. send sends so many packets.
+func settle(d *datapath.Datapath, flows int, send func(packets int) error) error {
+	for range 3 {
+		if err := send(max(flows, 1000)); err != nil {
+			return err
 		}
-		return nil
-	})
+		if err := d.Drain(func(*flow.Delta) {}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *point) result() Point {

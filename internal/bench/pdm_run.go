@@ -24,7 +24,7 @@ type probe struct {
 // loadProbe loads the probe and puts it on the interface; cfg is nil for PDM off.
 func (h *idleHost) loadProbe(cfg *pdm.Config, slots uint32, policies []policy.Policy) (*probe, error) {
 	d := &probe{}
-	table := datapath.Config{MaxEntries: slots}
+	table := datapath.Config{MaxEntries: slots, WholeTable: true}
 	if cfg != nil {
 		d.marker = pdm.New(*cfg)
 		table.Stages = []*datapath.Stage{d.marker.Stage()}
@@ -133,6 +133,14 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 				return err
 			}
 		}
+		if s.whole != "" {
+			if err := s.settle(on, h.index, with, frame); err != nil {
+				return err
+			}
+			if err := s.settle(off, h.index, without, frame); err != nil {
+				return err
+			}
+		}
 		for range rounds {
 			for _, c := range turns {
 				ns, err := testRunOn(h.index, c.program, frame, max(100_000, s.flows))
@@ -151,6 +159,14 @@ func (s scenario) measure(rounds int) (PDMCost, error) {
 		return PDMCost{}, err
 	}
 	return s.cost(turns), nil
+}
+
+// settle sizes the flow table of a probe for the packets that its whole program gets.
+func (s scenario) settle(p *probe, index int, programs *ebpf.Collection, frame []byte) error {
+	return settle(p.Datapath, s.flows, func(packets int) error {
+		_, err := testRunOn(index, programs.Programs[s.whole], frame, packets)
+		return err
+	})
 }
 
 // check makes sure that packets took the way that is measured.
