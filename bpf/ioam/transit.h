@@ -133,7 +133,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 	__u16 space;
 	__be16 now;
 
-	if (!w || frame_load(ctx, w->at, &t, 4))
+	if (!w)
 		return IOAM_UNREADABLE;
 	if (w->at - w->l3 & 3)
 		return IOAM_MISALIGNED;
@@ -141,6 +141,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 		return IOAM_PASS;
 	if (w->len < 2)
 		return IOAM_TRUNCATED;
+	if (frame_load(ctx, w->at, &t, 4))
+		return IOAM_UNREADABLE;
 	if (t.type != IOAM_PREALLOCATED)
 		return t.type == IOAM_PROOF ? ioam_transit_proof(ctx, w) : IOAM_PASS;
 	if (w->len < IOAM_HEADER - 2)

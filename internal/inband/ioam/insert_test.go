@@ -34,7 +34,7 @@ func newInsertingHost(t testing.TB, withPDM bool, n Node) *insertingHost {
 	h := &insertingHost{host: host{node: New(Config{Time: wire.POSIX, Transit: TransitTC}), veth: datapathtest.NewVeth(t), colls: map[string]*ebpf.Collection{}}}
 	stages := []*datapath.Stage{h.node.Stage(func(string) bool { return true })}
 	cfg := inbandpdm.Default()
-	cfg.MarksPerSecond = 0
+	cfg.MarksPerSecond, cfg.Strip = 0, true
 	if h.pdm = inbandpdm.New(cfg); withPDM {
 		stages = append(stages, h.pdm.Stage())
 	}
