@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,11 +12,61 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// bpfObjects lists programs and links. They have one list for the whole machine, so what another process holds open
-// is that one's, as is what guards control groups: init systems load such programs at any time.
+// pins lists what is below the sandbox's bpffs. After a package's processes have ended, its programs live on by a pin,
+// or by an interface of its namespace: both are found there, and name the package.
+func pins(found traces) error {
+	return filepath.WalkDir(bpffs, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // just removed
+		}
+		if err != nil {
+			return fmt.Errorf("list pins: %w", err)
+		}
+		if path == bpffs {
+			return nil
+		}
+		what := "pin " + path
+		if prog, err := ebpf.LoadPinnedProgram(path, nil); err == nil {
+			what += " of a program"
+			if info, err := prog.Info(); err == nil {
+				id, _ := info.ID()
+				what = fmt.Sprintf("pin %s of BPF program %d (%s, %s)", path, id, info.Name, info.Type)
+			}
+			prog.Close()
+		}
+		found[what] = true
+		return nil
+	})
+}
+
+// programsAtTCX lists those on an interface; a kernel before 6.6 has no such hook.
+func programsAtTCX(found traces, l netlink.Link) error {
+	for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+		on, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
+		if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) {
+			return nil // or the interface has just gone
+		}
+		if err != nil {
+			return fmt.Errorf("list the programs at %v of %s: %w", at, l.Attrs().Name, err)
+		}
+		for _, prog := range on.Programs {
+			what, err := describeProgram(prog.ID)
+			if err != nil {
+				return err
+			}
+			found[fmt.Sprintf("%s at %v of %s", what, at, l.Attrs().Name)] = true
+		}
+	}
+	return nil
+}
+
+// bpfObjects lists programs and links of the whole machine: what neither a sandbox's end nor that of its processes
+// released. What another process holds open is that one's, as is what guards control groups: init systems load such
+// programs at any time.
 func bpfObjects(found traces) error {
 	others, err := heldByOthers()
 	if err != nil {

@@ -28,6 +28,8 @@ type config struct {
 	strict bool
 	// race is for packages that start goroutines and do not use the kernel.
 	race bool
+	// alone: nothing else on this machine loads BPF programs.
+	alone bool
 	// timeout is for the tests of one package.
 	timeout  time.Duration
 	patterns []string
@@ -44,6 +46,7 @@ func main() {
 	flag.StringVar(&cfg.skips, "skips", "", "file of the skips that are fine, with their reasons")
 	flag.BoolVar(&cfg.strict, "strict", os.Getenv("CI") == "true", "fail on a skip that -skips does not allow")
 	flag.BoolVar(&cfg.race, "race", true, "use the race detector where code starts goroutines and tests do not use the kernel")
+	flag.BoolVar(&cfg.alone, "alone", true, "look for BPF programs that no sandbox holds, and that other tests on this machine could have loaded")
 	flag.DurationVar(&cfg.timeout, "timeout", 30*time.Minute, "limit for one package")
 	flag.Parse()
 	cfg.patterns = flag.Args()
@@ -79,7 +82,8 @@ func run(ctx context.Context, cfg config) (ok bool, err error) {
 		return false, err
 	}
 	defer box.close()
-	before, err := box.traces()
+	machine := machineTraces(cfg.alone)
+	before, err := machine()
 	if err != nil {
 		return false, err
 	}
@@ -103,11 +107,12 @@ func run(ctx context.Context, cfg config) (ok bool, err error) {
 		return false, err
 	}
 
-	left, err := box.left(ctx, before)
+	// Of a package that was killed, or what its sandbox did not hold.
+	list, err := left(ctx, before, machine)
 	if err != nil {
 		return false, err
 	}
-	t.leftBehind(left)
+	t.leftBehind(list)
 	t.listNotRun()
 	t.judgeSkips(allowed, cfg.strict)
 	fmt.Printf("== took %v; %v\n", time.Since(start).Round(time.Second), t.used)
@@ -123,19 +128,19 @@ type lane struct {
 	nice     int // what it leaves to lanes with less
 }
 
-// lanes: what works on namespaces and programs runs one package at a time and before all others, so that counts and
-// times are not disturbed, and is built as it is shipped, without cgo. Plain code may use all CPUs; where it starts goroutines, the
-// race detector looks at it. Emulated machines take what is left of the processors.
+// lanes: what works on namespaces and programs comes before all others, so that counts and times are disturbed little,
+// and is built as it is shipped, without cgo. Its packages mostly wait, so some run at a time. Plain code may use all CPUs; where it
+// starts goroutines, the race detector looks at it. Emulated machines take what is left of the processors.
 func lanes(cfg config, all *packages) []lane {
 	// make lint vets. Without symbols, linking takes half as long. As make build does, so that packages are compiled once.
 	common := []string{"-count=1", "-vet=off", "-ldflags=-s", "-trimpath", "-tags=nethttpomithttp2", "-timeout=" + cfg.timeout.String()}
-	oneByOne := append([]string{"-p=1"}, common...)
+	atATime := func(n int) []string { return append([]string{"-p=" + strconv.Itoa(n)}, common...) }
 	static := []string{"CGO_ENABLED=0"}
 	list := []lane{
-		{name: "packages that use the kernel", packages: all.kernel, flags: oneByOne, env: static},
+		{name: "packages that use the kernel", packages: all.kernel, flags: atATime(max(2, runtime.NumCPU())), env: static},
 		{name: "plain packages", packages: all.plain, flags: common, env: static, nice: 5},
 		{name: "packages with goroutines", packages: all.concurrent, flags: common, env: static, nice: 5},
-		{name: "packages that boot machines", packages: all.machines, flags: oneByOne, env: static, nice: 10},
+		{name: "packages that boot machines", packages: all.machines, flags: atATime(1), env: static, nice: 10},
 	}
 	if race := &list[2]; cfg.race {
 		race.flags = append([]string{"-race"}, common...)
@@ -153,7 +158,7 @@ func (l lane) start(ctx context.Context, box *sandbox, t *tally) (wait func() er
 	}
 	args := append([]string{"-n", strconv.Itoa(l.nice), "go", "test", "-json", "-exec", self + " " + measureVerb}, l.flags...)
 	cmd := exec.CommandContext(ctx, "nice", append(args, l.packages...)...)
-	cmd.Env = append(append(os.Environ(), box.env()...), l.env...)
+	cmd.Env = append(box.env(), l.env...)
 	cmd.Stderr = os.Stderr
 	// A chance to end its children, which a kill would orphan.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +35,21 @@ var reachesKernel = map[string]bool{
 	"github.com/vishvananda/netns":   true,
 }
 
+// longest are the packages that take longest, in that order: go test starts packages in the order of its arguments, and
+// one that takes minutes must not be the last to start.
+var longest = []string{"test/e2e", "internal/inband/pdm", "internal/datapath", "internal/bench", "internal/inband/ioam", "internal/agent"}
+
+// longestFirst sorts packages so; the others stay behind them as they are.
+func longestFirst(prefix string, list []string) {
+	rank := func(pkg string) int {
+		if i := slices.Index(longest, strings.TrimPrefix(pkg, prefix)); i >= 0 {
+			return i
+		}
+		return len(longest)
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
 // listPackages asks the go command, which so also fetches what the tests import.
 func listPackages(ctx context.Context, patterns []string) (*packages, error) {
 	module, err := goCommand(ctx, "list", "-m")
@@ -53,6 +70,7 @@ func listPackages(ctx context.Context, patterns []string) (*packages, error) {
 		}
 		err := dec.Decode(&p)
 		if errors.Is(err, io.EOF) {
+			longestFirst(found.prefix, found.kernel)
 			return found, nil
 		}
 		if err != nil {

@@ -48,7 +48,8 @@ func TestRunner(t *testing.T) {
 				"FAIL panics", "out of cheese", "panics_test.go:7",
 				"ok   skips", "FAIL: skips.TestSkipped was skipped without leave: no such hardware",
 				"ok   passes",
-				"FAIL: the tests left behind",
+				"FAIL: leaves left behind",
+				"FAIL leaves",
 				"sleep 3600",
 				"mount /run/netns/left-namespace of nsfs",
 				"link left0",
@@ -58,7 +59,7 @@ func TestRunner(t *testing.T) {
 				"/left-tmp",
 				"pin /sys/fs/bpf/left-pins",
 			},
-			hides: []string{"TestParent/good", cpuMark, clean, "sysctl net.ipv4.conf.left0"},
+			hides: []string{"TestParent/good", cpuMark, leftMark, clean, "sysctl net.ipv4.conf.left0", "some package"},
 		},
 		{
 			name: "skips, at a desk", args: []string{"-strict=false", "./skips"},
@@ -81,7 +82,7 @@ func TestRunner(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := hostState(t)
-			cmd := exec.Command(binary, append([]string{"-race=false"}, tc.args...)...)
+			cmd := exec.Command(binary, append([]string{"-race=false", "-alone=false"}, tc.args...)...)
 			cmd.Dir = "testdata/module"
 			raw, err := cmd.CombinedOutput()
 			out := strings.TrimSpace(string(raw))
@@ -152,6 +153,17 @@ func TestPackagesOfLanes(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+	// Long ones start first, and each of them is there.
+	sorted := []string{module + "a", module + "internal/bench", module + "b", module + "test/e2e"}
+	longestFirst(module, sorted)
+	if want := []string{module + "test/e2e", module + "internal/bench", module + "a", module + "b"}; !slices.Equal(sorted, want) {
+		t.Errorf("order %q, want %q", sorted, want)
+	}
+	for _, folder := range longest {
+		if _, err := os.Stat("../../" + folder); err != nil {
+			t.Errorf("a long package: %v", err)
+		}
 	}
 	for _, l := range lanes(config{race: true}, got) {
 		first, race := l.packages[0] == want.kernel[0], l.packages[0] == want.concurrent[0]

@@ -9,16 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandbox is where the tests run: network and mounts of their own, with an own /run, /sys/fs/bpf and TMPDIR. They
-// can't reach the machine's interfaces, and what they leave is all that is there. BPF objects and processes have no
-// such walls; see traces.go and processes.go for how they are distinguished from others'.
+// sandbox is where tests run: network and mounts of their own, with an own /run, /sys/fs/bpf and TMPDIR. They can't
+// reach the machine's interfaces, and what they leave is all that is there. The runner enters one, and each test
+// binary another inside: packages that run at the same time do not see each other. BPF objects and processes have no
+// such walls; see bpf.go and processes.go for how they are distinguished from others'.
 type sandbox struct {
 	tmp string
 }
 
 // enterSandbox moves the calling thread, which must stay locked to its goroutine, and what it starts from then on.
 func enterSandbox() (*sandbox, error) {
-	tmp, err := os.MkdirTemp("", "waymark-test-")
+	// A short name: tests make UNIX sockets below it, whose paths have at most 107 bytes.
+	tmp, err := os.MkdirTemp("", "wm")
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}
@@ -115,10 +117,10 @@ func isMountPoint(dir string) bool {
 	return unix.Stat(dir, &at) == nil && unix.Stat(filepath.Dir(dir), &above) == nil && at.Dev != above.Dev
 }
 
-// env is what programs in the sandbox need to know.
+// env is that of programs in the sandbox.
 func (box *sandbox) env() []string {
 	// No network: the go command must not look for it.
-	return []string{"TMPDIR=" + box.tmp, "GOPROXY=off"}
+	return append(os.Environ(), "TMPDIR="+box.tmp, "GOPROXY=off")
 }
 
 // close removes what the host would keep; the rest goes with the process.

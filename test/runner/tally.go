@@ -28,9 +28,11 @@ type tally struct {
 	w                       io.Writer
 	prefix                  string
 	passed, failed, skipped int
-	skips                   []skippedTest
-	notRun                  []skippedTest // cases in tables, which their test could not run
-	running                 map[string]*packageState
+	// left: some package left something behind.
+	left    bool
+	skips   []skippedTest
+	notRun  []skippedTest // cases in tables, which their test could not run
+	running map[string]*packageState
 	// builds has what the compiler said, by import path.
 	builds map[string]*strings.Builder
 	// used by all lanes that have ended.
@@ -48,6 +50,8 @@ type packageState struct {
 	order                   []*testState
 	passed, failed, skipped int
 	used                    cpuTime
+	// left is what the package's tests did not clean up.
+	left []string
 }
 
 type testState struct {
@@ -80,6 +84,9 @@ func (t *tally) read(r io.Reader) (tests cpuTime, err error) {
 			if used, ok := readCPU(ev.Output); ok {
 				tests = tests.plus(used)
 				t.packageOf(ev).used = used
+			} else if trace, ok := readLeft(ev.Output); ok {
+				p := t.packageOf(ev)
+				p.left = append(p.left, trace)
 			} else {
 				t.add(ev)
 			}
@@ -195,6 +202,11 @@ func (t *tally) endPackage(ev event) {
 		}
 		fmt.Fprint(t.w, p.output.String())
 	}
+	if len(p.left) > 0 {
+		p.failed++
+		t.left = true
+		t.printLeft(name+" left", p.left)
+	}
 	t.passed += p.passed
 	t.failed += p.failed
 	t.skipped += p.skipped
@@ -252,16 +264,21 @@ func skipReason(output []string) string {
 	return strings.Join(said, " ")
 }
 
-// leftBehind counts as one more test: that nothing was.
-func (t *tally) leftBehind(traces []string) {
-	if len(traces) == 0 {
+// leftBehind counts as one more test: that nothing was, neither by a package nor, in the list, by one that nobody knows.
+func (t *tally) leftBehind(list []string) {
+	switch {
+	case len(list) > 0:
+		t.failed++
+		t.printLeft("some package left", list)
+	case !t.left:
 		t.passed++
 		fmt.Fprintln(t.w, "== the tests left nothing behind: no namespace, link, program, pin, setting, process or file")
-		return
 	}
-	t.failed++
-	fmt.Fprintln(t.w, "--- FAIL: the tests left behind")
-	for _, trace := range traces {
+}
+
+func (t *tally) printLeft(who string, list []string) {
+	fmt.Fprintf(t.w, "--- FAIL: %s behind\n", who)
+	for _, trace := range list {
 		fmt.Fprintln(t.w, "   ", trace)
 	}
 }

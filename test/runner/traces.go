@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,13 +23,26 @@ var headroomLock = []string{"/run/waymark", "/run/waymark/headroom.lock"}
 // traces are what tests could leave, each in words: "link veth0", "sysctl net.ipv4.ip_forward = 1".
 type traces map[string]bool
 
-// traces lists what there is now.
+// traces lists what there is in the sandbox now.
 func (box *sandbox) traces() (traces, error) {
+	return collect(
+		mounts, links, sysctls("/proc/sys/net"), pins,
+		filesUnder("/run", "file", headroomLock...), filesUnder(box.tmp, "temporary file"),
+	)
+}
+
+// machineTraces lists what tests could leave that has no walls.
+func machineTraces(programs bool) func() (traces, error) {
+	lists := []func(traces) error{sysctls("/proc/sys/kernel/bpf_stats_enabled", "/proc/sys/kernel/unprivileged_bpf_disabled")}
+	if programs {
+		lists = append(lists, bpfObjects)
+	}
+	return func() (traces, error) { return collect(lists...) }
+}
+
+func collect(lists ...func(traces) error) (traces, error) {
 	found := traces{}
-	for _, list := range []func(traces) error{
-		mounts, links, sysctls, bpfObjects,
-		filesUnder(bpffs, "pin"), filesUnder("/run", "file", headroomLock...), filesUnder(box.tmp, "temporary file"),
-	} {
+	for _, list := range lists {
 		if err := list(found); err != nil {
 			return nil, err
 		}
@@ -36,8 +50,8 @@ func (box *sandbox) traces() (traces, error) {
 	return found, nil
 }
 
-// left is what there is now and was not before, sorted.
-func (box *sandbox) left(ctx context.Context, before traces) ([]string, error) {
+// left is which processes ended too late, and what list finds that was not there before.
+func left(ctx context.Context, before traces, list func() (traces, error)) ([]string, error) {
 	left, err := endOrphans(ctx)
 	if err != nil {
 		return nil, err
@@ -45,20 +59,21 @@ func (box *sandbox) left(ctx context.Context, before traces) ([]string, error) {
 	// The kernel frees programs and namespaces a little after their last user is gone.
 	var after []string
 	err = poll(ctx, 5*time.Second, func(time.Duration) (bool, error) {
-		now, err := box.traces()
+		now, err := list()
 		if err != nil {
 			return false, err
 		}
-		after = nil
-		for trace := range now {
-			if !before[trace] {
-				after = append(after, trace)
-			}
-		}
+		after = now.since(before)
 		return len(after) == 0, nil
 	})
-	slices.Sort(after)
 	return append(left, after...), err
+}
+
+// since is what was not there before, sorted.
+func (t traces) since(before traces) []string {
+	added := maps.Clone(t)
+	maps.DeleteFunc(added, func(trace string, _ bool) bool { return before[trace] })
+	return slices.Sorted(maps.Keys(added))
 }
 
 // mounts shows named network namespaces too: such a name is a mount.
@@ -87,6 +102,9 @@ func links(found traces) error {
 		if xdp := l.Attrs().Xdp; xdp != nil && xdp.Attached {
 			found["XDP program on "+name] = true
 		}
+		if err := programsAtTCX(found, l); err != nil {
+			return err
+		}
 		qdiscs, err := netlink.QdiscList(l)
 		if err != nil {
 			return fmt.Errorf("list the queueing disciplines of %s: %w", name, err)
@@ -98,33 +116,39 @@ func links(found traces) error {
 	return nil
 }
 
-// sysctls with their values: those of the network and of BPF, which the kernel does not move by itself. Those of an
-// interface come and go with it; only lo stays.
-func sysctls(found traces) error {
-	for _, root := range []string{
-		"/proc/sys/net",
-		"/proc/sys/kernel/bpf_stats_enabled", "/proc/sys/kernel/unprivileged_bpf_disabled",
-	} {
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
+// sysctls below roots with their values: none that the kernel moves by itself. Those of an interface come and go with
+// it; only lo stays.
+func sysctls(roots ...string) func(traces) error {
+	return func(found traces) error {
+		for _, root := range roots {
+			if err := sysctlsUnder(root, found); err != nil {
+				return fmt.Errorf("read sysctls below %s: %w", root, err)
 			}
-			if d.IsDir() {
-				return skipLink(path)
-			}
-			value, err := os.ReadFile(path)
-			if err != nil {
-				return nil // some can only be written
-			}
-			name := strings.ReplaceAll(strings.TrimPrefix(path, "/proc/sys/"), "/", ".")
-			found["sysctl "+name+" = "+strings.TrimSpace(string(value))] = true
-			return nil
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("read sysctls below %s: %w", root, err)
 		}
+		return nil
 	}
-	return nil
+}
+
+func sysctlsUnder(root string, found traces) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return skipLink(path)
+		}
+		value, err := os.ReadFile(path)
+		if err != nil {
+			return nil // some can only be written
+		}
+		name := strings.ReplaceAll(strings.TrimPrefix(path, "/proc/sys/"), "/", ".")
+		found["sysctl "+name+" = "+strings.TrimSpace(string(value))] = true
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a kernel without
+	}
+	return err
 }
 
 // skipLink says whether a folder of sysctls is that of an interface: …/conf/veth0, …/neigh/veth0.
