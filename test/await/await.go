@@ -11,7 +11,7 @@ import (
 )
 
 // Patience is how long a condition may take: long enough for a machine that has other work.
-const Patience = time.Minute
+const Patience = 3 * time.Minute
 
 // Success tries until there is no error.
 func Success(t testing.TB, try func() error) {

@@ -14,6 +14,7 @@ import (
 // follow the ten largest, or as many as are let in and never read, take at most half
 // of the memory that the agent takes without them.
 func TestFollowersUnderFlood(t *testing.T) {
+	t.Parallel()
 	const flows = 176_000
 	peak := func(followers int, query string) int {
 		h := oneLink(t)

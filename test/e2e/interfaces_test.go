@@ -57,6 +57,7 @@ func stateOf(t *testing.T, a *agent, iface, state string) {
 // TestInterfacesComeAndGo: an interface that is made later, deleted, made again,
 // and renamed is counted, by both probes, with the privileges that are kept.
 func TestInterfacesComeAndGo(t *testing.T) {
+	t.Parallel()
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
 			t.Parallel()
@@ -112,6 +113,7 @@ func TestInterfacesComeAndGo(t *testing.T) {
 // TestFlapping: interfaces that are gone before they can be looked at are no
 // errors, and leave nothing in the agent.
 func TestFlapping(t *testing.T) {
+	t.Parallel()
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
 			t.Parallel()

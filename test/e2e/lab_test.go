@@ -117,9 +117,9 @@ func nothingLeft(t *testing.T, prefix, tmp string) {
 	}
 }
 
-// TestDemo: it shows flows, how exact they are, delays and paths; and is gone. Delays
-// are compared with the truth, so nothing else runs next to it.
+// TestDemo: it shows flows, how exact they are, delays and paths; and is gone.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	p, prefix, tmp := startDemo(t, nil)
 	if code := p.wait(t); code != 0 {
 		t.Fatalf("exit code %d", code)
@@ -159,6 +159,7 @@ func TestDemo(t *testing.T) {
 // TestDemoInterrupted: Ctrl-C in the middle, a reader that leaves, and a
 // terminal that is closed leave nothing behind.
 func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		until  string
 		signal unix.Signal

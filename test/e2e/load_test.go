@@ -34,6 +34,7 @@ func statusMemory(t *testing.T, pid int, name string) (n int) {
 // packet and byte is in a record; unattributed packets are reported, and the
 // agent stays as small as it was configured to.
 func TestMoreFlowsThanSpace(t *testing.T) {
+	t.Parallel()
 	const flows, rounds, capacity = 60_000, 2, 16384
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {

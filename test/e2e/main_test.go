@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +25,13 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (int, error) {
+	// Agents and what they are asked mostly wait, for intervals and for each other.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set(strconv.Itoa(2 * runtime.NumCPU())); err != nil {
+			return 1, err
+		}
+	}
 	if os.Geteuid() != 0 {
 		return 1, fmt.Errorf("labs, programs and other users' rights take root: run as root")
 	}

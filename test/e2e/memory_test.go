@@ -22,6 +22,7 @@ var memoryMatrix = flag.Bool("memory.matrix", false, "run the floods of TestFloo
 // default configuration killed, however small the limit, and every packet is in a
 // record: those of the flood, and those of the flush on SIGTERM.
 func TestFloodUnderMemoryLimit(t *testing.T) {
+	t.Parallel()
 	type flood struct {
 		limit   int // of memory
 		flows   int

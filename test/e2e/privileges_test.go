@@ -103,6 +103,7 @@ func TestNoPrivilege(t *testing.T) {
 // TestFewestPrivileges: nobody, with the capabilities that the documents name
 // and no others, runs the agent; what it keeps is what it needs.
 func TestFewestPrivileges(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		give []string
 		set  string

@@ -11,6 +11,7 @@ import (
 // what docs/explanation/sizing.md reports. What the agent maps of the kernel's flow table
 // and ring is part of its resident memory.
 func TestResidentMemory(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, config string
 		flows        int // that come at once
@@ -21,6 +22,7 @@ func TestResidentMemory(t *testing.T) {
 		{name: "small", config: "profile: small\n", flows: 4096, idle: 20e6, busy: 25e6},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			h := oneLink(t)
 			a := start(t, setup{host: h, config: tc.config + "interfaces: [near]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
 			var idle int

@@ -20,6 +20,7 @@ import (
 // TestRun: the agent with all exporters at once, on real traffic. What each of
 // them says, and the interface's own counters, are the same sums.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
 			t.Parallel()
