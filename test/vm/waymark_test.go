@@ -2,7 +2,9 @@ package vm
 
 import (
 	"cmp"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,47 +15,76 @@ import (
 // olderKernel is VM_KERNEL, or the oldest kernel that scripts/fetch-kernel knows.
 func olderKernel() string { return cmp.Or(os.Getenv("VM_KERNEL"), "6.1") }
 
-// TestWaymarkOnOlderKernel: without TCX the agent attaches by clsact, reports that, and counts as exactly. What does not
-// depend on the kernel is left to the host's: loading a program takes seconds here.
+// TestWaymarkOnOlderKernel: without TCX the agent attaches by clsact, reports that, and counts as exactly; PDM and
+// IOAM do as on a new kernel. What does not depend on the kernel is left to the host's: loading a program takes seconds
+// here. One machine, one test after the other: two machines of two processors each mostly wait for each other's locks.
 func TestWaymarkOnOlderKernel(t *testing.T) {
-	t.Parallel()
 	mode, clsact := "tcx", "false"
 	if olderKernel() == "6.1" {
 		mode, clsact = "clsact", "true"
 	}
-	report := Run(t, Machine{
-		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 14 * time.Minute,
-		Files: map[string]string{
-			"/bin/waymark":       built.Waymark(t),
-			"/bin/datapath.test": BuildTest(t, "../../internal/datapath"),
-			"/bin/agent.test":    BuildTest(t, "../../internal/agent"),
-			"/bin/ioam.test":     BuildTest(t, "../../internal/inband/ioam"),
-		},
-		Cmds: []Cmd{
-			{Args: []string{"/bin/waymark", "doctor"}},
-			{Args: []string{
-				"/bin/datapath.test", "-test.v", "-exact.scale=0.02",
-				"-test.run", "TestExact$|TestCases$/counted|TestClsact|TestKilledProbe/clsact_" + clsact + "|TestInterfaceVanishes",
-			}},
-			{Args: []string{"/bin/agent.test", "-test.v", "-test.run", "TestTransfer/ebpf"}},
-			{Args: []string{"/bin/ioam.test", "-test.v", "-test.run", "TestPrograms$|TestTransit$/overflow"}},
-		},
-	})
+	suites := []struct{ name, folder, run string }{
+		{"datapath", "internal/datapath", "TestExact$|TestCases$/counted|TestClsact|TestKilledProbe/clsact_" + clsact + "|TestInterfaceVanishes"},
+		{"agent", "internal/agent", "TestTransfer/ebpf"},
+		{"ioam", "internal/inband/ioam", "TestPrograms$|TestTransit$/posix/overflow"},
+		// Routes' MTU, growing and shrinking bursts.
+		{"pdm", "internal/inband/pdm", `TestMarkMTU|TestStrippedTraffic/offloads_true|` +
+			`TestMarkedBursts/packets:false_segment:1000_offloads:(true_checksum:true_options:0|false_checksum:true)|` +
+			`TestMarkedTrafficThroughRouters/MTU_1400,_packets_false`},
+		{"headroom", "internal/inband/headroom", "."},
+	}
+	m := Machine{
+		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 25 * time.Minute,
+		Files: map[string]string{"/bin/waymark": built.Waymark(t)},
+		Cmds:  []Cmd{{Args: []string{"/bin/waymark", "doctor"}}},
+	}
+	for _, s := range suites {
+		binary := "/bin/" + s.name + ".test"
+		m.Files[binary] = BuildTest(t, "../../"+s.folder)
+		args := []string{binary, "-test.v", "-test.run", s.run}
+		if s.name == "datapath" {
+			args = append(args, "-exact.scale=0.02")
+		}
+		m.Cmds = append(m.Cmds, Cmd{Args: args})
+	}
+	report := Run(t, m)
 	if !strings.HasPrefix(report.Release, olderKernel()+".") || report.CPUs != 2 {
 		t.Errorf("release %q with %d CPUs, want %s.* and 2", report.Release, report.CPUs, olderKernel())
 	}
-	doctor, datapath, agent, ioam := report.Results[0], report.Results[1], report.Results[2], report.Results[3]
+	doctor := report.Results[0]
 	if doctor.ExitCode != 0 || strings.Contains(doctor.Stdout, "clsact filters, which the next agent removes") != (mode == "clsact") {
 		t.Errorf("doctor ended with %d:\n%s%s", doctor.ExitCode, doctor.Stdout, doctor.Stderr)
 	}
-	for name, r := range map[string]Result{"datapath": datapath, "agent": agent, "ioam": ioam} {
+	for i, s := range suites {
+		r := report.Results[i+1]
 		if r.ExitCode != 0 || !strings.Contains(r.Stdout, "--- PASS") {
-			t.Errorf("tests of %s on %s ended with %d:\n%s%s", name, report.Release, r.ExitCode, r.Stdout, r.Stderr)
+			t.Errorf("tests of %s on %s ended with %d:\n%s%s", s.name, report.Release, r.ExitCode, r.Stdout, r.Stderr)
+		}
+		if s.name == "agent" && !strings.Contains(r.Stdout, "mode="+mode) {
+			t.Errorf("the agent did not attach by %s:\n%s", mode, r.Stdout)
 		}
 		t.Logf("%s on %s: %d tests passed in %v, of %v in all; longest: %s",
-			name, report.Release, strings.Count(r.Stdout, "--- PASS"), r.Took, report.Took, longest(r.Stdout))
+			s.name, report.Release, strings.Count(r.Stdout, "--- PASS"), r.Took, report.Took, longest(r.Stdout))
 	}
-	if !strings.Contains(agent.Stdout, "mode="+mode) {
-		t.Errorf("the agent did not attach by %s:\n%s", mode, agent.Stdout)
+}
+
+// longest are the tests that took most of the time, by the output of -test.v.
+func longest(stdout string) string {
+	type took struct {
+		name    string
+		seconds float64
 	}
+	var all []took
+	for line := range strings.Lines(stdout) {
+		var one took
+		if _, err := fmt.Sscanf(line, "--- PASS: %s (%fs)", &one.name, &one.seconds); err == nil {
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, b took) int { return cmp.Compare(b.seconds, a.seconds) })
+	var out []string
+	for _, one := range all[:min(5, len(all))] {
+		out = append(out, fmt.Sprintf("%s %.0f s", one.name, one.seconds))
+	}
+	return strings.Join(out, ", ")
 }

@@ -119,15 +119,17 @@ func (h *host) check(t testing.TB, w way, ref *wire.Node, frame []byte, at, size
 // A transit node, in one host for each time format: loading it takes longer than the tests.
 func TestTransit(t *testing.T) {
 	for _, f := range []wire.TimeFormat{wire.POSIX, wire.PTP, wire.NTP} {
-		h, ref := newHost(t, Config{Time: f, Transit: TransitXDP}, node()), reference(f)
-		for name, test := range map[string]func(*testing.T, *wire.Node){"times": h.fillsTimes, "fills": h.fillsAll, "overflow": h.overflows, "malformed": h.survives} {
-			if (name == "times") == (f != wire.POSIX) { // all else is the same in every format
-				t.Run(name, func(t *testing.T) { h.inside(t, func() { test(t, ref) }) })
+		t.Run(f.String(), func(t *testing.T) {
+			h, ref := newHost(t, Config{Time: f, Transit: TransitXDP}, node()), reference(f)
+			for name, test := range map[string]func(*testing.T, *wire.Node){"times": h.fillsTimes, "fills": h.fillsAll, "overflow": h.overflows, "malformed": h.survives} {
+				if (name == "times") == (f != wire.POSIX) { // all else is the same in every format
+					t.Run(name, func(t *testing.T) { h.inside(t, func() { test(t, ref) }) })
+				}
 			}
-		}
-		if f == wire.POSIX {
-			t.Run("proof", h.provesTransit)
-		}
+			if f == wire.POSIX {
+				t.Run("proof", h.provesTransit)
+			}
+		})
 	}
 }
 
