@@ -49,6 +49,10 @@ const (
 	modePacket   = "packet"      // no limit
 )
 
+// sentAlike are the modes that take turns: what still waits when a turn is over takes from
+// the next, so bursts and single packets stay apart.
+var sentAlike = [][]string{{modeUnmarked, modeBurst, modeEvery}, {modeSingle, modePacket}}
+
 // transferConfig is the PDM configuration of the modes that mark.
 var transferConfig = map[string]string{
 	modeBurst:  "mode: burst",
@@ -94,7 +98,7 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 			err = errors.Join(err, l.close())
 		}
 	}()
-	for _, mode := range []string{modeUnmarked, modeBurst, modeEvery, modeSingle, modePacket} {
+	for _, mode := range slices.Concat(sentAlike...) {
 		l, err := newTransferLane(ctx, mode, self, dir)
 		if err != nil {
 			return t, fmt.Errorf("%s: %w", mode, err)
@@ -103,14 +107,15 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 	}
 	for round := range t.Rounds + 1 {
 		progress(fmt.Sprintf("transfers: round %d of %d", round, t.Rounds))
-		// What still waits when a turn is over takes from the next: so only those that
-		// send alike take turns.
-		for pair := range slices.Chunk(lanes, 2) {
-			runs, err := transferInTurns(ctx, pair, time.Duration(t.Seconds*float64(time.Second)))
+		rest := lanes
+		for _, modes := range sentAlike {
+			turns := rest[:len(modes)]
+			rest = rest[len(modes):]
+			runs, err := transferInTurns(ctx, turns, time.Duration(t.Seconds*float64(time.Second)))
 			if err != nil {
 				return t, err
 			}
-			for i, l := range pair {
+			for i, l := range turns {
 				if round > 0 { // the first warms up
 					l.runs = append(l.runs, runs[i])
 				}
