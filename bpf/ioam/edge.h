@@ -160,10 +160,24 @@ static __noinline struct ioam_edge *ioam_edge_of(struct ioam_edge_work *work)
 	return bpf_map_lookup_elem(&ioam_edges_by_sender, &work->key);
 }
 
+/* What the packet's first option changed in the counts, for its flow: path_flow.h. Under the lock. */
+static __always_inline void ioam_edge_link(struct ioam_work *w, const struct ioam_edge *e,
+					   const struct ioam_numbers *was)
+{
+	if (w->reported & IOAM_NUMBERED)
+		return;
+	w->reported |= IOAM_NUMBERED;
+	w->numbers.received = e->received - was->received;
+	w->numbers.lost = e->lost - was->lost;
+	w->numbers.reordered = e->reordered - was->reordered;
+	w->numbers.duplicates = e->duplicates - was->duplicates;
+}
+
 /* The option whose data begin at `at`, of the namespace of this node. */
 static __noinline int ioam_edge_add(frame_ctx *ctx, struct ioam_work *w,
 				    struct ioam_edge_work *work)
 {
+	struct ioam_numbers was;
 	struct ioam_edge *e;
 
 	work->key.space = w->space;
@@ -176,8 +190,15 @@ static __noinline int ioam_edge_add(frame_ctx *ctx, struct ioam_work *w,
 		return 0;
 	}
 	e->iface = iface_of(ctx);
+	was.received = e->received;
+	was.lost = e->lost;
+	was.reordered = e->reordered;
+	was.duplicates = e->duplicates;
 	if (work->fields & (IOAM_E2E_LONG | IOAM_E2E_SHORT))
 		ioam_edge_number(e, work);
+	if (!w->reported)
+		w->whole = work->delay;
+	ioam_edge_link(w, e, &was);
 	if (work->delay != IOAM_NO_TIME)
 		ioam_cell_count(&e->delay, work->delay, e->base);
 	unlock_word(&e->lock);

@@ -34,7 +34,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 
 	if (!w)
 		return 0;
-	w->drop = w->removes = w->pdm = w->traced = false;
+	w->drop = w->removes = w->pdm = false;
+	w->reported = 0;
 	next = ioam_next_header(skb, &l3);
 	if (!is_extension(next, true))
 		return 0;

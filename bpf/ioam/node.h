@@ -45,13 +45,19 @@ struct {
 #define IOAM_NODE_MAX 128 /* bytes: all fields take 104 */
 #define IOAM_OLD_MAX 256 /* bytes of an option */
 
+enum ioam_reported {
+	IOAM_TRACED = 1 << 0, /* a trace is in a path */
+	IOAM_NUMBERED = 1 << 1, /* an edge-to-edge option was counted */
+};
+
 /* Memory for one packet. */
 struct ioam_work {
 	__be32 data[IOAM_OLD_MAX / 4]; /* of this node; fields end within IOAM_NODE_MAX */
 	__be32 old[IOAM_OLD_MAX / 4]; /* bytes that they replace */
 	__u64 received; /* monotonic ns; 0: not read yet */
-	__u64 path; /* that the packet took, if `traced`; see path.h */
+	__u64 path; /* that the packet took, if IOAM_TRACED; see path.h */
 	__s64 whole; /* ns from its first node to the last; IOAM_NO_TIME */
+	struct ioam_numbers numbers; /* of its first edge-to-edge option; see edge.h */
 	struct ioam_port port; /* the interface */
 	__u32 l3; /* offset of the IPv6 header */
 	__u32 at; /* offset of the option */
@@ -63,7 +69,7 @@ struct ioam_work {
 	bool drop;
 	bool pdm; /* PDM's option is removed there, too */
 	bool removes; /* once the packet is accounted, ioam_remove() has work */
-	bool traced; /* a trace of the packet is in a path */
+	__u8 reported; /* enum ioam_reported, of the packet */
 	/* Of a packet that something is inserted into: choose.h, write.h */
 	__u8 numbered; /* series of which the packet has its number */
 	bool timed; /* received is known */

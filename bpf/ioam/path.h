@@ -228,7 +228,7 @@ static __noinline int ioam_path_add(frame_ctx *ctx, struct ioam_work *w, struct 
 	else
 		ioam_path_times(walk, path);
 	IOAM_PATH_STAT(traces);
-	w->traced = true;
+	w->reported |= IOAM_TRACED;
 	w->path = walk->key.id;
 	w->whole = walk->link[(walk->hops - 1) & (IOAM_HOPS - 1)];
 	if (ioam.raw) {

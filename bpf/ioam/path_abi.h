@@ -81,7 +81,15 @@ struct ioam_path_totals {
 	__u64 edges_lost; /* that did not fit into ioam_edges, or found another CPU there for too long */
 };
 
-/* A flow whose packets have a trace, in one epoch, as one CPU counted it. As in struct flow_slot. */
+/* What edge-to-edge sequence numbers said when packets arrived. */
+struct ioam_numbers {
+	__u64 received;
+	__s64 lost;
+	__u64 reordered;
+	__u64 duplicates;
+};
+
+/* A flow whose packets have a trace or an edge-to-edge option, in one epoch, as one CPU counted it. As in struct flow_slot. */
 struct ioam_flow_key {
 	__u8 saddr[16]; /* all of it is written by words of 64 bits: ioam_link() */
 	__u8 daddr[16];
@@ -95,8 +103,9 @@ struct ioam_flow_key {
 };
 
 struct ioam_flow {
-	__u64 path; /* of the latest packet */
-	__u64 packets;
+	__u64 path; /* of the latest packet with a trace; 0: there was none */
+	__u64 packets; /* with a trace */
+	struct ioam_numbers numbers;
 	__u64 count; /* of times from the first node to the last */
 	__s64 sum; /* ns, as are min and max */
 	__s64 min;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Flows on paths: which path the traces of a flow show, and how long its packets took from end to end.
+ * Flows on paths: which path the traces of a flow show, how long its packets took from end to end, and what
+ * their edge-to-edge numbers say.
  *
- * Input: a parsed packet at tc ingress, of which path.h has counted a trace. Output: one more packet of its flow
- * on that path. Called by probe.h.
+ * Input: a parsed packet at tc ingress, of which path.h has counted a trace or edge.h an option. Output: one
+ * more packet of its flow on that path. Called by probe.h.
  */
 #ifndef WAYMARK_IOAM_PATH_FLOW_H
 #define WAYMARK_IOAM_PATH_FLOW_H
 
 /*
- * Flows of packets that have a trace, by CPU and epoch. Written by the programs; read and deleted by the
+ * Flows of packets that have a trace or an edge-to-edge option, by CPU and epoch. Written by the programs; read and deleted by the
  * agent when no program uses the epoch. Full: flows_lost.
  */
 struct {
@@ -39,8 +40,16 @@ static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_
 		IOAM_PATH_STAT(flows_lost);
 		return 0;
 	}
-	f->path = w->path;
-	f->packets += p->gso_packets + 1;
+	if (w->reported & IOAM_TRACED) {
+		f->path = w->path;
+		f->packets += p->gso_packets + 1;
+	}
+	if (w->reported & IOAM_NUMBERED) {
+		f->numbers.received += w->numbers.received;
+		f->numbers.lost += w->numbers.lost;
+		f->numbers.reordered += w->numbers.reordered;
+		f->numbers.duplicates += w->numbers.duplicates;
+	}
 	if (w->whole == IOAM_NO_TIME)
 		return 0;
 	if (!f->count || w->whole < f->min)
@@ -52,13 +61,13 @@ static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_
 	return 0;
 }
 
-/* Links the flow of a parsed packet to the path that its trace shows. */
+/* Links the flow of a parsed packet to what its options reported. */
 static __always_inline void ioam_link_flow(const struct packet *p)
 {
 	__u32 zero = 0;
 	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
 
-	if (w && w->traced)
+	if (w && w->reported)
 		ioam_count_flow(p, w);
 }
 

@@ -55,6 +55,15 @@ func VLANs(flowMeta uint32) (vlan, inner uint16) {
 	return meta(flowMeta).vlan(), meta(flowMeta).innerVLAN()
 }
 
+// FlowKey is the key of a flow from the fields of flow_slot, which other maps have, too.
+func FlowKey(src, dst [16]byte, sport, dport uint16, iface, flowMeta uint32, proto uint8) flow.Key {
+	m := meta(flowMeta)
+	return flow.Key{
+		Src: src, Dst: dst, SrcPort: HostPort(sport), DstPort: HostPort(dport), Iface: flow.Iface(iface), VLAN: m.vlan(), InnerVLAN: m.innerVLAN(),
+		Proto: proto, Direction: m.direction(), Tunnel: m.tunnel(), IPv6: m.ipv6(),
+	}
+}
+
 // linkLen is the length of the link header on the wire, in bytes.
 func (m meta) linkLen() uint64 {
 	switch m.l2() {
@@ -115,7 +124,7 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 		d.First, d.FirstSpread = c.exact(x.First, x.RttResponder), 0
 		d.Last = max(d.Last, d.First)
 	}
-	d.PDM = nil
+	d.PDM, d.IOAM = nil, nil
 	d.Unattributed, d.Evicted = false, false
 }
 

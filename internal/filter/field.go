@@ -136,6 +136,11 @@ var parts = []field{
 		columns: []column{{of: flow.FieldNamed("pdm.sent")}},
 		flag:    func(r *flow.Record) bool { return r.PDM != nil },
 	},
+	{
+		name: "ioam", kind: kindFlag, doc: "flows whose packets bring IOAM traces or edge-to-edge options that end at this node",
+		columns: []column{{of: flow.FieldNamed("ioam.packets")}},
+		flag:    func(r *flow.Record) bool { return r.IOAM != nil },
+	},
 }
 
 // ofRecordField is the test of a field of the record; not all have one.

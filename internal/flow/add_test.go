@@ -12,7 +12,7 @@ func packetFields() (list []*Field) {
 		f := &Fields[i]
 		switch f.Merge {
 		case MergeSum, MergeOr, MergeMin, MergeMax:
-			if f.Combine != nil && f.ofPDM == nil && f.Kind != Signed {
+			if f.Combine != nil && f.inObject == nil && f.Kind != Signed {
 				list = append(list, f)
 			}
 		}

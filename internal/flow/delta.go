@@ -85,13 +85,14 @@ type Counts struct {
 	FirstSpread    uint8   // the first packet came up to so many ms after First; 0: exactly then
 	Opening        Opening // of TCP
 	RTT            RTT
-	PDM            *PDM // nil: the flow is not marked
+	PDM            *PDM  // nil: the flow is not marked
+	IOAM           *IOAM // nil: its packets bring no IOAM options that end here
 }
 
 // Add adds what was counted of the same flow at another time or processor. A
 // delta without packets may still bring delays.
 func (c *Counts) Add(d *Counts) {
-	if c.Packets == 0 && c.Last == 0 && c.PDM == nil && d.PDM == nil {
+	if c.Packets == 0 && c.Last == 0 && !c.reported() && !d.reported() {
 		*c = *d // which most flows of an interval come to
 		return
 	}
@@ -108,6 +109,23 @@ func (c *Counts) Add(d *Counts) {
 		c.RTT.Initiator = d.RTT.Initiator
 	}
 	c.addPDM(d.PDM)
+	c.addIOAM(d.IOAM)
+}
+
+// reported says that options in its packets reported something of the flow.
+func (c *Counts) reported() bool { return c.PDM != nil || c.IOAM != nil }
+
+// forgetReported drops what they did.
+func (c *Counts) forgetReported() { c.PDM, c.IOAM = nil, nil }
+
+// ownReported takes copies of what is the caller's memory.
+func (c *Counts) ownReported() {
+	if c.PDM != nil {
+		c.PDM = c.PDM.Clone()
+	}
+	if c.IOAM != nil {
+		c.IOAM = c.IOAM.Clone()
+	}
 }
 
 // addTimes adds what only packets have, and when there are none yet, when the
@@ -150,6 +168,17 @@ func (c *Counts) addPDM(p *PDM) {
 		c.PDM = p.Clone()
 	default:
 		c.PDM.Add(p)
+	}
+}
+
+// addIOAM likewise.
+func (c *Counts) addIOAM(p *IOAM) {
+	switch {
+	case p == nil:
+	case c.IOAM == nil:
+		c.IOAM = p.Clone()
+	default:
+		c.IOAM.Add(p)
 	}
 }
 

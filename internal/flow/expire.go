@@ -141,7 +141,7 @@ func (t *Table) leave(i int32, stays bool) {
 }
 
 func (t *Table) emit(e *entry, reason EndReason) {
-	if e.pending.Packets == 0 && e.pending.PDM == nil {
+	if e.pending.Packets == 0 && !e.pending.reported() {
 		return
 	}
 	r := &t.scratch
@@ -184,7 +184,8 @@ func (t *Table) close(i int32) {
 	}
 	d := t.interval.at(e.current)
 	t.fold(d)
-	d.entry, d.counts.PDM = -1, nil
+	d.entry = -1
+	d.counts.forgetReported()
 	t.holes = append(t.holes, e.current)
 	e.latest = 0
 }

@@ -102,8 +102,8 @@ type Field struct {
 	// Counter is where the field lies in Counters; nil: it is none of them.
 	Counter func(*Counters) *uint64
 
-	zeroAbsent bool               // a record with the value 0 has none
-	ofPDM      func(*PDM) *uint64 // where an unsigned sum of marks lies
+	zeroAbsent bool // a record with the value 0 has none
+	inObject   any  // func(*T) *uint64: where an unsigned sum lies in the object T; nil: it is none
 }
 
 // ICMP says whether the ports of the record are ICMP or ICMPv6 identifier, type and code.

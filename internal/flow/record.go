@@ -64,8 +64,9 @@ type Record struct {
 	Initiator   Initiator // which end began the conversation
 	InitiatorBy Evidence  // how that is known
 
-	RTT RTT
-	PDM *PDM // nil: the flow is not marked
+	RTT  RTT
+	PDM  *PDM  // nil: the flow is not marked
+	IOAM *IOAM // nil: its packets bring no IOAM options that end here
 }
 
 // RTT is the TCP handshake seen from this interface; zero: not seen.

@@ -128,7 +128,7 @@ func (t *Table) mergeLocked(d *Delta) (shed bool) {
 	t.stats.Deltas++
 	if d.Unattributed {
 		t.addLost(d)
-	} else if d.PDM != nil { // does not wait: the caller's memory
+	} else if d.reported() { // does not wait: the caller's memory
 		t.mergeWaiting()
 		t.merge(d, t.index.tag(&d.Key))
 	} else if t.waiting.add(d, t.index.tag(&d.Key)) {
@@ -165,9 +165,7 @@ func (t *Table) merge(d *Delta, tag uint32) {
 	if t.isQuiet(e) {
 		e.latest = t.number
 		e.current = t.addDelta(&delta{entry: i, counts: d.Counts})
-		if d.PDM != nil { // the caller's memory
-			t.interval.at(e.current).counts.PDM = d.PDM.Clone()
-		}
+		t.interval.at(e.current).counts.ownReported()
 	} else {
 		t.interval.at(e.current).counts.Add(&d.Counts)
 	}
@@ -223,7 +221,8 @@ func (t *Table) remove(i int32) {
 	if e.reverse >= 0 {
 		t.entries.at(e.reverse).reverse = -1
 	}
-	e.used, e.pending.PDM = false, nil
+	e.used = false
+	e.pending.forgetReported()
 	t.free = append(t.free, i)
 	if full {
 		t.removeLeaving()
@@ -247,7 +246,8 @@ func (t *Table) addLost(d *Delta) {
 	k := Key{Iface: d.Iface, Direction: d.Direction, Proto: d.Proto, IPv6: d.IPv6, Tunnel: d.Tunnel}
 	counts := d.Counts
 	// Of a mixture of flows these would say nothing.
-	counts.FlowLabel, counts.VNI, counts.RTT, counts.PDM = 0, 0, RTT{}, nil
+	counts.FlowLabel, counts.VNI, counts.RTT = 0, 0, RTT{}
+	counts.forgetReported()
 	if sum := t.lost[k]; sum != nil {
 		sum.Add(&counts)
 		return
@@ -283,7 +283,7 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 	r.First, r.Last = time.Unix(0, c.First).UTC(), time.Unix(0, c.Last).UTC()
 	r.EndReason, r.Unattributed = EndReasonNone, false
 	r.Initiator, r.InitiatorBy = InitiatorUnknown, EvidenceNone
-	r.RTT, r.PDM = c.RTT, c.PDM
+	r.RTT, r.PDM, r.IOAM = c.RTT, c.PDM, c.IOAM
 }
 
 func (t *Table) recordLost(r *Record, k *Key, c *Counts) {

@@ -23,8 +23,9 @@ type Row struct {
 
 	repeated             flow.Counters // of packets that count in another row
 	responder, initiator mean
-	disputed             bool  // records differ in the initiator
-	rank                 int64 // to sort by
+	disputed             bool          // records differ in the initiator
+	path                 flow.IOAMPath // of the first record that has one
+	rank                 int64         // to sort by
 }
 
 // Rate is the mean rate of the row in bits of IP a second, from its first packet

@@ -164,8 +164,8 @@ func TestFullIntervalKeepsPDMOfItsRows(t *testing.T) {
 	}
 	iv.End(at(1))
 	kept := s.view().intervals[0]
-	if len(kept.pdm) > 100 {
-		t.Errorf("%d bytes are kept of two flows", len(kept.pdm))
+	if len(kept.reported) > 100 {
+		t.Errorf("%d bytes are kept of two flows", len(kept.reported))
 	}
 	a := ask(t, s, Query{}) // the sum of the others is the first row
 	for i, want := range []uint64{199, 198} {

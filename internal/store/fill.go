@@ -45,7 +45,7 @@ func (i *Interval) Add(r *flow.Record) {
 	if !r.Unattributed && i.hasSpace() {
 		w := i.iv.rows.add(row{})
 		w.set(r, number)
-		w.pdm = i.iv.pdm.put(r.PDM)
+		w.reported = i.iv.reported.put(r.PDM, r.IOAM)
 		return
 	}
 	var w row
@@ -54,7 +54,7 @@ func (i *Interval) Add(r *flow.Record) {
 		i.sum(&w)
 		return
 	}
-	i.replaceSmallest(&w, r.PDM)
+	i.replaceSmallest(&w, r)
 }
 
 func (i *Interval) hasSpace() bool {
@@ -96,7 +96,7 @@ func (i *Interval) linkNumber(r *flow.Record) uint32 {
 
 // replaceSmallest keeps w if it has more bytes than the smallest row kept, and
 // sums the loser.
-func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
+func (i *Interval) replaceSmallest(w *row, r *flow.Record) {
 	if i.heap == nil {
 		i.heap = heapOf(i.iv.rows)
 	}
@@ -107,7 +107,7 @@ func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
 		return
 	}
 	i.sum(i.iv.rows.at(int(top.index)))
-	w.pdm = i.iv.pdm.put(p)
+	w.reported = i.iv.reported.put(r.PDM, r.IOAM)
 	*i.iv.rows.at(int(top.index)) = *w
 	top.bytes = w.Bytes
 	siftDown(i.heap, 0)
@@ -115,12 +115,12 @@ func (i *Interval) replaceSmallest(w *row, p *flow.PDM) {
 
 // forget drops what was reported of rows that are no longer kept.
 func (iv *interval) forget() {
-	var kept packedPDM
+	var kept packed
 	for n := range iv.rows.len() {
 		w := iv.rows.at(n)
-		w.pdm = kept.move(iv.pdm, w.pdm)
+		w.reported = kept.move(iv.reported, w.reported)
 	}
-	iv.pdm = kept
+	iv.reported = kept
 }
 
 // sum adds w to the one unattributed row of its interface, direction, family and

@@ -87,9 +87,9 @@ func (g *grouping) collect(w *window, sc *scratch) []item {
 	}
 	items := empty(&sc.items, matched)
 	var r flow.Record
-	var pdm flow.PDM
+	var memory reports
 	add := func(it item) {
-		w.record(it.row, &r, &pdm)
+		w.record(it.row, &r, &memory)
 		in, out, _, _ := g.take(&it, &r)
 		g.appendKey(&r, in, out)
 		it.digest = digestOf(g.key)
@@ -137,10 +137,10 @@ func (g *grouping) count(items []item) (n int) {
 func (g *grouping) merge(w *window, items []item, each func(*Row)) {
 	var row Row
 	var r flow.Record
-	var pdm flow.PDM
+	var memory reports
 	for i := range items {
 		it := &items[i]
-		w.record(it.row, &r, &pdm)
+		w.record(it.row, &r, &memory)
 		in, out, repeated, turned := g.take(it, &r)
 		if i == 0 || it.digest != items[i-1].digest {
 			g.begin(&row, &r, in, out)
@@ -161,7 +161,7 @@ func (g *grouping) take(it *item, r *flow.Record) (in, out string, repeated uint
 		in, out, repeated = g.seen.name(x.in), g.seen.name(x.out), it.repeated
 		switch it.part {
 		case repeatedPart:
-			r.RTT, r.PDM = flow.RTT{}, nil // once is enough
+			r.RTT, r.PDM, r.IOAM = flow.RTT{}, nil, nil // once is enough
 			r.Counters = r.Share(repeated)
 		case freshPart:
 			again := r.Share(repeated)
@@ -195,6 +195,7 @@ func (g *grouping) add(w *Row, r *flow.Record, repeated uint64, turned bool) {
 		w.count(r, turned)
 	}
 	w.measure(r)
+	w.mergeIOAM(r, g.whole)
 }
 
 // appendKey writes what tells the row of a record from others. Without addresses
@@ -306,6 +307,29 @@ func (w *Row) measure(r *flow.Record) {
 		w.PDM = r.PDM.Clone() // the next record uses this one's memory
 	default:
 		w.PDM.Add(r.PDM)
+	}
+}
+
+// mergeIOAM adds what IOAM options reported. A row of one flow has its latest path, others what
+// all their paths agree on.
+func (w *Row) mergeIOAM(r *flow.Record, whole bool) {
+	if r.IOAM == nil {
+		return
+	}
+	if w.IOAM == nil {
+		w.IOAM = &flow.IOAM{}
+	}
+	if whole {
+		w.IOAM.Add(r.IOAM)
+		return
+	}
+	w.IOAM.AddSums(r.IOAM)
+	switch path := &r.IOAM.IOAMPath; {
+	case path.ID == 0:
+	case w.path.ID == 0:
+		w.path, w.IOAM.IOAMPath = *path, *path
+	default:
+		w.IOAM.Agree(&w.path, path)
 	}
 }
 

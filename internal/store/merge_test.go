@@ -2,6 +2,7 @@ package store
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,8 @@ func TestMergedAsDeclared(t *testing.T) {
 				}
 			case flow.MergeAgree:
 				switch {
+				case strings.HasPrefix(f.Name, "ioam."):
+					continue // TestRowsOfPaths
 				case f.Name == "unattributed": // no key is an end
 				case a.Initiator == flow.InitiatorUnknown:
 					want = y

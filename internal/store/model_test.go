@@ -83,6 +83,9 @@ func drawRecord(t *rapid.T) flow.Record {
 	if rapid.Bool().Draw(t, "marked") {
 		r.PDM = flowtest.PDM(t)
 	}
+	if rapid.Bool().Draw(t, "ioam") {
+		r.IOAM = flowtest.IOAM(t)
+	}
 	src, dst := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "src"), rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "dst")
 	if rapid.Bool().Draw(t, "v6") {
 		r.Family = 6

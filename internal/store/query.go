@@ -155,12 +155,12 @@ func (q *Query) run(before *interval, intervals []*interval, sc *scratch) Answer
 func (q *Query) sightings(g *grouping, before *interval, w *window, sc *scratch) *sightings {
 	s := newSightings(sc, w.len(), g.once && q.By.has("netns"), q.Everywhere && !g.passage)
 	var r flow.Record
-	var pdm flow.PDM
+	var memory reports
 	match := func(iv *interval, w *row) bool {
 		if q.records.Empty() {
 			return true
 		}
-		w.record(iv, &r, &pdm)
+		w.record(iv, &r, &memory)
 		return q.records.Match(&r)
 	}
 	for _, iv := range w.intervals {

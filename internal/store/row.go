@@ -8,15 +8,15 @@ import (
 )
 
 // row is a flow.Record without pointers, in half the space: a history of a
-// hundred thousand costs the garbage collector nothing. What PDM reported of it
-// stands apart.
+// hundred thousand costs the garbage collector nothing. What options reported of
+// it stands apart.
 type row struct {
 	flow.Counters
 	src, dst                   [16]byte
 	first, last                int64 // ns since the Unix epoch
 	rttResponder, rttInitiator int64
 	link, vni, flowLabel       uint32
-	pdm                        uint32 // where it is in interval.pdm; 0: nowhere
+	reported                   uint32 // where it is in interval.reported; 0: nowhere
 	sport, dport               uint16
 	vlan, innerVLAN, tcpFlags  uint16
 	proto, tos, ttlMin, ttlMax uint8
@@ -35,7 +35,7 @@ type link struct {
 	ifindex      uint32
 }
 
-// set takes all of a record but what PDM reported.
+// set takes all of a record but what options reported.
 func (w *row) set(r *flow.Record, number uint32) {
 	*w = row{
 		first: nanos(r.First), last: nanos(r.Last),
@@ -53,8 +53,8 @@ func (w *row) set(r *flow.Record, number uint32) {
 	}
 }
 
-// record gives the record back. What PDM reported of it is written to pdm.
-func (w *row) record(iv *interval, r *flow.Record, pdm *flow.PDM) {
+// record gives the record back. What options reported of it is written to memory.
+func (w *row) record(iv *interval, r *flow.Record, memory *reports) {
 	l := &iv.links[w.link]
 	*r = flow.Record{
 		Iface: l.iface, Netns: l.netns, IfIndex: l.ifindex, Direction: w.direction,
@@ -70,9 +70,8 @@ func (w *row) record(iv *interval, r *flow.Record, pdm *flow.PDM) {
 	if !w.unattributed {
 		r.Src, r.Dst = address(w.src, w.family), address(w.dst, w.family)
 	}
-	if w.pdm != 0 {
-		iv.pdm.get(w.pdm, pdm)
-		r.PDM = pdm
+	if w.reported != 0 {
+		r.PDM, r.IOAM = iv.reported.get(w.reported, memory)
 	}
 }
 

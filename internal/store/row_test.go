@@ -29,12 +29,12 @@ func TestRowKeepsARecord(t *testing.T) {
 func keep(r *flow.Record) (got flow.Record) {
 	iv := New(Default()).Begin(at(0))
 	iv.iv.links = []link{{}}
-	iv.iv.pdm.put(&flow.PDM{Sent: 1, Lost: -1}) // of another row
+	iv.iv.reported.put(&flow.PDM{Sent: 1, Lost: -1}, nil) // of another row
 	w := iv.iv.rows.add(row{})
 	w.set(r, 1)
 	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
-	w.pdm = iv.iv.pdm.put(r.PDM)
-	w.record(iv.iv, &got, &flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}})
+	w.reported = iv.iv.reported.put(r.PDM, r.IOAM)
+	w.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
 	return got
 }
 

@@ -51,7 +51,7 @@ type interval struct {
 	from, to time.Time
 	rows     rows
 	links    []link
-	pdm      packedPDM
+	reported packed
 	wiring   *flow.Wiring
 	summed   uint64 // records that were too many to keep
 }

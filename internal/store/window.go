@@ -35,7 +35,7 @@ func (w *window) row(n int32) *row {
 }
 
 // record gives a record back; see row.record.
-func (w *window) record(n int32, r *flow.Record, pdm *flow.PDM) {
+func (w *window) record(n int32, r *flow.Record, memory *reports) {
 	iv, i := w.find(n)
-	iv.rows.at(i).record(iv, r, pdm)
+	iv.rows.at(i).record(iv, r, memory)
 }

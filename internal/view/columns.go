@@ -209,6 +209,17 @@ var sumColumns = []Column{
 		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }).unless(3),
 	delaySum("server", serverOf).unless(1), // waymark delays shows them
 	delaySum("network", networkOf).unless(1),
+	rare("ioam.path").unless(1), // waymark paths shows it
+	rare("ioam.lost").unless(1),
+	rare("ioam.delay.mean_ns").unless(1),
+}
+
+// rare is the column of a field that few records have.
+func rare(name string) Column {
+	f := flow.FieldNamed(name)
+	c := fieldColumn(f)
+	c.shown = func(w *api.Row) bool { return !f.Absent(nil, &w.Record) }
+	return c
 }
 
 // delaySum is a median that few flows have.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -208,6 +209,7 @@ type collected struct {
 
 // collect turns data records back into flow records; a conversation becomes two.
 func collect(records []dataRecord, enterprise uint32) collected {
+	reports := map[string]*flow.IOAM{} // of flows that follow
 	c := collected{interfaces: map[uint32]string{}, vrfs: map[uint32]string{}, options: map[uint16][]map[string][]byte{}}
 	for i := range records {
 		r := &records[i]
@@ -221,12 +223,16 @@ func collect(records []dataRecord, enterprise uint32) collected {
 			c.host = string(v["observationDomainName"])
 		case r.scope > 0:
 			c.options[r.template] = append(c.options[r.template], v)
+		case r.template == idIOAM:
+			reports[flowName(v, "", "source", "destination")] = ioamReport(v)
 		default:
 			forth := c.flow(v, "")
+			forth.IOAM = reports[flowName(v, "", "source", "destination")]
 			c.flows = append(c.flows, forth)
 			if direction, both := v["biflowDirection"]; both {
 				c.directions = append(c.directions, direction[0])
 				back := c.flow(v, "reverse ")
+				back.IOAM = reports[flowName(v, "reverse ", "destination", "source")]
 				back.Src, back.Dst = forth.Dst, forth.Src
 				back.SrcPort, back.DstPort = forth.DstPort, forth.SrcPort
 				if forth.ICMP() {
@@ -239,6 +245,23 @@ func collect(records []dataRecord, enterprise uint32) collected {
 		}
 	}
 	return c
+}
+
+// flowName is what tells a flow from others in a test: addresses, and exact times.
+func flowName(v map[string][]byte, half, src, dst string) string {
+	return fmt.Sprintf("%x %x %x %x", v[src+"IPv6Address"], v[dst+"IPv6Address"], v[half+"flowStartNanoseconds"], v[half+"flowEndNanoseconds"])
+}
+
+func ioamReport(v map[string][]byte) *flow.IOAM {
+	n := func(name string) uint64 { return number(v["waymarkIOAM"+name]) }
+	count := func(name string) uint64 { return n(name + "DeltaCount") }
+	id, _ := strconv.ParseUint(text(v["waymarkIOAMPathId"]), 16, 64) // empty: no path
+	return &flow.IOAM{
+		IOAMPath: flow.IOAMPath{ID: flow.IOAMPathID(id), Namespace: uint16(n("Namespace")), Hops: uint8(n("HopCount")), Nodes: string(v["waymarkIOAMNodes"])},
+		Packets:  count("Packet"), Changes: count("PathChange"), Received: count("Received"), Lost: int64(count("Lost")),
+		Reordered: count("Reordered"), Duplicates: count("Duplicate"), Relative: n("Relative") == 1,
+		Delay: flow.Delays{Count: count("PathDelay"), Sum: n("PathDelaySumNanoseconds"), Min: n("PathDelayMinNanoseconds"), Max: n("PathDelayMaxNanoseconds")},
+	}
 }
 
 func (c *collected) flow(v map[string][]byte, half string) flow.Record {

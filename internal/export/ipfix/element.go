@@ -31,7 +31,7 @@ func unit(e *Element) uint16 {
 	switch {
 	case strings.HasSuffix(e.Name, "Nanoseconds"):
 		return 8
-	case e.Semantics == "deltaCounter" && !strings.HasSuffix(e.Name, "DelayDeltaCount"):
+	case e.Semantics == "deltaCounter" && !strings.HasSuffix(e.Name, "DelayDeltaCount") && !strings.HasSuffix(e.Name, "ChangeDeltaCount"):
 		return 3
 	}
 	return 0
@@ -39,7 +39,7 @@ func unit(e *Element) uint16 {
 
 // Codes of the IPFIX registry that RFC 5610 refers to.
 var (
-	dataTypes = map[string]uint8{"unsigned8": 1, "unsigned16": 2, "unsigned32": 3, "unsigned64": 4, "signed64": 8, "boolean": 11}
+	dataTypes = map[string]uint8{"unsigned8": 1, "unsigned16": 2, "unsigned32": 3, "unsigned64": 4, "signed64": 8, "boolean": 11, "string": 13}
 	semantics = map[string]uint8{"": 0, "quantity": 1, "totalCounter": 2, "deltaCounter": 3, "identifier": 4, "flags": 5}
 )
 

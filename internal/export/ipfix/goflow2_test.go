@@ -75,6 +75,21 @@ var goflow2Own = []struct {
 	{"waymarkPDMNetworkDelayMaxNanoseconds", "pdm.network.max_ns", false},
 	{"waymarkPDMNetworkDelayMedianNanoseconds", "pdm.network.p50_ns", false},
 	{"waymarkPDMNetworkDelayP99Nanoseconds", "pdm.network.p99_ns", false},
+	{"waymarkIOAMPathId", "ioam.path", false},
+	{"waymarkIOAMNodes", "ioam.nodes", false},
+	{"waymarkIOAMNamespace", "ioam.namespace", false},
+	{"waymarkIOAMHopCount", "ioam.hops", false},
+	{"waymarkIOAMPacketDeltaCount", "ioam.packets", false},
+	{"waymarkIOAMPathChangeDeltaCount", "ioam.changes", false},
+	{"waymarkIOAMReceivedDeltaCount", "ioam.received", false},
+	{"waymarkIOAMLostDeltaCount", "ioam.lost", false},
+	{"waymarkIOAMReorderedDeltaCount", "ioam.reordered", false},
+	{"waymarkIOAMDuplicateDeltaCount", "ioam.duplicates", false},
+	{"waymarkIOAMPathDelayDeltaCount", "ioam.delay.count", false},
+	{"waymarkIOAMPathDelaySumNanoseconds", "ioam.delay.sum_ns", false},
+	{"waymarkIOAMPathDelayMinNanoseconds", "ioam.delay.min_ns", false},
+	{"waymarkIOAMPathDelayMaxNanoseconds", "ioam.delay.max_ns", false},
+	{"waymarkIOAMRelative", "ioam.relative", false},
 }
 
 // goflow2Mapping is a configuration that shows everything: goflow2's own reading
@@ -88,7 +103,11 @@ func goflow2Mapping() string {
 	var protobuf, mapping []string
 	add := func(name string, id uint16, pen uint32) {
 		fields = append(fields, name)
-		protobuf = append(protobuf, fmt.Sprintf("    - {name: %s, index: %d, type: varint}", name, 1000+len(fields)))
+		kind := "varint"
+		if strings.HasPrefix(name, "x_ioam.path") || strings.HasPrefix(name, "x_ioam.nodes") {
+			kind = "string"
+		}
+		protobuf = append(protobuf, fmt.Sprintf("    - {name: %s, index: %d, type: %s}", name, 1000+len(fields), kind))
 		mapping = append(mapping, fmt.Sprintf("    - {field: %d, penprovided: %t, pen: %d, destination: %s}", id, pen != 0, pen, name))
 	}
 	for _, o := range goflow2Own {
@@ -131,6 +150,16 @@ func goflow2(t *testing.T) string {
 // goflow2Says runs the collector and returns its records, by packets.
 func goflow2Says(t *testing.T, set func(*Config), o flow.Origin, records []flow.Record, want int) map[string]map[string]any {
 	t.Helper()
+	byPackets := map[string]map[string]any{}
+	for _, v := range goflow2All(t, set, o, records, want) {
+		byPackets[fmt.Sprint(v["packets"])] = v
+	}
+	return byPackets
+}
+
+// goflow2All runs the collector and returns its records.
+func goflow2All(t *testing.T, set func(*Config), o flow.Origin, records []flow.Record, want int) []map[string]any {
+	t.Helper()
 	binary := goflow2(t)
 	ns, dir := labtest.UpHost(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "mapping.yaml"), []byte(goflow2Mapping()), 0o600); err != nil {
@@ -170,11 +199,7 @@ func goflow2Says(t *testing.T, set func(*Config), o flow.Origin, records []flow.
 	if len(all) != want {
 		t.Errorf("goflow2 has %d records, want %d", len(all), want)
 	}
-	byPackets := map[string]map[string]any{}
-	for _, v := range all {
-		byPackets[fmt.Sprint(v["packets"])] = v
-	}
-	return byPackets
+	return all
 }
 
 const goflow2Must = `direction family proto src sport dst dport vlan tos tcp_flags packets bytes wire_bytes first last end_reason

@@ -173,6 +173,16 @@ func (e *Exporter) addFlow(ctx context.Context, records []flow.Record) (int, err
 		}
 	}
 	joined := e.cfg.Biflow && len(records) > 1 && conversation(r, &records[1])
+	parts := records[:1]
+	if joined {
+		parts = records[:2]
+	}
+	// First: should the message of the flow fail, only what has no counters is sent again.
+	for i := range parts {
+		if err := e.addIOAM(ctx, iface, &parts[i]); err != nil {
+			return 0, err
+		}
+	}
 	id := uint16(idUnattributed)
 	if !r.Unattributed {
 		id = idFlow + variant(r)
@@ -199,10 +209,16 @@ func (e *Exporter) addFlow(ctx context.Context, records []flow.Record) (int, err
 		b = appendFlow(b, id-idFlow, iface, r)
 	}
 	e.msg.buf = b
-	if joined {
-		return 2, nil
+	return len(parts), nil
+}
+
+// addIOAM puts what IOAM reported of a flow into a message.
+func (e *Exporter) addIOAM(ctx context.Context, iface *iface, r *flow.Record) error {
+	if r.IOAM == nil || r.Family != 6 || r.Unattributed {
+		return nil
 	}
-	return 1, nil
+	e.scratch = appendIOAM(e.scratch[:0], iface, r)
+	return e.add(ctx, idIOAM, e.scratch)
 }
 
 // flush sends the message, if there is anything in it.

@@ -116,7 +116,7 @@ func (e *Exporter) addOptions(ctx context.Context) error {
 	if err := e.addSampling(ctx); err != nil {
 		return err
 	}
-	for id := uint16(idFlow); id <= idUnattributed; id++ {
+	for id := uint16(idFlow); id <= idIOAM; id++ {
 		if !e.used(id) {
 			continue
 		}
@@ -154,7 +154,7 @@ func (e *Exporter) addSampling(ctx context.Context) error {
 // (RFC 5610).
 func (e *Exporter) addTypes(ctx context.Context) error {
 	described := map[uint16]bool{}
-	for id := uint16(idFlow); id <= idUnattributed; id++ {
+	for id := uint16(idFlow); id <= idIOAM; id++ {
 		for _, f := range templates[id].fields {
 			number, name := f.ID, f.Name
 			if f.reverse {

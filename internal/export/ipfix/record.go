@@ -75,12 +75,7 @@ func appendKeys(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 		src, dst := r.Src.As4(), r.Dst.As4()
 		b = append(append(b, src[:]...), dst[:]...)
 	}
-	// An ICMP source port would become the type in nfdump, as some routers have
-	// it there.
-	sport, identifier := r.SrcPort, uint16(0)
-	if v&variantICMP != 0 {
-		sport, identifier = identifier, sport
-	}
+	sport, identifier := ports(r)
 	b = be.AppendUint16(b, sport)
 	b = be.AppendUint16(b, r.DstPort)
 	b = appendCommon(b, i, r)
@@ -91,6 +86,59 @@ func appendKeys(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 		b = appendExtra(b, i, r)
 	}
 	return b
+}
+
+// appendIOAM adds a record of template idIOAM: what IOAM reported of a flow.
+func appendIOAM(b []byte, i *iface, r *flow.Record) []byte {
+	src, dst := r.Src.As16(), r.Dst.As16()
+	b = append(append(b, src[:]...), dst[:]...)
+	sport, identifier := ports(r)
+	b = be.AppendUint16(b, sport)
+	b = be.AppendUint16(b, r.DstPort)
+	b = appendCommon(b, i, r)
+	b = be.AppendUint16(b, identifier)
+	b = appendVRF(b, i, r)
+	b = be.AppendUint64(b, ntp(r.First))
+	b = be.AppendUint64(b, ntp(r.Last))
+	for _, f := range ioamFields {
+		b = appendValue(b, f, r)
+	}
+	return b
+}
+
+// appendValue adds the value of a field in the form of its element.
+func appendValue(b []byte, f *flow.Field, r *flow.Record) []byte {
+	e := &f.IPFIX[0]
+	switch {
+	case e.Len == flow.VariableLen: // RFC 7011 section 7
+		s := f.Str(r)
+		s = s[:min(len(s), maxShort)]
+		return append(append(b, byte(len(s))), s...)
+	case e.Type == "string":
+		at := len(b)
+		b = append(b, make([]byte, e.Len)...)
+		copy(b[at:], f.Str(r))
+		return b
+	case e.Type == "boolean": // RFC 7011 section 6.1.5
+		return append(b, 2-byte(f.Uint(r)))
+	case e.Len == 1:
+		return append(b, byte(f.Uint(r)))
+	case e.Len == 2:
+		return be.AppendUint16(b, uint16(f.Uint(r)))
+	}
+	return be.AppendUint64(b, f.Uint(r))
+}
+
+// maxShort is the longest text whose length takes one byte.
+const maxShort = 254
+
+// ports are the source port and the ICMP identifier. An ICMP source port would become the
+// type in nfdump, as some routers have it there.
+func ports(r *flow.Record) (sport, identifier uint16) {
+	if r.ICMP() {
+		return 0, r.SrcPort
+	}
+	return r.SrcPort, 0
 }
 
 func appendCommon(b []byte, i *iface, r *flow.Record) []byte {
@@ -105,18 +153,21 @@ func appendCommon(b []byte, i *iface, r *flow.Record) []byte {
 	return append(b, byte(r.Direction))
 }
 
-func appendExtra(b []byte, i *iface, r *flow.Record) []byte {
-	const segmentVXLAN = 1 << 56 // type of a layer2SegmentId
+func appendVRF(b []byte, i *iface, r *flow.Record) []byte {
 	ingress, egress := i.vrf, uint32(0)
 	if r.Direction == flow.Egress {
 		ingress, egress = egress, ingress
 	}
+	return be.AppendUint32(be.AppendUint32(b, ingress), egress)
+}
+
+func appendExtra(b []byte, i *iface, r *flow.Record) []byte {
+	const segmentVXLAN = 1 << 56 // type of a layer2SegmentId
 	var segment uint64
 	if r.Tunnel == flow.TunnelVXLAN {
 		segment = segmentVXLAN | uint64(r.VNI)
 	}
-	b = be.AppendUint32(b, ingress)
-	b = be.AppendUint32(b, egress)
+	b = appendVRF(b, i, r)
 	b = be.AppendUint16(b, r.VLAN)
 	b = be.AppendUint16(b, r.InnerVLAN)
 	b = be.AppendUint64(b, segment)

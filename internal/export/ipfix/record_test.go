@@ -105,6 +105,9 @@ func drawRecord(t *rapid.T) flow.Record {
 		if rapid.IntRange(0, 3).Draw(t, "marked") == 0 {
 			r.PDM = flowtest.PDM(t)
 		}
+		if rapid.IntRange(0, 3).Draw(t, "ioam") == 0 {
+			r.IOAM = flowtest.IOAM(t)
+		}
 	}
 	return r
 }
@@ -129,7 +132,7 @@ func drawBack(t *rapid.T, r flow.Record) flow.Record {
 	b.VLAN, b.InnerVLAN, b.Tunnel, b.VNI, b.Unattributed = r.VLAN, r.InnerVLAN, r.Tunnel, r.VNI, r.Unattributed
 	b.Initiator, b.InitiatorBy = r.Initiator.Opposite(), r.InitiatorBy
 	if b.Family == 4 {
-		b.FlowLabel, b.PDM = 0, nil
+		b.FlowLabel, b.PDM, b.IOAM = 0, nil, nil
 	} else if b.FlowLabel == 0 {
 		b.FlowLabel = 5
 	}

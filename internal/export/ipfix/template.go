@@ -28,6 +28,7 @@ const (
 
 const (
 	idUnattributed = idFlow + variants + iota
+	idIOAM         // the last one of flows
 	idDomain
 	idInterface
 	idVRF
@@ -61,6 +62,7 @@ var (
 	blockCommon = keys("protocolIdentifier", "ipVersion", "vlanId", "ingressInterface", "egressInterface", "flowDirection")
 
 	blockICMP  = keys("waymarkICMPIdentifier")
+	blockVRF   = keys("ingressVRFID", "egressVRFID")
 	blockExtra = keys("ingressVRFID", "egressVRFID", "dot1qVlanId", "dot1qCustomerVlanId", "layer2SegmentId", "waymarkTunnelType", "waymarkTunnelKey")
 
 	blockInitiator = values("waymarkInitiator", "waymarkInitiatorEvidence")
@@ -77,6 +79,10 @@ var (
 	blockHalfExtra  = elementsOf(extraFields)
 
 	blockPDM = elementsOf(pdmFields)
+
+	// Times of the flow, by which a record without counters is found again.
+	blockTimes = values("flowStartNanoseconds", "flowEndNanoseconds")
+	blockIOAM  = elementsOf(ioamFields)
 
 	blockUnattributed = values("waymarkUnattributed")
 )
@@ -109,6 +115,10 @@ var templates = func() map[uint16]*template {
 		add(idFlow+v, 0, key, blockInitiator, half)
 	}
 	add(idUnattributed, 0, blockCommon, blockExtra, blockHalf, blockHalfExtra, blockUnattributed)
+
+	// What IOAM reported of a flow is a record of its own: with it, those of marked flows would
+	// have more fields than collectors take. It has no counters, so nothing is counted twice.
+	add(idIOAM, 0, blockIPv6, blockCommon, blockICMP, blockVRF, blockTimes, blockIOAM)
 
 	add(idDomain, 1, values("observationDomainId", "observationDomainName"))
 	// Scope and lengths are those that nfdump understands.
@@ -162,6 +172,9 @@ var extraFields = slices.Concat(
 
 // pdmFields are those of marked flows that have an element.
 var pdmFields = fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "pdm.") && len(f.IPFIX) > 0 })
+
+// ioamFields are those of the object ioam, likewise.
+var ioamFields = fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "ioam.") && len(f.IPFIX) > 0 })
 
 func fieldsWhere(fields []flow.Field, is func(*flow.Field) bool) (list []*flow.Field) {
 	for i := range fields {

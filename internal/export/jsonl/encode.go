@@ -38,8 +38,8 @@ func newColumns(words bool) []column {
 	return all
 }
 
-// unmarked is how many columns there are before the object pdm, which few records have.
-var unmarked = slices.IndexFunc(columns, func(c column) bool { return c.object == "pdm" })
+// common is how many columns there are before the objects pdm and ioam, which few records have.
+var common = slices.IndexFunc(columns, func(c column) bool { return c.object == "pdm" })
 
 // Append adds the record as one JSON object, without a line end. Bytes of names
 // that are not UTF-8 become U+FFFD, as JSON has no way to carry them.
@@ -53,8 +53,8 @@ func AppendWords(b []byte, o *flow.Origin, r *flow.Record) []byte {
 func appendColumns(b []byte, columns []column, o *flow.Origin, r *flow.Record) []byte {
 	b = append(b, '{')
 	object := ""
-	if r.PDM == nil {
-		columns = columns[:unmarked]
+	if r.PDM == nil && r.IOAM == nil {
+		columns = columns[:common]
 	}
 	for i := range columns {
 		c := &columns[i]

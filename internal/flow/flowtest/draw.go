@@ -9,6 +9,25 @@ import (
 	"github.com/waymark-net/waymark/internal/inband"
 )
 
+// IOAM is what IOAM options may have reported of a flow.
+func IOAM(t *rapid.T) *flow.IOAM {
+	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
+	i := &flow.IOAM{
+		Packets: count("packets"), Changes: count("changes"), Received: count("received"), Lost: rapid.Int64().Draw(t, "lost"),
+		Reordered: count("reordered"), Duplicates: count("duplicates"), Relative: rapid.Bool().Draw(t, "relative"),
+	}
+	if rapid.Bool().Draw(t, "traced") {
+		i.IOAMPath = flow.IOAMPath{
+			ID: flow.IOAMPathID(rapid.Uint64Range(1, 1<<48-1).Draw(t, "path")), Namespace: rapid.Uint16().Draw(t, "namespace"),
+			Hops: rapid.Uint8Range(1, 16).Draw(t, "hops"), Nodes: rapid.StringMatching("[0-9]{1,8}(-[0-9]{1,8}){0,9}").Draw(t, "nodes"),
+		}
+	}
+	if rapid.Bool().Draw(t, "delays") {
+		i.Delay = flow.Delays{Count: count("delays") | 1, Sum: count("sum"), Min: count("min"), Max: count("max")}
+	}
+	return i
+}
+
 // PDM is what marked packets may have reported of a flow.
 func PDM(t *rapid.T) *flow.PDM {
 	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }

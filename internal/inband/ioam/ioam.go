@@ -118,7 +118,7 @@ func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
 		},
 		Attach: func(h datapath.Hook) error { return r.join(h.Target) },
 		Detach: func(h datapath.Hook) error { return r.detach(h.Target.Iface) },
-		Drain:  func(e datapath.Epoch, _ func(*flow.Delta)) error { return r.paths.drain(e) },
+		Drain:  r.paths.drain,
 		Forget: r.forget,
 		Close:  r.close,
 	}
@@ -226,7 +226,7 @@ func (r *Registrar) close() {
 func (r *Registrar) Paths() []Path { return r.paths.list() }
 
 // Flows are the flows of packets with traces, those with the most packets first.
-func (r *Registrar) Flows() []Flow { return r.paths.linked() }
+func (r *Registrar) Flows() []Flow { return r.paths.listFlows() }
 
 // Edges are the senders of edge-to-edge options that end at this node, those with the most
 // packets first.

@@ -6,6 +6,8 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -35,6 +37,7 @@ type Path struct {
 	Whole Measured
 	// Unreported is a path of which no trace has come yet.
 	Unreported bool
+	nodes      string // as in flow records
 }
 
 // Hop is a node of a path.
@@ -96,6 +99,7 @@ func (p *Path) identify(t *wire.Trace, hops []wire.Hop) {
 	for i, h := range hops {
 		p.Hops[i].Hop = h
 	}
+	p.nodes = nodesOf(hops)
 	id := fnv.New64a()
 	word := func(v uint64) {
 		_, _ = id.Write(binary.BigEndian.AppendUint64(nil, v)) // never fails
@@ -110,6 +114,27 @@ func (p *Path) identify(t *wire.Trace, hops []wire.Hop) {
 		word(uint64(h.IngressWide)<<32 | uint64(h.EgressWide))
 	}
 	p.ID = PathID(id.Sum64() >> 16)
+}
+
+// brief is the path in flow records.
+func (p *Path) brief() flow.IOAMPath {
+	return flow.IOAMPath{ID: flow.IOAMPathID(p.ID), Namespace: p.Namespace, Hops: uint8(len(p.Hops)), Nodes: p.nodes}
+}
+
+// nodesOf are the ids of nodes in short: 1-2-3.
+func nodesOf(hops []wire.Hop) string {
+	var names []string
+	for _, h := range hops {
+		switch {
+		case h.Type.Has(wire.HopLimitNodeID) && h.NodeID != wire.Unavailable24:
+			names = append(names, strconv.FormatUint(uint64(h.NodeID), 10))
+		case h.Type.Has(wire.HopLimitNodeIDWide) && h.NodeIDWide != wire.Unavailable56:
+			names = append(names, strconv.FormatUint(h.NodeIDWide, 16))
+		default:
+			names = append(names, "?")
+		}
+	}
+	return strings.Join(names, "-")
 }
 
 // clone shares nothing that changes.

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/await"
 	wire "github.com/waymark-net/waymark/wire/ioam"
 )
@@ -25,6 +28,100 @@ func fromPort(t testing.TB, port uint16, trace *wire.Trace) []byte {
 func TestPathsFollow(t *testing.T) {
 	h := newHost(t, Config{Time: wire.POSIX, Transit: TransitTC}, decapsulating())
 	h.inside(t, func() { h.followsPaths(t) })
+	h.inside(t, func() { h.reportsFlows(t) })
+}
+
+// reports drains, and returns what options reported of flows, by their source port.
+func (h *host) reports(t *testing.T) map[uint16]*flow.Delta {
+	t.Helper()
+	out := map[uint16]*flow.Delta{}
+	if err := h.Drain(func(d *flow.Delta) {
+		if d.IOAM == nil {
+			return
+		}
+		if d.IOAM.Delay.Count > 0 && d.IOAM.Delay.Sum/d.IOAM.Delay.Count > d.IOAM.Delay.Max || d.Packets != 0 || out[d.SrcPort] != nil {
+			t.Errorf("%+v: %+v", d, d.IOAM)
+		}
+		own := *d
+		own.IOAM = d.IOAM.Clone()
+		out[d.SrcPort] = &own
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// reportsFlows checks the object of flow records: the path, its changes and delays from traces,
+// loss from edge-to-edge numbers. Its key is that of the flow's counts.
+func (h *host) reportsFlows(t *testing.T) {
+	now := time.Now().Truncate(time.Microsecond)
+	via := func(node uint32, took time.Duration) *wire.Trace {
+		return traced(pathFields, false, 0, at(wire.POSIX, 1, 65535, 12, now, 0), at(wire.POSIX, node, 21, 22, now.Add(took), 10_000))
+	}
+	send := func(frame []byte) {
+		t.Helper()
+		if _, v := h.tc(t, "test_in", frame); v != verdictPass {
+			t.Fatalf("verdict %d", v)
+		}
+	}
+	h.reports(t)
+	for i := range 5 {
+		send(fromPort(t, 4000, via(20, time.Duration(i+1)*time.Millisecond)))
+	}
+	counted := map[flow.Key]uint64{}
+	var d *flow.Delta
+	if err := h.Drain(func(one *flow.Delta) {
+		if one.IOAM != nil && one.SrcPort == 4000 {
+			own := *one
+			own.IOAM = one.IOAM.Clone()
+			d = &own
+		} else {
+			counted[one.Key] += one.Packets
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if d == nil {
+		t.Fatal("nothing was reported of the flow")
+	}
+	want := flow.IOAM{
+		IOAMPath: flow.IOAMPath{ID: d.IOAM.ID, Namespace: spaceA, Hops: 2, Nodes: "1-20"}, Packets: 5,
+		Delay: flow.Delays{Count: 5, Sum: 15e6, Min: 1e6, Max: 5e6},
+	}
+	if diff := cmp.Diff(want, *d.IOAM); diff != "" || d.IOAM.ID == 0 {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if counted[d.Key] != 5 {
+		t.Errorf("%+v has %d packets in the flow cache", d.Key, counted[d.Key])
+	}
+	send(fromPort(t, 4000, via(21, time.Millisecond)))
+	if i := h.reports(t)[4000].IOAM; i.Changes != 1 || i.Nodes != "1-21" || i.ID == d.IOAM.ID || i.Packets != 1 {
+		t.Errorf("after a change of path: %+v", i)
+	}
+	send(fromPort(t, 5000, via(22, -5*time.Second)))
+	if i := h.reports(t)[5000].IOAM; !i.Relative || i.Delay.Count != 0 || i.Nodes != "1-22" {
+		t.Errorf("clocks that do not agree: %+v", i)
+	}
+	// 10 does not come, 5 comes late, 7 twice; the second flow shows the loss of 21 and 22.
+	number := func(port uint16, n uint64) []byte {
+		frame := ending(t, nil, uint16(n), &wire.E2E{Namespace: spaceA, Type: wire.E2ESequence64, Sequence64: n + 1<<40})
+		headers := int(frame[prefix+40+1]+1) * 8
+		binary.BigEndian.PutUint16(frame[prefix+40+headers:], port)
+		return frame
+	}
+	for _, n := range []uint64{1, 2, 3, 4, 6, 5, 7, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20} {
+		send(number(6000, n))
+	}
+	send(number(7000, 23))
+	got := h.reports(t)
+	want = flow.IOAM{Received: 20, Lost: 1, Reordered: 1, Duplicates: 1}
+	if diff := cmp.Diff(want, *got[6000].IOAM); diff != "" {
+		t.Errorf("numbers (-want +got):\n%s", diff)
+	}
+	want = flow.IOAM{Received: 1, Lost: 2}
+	if diff := cmp.Diff(want, *got[7000].IOAM); diff != "" {
+		t.Errorf("numbers of a second flow (-want +got):\n%s", diff)
+	}
 }
 
 func (h *host) followsPaths(t *testing.T) {

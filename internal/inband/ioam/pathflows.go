@@ -68,18 +68,73 @@ type pairPath struct {
 // flowKeyOf is a flow without the place that it was counted in.
 func flowKeyOf(k *abiIoamFlowKey) abiIoamFlowKey {
 	out := *k
-	out.Epoch, out.Cpu, out.Meta = 0, 0, 0
+	out.Epoch, out.Cpu = 0, 0
 	return out
 }
 
-// drainFlows reads which flows took which path, and notices those that moved.
-func (p *paths) drainFlows(e datapath.Epoch) error {
+// linked is what all CPUs counted of a flow in an interval.
+type linked struct {
+	abiIoamFlow             // on the path that had the most packets
+	all         abiIoamFlow // on every path
+}
+
+func (l *linked) add(v *abiIoamFlow) {
+	if l.Path == v.Path {
+		addFlow(&l.abiIoamFlow, v)
+	} else if v.Packets > l.Packets {
+		l.abiIoamFlow = *v
+	}
+	addFlow(&l.all, v)
+}
+
+// addFlow adds what another CPU counted.
+func addFlow(to, v *abiIoamFlow) {
+	if v.Count > 0 && (to.Count == 0 || v.Min < to.Min) {
+		to.Min = v.Min
+	}
+	if v.Count > 0 && (to.Count == 0 || v.Max > to.Max) {
+		to.Max = v.Max
+	}
+	to.Packets += v.Packets
+	to.Count += v.Count
+	to.Sum += v.Sum
+	to.Numbers.Received += v.Numbers.Received
+	to.Numbers.Lost += v.Numbers.Lost
+	to.Numbers.Reordered += v.Numbers.Reordered
+	to.Numbers.Duplicates += v.Numbers.Duplicates
+}
+
+// delta is what an interval reported of a flow on a path; nil: none is known.
+func (l *linked) delta(k *abiIoamFlowKey, path *Path, changes uint64, now time.Time) *flow.Delta {
+	v := &l.all
+	report := flow.IOAM{
+		Packets: v.Packets, Changes: changes,
+		Received: v.Numbers.Received, Lost: v.Numbers.Lost, Reordered: v.Numbers.Reordered, Duplicates: v.Numbers.Duplicates,
+	}
+	if path != nil {
+		report.IOAMPath = path.brief()
+	}
+	if path != nil && path.Relative() || v.Count > 0 && (v.Min < 0 || v.Max > maxSkew) {
+		report.Relative = true
+	} else {
+		report.Delay = flow.Delays{Count: v.Count, Sum: uint64(v.Sum), Min: uint64(v.Min), Max: uint64(v.Max)}
+	}
+	at := now.UnixNano()
+	return &flow.Delta{
+		Key:    datapath.FlowKey(k.Saddr, k.Daddr, k.Sport, k.Dport, k.Iface, k.Meta, k.Proto),
+		Counts: flow.Counts{IOAM: &report, First: at, Last: at},
+	}
+}
+
+// drainFlows reads which flows took which path, and notices those that moved. It returns what
+// options reported of flows.
+func (p *paths) drainFlows(e datapath.Epoch) ([]*flow.Delta, error) {
 	now := time.Unix(0, e.At.Wall).UTC()
 	var key abiIoamFlowKey
 	var value abiIoamFlow
 	var ended []abiIoamFlowKey
 	var errs []error
-	interval := map[abiIoamFlowKey]*abiIoamFlow{} // by all CPUs
+	interval := map[abiIoamFlowKey]*linked{}
 	all := p.maps["ioam_flows"].Iterate()
 	for all.Next(&key, &value) {
 		if uint32(key.Epoch) != e.Number {
@@ -87,29 +142,24 @@ func (p *paths) drainFlows(e datapath.Epoch) error {
 		}
 		ended = append(ended, key)
 		k := flowKeyOf(&key)
-		sum := interval[k]
-		if sum == nil || sum.Path != value.Path && value.Packets > sum.Packets {
-			own := value
-			interval[k] = &own
-		} else if sum.Path == value.Path {
-			sum.Packets += value.Packets
-			sum.Count += value.Count
-			sum.Sum += value.Sum
+		if interval[k] == nil {
+			interval[k] = &linked{}
 		}
+		interval[k].add(&value)
 	}
 	errs = append(errs, all.Err())
 	for _, k := range ended {
 		errs = append(errs, p.maps["ioam_flows"].Delete(k))
 	}
-	p.link(now, interval)
+	deltas := p.link(now, interval)
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("reading flows on IOAM paths: %w", err)
+		return nil, fmt.Errorf("reading flows on IOAM paths: %w", err)
 	}
-	return nil
+	return deltas, nil
 }
 
 // link adds the flows of an interval.
-func (p *paths) link(now time.Time, interval map[abiIoamFlowKey]*abiIoamFlow) {
+func (p *paths) link(now time.Time, interval map[abiIoamFlowKey]*linked) (deltas []*flow.Delta) {
 	type move struct {
 		pair
 		from, to PathID
@@ -119,6 +169,7 @@ func (p *paths) link(now time.Time, interval map[abiIoamFlowKey]*abiIoamFlow) {
 	for k, v := range interval {
 		path := p.known[v.Path]
 		if path == nil || path.Unreported {
+			deltas = append(deltas, v.delta(&k, nil, 0, now))
 			continue
 		}
 		at := pair{netip.AddrFrom16(k.Saddr).Unmap(), netip.AddrFrom16(k.Daddr).Unmap(), path.Namespace}
@@ -129,6 +180,7 @@ func (p *paths) link(now time.Time, interval map[abiIoamFlowKey]*abiIoamFlow) {
 		f := p.flows[k]
 		if f == nil {
 			if len(p.flows) >= maxLinked {
+				deltas = append(deltas, v.delta(&k, path, 0, now))
 				continue
 			}
 			f = &Flow{
@@ -137,7 +189,9 @@ func (p *paths) link(now time.Time, interval map[abiIoamFlowKey]*abiIoamFlow) {
 			}
 			p.flows[k] = f
 		}
+		changes := uint64(0)
 		if f.Path != path.ID {
+			changes = 1
 			moved[move{at, f.Path, path.ID}]++
 			f.Path, f.Packets, f.Count, f.Sum = path.ID, 0, 0, 0
 		}
@@ -145,6 +199,7 @@ func (p *paths) link(now time.Time, interval map[abiIoamFlowKey]*abiIoamFlow) {
 		f.Count += v.Count
 		f.Sum += v.Sum
 		f.Last = now
+		deltas = append(deltas, v.delta(&k, path, changes, now))
 	}
 	for at, sums := range carried {
 		most := slices.MaxFunc(slices.Collect(maps.Keys(sums)), func(a, b PathID) int {
@@ -168,10 +223,11 @@ func (p *paths) link(now time.Time, interval map[abiIoamFlowKey]*abiIoamFlow) {
 	}
 	maps.DeleteFunc(p.flows, func(_ abiIoamFlowKey, f *Flow) bool { return now.Sub(f.Last) > flowLifetime })
 	maps.DeleteFunc(p.pairs, func(_ pair, at pairPath) bool { return now.Sub(at.at) > pathLifetime })
+	return deltas
 }
 
-// linked are the flows on paths, those with the most packets first.
-func (p *paths) linked() []Flow {
+// listFlows are the flows on paths, those with the most packets first.
+func (p *paths) listFlows() []Flow {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := make([]Flow, 0, len(p.flows))

@@ -171,10 +171,19 @@ func (p *paths) path(id uint64, hops int) *Path {
 	return path
 }
 
-// drain adds what an epoch counted.
-func (p *paths) drain(e datapath.Epoch) error {
+// drain adds what an epoch counted, and emits what it says of flows.
+func (p *paths) drain(e datapath.Epoch, emit func(*flow.Delta)) error {
+	deltas, err := p.drainEpoch(e)
+	for _, d := range deltas {
+		emit(d)
+	}
+	return err
+}
+
+// drainEpoch adds what an epoch counted, and returns what it says of flows.
+func (p *paths) drainEpoch(e datapath.Epoch) ([]*flow.Delta, error) {
 	if err := p.reports.Read(p.report); err != nil {
-		return fmt.Errorf("ring of IOAM traces: %w", err)
+		return nil, fmt.Errorf("ring of IOAM traces: %w", err)
 	}
 	var key abiIoamPathKey
 	var value abiIoamPath
@@ -194,11 +203,13 @@ func (p *paths) drain(e datapath.Epoch) error {
 	for _, key := range ended {
 		errs = append(errs, p.maps["ioam_paths"].Delete(key))
 	}
-	errs = append(errs, p.maps["ioam_cells_used"].Put(e.Number, uint32(0)), p.settle(ended), p.drainFlows(e), p.forget(time.Unix(0, e.At.Wall)), p.forgetEdges(time.Unix(0, e.At.Wall)))
+	errs = append(errs, p.maps["ioam_cells_used"].Put(e.Number, uint32(0)), p.settle(ended))
+	deltas, err := p.drainFlows(e)
+	errs = append(errs, err, p.forget(time.Unix(0, e.At.Wall)), p.forgetEdges(time.Unix(0, e.At.Wall)))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("reading IOAM paths: %w", err)
+		return deltas, fmt.Errorf("reading IOAM paths: %w", err)
 	}
-	return nil
+	return deltas, nil
 }
 
 // turn begins another recent minute.
