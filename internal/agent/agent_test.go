@@ -156,23 +156,12 @@ func TestTransfer(t *testing.T) {
 	const size = 5_000_000
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
-			l := newLab(t)
-			alpha, beta := l.Host("alpha"), l.Host("beta")
-			cfg, path := agentConfig(t, probe, alpha, beta)
-			a := start(t, cfg)
-			sent, err := traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
-				To: netip.AddrPortFrom(beta.Addr6(), 5000), Bytes: size,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			waitCovered(t, a)
-			if err := a.stop(); err != nil {
-				t.Fatal(err)
-			}
+			p := newPair(t, probe)
+			alpha, beta := p.alpha, p.beta
+			sent := p.transfer(t, 5000, size)
 			payload := map[string]uint64{}
 			var rtt flow.RTT
-			for _, r := range readRecords(t, path) {
+			for _, r := range p.records(t) {
 				if r.Proto != 6 {
 					continue
 				}
@@ -193,6 +182,46 @@ func TestTransfer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pair is two hosts with one agent on both.
+type pair struct {
+	lab         *lab.Lab
+	alpha, beta *lab.Host
+	agent       *running
+	path        string // of the agent's records
+}
+
+func newPair(t *testing.T, probe string) *pair {
+	t.Helper()
+	p := &pair{lab: newLab(t)}
+	p.alpha, p.beta = p.lab.Host("alpha"), p.lab.Host("beta")
+	var cfg config.Config
+	cfg, p.path = agentConfig(t, probe, p.alpha, p.beta)
+	p.agent = start(t, cfg)
+	return p
+}
+
+// transfer sends bytes from alpha to a port of beta by TCP; port 0: to any.
+func (p *pair) transfer(t *testing.T, port uint16, bytes int64) traffic.BulkResult {
+	t.Helper()
+	r, err := traffic.Bulk(within(t, time.Minute), p.alpha, p.beta, traffic.BulkConfig{
+		To: netip.AddrPortFrom(p.beta.Addr6(), port), Bytes: bytes,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// records ends the agent when it has counted everything, and returns all that it wrote.
+func (p *pair) records(t *testing.T) []flow.Record {
+	t.Helper()
+	waitCovered(t, p.agent)
+	if err := p.agent.stop(); err != nil {
+		t.Fatal(err)
+	}
+	return readRecords(t, p.path)
 }
 
 // waitCovered polls until the probe saw every packet and byte that every

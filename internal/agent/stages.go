@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -129,11 +130,7 @@ func (a *Agent) sections() (out []obs.Section) {
 func (s *stages) streams() (out []api.Stream) {
 	for _, k := range list.Kinds() {
 		for _, one := range k.Streams {
-			for _, running := range s.all {
-				if run := running.Events[one.Path]; run != nil {
-					one.Run = run
-				}
-			}
+			one.Run = served(s, one.Path, func(x *stage.Stage) map[string]func(context.Context, func(api.Event)) error { return x.Events })
 			out = append(out, one)
 		}
 	}
@@ -144,13 +141,19 @@ func (s *stages) streams() (out []api.Stream) {
 func (s *stages) pages() (out []api.Page) {
 	for _, k := range list.Kinds() {
 		for _, one := range k.Pages {
-			for _, running := range s.all {
-				if get := running.Pages[one.Path]; get != nil {
-					one.Get = get
-				}
-			}
+			one.Get = served(s, one.Path, func(x *stage.Stage) map[string]func() (any, error) { return x.Pages })
 			out = append(out, one)
 		}
 	}
 	return out
+}
+
+// served is what a running stage has for a path; nil: none has.
+func served[F any](s *stages, path string, of func(*stage.Stage) map[string]F) (f F) {
+	for _, one := range s.all {
+		if found, ok := of(one)[path]; ok {
+			f = found
+		}
+	}
+	return f
 }

@@ -44,36 +44,23 @@ func TestOffloads(t *testing.T) {
 	const size = 20_000_000
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
-			l := newLab(t)
-			alpha, beta := l.Host("alpha"), l.Host("beta")
-			cfg, path := agentConfig(t, probe, alpha, beta)
-			a := start(t, cfg)
+			p := newPair(t, probe)
 			// How a transfer is cut into segments varies a little from run to run.
 			const rounds = 3
 			var results [2 * rounds]traffic.BulkResult
 			for i := range results {
-				if err := l.SetOffloads(lab.TSO|lab.GSO, i%2 == 0); err != nil {
+				if err := p.lab.SetOffloads(lab.TSO|lab.GSO, i%2 == 0); err != nil {
 					t.Fatal(err)
 				}
-				var err error
-				results[i], err = traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
-					To: netip.AddrPortFrom(beta.Addr6(), 0), Bytes: size,
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				results[i] = p.transfer(t, 0, size)
 			}
-			waitCovered(t, a)
-			if err := a.stop(); err != nil {
-				t.Fatal(err)
-			}
-			records := readRecords(t, path)
+			records := p.records(t)
 			var packets [2 * rounds]float64
 			for i, r := range results {
 				for _, at := range []struct {
 					netns     string
 					direction flow.Direction
-				}{{alpha.Netns, flow.Egress}, {beta.Netns, flow.Ingress}} {
+				}{{p.alpha.Netns, flow.Egress}, {p.beta.Netns, flow.Ingress}} {
 					sum := sumOf(records, at.netns, at.direction, func(x *flow.Record) bool { return x.SrcPort == r.From.Port() })
 					if sum.PayloadBytes != r.Sender.BytesSent || r.Sender.BytesSent < size {
 						t.Errorf("transfer %d, %s %v: %d bytes of payload, want %d", i, at.netns, at.direction, sum.PayloadBytes, r.Sender.BytesSent)
@@ -101,9 +88,8 @@ func TestOffloads(t *testing.T) {
 // TestBigTCP: segments of more than 64 KiB have no length in their IP header.
 func TestBigTCP(t *testing.T) {
 	const size = 20_000_000
-	l := newLab(t)
-	alpha, beta := l.Host("alpha"), l.Host("beta")
-	for _, h := range []*lab.Host{alpha, beta} {
+	p := newPair(t, "ebpf")
+	for _, h := range []*lab.Host{p.alpha, p.beta} {
 		err := h.Do(func() error {
 			link, err := netlink.LinkByName(h.Interfaces[0].Name)
 			if err != nil {
@@ -118,20 +104,10 @@ func TestBigTCP(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg, path := agentConfig(t, "ebpf", alpha, beta)
-	a := start(t, cfg)
-	r, err := traffic.Bulk(within(t, time.Minute), alpha, beta, traffic.BulkConfig{
-		To: netip.AddrPortFrom(beta.Addr6(), 0), Bytes: size,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	waitCovered(t, a)
-	if err := a.stop(); err != nil {
-		t.Fatal(err)
-	}
-	for netns, direction := range map[string]flow.Direction{alpha.Netns: flow.Egress, beta.Netns: flow.Ingress} {
-		sum := sumOf(readRecords(t, path), netns, direction, func(x *flow.Record) bool { return x.SrcPort == r.From.Port() })
+	r := p.transfer(t, 0, size)
+	records := p.records(t)
+	for netns, direction := range map[string]flow.Direction{p.alpha.Netns: flow.Egress, p.beta.Netns: flow.Ingress} {
+		sum := sumOf(records, netns, direction, func(x *flow.Record) bool { return x.SrcPort == r.From.Port() })
 		if sum.PayloadBytes != r.Sender.BytesSent {
 			t.Errorf("%s %v: %d bytes of payload, want %d", netns, direction, sum.PayloadBytes, r.Sender.BytesSent)
 		}

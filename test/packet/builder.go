@@ -168,25 +168,20 @@ func (b Builder) Set(offset int, data ...byte) Builder {
 
 // NextHeader overrides the protocol number (IPv4, IPv6, extension headers) by
 // which the last layer names what follows.
-func (b Builder) NextHeader(proto uint8) Builder {
-	return b.change("next header", func(l *layer) {
-		if l.next == nil || l.next.width != 1 {
-			panic("packet: " + l.name + " has no next header")
-		}
-		next := l.next
-		l.patches = append(l.patches, func(head []byte) { next.put(head, uint64(proto)) })
-	})
-}
+func (b Builder) NextHeader(proto uint8) Builder { return b.follow("next header", 1, uint64(proto)) }
 
 // EtherType overrides the EtherType by which the last layer (Ethernet, VLAN tag,
 // GRE, Geneve) names what follows.
-func (b Builder) EtherType(t uint16) Builder {
-	return b.change("EtherType", func(l *layer) {
-		if l.next == nil || l.next.width != 2 {
-			panic("packet: " + l.name + " has no EtherType")
+func (b Builder) EtherType(t uint16) Builder { return b.follow("EtherType", 2, uint64(t)) }
+
+// follow overrides a field of so many bytes by which the last layer names what follows.
+func (b Builder) follow(what string, width int, v uint64) Builder {
+	return b.change(what, func(l *layer) {
+		if l.next == nil || l.next.width != width {
+			panic("packet: " + l.name + " has no " + what)
 		}
 		next := l.next
-		l.patches = append(l.patches, func(head []byte) { next.put(head, uint64(t)) })
+		l.patches = append(l.patches, func(head []byte) { next.put(head, v) })
 	})
 }
 
