@@ -135,6 +135,9 @@ enum ioam_insertion_size {
 	IOAM_BLOCK_MAX = 1024, /* bytes of a form; no more than is left of a packet of 1280 */
 	IOAM_BLOCK_HEAD = 4,
 	IOAM_PROOFS = 32, /* namespaces with proof of transit, in a copy */
+	IOAM_ANSWER_BITS =
+		16, /* flows of which it is known which insertion they get; see choose.h */
+	IOAM_ANSWERS = 1 << IOAM_ANSWER_BITS,
 };
 
 struct ioam_template {

@@ -47,11 +47,9 @@ struct {
  * Answers by flow: the low byte is the answer, the rest tells flows, interfaces and configurations
  * apart. Written and read by the programs; two flows that meet ask the policies in turn.
  */
-enum ioam_answers { IOAM_ANSWER_BITS = 16 };
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* 1 << IOAM_ANSWER_BITS where there are insertions */
+	__uint(max_entries, 1); /* IOAM_ANSWERS where there are insertions */
 	__type(key, __u32);
 	__type(value, __u64);
 } ioam_answers SEC(".maps");

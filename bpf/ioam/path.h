@@ -106,9 +106,7 @@ static __noinline int ioam_report(frame_ctx *ctx, const struct ioam_work *w,
 	return 0;
 }
 
-/* Differences in this range are those of clocks that agree; others are counted from where they begin. */
-#define IOAM_PLAUSIBLE ((__s64)NSEC_PER_SEC)
-#define IOAM_BASE_SLACK (1LL << 24)
+#define IOAM_BASE_SLACK (1LL << 24) /* that a first base is below the first difference */
 
 static __always_inline __s64 ioam_first_base(__s64 d)
 {

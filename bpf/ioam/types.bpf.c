@@ -47,6 +47,7 @@ struct ioam_types {
 	struct ioam_edge edge;
 	enum ioam_path_size path_size;
 	enum ioam_cells cells;
+	enum ioam_difference difference;
 	enum ioam_report_kind report_kind;
 	enum feature feature;
 	enum ioam_time time;

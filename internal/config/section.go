@@ -17,6 +17,10 @@ type Section[T any] struct {
 	On func(*T) bool
 	// Check reports values that are impossible together; nil: all are possible.
 	Check func(s *T, complain Complain)
+	// CheckWhole reports what is impossible together with other sections; nil: nothing is.
+	CheckWhole func(s *T, c *Config, complain Complain)
+	// Headroom is how many bytes the stage reserves of the MTU of an interface; nil: none.
+	Headroom func(s *T, iface string) int
 
 	index int
 }
@@ -24,15 +28,28 @@ type Section[T any] struct {
 // Complain reports what is wrong with the value of a key, and what is allowed.
 type Complain func(key, what, allowed string)
 
+// MTUHeadroom is how many bytes sections take of the MTU of an interface, as far as the
+// configuration tells.
+func (c *Config) MTUHeadroom(iface string) (bytes int) {
+	for i, s := range sections {
+		if i < len(c.Stages) && s.headroom != nil && s.on(c.Stages[i]) {
+			bytes += s.headroom(c.Stages[i], iface)
+		}
+	}
+	return bytes
+}
+
 // Sections are pointers to the values of all registered sections. Copies of a
 // Config share them, therefore only Section.Edit changes one.
 type Sections []any
 
 // registered is what this package needs of a section, whatever its type.
 type registered struct {
-	field reflect.StructField
-	on    func(any) bool
-	check func(any, Complain)
+	field    reflect.StructField
+	on       func(any) bool
+	check    func(any, Complain)
+	whole    func(any, *Config, Complain)
+	headroom func(v any, iface string) int
 }
 
 // sections are added while packages are initialized, and never change after that.
@@ -55,6 +72,12 @@ func Register[T any](s Section[T]) *Section[T] {
 	}
 	if s.Check != nil {
 		one.check = func(v any, complain Complain) { s.Check(v.(*T), complain) }
+	}
+	if s.Headroom != nil {
+		one.headroom = func(v any, iface string) int { return s.Headroom(v.(*T), iface) }
+	}
+	if s.CheckWhole != nil {
+		one.whole = func(v any, c *Config, complain Complain) { s.CheckWhole(v.(*T), c, complain) }
 	}
 	sections = append(sections, one)
 	return &s
@@ -166,6 +189,9 @@ func (w *whole) checkSections(c *Config) {
 		}
 		if s.check != nil {
 			s.check(c.Stages[i], w.complain)
+		}
+		if s.whole != nil {
+			s.whole(c.Stages[i], c, w.complain)
 		}
 	}
 }

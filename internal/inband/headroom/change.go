@@ -129,8 +129,9 @@ func (c change) check() error {
 	if c.Setting == SettingSegments || c.To >= minMTU || c.satisfied() {
 		return nil
 	}
+	// Without what is reserved already, which c.now is reduced by.
 	return fmt.Errorf("%w: the %s of %s is %d, and MTU headroom takes %d: raise the MTU, or set %s: none",
-		ErrTooSmall, c.Setting, c.link(), c.now, minMTU+c.now-c.To, c.keys)
+		ErrTooSmall, c.Setting, c.link(), c.To+c.need, minMTU+c.need, c.keys)
 }
 
 // planMTU is the IPv6 MTU of the interface; nothing where it has no IPv6.

@@ -54,6 +54,14 @@ func TestSumOfNeeds(t *testing.T) {
 		t.Errorf("with too much: %v", err)
 	}
 	h.expect(t, 1500, allSegments)
+	// At a reload the MTU is reduced already; the message has the values of the interface.
+	if err := a.Reserve(h.link, traces); err != nil {
+		t.Fatal(err)
+	}
+	err = a.Reserve(h.link, marks, huge)
+	if !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), "is 1500, and MTU headroom takes 1596") {
+		t.Errorf("with too much at a reload: %v", err)
+	}
 	for _, k := range []*Keeper{a, b} {
 		if err := k.Restore(); err != nil {
 			t.Error(err)

@@ -18,7 +18,7 @@ import (
 const (
 	insertions     = uint32(abiIoamInsertionSizeIOAM_INSERTIONS)
 	insertionSlots = uint32(abiIoamInsertionSizeIOAM_INSERTION_SLOTS)
-	answerSlots    = 1 << 16 // 1 << IOAM_ANSWER_BITS in bpf/ioam/choose.h
+	answerSlots    = uint32(abiIoamInsertionSizeIOAM_ANSWERS)
 	// maxSequences is how many pairs of addresses, or flows, have sequence numbers at a time.
 	maxSequences = 16384
 	// prefixesEach is how many prefixes an insertion has at most: its own, and those it does not mean.

@@ -206,12 +206,7 @@ func (r *Registrar) followPaths() {
 		<-r.stop
 		cancel()
 	}()
-	for {
-		err := r.paths.follow(ctx)
-		if ctx.Err() != nil || err == nil {
-			return
-		}
-	}
+	_ = r.paths.follow(ctx) // should it fail, a drain reads the ring and reports why
 }
 
 // close ends what runs in addition to the datapath.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -351,6 +352,56 @@ func TestPathsClocks(t *testing.T) {
 			if mean := link.All.Mean() - skew; mean != 340*time.Microsecond || link.All.Min != int64(skew+300*time.Microsecond) {
 				t.Errorf("skew %v: mean %v", skew, mean)
 			}
+		}
+	})
+}
+
+// A reader that is too slow: what does not fit the ring is counted, and a path whose report was lost
+// is reported in the next interval.
+func TestReportsLost(t *testing.T) {
+	h := newHost(t, Config{Time: wire.POSIX, Transit: TransitTC}, decapsulating())
+	h.inside(t, func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended, paths := make(chan error, 1), make(chan *Report, 8)
+		go func() { ended <- h.node.StreamTraces(ctx, 1<<20, func(*Report) {}) }()
+		p := h.node.paths
+		await.True(t, "raw traces", func() bool {
+			raw := uint32(0)
+			_ = h.node.do(func() error { raw = h.node.control.Raw; return nil })
+			return raw > 0
+		})
+		send := func(id uint32) {
+			h.tc(t, "test_in", carrying(t, traced(pathFields, false, 0, at(wire.POSIX, id, 1, 2, time.Now(), 0))))
+		}
+		p.mu.Lock() // the reader waits for it
+		const fit = reportRing / int(unsafe.Sizeof(abiIoamReport{}))
+		for range fit + 100 {
+			send(1)
+		}
+		send(2)
+		p.onPath = func(r *Report) { paths <- r }
+		p.mu.Unlock()
+		s, err := h.node.PathStats()
+		if err != nil || s.RawLost < 100 || s.ReportsLost != 1 || s.Traces != uint64(fit)+101 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		await.Signal(t, "report of the first path", paths)
+		h.drain(t)
+		if list := h.node.Paths(); len(list) != 1 || list[0].Packets != uint64(fit)+100 {
+			t.Errorf("before the second path is reported: %+v", list)
+		}
+		send(2)
+		if r := await.Signal(t, "report that was lost", paths); r.Hops[0].NodeID != 2 {
+			t.Errorf("%+v", r)
+		}
+		h.drain(t)
+		if list := h.node.Paths(); len(list) != 2 || list[1].Packets != 2 {
+			t.Errorf("paths %+v", list)
+		}
+		cancel()
+		if err := await.Signal(t, "end of the stream", ended); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -39,7 +39,7 @@ var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_kno
 // PathStats are running totals since the start.
 type PathStats struct {
 	Paths       int    // that are kept
-	MaxPaths    uint32 //
+	MaxPaths    uint32 // that are kept at most
 	Changes     uint64 // of the path of some flows
 	Traces      uint64 // that were added to a path
 	ReportsLost uint64 // reports of new paths, which came again later
@@ -289,7 +289,7 @@ func (p *paths) settle(ended []abiIoamPathKey) error {
 }
 
 const (
-	plausible = int64(time.Second)      // IOAM_PLAUSIBLE in bpf/ioam/path.h
+	plausible = int64(abiIoamDifferenceIOAM_PLAUSIBLE)
 	slack     = int64(time.Millisecond) // that a base may be below the least time
 )
 

@@ -6,6 +6,8 @@ import (
 	"net"
 	"slices"
 
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	"github.com/waymark-net/waymark/internal/order"
 	"github.com/waymark-net/waymark/wire/ioam"
@@ -143,4 +145,25 @@ func (k *checker) places(key string, c *Config, i *InsertConfig, in *inbandioam.
 		return
 	}
 	k.complain(key+".interface", "without role egress for the namespaces of all options: "+i.Interface, "write role: egress or both in ioam.interfaces")
+}
+
+// headroom is what insertions take of the MTU of an interface.
+func (c *Config) headroom(iface string) int {
+	if node := c.node(); c.Reserve != string(headroom.None) && node.Inserts(iface) {
+		return node.Reserve()
+	}
+	return 0
+}
+
+// checkHeadroom checks that packets fit the MTU with what all stages insert; sizes has checked each
+// insertion alone.
+func (c *Config) checkHeadroom(whole *config.Config, complain config.Complain) {
+	for _, name := range c.names() {
+		mtu, ok := mtuOf(name)
+		alone, all := c.headroom(name), whole.MTUHeadroom(name)
+		if ok && alone > 0 && mtu-alone >= minMTU && mtu-all < minMTU {
+			complain("ioam.insert", fmt.Sprintf("%d bytes of options and %d of other stages do not fit the MTU of %s, %d bytes", alone, all-alone, name, mtu),
+				fmt.Sprintf("%d must be left for packets: raise the MTU to %d, or insert less", minMTU, minMTU+all))
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 // Section is ioam in the configuration.
 var Section = config.Register(config.Section[Config]{
 	Name: name, Doc: "node of in-situ OAM: its data are added to traces in IPv6 packets (RFC 9197, RFC 9486)",
-	On: (*Config).on, Check: (*Config).check,
+	On: (*Config).on, Check: (*Config).check, CheckWhole: (*Config).checkHeadroom, Headroom: (*Config).headroom,
 })
 
 // Config describes an IOAM node. Only packets that arrive at its interfaces are touched.
@@ -27,6 +27,7 @@ type Config struct {
 	Border     string            `yaml:"border" default:"drop" oneof:"off drop strip" doc:"what happens to packets with options of the node's namespaces at interfaces that have no role for them, those of the agent that are not listed here included: drop them, or strip the options. off: something else guards the border"`
 	Insert     []InsertConfig    `yaml:"insert" reload:"yes" doc:"options that are inserted into packets that leave. At most 32"`
 	Reserve    string            `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where MTU headroom for inserted options comes from while the agent runs: the interface's IPv6 MTU, the MTU of the routes to the prefixes of insertions, or none: packets that would not fit go without options"`
+	Paths      uint32            `yaml:"paths" default:"128" min:"16" max:"4096" doc:"paths that are counted at a time, where a namespace ends; each takes 40 KiB of kernel memory"`
 	// ClosedDomain allows what RFC 8200 forbids.
 	ClosedDomain bool   `yaml:"closed_domain" default:"false" reload:"yes" doc:"insert inline into forwarded packets, too, and into all packets of protocols without acknowledgments, which otherwise are few until it is known that they arrive. RFC 8200 allows only the source to insert options: set this only if all hosts and routers on the path are under your control"`
 	Transit      string `yaml:"transit" default:"auto" oneof:"auto xdp tc" doc:"where the data of the node are added: at XDP in the driver, or at tc ingress, which is also used where the driver has no XDP. auto: xdp, but tc on veth, whose peer cannot send segments in bursts to an XDP program"`

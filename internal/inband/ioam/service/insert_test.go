@@ -12,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
+	_ "github.com/waymark-net/waymark/internal/inband/pdm/service" // which takes headroom, too
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/wire/ioam"
 )
@@ -129,12 +130,18 @@ func TestBadInsert(t *testing.T) {
 			t.Errorf("%s:\n got %v\nwant %s", c.insert, err, c.want)
 		}
 	}
+	const marks = "pdm: {policies: [{to: \"::/0\"}]}\n"
+	if _, err := load(t, "pdm: {reserve: none, policies: [{to: \"::/0\"}]}\nioam: {interfaces: [{name: out}], insert: [{to: \"::/0\", trace: [transit_delay], size: 200}]}\n"); err != nil {
+		t.Errorf("without headroom for marks: %v", err)
+	}
 	for yaml, want := range map[string]string{
-		"ioam: {insert: [{to: \"::/0\", e2e: [sequence_32]}]}\n":                               "a node without interfaces",
-		"ioam: {interfaces: [{name: a}], namespaces: [{id: 1, proof: {prime: 54, lpc: 1}}]}\n": ":1:69: ioam.namespaces[0].proof.prime: 54 is not an odd prime; write the prime of the domain",
-		"ioam: {interfaces: [{name: a}], namespaces: [{id: 1, proof: {secret: 54}}]}\n":        "ioam.namespaces[0].proof: proof of transit without a prime",
-		"ioam: {interfaces: {a: {id: 1}, b: {id: 1, name: c}}}\n":                              "ioam.interfaces[1].name: given twice",
-		"ioam: {interfaces: {a: {id: 1}, b: {id: 1}}}\n":                                       ":1:33: ioam.interfaces[1]: interface id 1 is given twice; the first is ioam.interfaces[0]",
+		"ioam: {insert: [{to: \"::/0\", e2e: [sequence_32]}]}\n":                                                   "a node without interfaces",
+		"ioam: {interfaces: [{name: a}], namespaces: [{id: 1, proof: {prime: 54, lpc: 1}}]}\n":                     ":1:69: ioam.namespaces[0].proof.prime: 54 is not an odd prime; write the prime of the domain",
+		"ioam: {interfaces: [{name: a}], namespaces: [{id: 1, proof: {secret: 54}}]}\n":                            "ioam.namespaces[0].proof: proof of transit without a prime",
+		"ioam: {interfaces: {a: {id: 1}, b: {id: 1, name: c}}}\n":                                                  "ioam.interfaces[1].name: given twice",
+		marks + "ioam: {interfaces: [{name: out}], insert: [{to: \"::/0\", trace: [transit_delay], size: 200}]}\n": ":2:43: ioam.insert: 216 bytes of options and 16 of other stages do not fit the MTU of out, 1500 bytes; 1280 must be left for packets: raise the MTU to 1512, or insert less",
+
+		"ioam: {interfaces: {a: {id: 1}, b: {id: 1}}}\n": ":1:33: ioam.interfaces[1]: interface id 1 is given twice; the first is ioam.interfaces[0]",
 	} {
 		if _, err := load(t, yaml); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", yaml, err, want)

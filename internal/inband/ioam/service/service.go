@@ -58,7 +58,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border)})}
+	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border), Paths: own.Paths})}
 	names := own.names()
 	return &stage.Stage{
 		Datapath: s.node.Stage(func(name string) bool { return slices.Contains(names, name) }),

@@ -2,16 +2,19 @@ package service
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/inband/policy"
+	"github.com/waymark-net/waymark/wire/pdm"
 )
 
 // Section is pdm in the configuration.
 var Section = config.Register(config.Section[Config]{
 	Name: name, Doc: "network and server delay, measured by marks in packets (RFC 8250)",
-	On: (*Config).on, Check: (*Config).check,
+	On: (*Config).on, Check: (*Config).check, Headroom: (*Config).headroom,
 })
 
 // Config configures marking (RFC 8250). Only flows that a policy names are marked.
@@ -45,6 +48,15 @@ type PolicyConfig struct {
 
 // on reports whether the kernel has anything to do for PDM.
 func (p *Config) on() bool { return len(p.Policies) > 0 || p.Strip }
+
+// headroom is what marks take of the MTU of an interface.
+func (p *Config) headroom(iface string) int {
+	policies, err := p.flows()
+	if err != nil || p.Reserve == string(headroom.None) || !slices.ContainsFunc(policies, func(one policy.Policy) bool { return one.Applies(iface) }) {
+		return 0
+	}
+	return pdm.HeaderSize
+}
 
 // flows turns the policies into the form that the datapath takes.
 func (p *Config) flows() ([]policy.Policy, error) {
