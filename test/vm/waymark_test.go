@@ -26,7 +26,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 	suites := []struct{ name, folder, run string }{
 		{"datapath", "internal/datapath", "TestExact$|TestCases$/counted|TestClsact|TestKilledProbe/clsact_" + clsact + "|TestInterfaceVanishes"},
 		{"agent", "internal/agent", "TestTransfer/ebpf"},
-		{"ioam", "internal/inband/ioam", "TestPrograms$|TestTransit$/posix/overflow"},
+		{"ioam", "internal/inband/ioam", "TestPrograms$/of_agents|TestTransit$/posix/overflow"},
 		// Routes' MTU, growing and shrinking bursts.
 		{"pdm", "internal/inband/pdm", `TestMarkMTU|TestStrippedTraffic/offloads_true|` +
 			`TestMarkedBursts/packets:false_segment:1000_offloads:(true_checksum:true_options:0|false_checksum:true)|` +

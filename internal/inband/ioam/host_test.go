@@ -192,13 +192,17 @@ func TestPrograms(t *testing.T) {
 	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{
 		New(Config{Transit: TransitXDP}).Stage(func(string) bool { return true }),
 	}}, slog.New(slog.DiscardHandler))
-	if err := d.Load(); err != nil {
-		t.Fatalf("%+v", err)
-	}
+	t.Run("of agents", func(t *testing.T) {
+		if err := d.Load(); err != nil {
+			t.Fatalf("%+v", err)
+		}
+	})
 	t.Cleanup(d.Close)
-	c, err := d.Alongside(ioamtest.Load, nil)
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
-	c.Close()
+	t.Run("of tests", func(t *testing.T) {
+		c, err := d.Alongside(ioamtest.Load, nil)
+		if err != nil {
+			t.Fatalf("%+v", err)
+		}
+		c.Close()
+	})
 }
