@@ -185,7 +185,7 @@ func (m Machine) boot(ctx context.Context, image, initramfs, console, events str
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:"+console, "-serial", "file:"+events,
 		"-kernel", image, "-initrd", initramfs,
-		"-append", commandLine)
+		"-append", commandLine+clockOption())
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	// A test that is killed takes its machine along. The signal comes when the thread ends that
