@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -19,8 +22,7 @@ type sandbox struct {
 
 // enterSandbox moves the calling thread, which must stay locked to its goroutine, and what it starts from then on.
 func enterSandbox() (*sandbox, error) {
-	// A short name: tests make UNIX sockets below it, whose paths have at most 107 bytes.
-	tmp, err := os.MkdirTemp("", "wm")
+	tmp, err := shortTemp()
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}
@@ -34,6 +36,17 @@ func enterSandbox() (*sandbox, error) {
 		return nil, fmt.Errorf("make a sandbox for the tests: %w", err)
 	}
 	return box, nil
+}
+
+// shortTemp makes a folder with the shortest name that is free: tests make UNIX sockets below it, whose paths have at
+// most 107 bytes.
+func shortTemp() (string, error) {
+	for i := 0; ; i++ {
+		dir := filepath.Join(os.TempDir(), "wm"+strconv.Itoa(i))
+		if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
+			return dir, err
+		}
+	}
 }
 
 func (box *sandbox) enter() error {
