@@ -26,6 +26,7 @@ func TestReportTellsHowCommandsEnd(t *testing.T) {
 	}
 	report := Run(t, Machine{
 		Kernel:  "6.1",
+		CPUs:    1,
 		Modules: []string{},
 		Files:   map[string]string{"/bin/act": Build(t, "./testdata/act"), "/data": tree},
 		Cmds: []Cmd{
@@ -58,14 +59,14 @@ func TestMachineThatDoesNotComeThrough(t *testing.T) {
 	}{
 		{
 			name:    "kernel panics",
-			machine: Machine{Kernel: "6.1", Files: act, Cmds: []Cmd{{Args: []string{"/bin/act", "crash"}}}},
+			machine: Machine{Kernel: "6.1", CPUs: 1, Modules: []string{}, Files: act, Cmds: []Cmd{{Args: []string{"/bin/act", "crash"}}}},
 			timeout: time.Minute,
 			want:    "stopped after 0 of 1 commands",
 			console: "sysrq triggered crash",
 		},
 		{
 			name:    "out of time",
-			machine: Machine{Kernel: "6.1", Files: act, Cmds: []Cmd{{Args: []string{"/bin/act", "hang"}}}},
+			machine: Machine{Kernel: "6.1", CPUs: 1, Modules: []string{}, Files: act, Cmds: []Cmd{{Args: []string{"/bin/act", "hang"}}}},
 			timeout: time.Second,
 			want:    "not through in time",
 		},
