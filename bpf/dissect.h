@@ -22,13 +22,19 @@
 #define PULL_MAX 512
 #define PULL_ALL (HEADERS_MAX + 64)
 
-static __always_inline int parse_frame(frame_ctx *ctx, struct packet *p)
+/*
+ * One pass. Not static: verified once, and not for each pass of each caller, which would be a third
+ * of the verifier's work.
+ */
+__noinline int parse_frame(frame_ctx *ctx, struct packet *p)
 {
 	struct cursor c;
 	__u32 readable;
 	__be16 proto;
 	int rc;
 
+	if (!p)
+		return REASON_UNREADABLE;
 	c.frame = frame_of(ctx);
 	c.pos = c.frame.data;
 	c.len = frame_len(ctx);

@@ -119,7 +119,7 @@ static __always_inline int parse_link(struct cursor *c, struct packet *p, __be16
 {
 	struct vlan_header *tag;
 	struct ethhdr *eth;
-	__u32 meta = 0, tags = 0, accelerated = 0, tci;
+	__u32 meta = 0, tags = 0, accelerated = 0, tci = 0;
 
 	eth = HEADER(c, struct ethhdr);
 	if (!eth)

@@ -49,14 +49,19 @@ static __always_inline __u64 quiet_time(__u8 backoff)
 	return backoff > 3 || time > FALLBACK_NS ? FALLBACK_NS : time;
 }
 
-static __noinline int guard_refresh(struct mark_guard *g, const struct mark_key *key, __u64 now)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int guard_refresh(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
+	struct mark_path *service, *path;
 	struct mark_path_key at;
-	struct mark_path *service = path_of(key, PATH_SERVICE, &at);
-	struct mark_path *path = path_of(key, PATH_DESTINATION, &at);
-	/* What the flow itself has shown. After a long silence it is worth no more than a new flow's. */
-	bool own = is_recent(g->arrived, now, PATH_PASSED_LIFETIME);
+	bool own;
 
+	if (!g || !key)
+		return 0;
+	service = path_of(key, PATH_SERVICE, &at);
+	path = path_of(key, PATH_DESTINATION, &at);
+	/* What the flow itself has shown. After a long silence it is worth no more than a new flow's. */
+	own = is_recent(g->arrived, now, PATH_PASSED_LIFETIME);
 	/* A datagram shows no length, so it has no better source. */
 	g->shown = 0;
 	g->flags &= ~GUARD_PASSED;

@@ -84,14 +84,15 @@ static __always_inline bool is_reserved(__u32 bytes)
 }
 
 /* A packet that would be longer than every IPv6 link takes. */
-static __noinline int fit_large(struct __sk_buff *skb, const struct packet *p, struct mark_guard *g,
-				struct mark_segment *seg, __u64 now)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int fit_large(struct __sk_buff *skb, const struct packet *p, struct mark_guard *g,
+		      struct mark_segment *seg, __u64 now)
 {
 	__u32 want, len, mtu = 0, path, most, segments, full = 0;
 	int reason = MARK_MTU;
 	bool could;
 
-	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
+	if (!p || !g || !seg || bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0)
 		return MARK_MTU;
 	len = seg->len;
 	want = len + seg->mark;

@@ -94,12 +94,16 @@ static __always_inline struct mark_path *guard_lengths(const struct mark_key *ke
 	return key->kind == MARK_PDM ? path : path_of(key, PATH_LENGTHS, &at);
 }
 
-static __noinline int guard_begin(struct mark_guard *g, const struct mark_key *key, __u64 now)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int guard_begin(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
+	struct mark_path *service, *path;
 	struct mark_path_key at;
-	struct mark_path *service = path_of(key, PATH_SERVICE, &at);
-	struct mark_path *path = path_of(key, PATH_DESTINATION, &at);
 
+	if (!g || !key)
+		return 0;
+	service = path_of(key, PATH_SERVICE, &at);
+	path = path_of(key, PATH_DESTINATION, &at);
 	__builtin_memset(g, 0, sizeof(*g));
 	guard_consult(g, path, service, guard_lengths(key, path), now);
 	if (g->flags & GUARD_PASSED)
@@ -124,12 +128,14 @@ static __always_inline bool guard_risks(const struct mark_guard *g)
 }
 
 /* Packets longer than those that arrived do not: neither will others there. */
-static __noinline int guard_narrow(struct mark_guard *g, const struct mark_key *key, __u64 now,
-				   __u32 mtu)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int guard_narrow(struct mark_guard *g, const struct mark_key *key, __u64 now, __u32 mtu)
 {
 	struct mark_path *path;
 	__u32 known;
 
+	if (!g || !key)
+		return 0;
 	if (mtu < IPV6_MTU_MIN)
 		mtu = IPV6_MTU_MIN;
 	known = guard_mtu(g, now);
@@ -166,12 +172,17 @@ static __noinline int guard_shrink(struct mark_guard *g, const struct mark_key *
 	return 0;
 }
 
-static __noinline int guard_fall_back(struct mark_guard *g, const struct mark_key *key, __u64 now)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int guard_fall_back(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	__u64 lifetime = key->kind == MARK_PDM ? cfg_pdm_lifetime : 0;
-	bool passed = g->flags & GUARD_PASSED;
 	struct mark_path *service;
+	__u64 lifetime;
+	bool passed;
 
+	if (!g || !key)
+		return 0;
+	lifetime = key->kind == MARK_PDM ? cfg_pdm_lifetime : 0;
+	passed = g->flags & GUARD_PASSED;
 	/* Flows that never were answered must not fill the table of states. */
 	if (lifetime < FALLBACK_MIN_NS)
 		lifetime = FALLBACK_MIN_NS;

@@ -88,17 +88,29 @@ static __always_inline struct mark_path *path_of(const struct mark_key *key, enu
 	return bpf_map_lookup_elem(&mark_paths, path);
 }
 
-/* Likewise, made where nothing is known. */
-static __noinline struct mark_path *path_make(const struct mark_key *key, enum path_scope scope)
+/*
+ * Makes an element where nothing is known. This and all other functions of this folder that are not
+ * static are verified alone, and once: few packets need them, but each is called in several places.
+ */
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int path_begin(const struct mark_key *key, enum path_scope scope)
 {
 	struct mark_path none = {};
 	struct mark_path_key at;
-	struct mark_path *path = path_of(key, scope, &at);
 
-	if (path)
-		return path;
-	bpf_map_update_elem(&mark_paths, &at, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&mark_paths, &at);
+	if (key && !path_of(key, scope, &at))
+		bpf_map_update_elem(&mark_paths, &at, &none, BPF_NOEXIST);
+	return 0;
+}
+
+/* What is known of it; made where that is nothing. NULL: the map is full. */
+static __always_inline struct mark_path *path_make(const struct mark_key *key,
+						   enum path_scope scope)
+{
+	struct mark_path_key at;
+
+	path_begin(key, scope);
+	return path_of(key, scope, &at);
 }
 
 /*
@@ -135,8 +147,11 @@ static __always_inline void path_pass(struct mark_path *path, __u64 now)
 }
 
 /* A marked packet of a flow is known to have arrived. */
-static __noinline int path_passes(const struct mark_key *key, __u64 now)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int path_passes(const struct mark_key *key, __u64 now)
 {
+	if (!key)
+		return 0;
 	path_pass(path_make(key, PATH_SERVICE), now);
 	path_pass(path_make(key, PATH_DESTINATION), now);
 	return 0;
@@ -149,10 +164,13 @@ static __always_inline void path_fail(struct mark_path *path, __u64 since)
 }
 
 /* Marks have been lost since a time: what showed before that they arrive does so no more. */
-static __noinline int path_fails(const struct mark_key *key, __u64 since)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int path_fails(const struct mark_key *key, __u64 since)
 {
 	struct mark_path_key at;
 
+	if (!key)
+		return 0;
 	path_fail(path_of(key, PATH_SERVICE, &at), since);
 	path_fail(path_of(key, PATH_DESTINATION, &at), since);
 	return 0;

@@ -15,11 +15,16 @@
 #define SYN_DATA_MAX 0xffff
 
 /* The watched segment arrived once it was sent again without a mark. */
-static __noinline int guard_missed(struct mark_guard *g, const struct mark_key *key, __u64 now)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int guard_missed(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	__u32 len = g->watch_len;
-	bool longer = len > IPV6_MTU_MIN && len > g->shown;
+	bool longer;
+	__u32 len;
 
+	if (!g || !key)
+		return 0;
+	len = g->watch_len;
+	longer = len > IPV6_MTU_MIN && len > g->shown;
 	g->watch_len = 0;
 	if (!(g->flags & GUARD_WATCH_MARKED))
 		return 0;
@@ -57,12 +62,16 @@ static __noinline int guard_doubt(struct mark_guard *g, const struct mark_key *k
 }
 
 /* The watched segment has arrived. */
-static __noinline int guard_arrived(struct mark_guard *g, const struct mark_key *key, __u64 now)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int guard_arrived(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	bool first = g->flags & GUARD_WATCH_MARKED && !(g->flags & GUARD_PASSED);
-	bool longer = g->watch_len > IPV6_MTU_MIN && g->watch_len > g->shown;
 	struct mark_path *path;
+	bool first, longer;
 
+	if (!g || !key)
+		return 0;
+	first = g->flags & GUARD_WATCH_MARKED && !(g->flags & GUARD_PASSED);
+	longer = g->watch_len > IPV6_MTU_MIN && g->watch_len > g->shown;
 	if (g->flags & GUARD_WATCH_MARKED && !is_recent(g->arrived, now, SHOW_NS))
 		first = true;
 	/* Firewalls that let a SYN or FIN pass may drop or reject data. */

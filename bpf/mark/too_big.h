@@ -42,7 +42,8 @@ struct too_big {
 };
 
 /* The checksum of the message, as the stack verifies it. */
-static __noinline int is_sum_right(struct __sk_buff *skb, const struct packet *p)
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int is_sum_right(struct __sk_buff *skb, const struct packet *p)
 {
 	__u32 at, len, end;
 	__s64 sum;
