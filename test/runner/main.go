@@ -104,7 +104,9 @@ func run(ctx context.Context, cfg config) (ok bool, err error) {
 		failed = append(failed, wait())
 	}
 	if err := errors.Join(failed...); err != nil {
-		return false, err
+		// A go test that is killed leaves its tests.
+		_, endErr := endOrphans(context.WithoutCancel(ctx))
+		return false, errors.Join(err, endErr)
 	}
 
 	// Of a package that was killed, or what its sandbox did not hold.
@@ -160,9 +162,9 @@ func (l lane) start(ctx context.Context, box *sandbox, t *tally) (wait func() er
 	cmd := exec.CommandContext(ctx, "nice", append(args, l.packages...)...)
 	cmd.Env = append(box.env(), l.env...)
 	cmd.Stderr = os.Stderr
-	// A chance to end its children, which a kill would orphan.
+	// It waits for its tests, which end with an interrupt from a terminal; otherwise it is killed.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = 2 * time.Second
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -2,22 +2,28 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // The runner as a whole, on a module that holds one package of each kind.
 func TestRunner(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "runner")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build the runner: %v\n%s", err, out)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
 	const clean = "the tests left nothing behind"
 	for _, tc := range []struct {
@@ -68,7 +74,7 @@ func TestRunner(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := hostState(t)
-			cmd := exec.Command(binary, append([]string{"-race=false", "-alone=false"}, tc.args...)...)
+			cmd := exec.Command(self, append([]string{runVerb, "-race=false", "-alone=false"}, tc.args...)...)
 			cmd.Dir = "testdata/module"
 			raw, err := cmd.CombinedOutput()
 			out := strings.TrimSpace(string(raw))
@@ -102,6 +108,36 @@ func TestRunner(t *testing.T) {
 	}
 }
 
+// A run that is ended takes its tests along, and what they started.
+func TestEnded(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	cmd := exec.Command(self, runVerb, "-race=false", "-alone=false", "./hangs")
+	cmd.Dir = "testdata/module"
+	cmd.Env = append(os.Environ(), "HANGS="+file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	await.True(t, "the test's process", func() bool {
+		text, err := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil && strings.HasSuffix(string(text), "\n")
+	})
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("process %d that a test started is still there: %v", pid, err)
+	}
+}
+
 // What a test binary's children used counts as well, and its exit code and streams are passed on.
 func TestMeasure(t *testing.T) {
 	self, err := os.Executable()
@@ -117,9 +153,18 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// runVerb makes the test binary the runner.
+const runVerb = "run"
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == measureVerb {
 		os.Exit(measure(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == runVerb {
+		os.Args = append(os.Args[:1], os.Args[2:]...)
+		flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
+		main()
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
