@@ -132,6 +132,12 @@ static __always_inline int ioam_guard_packet(struct __sk_buff *skb, const struct
 		return rc;
 	}
 	plan->risks = false;
+	if (plan->wraps) {
+		/* Nothing shows whether they leave the tunnel again but TCP to the same destination. */
+		if (now - g->checked > CHECK_NS)
+			guard_refresh(g, &plan->key, now);
+		return now < g->fallback ? MARK_FALLBACK : MARK_OK;
+	}
 	if (plan->closed) {
 		/* Nothing acknowledges these, but all nodes on the path are the operator's. */
 		g->shown = 0xffff;
@@ -172,7 +178,7 @@ static __always_inline void ioam_note_inserted(const struct packet *p, struct io
 __feature(FEATURE_IOAM) __noinline int ioam_follow(struct __sk_buff *skb, const struct packet *p)
 {
 	struct ioam_plan *plan = ioam_plan_of_cpu();
-	struct mark_guard *g;
+	struct mark_guard *g = NULL;
 	__u32 *watch;
 
 	if (!p || !plan)
@@ -181,9 +187,9 @@ __feature(FEATURE_IOAM) __noinline int ioam_follow(struct __sk_buff *skb, const 
 	if (!watch || p->id.proto != IPPROTO_TCP)
 		return 0;
 	key_of(p, false, MARK_IOAM_HOP, &plan->key);
-	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
-	if (!g) {
-		key_of(p, false, MARK_IOAM_DEST, &plan->key);
+#pragma clang loop unroll(disable)
+	for (int kind = MARK_IOAM_HOP; kind < MARK_KINDS && !g; kind++) {
+		plan->key.kind = kind;
 		g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	}
 	if (!g)

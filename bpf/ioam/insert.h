@@ -90,11 +90,8 @@ static __always_inline int ioam_may_insert(struct __sk_buff *skb, const struct p
 					   struct ioam_plan *plan)
 {
 	__u32 most = in->bytes[IOAM_HOP_NEW] + in->bytes[IOAM_DEST_NEW];
-	/* ioam_choose() knows which packets of others are meant. */
-	int rc = may_mark(skb, p, true);
+	int rc;
 
-	if (rc != MARK_OK)
-		return rc;
 	plan->hop_form = IOAM_HOP_NEW;
 	plan->dest_form = IOAM_DEST_NEW;
 	rc = place_first(skb, p, most, &plan->place);
@@ -276,6 +273,13 @@ static __always_inline int ioam_insert_now(struct __sk_buff *skb, struct packet 
 	return TC_ACT_UNSPEC;
 }
 
+static __always_inline enum mark_kind ioam_kind(const struct ioam_insertion *in)
+{
+	if (in->mode == IOAM_IP6IP6)
+		return MARK_IOAM_OUTER;
+	return in->bytes[IOAM_HOP_NEW] ? MARK_IOAM_HOP : MARK_IOAM_DEST;
+}
+
 /*
  * Chooses what is inserted into a packet. With PDM on the interface it is only planned, else space is
  * made. What is left to do, and the verdict, are for ioam_insert_rest().
@@ -307,13 +311,15 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	}
 	plan->index = in->template / 2;
 	plan->wraps = in->mode == IOAM_IP6IP6;
-	if (plan->wraps)
-		return 0;
 	plan->space = in->space;
 	plan->part = in->flags & IOAM_INSERTION_PART;
-	plan->closed = in->flags & IOAM_INSERTION_CLOSED;
-	key_of(p, false, in->bytes[IOAM_HOP_NEW] ? MARK_IOAM_HOP : MARK_IOAM_DEST, &plan->key);
-	rc = ioam_may_insert(skb, p, w, in, plan);
+	/* Both ends of a tunnel are the operator's. */
+	plan->closed = plan->wraps || in->flags & IOAM_INSERTION_CLOSED;
+	key_of(p, false, ioam_kind(in), &plan->key);
+	/* ioam_choose() knows which packets of others are meant. */
+	rc = may_mark(skb, p, true);
+	if (rc == MARK_OK && !plan->wraps)
+		rc = ioam_may_insert(skb, p, w, in, plan);
 	now = mark_now();
 	if (rc == MARK_OK) {
 		g = ioam_guard(plan, now);
@@ -325,8 +331,11 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	}
 	if (rc != MARK_OK || !g) {
 		ioam_count(skb, DIRECTION_EGRESS, IOAM_REFUSED + rc, plan->space);
+		plan->wraps = false;
 		return 0;
 	}
+	if (plan->wraps)
+		return 0;
 	plan->bytes = plan->hop + plan->dest;
 	if (!(cfg_features & FEATURE_PDM))
 		plan->verdict = ioam_insert_now(skb, p, plan, g, now);

@@ -8,6 +8,10 @@
  * always; or the packet as it was, and a reason counted. Called by insert.h, after PDM. The other end
  * is tunnel.h.
  *
+ * The end of the tunnel may be gone, or a link in between narrower than is known, and neither is reported to the sender.
+ * So flows are followed as those whose packets change (bpf/mark), forwarded ones, too: what TCP sends again goes
+ * without the outer header.
+ *
  * The packet leaves by the interface and to the neighbor of its own route, so these must be those of
  * the route to the end of the tunnel.
  */
@@ -51,27 +55,47 @@ static __always_inline int ioam_wrap_route(struct __sk_buff *skb, const struct i
 	return MARK_OK;
 }
 
-/* Flags for bpf_skb_adjust_room(), or why the packet cannot grow. */
-static __always_inline int ioam_wrap_fit(struct __sk_buff *skb, const struct packet *p, __u32 bytes,
-					 __u32 mtu, __u64 *flags)
+/* Whether a segment of TCP may be so long, for all that is known of the tunnel. */
+static __always_inline int ioam_wrap_fit_tcp(struct __sk_buff *skb, struct mark_segment *seg,
+					     const struct mark_guard *g, __u32 mtu, __u64 now)
 {
-	__u32 len = p->id.bytes;
+	__u32 want = seg->len + seg->mark, most = guard_mtu(g, now);
+	int reason = MARK_PATH_MTU;
 
-	*flags = IOAM_WRAP | BPF_F_ADJ_ROOM_FIXED_GSO;
-	if (!skb->gso_size)
-		return len + bytes <= mtu ? MARK_OK : MARK_MTU;
-	/* Others than TCP keep their length. Their checksum may be at a place that moves. */
-	if (p->id.proto != IPPROTO_TCP && p->id.proto != IPPROTO_UDP)
-		return MARK_BURST_TUNNEL;
-	if (p->id.proto == IPPROTO_UDP && !is_checksum_partial(skb, p->l4_offset + 6))
-		return MARK_BURST_CHECKSUM;
-	len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
-	if (len + bytes <= mtu)
+	if (mtu <= most) {
+		most = mtu;
+		reason = MARK_MTU;
+	}
+	if (want <= most) {
+		seg->len = want;
 		return MARK_OK;
-	if (p->id.proto != IPPROTO_TCP || len > mtu || skb->gso_size <= bytes)
-		return MARK_MTU;
-	*flags = IOAM_WRAP; /* segments become shorter */
+	}
+	if (!skb->gso_size || seg->len > most || skb->gso_size <= seg->mark)
+		return reason;
+	seg->flags = IOAM_WRAP; /* segments become shorter */
 	return MARK_OK;
+}
+
+/* Flags for bpf_skb_adjust_room(), or why the packet cannot grow. */
+static __always_inline int ioam_wrap_fit(struct __sk_buff *skb, const struct packet *p,
+					 struct ioam_plan *plan, struct mark_guard *g, __u32 mtu,
+					 __u64 now)
+{
+	struct mark_segment *seg = &plan->segment;
+
+	seg->flags = IOAM_WRAP | BPF_F_ADJ_ROOM_FIXED_GSO;
+	seg->len = p->id.bytes;
+	if (skb->gso_size) {
+		/* Others than TCP keep their length. Their checksum may be at a place that moves. */
+		if (!seg->tcp && p->id.proto != IPPROTO_UDP)
+			return MARK_BURST_TUNNEL;
+		if (!seg->tcp && !is_checksum_partial(skb, p->l4_offset + 6))
+			return MARK_BURST_CHECKSUM;
+		seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
+	}
+	if (seg->tcp && g)
+		return ioam_wrap_fit_tcp(skb, seg, g, mtu, now);
+	return seg->len + seg->mark <= mtu ? MARK_OK : MARK_MTU;
 }
 
 /* Makes space and writes the outer headers. */
@@ -108,32 +132,52 @@ static __always_inline int ioam_wrap_now(struct __sk_buff *skb, struct ioam_work
 	return MARK_OK;
 }
 
+/* What may be done with the packet: MARK_OK and plan->segment, or a reason. */
+static __always_inline int ioam_may_wrap(struct __sk_buff *skb, const struct packet *p,
+					 const struct ioam_insertion *in, struct ioam_plan *plan,
+					 struct mark_guard *g, __u64 now)
+{
+	__u32 mtu = 0;
+	int rc = ioam_wrap_route(skb, in, &mtu);
+
+	if (rc != MARK_OK)
+		return rc;
+	rc = ioam_wrap_fit(skb, p, plan, g, mtu, now);
+	/* As it is, it can show that such packets arrive. */
+	if (rc != MARK_OK && g && plan->segment.tcp && plan->segment.len <= 0xffff)
+		guard_sent(g, &plan->segment, false, now);
+	return rc;
+}
+
 /* TC_ACT_UNSPEC, or TC_ACT_SHOT for a packet that could not be finished. */
 __feature(FEATURE_IOAM) __noinline
 	int ioam_wrap(struct __sk_buff *skb, struct packet *p, __u32 index)
 {
 	struct ioam_insertion *in = bpf_map_lookup_elem(&ioam_insertions, &index);
-	__u32 zero = 0, bytes, mtu = 0;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
-	__u64 flags = 0;
+	struct ioam_plan *plan = ioam_plan_of_cpu();
+	struct mark_guard *g;
+	struct ioam_work *w;
+	__u64 now = mark_now();
+	__u32 zero = 0, bytes;
 	int rc;
 
-	if (!p || !w || !in)
+	w = bpf_map_lookup_elem(&ioam_works, &zero);
+	if (!p || !w || !in || !plan)
 		return TC_ACT_UNSPEC;
 	bytes = sizeof(struct ipv6hdr) + in->bytes[IOAM_HOP_NEW] + in->bytes[IOAM_DEST_NEW];
-	rc = may_mark(skb, p, true);
+	plan->segment.mark = bytes;
+	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
+	rc = ioam_may_wrap(skb, p, in, plan, g, now);
 	if (rc == MARK_OK)
-		rc = ioam_wrap_route(skb, in, &mtu);
-	if (rc == MARK_OK)
-		rc = ioam_wrap_fit(skb, p, bytes, mtu, &flags);
-	if (rc == MARK_OK)
-		rc = ioam_wrap_now(skb, w, in, flags);
+		rc = ioam_wrap_now(skb, w, in, plan->segment.flags);
 	if (rc != MARK_OK) {
 		ioam_count(skb, DIRECTION_EGRESS,
 			   rc == IOAM_OTHER_ROUTE ? IOAM_TUNNEL_ROUTE : IOAM_REFUSED + rc,
 			   in->space);
 		return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	}
+	if (g)
+		ioam_note_inserted(p, plan, g, now);
 	account_mark(skb, p, bytes);
 	ioam_inserted(in, p);
 	return TC_ACT_UNSPEC;

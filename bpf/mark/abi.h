@@ -11,6 +11,7 @@ enum mark_kind {
 	MARK_PDM = 0,
 	MARK_IOAM_HOP, /* options that nodes on the path process */
 	MARK_IOAM_DEST, /* options in Destination Options only */
+	MARK_IOAM_OUTER, /* options behind an outer header, which the end of the tunnel removes */
 	MARK_KINDS,
 };
 

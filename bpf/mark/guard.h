@@ -210,8 +210,11 @@ __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 /* A marked packet was lost, or so it seems. */
 static __noinline int guard_strike(struct mark_guard *g, const struct mark_key *key, __u64 now)
 {
-	__u8 enough = g->flags & GUARD_PASSED ? STRIKES_PASSED : STRIKES_UNKNOWN;
+	__u8 enough = STRIKES_UNKNOWN;
 
+	/* Of a tunnel, only what the flow itself has shown: its end may be gone since. */
+	if (g->flags & GUARD_PASSED && (g->arrived || key->kind != MARK_IOAM_OUTER))
+		enough = STRIKES_PASSED;
 	if (is_recent(g->struck, now, STRIKE_GAP_NS) || now < g->fallback)
 		return 0;
 	g->struck = now;

@@ -195,8 +195,9 @@ static __noinline int guard_look(struct __sk_buff *skb, struct mark_guard *g,
 	struct bpf_sock *sk = skb->sk;
 	bool closed = sk && (sk->state == BPF_TCP_TIME_WAIT || sk->state == BPF_TCP_CLOSE);
 	struct bpf_tcp_sock *tcp = sk && !closed ? bpf_tcp_sock(sk) : NULL;
-	bool waits = !tcp && g->flags & GUARD_FIN &&
-		     (flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
+	bool acks = !tcp && (flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
+	/* Nothing else follows a FIN, nor a SYN before that is acknowledged. */
+	bool waits = acks && g->flags & (GUARD_FIN | GUARD_WATCH_EMPTY);
 
 	if (tcp ? is_after(g->watch_end, tcp->snd_una) : !waits && now - g->watched <= WATCH_NS)
 		return 0;

@@ -57,7 +57,7 @@ func (r *Registrar) Arrivals() (a Arrivals, err error) {
 		if err != nil {
 			return err
 		}
-		for _, kind := range []uint32{uint32(abiMarkKindMARK_IOAM_HOP), uint32(abiMarkKindMARK_IOAM_DEST)} {
+		for _, kind := range []uint32{uint32(abiMarkKindMARK_IOAM_HOP), uint32(abiMarkKindMARK_IOAM_DEST), uint32(abiMarkKindMARK_IOAM_OUTER)} {
 			var perCPU []abiMarkTotals
 			if err := shared["mark_stats"].Lookup(kind, &perCPU); err != nil {
 				return fmt.Errorf("reading what became of packets with options: %w", err)

@@ -172,9 +172,13 @@ func expectRemoval(ref *wire.Node, pkt []byte) (e removalOf, ok bool) {
 	if err != nil || c.Proto == ipv6.Mobility || c.Proto == ipv6.HIP || c.Proto == ipv6.Shim6 {
 		return e, false
 	}
+	fragment := c.Proto == ipv6.Fragment // not the first
 	for _, h := range c.Headers() {
 		if h.Proto > 63 { // Mobility, HIP and Shim6 end what is read
 			return e, false
+		}
+		if h.Proto == ipv6.Fragment { // an atomic one (RFC 6946) is a whole packet
+			fragment = fragment || binary.BigEndian.Uint16(pkt[h.At+2:])&^6 != 0
 		}
 		if h.Proto != ipv6.HopByHop && h.Proto != ipv6.Destination {
 			continue
@@ -208,7 +212,7 @@ func expectRemoval(ref *wire.Node, pkt []byte) (e removalOf, ok bool) {
 	for _, v := range verdicts {
 		e.drops = e.drops || v.Drops()
 	}
-	e.fixed = c.Fragment || c.Authenticated || pkt[4] == 0 && pkt[5] == 0
+	e.fixed = fragment || c.Authenticated || pkt[4] == 0 && pkt[5] == 0
 	e.upper = pkt[c.Upper:]
 	return e, true
 }
