@@ -19,6 +19,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/pipeline"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 var origin = flow.Origin{Host: "gw"}
@@ -224,8 +225,21 @@ func TestNamedPipe(t *testing.T) {
 
 	// The pipe takes 64 KiB, which ends within a line; the rest has to wait.
 	records := numbered(0, 1000)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go func() {
+		defer cancel()
+		writer, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer writer.Close()
+		await.True(t, "the pipe to be full", func() bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(writer.Fd()), Events: unix.POLLOUT}}, 0)
+			return n == 0 && err == nil
+		})
+	}()
 	done, err := e.Export(ctx, records)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || done == 0 || done == len(records) {
 		t.Fatalf("exported %d to a reader that does not read: %v", done, err)
