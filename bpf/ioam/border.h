@@ -9,12 +9,6 @@
 #ifndef WAYMARK_IOAM_BORDER_H
 #define WAYMARK_IOAM_BORDER_H
 
-/* Interfaces with a role for all namespaces are no border. */
-static __always_inline bool ioam_is_border(const struct ioam_work *w)
-{
-	return w->port.border && (!w->port.role || w->port.exceptions);
-}
-
 /* Takes no packet with headers of which it cannot say that they have no options of the domain. */
 __feature(FEATURE_IOAM) __noinline
 	int ioam_border_check(frame_ctx *ctx, struct ioam_work *w, __u32 direction)

@@ -9,11 +9,102 @@
 #ifndef WAYMARK_IOAM_EGRESS_H
 #define WAYMARK_IOAM_EGRESS_H
 
+/* Nothing that the egress adds is further from its first field. */
+#define IOAM_COMPLETED_MAX 64
+
+/* What is added to node data where the packet leaves. */
+struct ioam_completed {
+	struct ioam_kind kind;
+	__u32 first; /* offset in the node data, of what is written */
+	__u32 bytes;
+	/* Offsets behind first. */
+	__u8 id;
+	__u8 delay;
+	__u8 wide;
+	bool timed;
+	__u16 port; /* id of the interface */
+	__u32 port_wide;
+	__u32 size; /* of the node data */
+	__be32 data[IOAM_COMPLETED_MAX / 4];
+};
+
+/* Written and read by the programs, on one CPU; as ioam_prepared. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << IOAM_KINDS_SHIFT);
+	__type(key, __u32);
+	__type(value, struct ioam_completed);
+} ioam_completed SEC(".maps");
+
 /* Sets a field of the node data in w->data. */
 static __always_inline void ioam_set(struct ioam_work *w, __u32 at, __u32 value)
 {
 	if (at <= IOAM_NODE_MAX - 4)
 		w->data[at / 4] = bpf_htonl(value);
+}
+
+/* Keeps where the fields are that the egress completes in node data of n bytes. */
+static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct ioam_work *w,
+						    __u32 fields, __u32 n)
+{
+	__u32 slot, first, absent = IOAM_COMPLETED_MAX - 8;
+	struct ioam_completed *c;
+	struct ioam_kind k;
+
+	if (!ioam_kind_of(ctx, w, fields, &k))
+		return;
+	slot = ioam_kind_slot(&k);
+	c = bpf_map_lookup_elem(&ioam_completed, &slot);
+	if (!c)
+		return;
+	first = ioam_node_length(fields & IOAM_BIT(0)) * 4;
+	c->kind = k;
+	c->first = first;
+	/* Up to the last of them: bits 1, 4 and 9. */
+	c->bytes = ioam_before(fields, fields & IOAM_BIT(9)   ? 10
+				       : fields & IOAM_BIT(4) ? 5
+							      : 2) -
+		   first;
+	c->id = ioam_offset(fields, 1, absent + first) - first;
+	c->delay = ioam_offset(fields, 4, absent + first) - first;
+	c->wide = ioam_offset(fields, 9, absent + first) - first;
+	c->timed = fields & IOAM_BIT(4);
+	c->port = bpf_htons(w->port.id);
+	c->port_wide = bpf_htonl(w->port.wide);
+	c->size = n;
+}
+
+/* A packet with a trace alone. IOAM_COMPLETED, or IOAM_PASS: nothing was done. Verified alone. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_complete_usual(struct __sk_buff *skb, struct ioam_work *w)
+{
+	struct ioam_completed *c;
+	struct ioam_usual u;
+	struct frame f;
+	__u32 slot, to;
+	void *from;
+
+	if (!w || !ioam_usual(skb, &u))
+		return IOAM_PASS;
+	slot = ioam_kind_slot(&u.kind);
+	c = bpf_map_lookup_elem(&ioam_completed, &slot);
+	if (!c || !ioam_same_kind(&c->kind, &u.kind) || u.remaining + c->size > u.list)
+		return IOAM_PASS;
+	to = u.at + IOAM_LIST + u.remaining + (c->first & 7);
+	f = frame_of(skb);
+	from = f.data + to;
+	if (from + sizeof(c->data) > f.end)
+		return IOAM_PASS;
+	__builtin_memcpy(c->data, from, sizeof(c->data));
+	*((__be16 *)c->data + (c->id / 2 & (IOAM_COMPLETED_MAX / 2 - 1) & ~1) + 1) = c->port;
+	c->data[(c->wide / 4 + 1) & (IOAM_COMPLETED_MAX / 4 - 1)] = c->port_wide;
+	if (c->timed)
+		c->data[c->delay / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] =
+			bpf_htonl(ioam_delay(w->received));
+	if (frame_store(skb, to, c->data, ioam_bounded(c->bytes, IOAM_COMPLETED_MAX)))
+		return IOAM_PASS;
+	ioam_stat(IOAM_COMPLETED);
+	return IOAM_COMPLETED;
 }
 
 /* One option. IOAM_COMPLETED, or IOAM_PASS where there is nothing to add. */
@@ -40,7 +131,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 		n += 4;
 	to = w->at + IOAM_HEADER + remaining * 4;
 	if (n < 4 || n > IOAM_NODE_MAX || w->len < IOAM_HEADER - 2 + remaining * 4 + n ||
-	    frame_load(ctx, to, w->data, ioam_bounded(n)))
+	    frame_load(ctx, to, w->data, ioam_bounded(n, IOAM_OLD_MAX)))
 		return IOAM_PASS;
 	if (fields & IOAM_CHECKSUM)
 		before = ioam_sum(w->data, n);
@@ -60,7 +151,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 		ioam_set(w, at, 0);
 		ioam_set(w, at, ioam_complement(before, ioam_sum(w->data, n)));
 	}
-	return frame_store(ctx, to, w->data, ioam_bounded(n)) ? IOAM_UNREADABLE : IOAM_COMPLETED;
+	if (frame_store(ctx, to, w->data, ioam_bounded(n, IOAM_OLD_MAX)))
+		return IOAM_UNREADABLE;
+	ioam_remember_completed(ctx, w, fields, n);
+	return IOAM_COMPLETED;
 }
 
 /* All options of a packet that leaves. */
@@ -91,6 +185,14 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress(struct __sk_buff *skb)
 	w->received = 0; /* unless the packet has it: write.h reads it, too */
 	if (!is_extension(ioam_next_header(skb, &l3), true))
 		return TC_ACT_UNSPEC;
+	if (cfg_ioam_stamp && skb->ingress_ifindex &&
+	    skb->tstamp_type == BPF_SKB_TSTAMP_DELIVERY_MONO) {
+		w->received = skb->tstamp;
+		if (ioam_complete_usual(skb, w) == IOAM_COMPLETED) {
+			bpf_skb_set_tstamp(skb, 0, BPF_SKB_TSTAMP_UNSPEC);
+			return TC_ACT_UNSPEC;
+		}
+	}
 	w = ioam_begin(skb, l3);
 	if (!w)
 		return TC_ACT_UNSPEC;

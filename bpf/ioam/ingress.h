@@ -8,16 +8,25 @@
 #define WAYMARK_IOAM_INGRESS_H
 
 /* What XDP left, if it has run. */
-static __always_inline bool ioam_handed(struct __sk_buff *skb, __u64 *stamp, bool *drop)
+static __always_inline bool ioam_handed(struct __sk_buff *skb, __u64 *stamp)
 {
-	struct ioam_meta *m = (void *)(long)skb->data_meta;
+	struct ioam_meta *m;
 
+	barrier(); /* the bounds are read here: a copy of half a register would be no pointer */
+	m = (void *)(long)skb->data_meta;
 	if ((void *)(m + 1) > (void *)(long)skb->data || m->cookie != cfg_ioam_cookie ||
 	    m->iface != iface_of(skb))
 		return false;
-	*stamp = m->stamp & ~IOAM_STAMP_DROP;
-	*drop = m->stamp & IOAM_STAMP_DROP;
+	*stamp = m->stamp;
 	return true;
+}
+
+/* To tc egress. */
+static __always_inline void ioam_hand_on(struct __sk_buff *skb, __u64 stamp)
+{
+	stamp &= ~(IOAM_STAMP_DROP | IOAM_STAMP_SETTLED);
+	if (stamp && cfg_ioam_stamp)
+		bpf_skb_set_tstamp(skb, stamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
 }
 
 /*
@@ -28,7 +37,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 {
 	__u32 zero = 0, l3;
 	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
-	bool drop = false;
+	bool drop = false, done;
 	__u64 stamp = 0;
 	__u8 next;
 
@@ -39,15 +48,27 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 	next = ioam_next_header(skb, &l3);
 	if (!is_extension(next, true))
 		return 0;
+	done = ioam_handed(skb, &stamp);
+	if (!done && next == IPPROTO_HOPOPTS && ioam_fill_usual(skb, w) == IOAM_WRITTEN) {
+		done = true;
+		stamp = ioam_stamp_of(w);
+		if (!ioam.node[ioam.copy & 1].removes)
+			stamp |= IOAM_STAMP_SETTLED;
+	}
+	if (stamp & IOAM_STAMP_SETTLED) {
+		ioam_hand_on(skb, stamp);
+		return 0;
+	}
 	w = ioam_begin(skb, l3);
 	if (!w)
 		return 0;
-	if (!ioam_handed(skb, &stamp, &drop)) {
+	if (!done) {
 		drop = ioam_border(skb, w, DIRECTION_INGRESS) != IOAM_PASS;
 		if (!drop && next == IPPROTO_HOPOPTS)
 			drop = ioam_transit(skb, w) != IOAM_PASS;
 		stamp = ioam_stamp_of(w);
 	}
+	drop |= stamp & IOAM_STAMP_DROP ? true : false;
 	w->drop = drop;
 	if (!drop && ioam.node[w->copy & 1].removes) {
 		if (next == IPPROTO_HOPOPTS)
@@ -56,8 +77,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 	}
 	w->removes =
 		!drop && (ioam.node[w->copy & 1].removes || w->port.border == IOAM_BORDER_STRIP);
-	if (stamp && cfg_ioam_stamp)
-		bpf_skb_set_tstamp(skb, stamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	ioam_hand_on(skb, stamp);
 	return 0;
 }
 

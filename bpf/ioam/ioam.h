@@ -12,6 +12,7 @@
 #include "ioam/count.h"
 #include "ioam/node.h"
 #include "ioam/stamp.h"
+#include "ioam/prepared.h"
 #include "ioam/proof.h"
 #include "ioam/transit.h"
 #include "ioam/cut.h"

@@ -63,7 +63,8 @@ struct ioam_work {
 	__u32 at; /* offset of the option */
 	__u32 len; /* of its data */
 	__u32 written; /* traces */
-	__u16 copy; /* of the configuration */
+	__u32 generation; /* of the configuration ... */
+	__u16 copy; /* ... and the copy of it */
 	__u16 space; /* namespace of the option */
 	__u8 hop_limit; /* at egress */
 	bool drop;
@@ -87,12 +88,12 @@ struct {
 	__type(value, struct ioam_work);
 } ioam_works SEC(".maps");
 
-/* A length from 1 to IOAM_OLD_MAX, in a form whose bounds Linux 6.1 sees. */
-static __always_inline __u32 ioam_bounded(__u32 n)
+/* A length from 1 to max, a power of two, in a form whose bounds Linux 6.1 sees. */
+static __always_inline __u32 ioam_bounded(__u32 n, __u32 max)
 {
 	n--;
 	barrier_var(n);
-	return (n & (IOAM_OLD_MAX - 1)) + 1;
+	return (n & (max - 1)) + 1;
 }
 
 /* A namespace that the node knows. */
@@ -124,15 +125,23 @@ static __always_inline struct ioam_work *ioam_begin(frame_ctx *ctx, __u32 l3)
 
 	if (!w)
 		return NULL;
+	w->copy = ioam.copy & 1;
+	/* Before what it stands for: what is prepared of an older one is not used again. */
+	w->generation = ioam.node[w->copy & 1].generation;
 	known = bpf_map_lookup_elem(&ioam_ifaces, &iface);
 	if (!known)
 		return NULL;
-	w->copy = ioam.copy & 1;
 	w->port = known->copy[w->copy & 1];
 	w->l3 = l3;
 	w->received = 0;
 	w->written = 0;
 	return w;
+}
+
+/* Interfaces with a role for all namespaces are no border. */
+static __always_inline bool ioam_is_border(const struct ioam_work *w)
+{
+	return w->port.border && (!w->port.role || w->port.exceptions);
 }
 
 static __always_inline __u64 ioam_received(struct ioam_work *w)
@@ -148,7 +157,7 @@ static __always_inline __u32 ioam_fraction(__u64 ns)
 		return ns;
 	if (cfg_ioam_time == IOAM_TIME_NTP)
 		return (ns << 32) / NSEC_PER_SEC;
-	return ns / 1000;
+	return (__u32)ns * 274877907ULL >> 38; /* divided by 1000: exact for 32 bits */
 }
 
 /* Without a jump: the verifier would follow both ways at each field. */

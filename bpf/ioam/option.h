@@ -37,6 +37,7 @@ struct ioam_edge_header {
 #define IOAM_E2E_FRACTION 0x1000
 
 #define IOAM_HEADER sizeof(struct ioam_trace)
+#define IOAM_NODELEN 0xf800
 #define IOAM_REMAINING 0x7f
 #define IOAM_OVERFLOW 0x400
 #define IOAM_NODELEN_SHIFT 11

@@ -252,7 +252,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 	len = w->len + 2;
 	if (len < IOAM_HEADER || len > IOAM_OPTION_MAX)
 		return IOAM_PASS;
-	if (frame_load(ctx, w->at, walk->word, ioam_bounded(len)))
+	if (frame_load(ctx, w->at, walk->word, ioam_bounded(len, IOAM_OLD_MAX)))
 		return IOAM_UNREADABLE;
 	walk->len = len;
 	t = (void *)walk->word;

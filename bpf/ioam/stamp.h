@@ -11,8 +11,9 @@
 
 /* Node data were added; no field asked for the time. A clock never shows it. */
 #define IOAM_STAMP_NO_TIME 1
-/* The packet is to be dropped. */
+/* From XDP to tc: the packet is to be dropped; it has nothing that tc ingress removes or reads. */
 #define IOAM_STAMP_DROP (1ULL << 63)
+#define IOAM_STAMP_SETTLED (1ULL << 62)
 
 struct ioam_meta {
 	__u64 stamp; /* 0: no data were added */

@@ -109,7 +109,8 @@ static __always_inline bool ioam_neutral(frame_ctx *ctx, struct ioam_work *w,
 {
 	__u32 at = ioam_before(fields, 7), bytes = words * 4, before, after;
 
-	if (bytes < 4 || bytes > IOAM_OLD_MAX || frame_load(ctx, to, w->old, ioam_bounded(bytes)))
+	if (bytes < 4 || bytes > IOAM_OLD_MAX ||
+	    frame_load(ctx, to, w->old, ioam_bounded(bytes, IOAM_OLD_MAX)))
 		return false;
 	before = ioam_sum(w->old, bytes) + lengths;
 	after = ioam_sum(w->data, ioam_node_length(fields) * 4) + lengths - words;
@@ -181,19 +182,21 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 	if (fields & IOAM_CHECKSUM && !ioam_neutral(ctx, w, ns, fields, to, words, lengths))
 		return IOAM_UNREADABLE;
 	/* A trace may ask for nothing. */
-	if (n >= 4 && n <= IOAM_NODE_MAX && frame_store(ctx, to, w->data, ioam_bounded(n)))
+	if (n >= 4 && n <= IOAM_NODE_MAX &&
+	    frame_store(ctx, to, w->data, ioam_bounded(n, IOAM_OLD_MAX)))
 		return IOAM_UNREADABLE;
 	if (fields & IOAM_SNAPSHOT && ns->snapshot > 1) {
 		__u32 index = ns->schema, bytes = (ns->snapshot - 1) * 4;
 
 		schema = bpf_map_lookup_elem(&ioam_schemas, &index);
 		if (!schema || bytes > IOAM_SCHEMA_MAX ||
-		    frame_store(ctx, to + n, schema->data, ioam_bounded(bytes)))
+		    frame_store(ctx, to + n, schema->data, ioam_bounded(bytes, IOAM_OLD_MAX)))
 			return IOAM_UNREADABLE;
 	}
 	now = bpf_htons(lengths - words);
 	if (frame_store(ctx, w->at + offsetof(struct ioam_trace, lengths), &now, sizeof(now)))
 		return IOAM_UNREADABLE;
+	ioam_remember(ctx, w, ns, fields, n);
 	return IOAM_WRITTEN;
 }
 

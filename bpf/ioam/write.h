@@ -100,7 +100,8 @@ static __always_inline void ioam_neutralize(struct __sk_buff *skb, struct ioam_w
 	__u32 at = data + ioam_before(o->fields, 7), n = o->bytes;
 
 	ioam_poke(skb, at, 0);
-	if (n < 4 || n > IOAM_OLD_MAX || bpf_skb_load_bytes(skb, data, w->old, ioam_bounded(n)))
+	if (n < 4 || n > IOAM_OLD_MAX ||
+	    bpf_skb_load_bytes(skb, data, w->old, ioam_bounded(n, IOAM_OLD_MAX)))
 		return;
 	ioam_poke(skb, at, ioam_complement(o->sum, ioam_sum(w->old, n)));
 }

@@ -11,20 +11,23 @@
 
 static __always_inline void ioam_xdp(struct xdp_md *xdp)
 {
-	struct ioam_work *w;
+	__u32 zero = 0, l3;
+	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
 	struct ioam_meta *m;
-	__u64 stamp;
-	__u32 l3;
+	__u64 stamp = 0;
 
-	if (!ioam_has_options(xdp, &l3))
+	if (!w || !ioam_has_options(xdp, &l3) || bpf_xdp_adjust_meta(xdp, -(int)sizeof(*m)))
 		return;
-	w = ioam_begin(xdp, l3);
-	if (!w || bpf_xdp_adjust_meta(xdp, -(int)sizeof(*m)))
+	if (ioam_fill_usual(xdp, w) == IOAM_WRITTEN) {
+		if (!ioam.node[ioam.copy & 1].removes)
+			stamp = IOAM_STAMP_SETTLED;
+	} else if (!ioam_begin(xdp, l3)) {
+		bpf_xdp_adjust_meta(xdp, sizeof(*m));
 		return;
-	stamp = ioam_border(xdp, w, DIRECTION_INGRESS) == IOAM_PASS &&
-				ioam_transit(xdp, w) == IOAM_PASS
-			? 0
-			: IOAM_STAMP_DROP;
+	} else if (ioam_border(xdp, w, DIRECTION_INGRESS) != IOAM_PASS ||
+		   ioam_transit(xdp, w) != IOAM_PASS) {
+		stamp = IOAM_STAMP_DROP;
+	}
 	stamp |= ioam_stamp_of(w);
 	m = (void *)(long)xdp->data_meta;
 	if ((void *)(m + 1) > (void *)(long)xdp->data)
