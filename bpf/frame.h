@@ -5,7 +5,8 @@
  * Input: what the kernel passes to a program, a frame_ctx. Output: the frame's
  * bytes, its length, and what else the kernel knows of it. frame_tc.h and
  * frame_xdp.h implement these functions for their hook, and a program includes one
- * of the two before all else that needs frames.
+ * of the two before all else that needs frames. FRAME_WRITABLE: bytes may be
+ * written through pointers.
  *
  * A function that is verified alone can be passed a frame_ctx, but no pointers
  * into a packet: it begins with frame_of(), of which the compiler keeps what is used.

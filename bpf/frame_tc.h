@@ -7,6 +7,9 @@ typedef struct __sk_buff frame_ctx;
 
 #include "frame.h"
 
+/* A sum over the packet (CHECKSUM_COMPLETE) would not be corrected: see frame_store(). */
+#define FRAME_WRITABLE 0
+
 static __always_inline struct frame frame_of(frame_ctx *skb)
 {
 	return (struct frame){

@@ -16,6 +16,8 @@ typedef struct xdp_md frame_ctx;
 /* Linux 6.18 and later. */
 extern int bpf_xdp_pull_data(struct xdp_md *xdp, __u32 len) __ksym __weak;
 
+#define FRAME_WRITABLE 1
+
 static __always_inline struct frame frame_of(frame_ctx *xdp)
 {
 	return (struct frame){

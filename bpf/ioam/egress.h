@@ -21,7 +21,9 @@ struct ioam_completed {
 	__u8 id;
 	__u8 delay;
 	__u8 wide;
+	__u8 complement;
 	bool timed;
+	bool neutral;
 	__u16 port; /* id of the interface */
 	__u32 port_wide;
 	__u32 size; /* of the node data */
@@ -60,14 +62,17 @@ static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct
 	first = ioam_node_length(fields & IOAM_BIT(0)) * 4;
 	c->kind = k;
 	c->first = first;
-	/* Up to the last of them: bits 1, 4 and 9. */
-	c->bytes = ioam_before(fields, fields & IOAM_BIT(9)   ? 10
-				       : fields & IOAM_BIT(4) ? 5
-							      : 2) -
+	/* Up to the last of them: bits 1, 4, 7 and 9. */
+	c->bytes = ioam_before(fields, fields & IOAM_BIT(9)	? 10
+				       : fields & IOAM_CHECKSUM ? 8
+				       : fields & IOAM_BIT(4)	? 5
+								: 2) -
 		   first;
 	c->id = ioam_offset(fields, 1, absent + first) - first;
 	c->delay = ioam_offset(fields, 4, absent + first) - first;
 	c->wide = ioam_offset(fields, 9, absent + first) - first;
+	c->complement = ioam_offset(fields, 7, absent + first) - first;
+	c->neutral = fields & IOAM_CHECKSUM;
 	c->timed = fields & IOAM_BIT(4);
 	c->port = bpf_htons(w->port.id);
 	c->port_wide = bpf_htonl(w->port.wide);
@@ -81,7 +86,7 @@ __feature(FEATURE_IOAM) __noinline
 	struct ioam_completed *c;
 	struct ioam_usual u;
 	struct frame f;
-	__u32 slot, to;
+	__u32 slot, to, n;
 	void *from;
 
 	if (!w || !ioam_usual(skb, &u))
@@ -101,7 +106,14 @@ __feature(FEATURE_IOAM) __noinline
 	if (c->timed)
 		c->data[c->delay / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] =
 			bpf_htonl(ioam_delay(w->received));
-	if (frame_store(skb, to, c->data, ioam_bounded(c->bytes, IOAM_COMPLETED_MAX)))
+	n = ioam_bounded(c->bytes, IOAM_COMPLETED_MAX);
+	if (c->neutral) {
+		__be32 *complement = &c->data[c->complement / 4 & (IOAM_COMPLETED_MAX / 4 - 1)];
+
+		*complement = 0;
+		*complement = bpf_htonl(ioam_complement(0, ioam_difference(from, n, c->data, n)));
+	}
+	if (frame_store(skb, to, c->data, n))
 		return IOAM_PASS;
 	ioam_stat(IOAM_COMPLETED);
 	return IOAM_COMPLETED;

@@ -182,17 +182,20 @@ static __always_inline __u32 ioam_take(__u32 fields, __u32 bit, __u32 bytes)
 		n += ioam_take(fields, bit, 8);           \
 	} while (0)
 
-/* Ones' complement sum of n bytes, folded. */
+/* Ones' complement sum of `to`, less that of `from`, folded; n and m: bytes, up to IOAM_OLD_MAX. */
+static __always_inline __u32 ioam_difference(const __be32 *from, __u32 n, const __be32 *to, __u32 m)
+{
+	__u32 sum = bpf_csum_diff((void *)from, from ? ioam_bounded(n, IOAM_OLD_MAX) : 0,
+				  (void *)to, ioam_bounded(m, IOAM_OLD_MAX), 0);
+
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return bpf_ntohs(sum);
+}
+
 static __always_inline __u32 ioam_sum(const __be32 *data, __u32 n)
 {
-	__u64 sum = 0;
-
-#pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < IOAM_OLD_MAX / 4 && i * 4 < n; i++)
-		sum += bpf_ntohl(data[i]);
-	sum = (sum >> 32) + (sum >> 16 & 0xffff) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	return (sum >> 16) + (sum & 0xffff);
+	return ioam_difference(NULL, 0, data, n);
 }
 
 /* The value that brings a sum from `after` back to `before`. */

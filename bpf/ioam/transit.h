@@ -13,7 +13,7 @@
 static __always_inline void *ioam_link(const struct frame *f, __u32 *l3)
 {
 	struct packet unused = {};
-	struct cursor c = { .frame = *f, .pos = f->data, .len = frame_len(f->ctx) };
+	struct cursor c = { .frame = *f, .pos = f->data }; /* its length takes a call */
 	__be16 proto;
 
 	*l3 = 0;
@@ -105,19 +105,18 @@ static __always_inline bool ioam_next(frame_ctx *ctx, struct ioam_options *o, st
  */
 static __always_inline bool ioam_neutral(frame_ctx *ctx, struct ioam_work *w,
 					 const struct ioam_namespace *ns, __u32 fields, __u32 to,
-					 __u32 words, __u32 lengths)
+					 __u32 words, __u32 n)
 {
-	__u32 at = ioam_before(fields, 7), bytes = words * 4, before, after;
+	__u32 at = ioam_before(fields, 7), bytes = words * 4, after;
 
-	if (bytes < 4 || bytes > IOAM_OLD_MAX ||
+	if (bytes < 4 || bytes > IOAM_OLD_MAX || n < 4 || n > IOAM_NODE_MAX ||
 	    frame_load(ctx, to, w->old, ioam_bounded(bytes, IOAM_OLD_MAX)))
 		return false;
-	before = ioam_sum(w->old, bytes) + lengths;
-	after = ioam_sum(w->data, ioam_node_length(fields) * 4) + lengths - words;
+	after = ioam_difference(w->old, bytes, w->data, n);
 	if (fields & IOAM_SNAPSHOT)
-		after += (ns->schema_head >> 16) + (ns->schema_head & 0xffff) + ns->schema_sum;
-	if (at <= IOAM_NODE_MAX - 4)
-		w->data[at / 4] = bpf_htonl(ioam_complement(before, after));
+		after += ns->schema_sum;
+	if (at <= IOAM_NODE_MAX - 4) /* RemainingLen has shrunk by the words */
+		w->data[at / 4] = bpf_htonl(ioam_complement(words, after));
 	return true;
 }
 
@@ -179,7 +178,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 	}
 	to = w->at + IOAM_HEADER + (remaining - words) * 4;
 	n = ioam_fill(w, ns, fields);
-	if (fields & IOAM_CHECKSUM && !ioam_neutral(ctx, w, ns, fields, to, words, lengths))
+	if (fields & IOAM_CHECKSUM && !ioam_neutral(ctx, w, ns, fields, to, words, n))
 		return IOAM_UNREADABLE;
 	/* A trace may ask for nothing. */
 	if (n >= 4 && n <= IOAM_NODE_MAX &&
