@@ -19,7 +19,7 @@ func (r *IOAMReport) WriteText(w io.Writer) error {
 	var rows [][]string
 	for _, c := range r.Costs {
 		rows = append(rows, []string{
-			c.Fields, c.Type.String(), c.XDP.String(), c.TC.String(), c.Through.String(), c.Ingress.String(), c.Without.String(),
+			c.Fields, c.Type.String(), c.XDP.String(), c.General.String(), c.TC.String(), c.Through.String(), c.Ingress.String(), c.Without.String(),
 			c.Plain.String(), c.PlainOff.String(),
 		})
 	}
@@ -27,6 +27,7 @@ func (r *IOAMReport) WriteText(w io.Writer) error {
 		{"trace of", false},
 		{"Trace-Type", false},
 		{"XDP", true},
+		{"XDP, header of another form", true},
 		{"tc ingress", true},
 		{"tc ingress and egress", true},
 		{"all stages of ingress", true},

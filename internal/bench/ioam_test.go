@@ -15,10 +15,14 @@ func TestIOAMCosts(t *testing.T) {
 		t.Fatalf("%+v", err)
 	}
 	for _, c := range costs {
-		t.Logf("%s: XDP %v, tc %v, through %v, ingress %v without %v, plain %v off %v",
-			c.Fields, c.XDP, c.TC, c.Through, c.Ingress, c.Without, c.Plain, c.PlainOff)
+		t.Logf("%s: XDP %v (general %v), tc %v, through %v, ingress %v without %v, plain %v off %v",
+			c.Fields, c.XDP, c.General, c.TC, c.Through, c.Ingress, c.Without, c.Plain, c.PlainOff)
 		if c.XDP.Median <= 0 || c.TC.Median <= 0 || c.Through.Median <= c.TC.Median || c.Ingress.Median <= c.Without.Median {
 			t.Errorf("%s costs nothing: %+v", c.Fields, c)
+		}
+		// A third to a half, as a rule.
+		if c.XDP.Low > 0.8*c.General.Low {
+			t.Errorf("%s: %v ns at XDP, where nothing is prepared %v", c.Fields, c.XDP, c.General)
 		}
 	}
 }
