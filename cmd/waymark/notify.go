@@ -4,7 +4,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 )
+
+// notifyTimeout is how long systemd may take to read a message.
+var notifyTimeout = time.Second
 
 // notify tells systemd about the agent, as sd_notify(3) does. Without systemd
 // there is no NOTIFY_SOCKET, and nothing happens.
@@ -20,6 +24,11 @@ func notify(log *slog.Logger, state string) {
 		return
 	}
 	defer conn.Close()
+	// A manager that has stopped reading must not stop the agent, which reloads only then.
+	if err := conn.SetWriteDeadline(time.Now().Add(notifyTimeout)); err != nil {
+		log.Warn("notifying systemd", "error", err)
+		return
+	}
 	if _, err := conn.Write([]byte(state)); err != nil {
 		log.Warn("notifying systemd", "error", err)
 	}

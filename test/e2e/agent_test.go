@@ -114,14 +114,14 @@ func listenReady(t *testing.T, path string, ready chan struct{}) {
 	t.Cleanup(func() { conn.Close() })
 	go func() {
 		b := make([]byte, 4096)
-		for {
+		for isReady := false; ; {
 			n, err := conn.Read(b)
 			if err != nil {
 				return
 			}
-			if strings.Contains("\n"+string(b[:n]), "\nREADY=1") {
+			if !isReady && strings.Contains("\n"+string(b[:n]), "\nREADY=1") {
+				isReady = true
 				close(ready)
-				return
 			}
 		}
 	}()

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -40,31 +42,17 @@ func TestPaths(t *testing.T) {
 	}
 	a := start(t, setup{host: l.Host("beta"), config: quick + lastNode})
 	c := ioamtest.NewCourier(t, l.Host("alpha"), l.Host("beta"))
-	const fields = ioam.HopLimitNodeID | ioam.InterfaceIDs | ioam.TimestampSeconds | ioam.TimestampFraction | ioam.NamespaceData
 	const packets = 30
-	for range packets {
-		trace, err := ioam.NewTrace(123, fields, 4*fields.NodeSize(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		header, err := ioam.AppendHeader(nil, 0, trace)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Send(t, header)
-	}
-	var answer ioamservice.Paths
+	sendTraces(t, c, packets)
+	var p ioamservice.Path
 	await.Success(t, func() error {
-		answer = ioamservice.Paths{}
-		if err := json.Unmarshal([]byte(must(t, nil, program, "paths", "-o", "json", "--socket", a.socket)), &answer); err != nil {
-			t.Fatal(err)
+		list := pathsOf(t, a)
+		if len(list) != 1 || list[0].Packets != packets {
+			return fmt.Errorf("paths %+v", list)
 		}
-		if len(answer.Paths) != 1 || answer.Paths[0].Packets != packets {
-			return fmt.Errorf("paths %+v", answer.Paths)
-		}
+		p = list[0]
 		return nil
 	})
-	p := answer.Paths[0]
 	hops := ""
 	for _, h := range p.Hops {
 		out := "-"
@@ -106,5 +94,124 @@ func TestPaths(t *testing.T) {
 	if out := must(t, nil, program, "status", "--socket", a.socket); !strings.Contains(out, fmt.Sprintf("IOAM paths: 1 of 128, %d traces", packets)) {
 		t.Errorf("status:\n%s", out)
 	}
+	flowsOnPath(t, a, &p)
+	followsPaths(t, a, c, l.Host("porthos"), p.ID)
 	a.stop(t)
+}
+
+// pathsOf are those that the agent has.
+func pathsOf(t *testing.T, a *agent) []ioamservice.Path {
+	t.Helper()
+	var answer ioamservice.Paths
+	if err := json.Unmarshal([]byte(must(t, nil, program, "paths", "-o", "json", "--socket", a.socket)), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Paths
+}
+
+// emptyTrace is a Hop-by-Hop header with a trace for four nodes.
+func emptyTrace(t *testing.T) []byte {
+	t.Helper()
+	const fields = ioam.HopLimitNodeID | ioam.InterfaceIDs | ioam.TimestampSeconds | ioam.TimestampFraction | ioam.NamespaceData
+	trace, err := ioam.NewTrace(123, fields, 4*fields.NodeSize(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := ioam.AppendHeader(nil, 0, trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return header
+}
+
+// flowsOnPath checks that records are found by their path, and are on it.
+func flowsOnPath(t *testing.T, a *agent, p *ioamservice.Path) {
+	t.Helper()
+	out := must(t, nil, program, "flows", "--socket", a.socket, "--since", "10m", "-o", "json", "--by", "ioam.path,ioam.nodes,proto", "nodes *-3-* and proto udp")
+	var answer struct {
+		Rows []struct {
+			Packets uint64
+			IOAM    struct {
+				Path, Nodes string
+				Hops        int
+				Packets     uint64
+				Delay       struct {
+					Count uint64
+					Mean  time.Duration `json:"mean_ns"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || len(answer.Rows) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r := answer.Rows[0].IOAM
+	if r.Path != p.ID || r.Nodes != "2-3-4-5" || r.Hops != 4 || r.Packets != p.Packets || r.Delay.Count != p.Packets || r.Delay.Mean != p.Delay.Mean {
+		t.Errorf("row %+v of path %s with a mean of %v", answer.Rows[0], p.ID, p.Delay.Mean)
+	}
+}
+
+// followsPaths changes the path, and finds the change in --follow; single traces are in --raw.
+func followsPaths(t *testing.T, a *agent, c *ioamtest.Courier, changes *lab.Host, before string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	follow := spawn(t, nil, exec.CommandContext(ctx, program, "paths", "--follow", "-o", "jsonl", "--socket", a.socket))
+	raw := spawn(t, nil, exec.CommandContext(ctx, program, "paths", "--raw", "-o", "jsonl", "--socket", a.socket))
+	events := func(p *process) (list []ioamservice.PathEvent) {
+		for line := range strings.Lines(p.stdout.String()) {
+			var e ioamservice.PathEvent
+			if !strings.HasSuffix(line, "\n") {
+				break
+			}
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			list = append(list, e)
+		}
+		return list
+	}
+	id := 100
+	await.Success(t, func() error { // until both follow
+		id++
+		must(t, changes, "sysctl", "-qw", fmt.Sprint("net.ipv6.ioam6_id=", id))
+		sendTraces(t, c, 2)
+		if follow.stdout.String() == "" || raw.stdout.String() == "" {
+			return fmt.Errorf("no event: %s %s", follow.stderr, raw.stderr)
+		}
+		return nil
+	})
+	id++
+	must(t, changes, "sysctl", "-qw", fmt.Sprint("net.ipv6.ioam6_id=", id))
+	sendTraces(t, c, 3)
+	var now string
+	await.Success(t, func() error {
+		for _, e := range events(follow) {
+			if e.Event == "new" && len(e.Hops) == 4 && *e.Hops[1].NodeID == uint32(id) {
+				now = e.Path
+			}
+			if e.Event == "change" && e.Path == now && now != "" && e.From != now && e.Flows != nil && *e.Flows == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("no change to node %d: %s", id, follow.stdout)
+	})
+	await.Success(t, func() error {
+		n := 0
+		for _, e := range events(raw) {
+			if e.Event == "trace" && e.Path == now && e.Hops[0].Time != nil && len(e.Hops) == 4 {
+				n++
+			}
+		}
+		if n != 3 {
+			return fmt.Errorf("%d traces of path %s: %s", n, now, raw.stdout)
+		}
+		return nil
+	})
+	if now == before {
+		t.Error("the path has not changed")
+	}
+	if out := must(t, nil, program, "status", "--socket", a.socket); strings.Contains(out, ", 0 changes") {
+		t.Errorf("status:\n%s", out)
+	}
 }
