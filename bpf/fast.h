@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The packets that most traffic consists of, in few instructions: Ethernet
- * without a tag, IPv4 without options or IPv6 without extension headers, no
- * fragment, no GSO, TCP or UDP.
+ * without a tag, IPv4 without options or IPv6 without extension headers (but those of packets that
+ * are marked), no fragment, no GSO, TCP or UDP.
  *
  * Input: the packet. Output: true and what parse() would find; or false: parse() has
  * to look, and to tell what is wrong where something is.
@@ -89,7 +89,14 @@ static __always_inline bool fast_ipv6(frame_ctx *ctx, __u32 direction, __u32 fea
 		     L2_ETHER << META_L2_SHIFT;
 	p->id.tos = word >> 20;
 	p->id.ttl = ip->hop_limit;
-	if (features & FEATURE_PDM && ip->nexthdr == IPPROTO_DSTOPTS) {
+	if (features & FEATURE_IOAM && ip->nexthdr == IPPROTO_HOPOPTS) {
+		__u32 size = (l4[1] + 1) * 8; /* of packets with traces */
+
+		if ((const void *)l4 + size + FAST_L4 > end ||
+		    !fast_transport(ctx, end, p, l4 + size, sizeof(*ip) + size, total, l4[0],
+				    features))
+			return false;
+	} else if (features & FEATURE_PDM && ip->nexthdr == IPPROTO_DSTOPTS) {
 		if ((const void *)l4 + FAST_OPTIONS + FAST_L4 > end ||
 		    l4[1] != FAST_OPTIONS / 8 - 1 ||
 		    !fast_transport(ctx, end, p, l4 + FAST_OPTIONS, sizeof(*ip) + FAST_OPTIONS,

@@ -112,7 +112,7 @@ static __always_inline int ioam_wrap_now(struct __sk_buff *skb, struct ioam_work
 		return MARK_JUMBOGRAM;
 	if (bpf_ntohs(ip.payload_len) + 2 * sizeof(ip) + hop + dest > 0xffff)
 		return MARK_TOO_LONG;
-	if (bpf_skb_adjust_room(skb, sizeof(ip) + hop + dest, BPF_ADJ_ROOM_MAC, flags))
+	if (space_grow(skb, sizeof(ip) + hop + dest, BPF_ADJ_ROOM_MAC, flags))
 		return MARK_NO_SPACE;
 	ip.payload_len = bpf_htons(bpf_ntohs(ip.payload_len) + sizeof(ip) + hop + dest);
 	ip.nexthdr = hop ? IPPROTO_HOPOPTS : IPPROTO_DSTOPTS;
