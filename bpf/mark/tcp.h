@@ -240,6 +240,14 @@ static __noinline int guard_resent(struct mark_guard *g, const struct mark_segme
 	return 0;
 }
 
+/* The FIN that answers another: nothing follows that could show whether it arrived. */
+static __always_inline bool is_last(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	return p->id.tcp_flags & TCP_FIN && sk && sk->state == BPF_TCP_LAST_ACK;
+}
+
 /*
  * The first segment that is seen of a connection. Of one that was there before,
  * what its socket has sent already goes again, and is not marked.
@@ -328,7 +336,7 @@ static __always_inline int guard_tcp(struct __sk_buff *skb, const struct packet 
 	if (now < g->fallback)
 		return MARK_FALLBACK;
 	if (guard_risks(g)) {
-		if (bare || g->watch_len)
+		if (bare || g->watch_len || is_last(skb, p))
 			return MARK_UNPROVEN;
 		/* A lost SYN costs a second, a lost segment with data a round trip or two. */
 		if (g->flags & GUARD_CAREFUL && p->id.tcp_flags & TCP_SYN)

@@ -241,7 +241,7 @@ func TestInsertedTraffic(t *testing.T) {
 	for _, c := range []struct {
 		mtu      int
 		offloads bool
-	}{{1280, true}, {1500, false}, {1500, true}, {9000, true}} {
+	}{{1280, false}, {1280, true}, {1500, false}, {1500, true}, {9000, false}, {9000, true}} {
 		t.Run(fmt.Sprintf("MTU %d, offloads %t", c.mtu, c.offloads), func(t *testing.T) { ps.testTraffic(t, c.mtu, c.offloads) })
 	}
 }
@@ -273,7 +273,8 @@ func (ps *probes) testTraffic(t *testing.T, mtu int, offloads bool) {
 		}
 		o := i.outcome(t)
 		t.Logf("%s: %+v", i.Name, o)
-		if o.Marked == 0 || o.Fallbacks > 0 || o.Passed["broken"] > 0 {
+		// Segments of the bulk transfer: of 1280 bytes at least, of 9000 at most.
+		if o.Marked < 400 || o.Fallbacks > 0 || o.Passed["broken"] > 0 {
 			t.Errorf("%s: %+v", i.Name, o)
 		}
 	}
@@ -316,7 +317,8 @@ func TestTsharkReadsWhatIsInserted(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-	if o := i.outcome(t); len(lines) < 10 {
+	// A packet of the end of the connection may leave after the capture.
+	if o := i.outcome(t); o.Marked < 10 || len(lines) > int(o.Marked) || len(lines)+2 < int(o.Marked) {
 		t.Errorf("tshark saw %d packets with a trace, inserted %+v", len(lines), o)
 	}
 	for _, line := range lines {
