@@ -28,11 +28,13 @@ type ioamMode struct {
 	over   string  // name of the mode that it is compared with
 	x      float64 // on the axis of the figure
 	insert string  // of alpha's configuration
+	header string  // Hop-by-Hop header that the sender's socket puts into each packet
 }
 
 // Names of modes that others refer to.
 const (
 	modeBare       = "no agent"
+	modeHeader     = "no agent, a header alone"
 	modeOff        = "flows counted"
 	modeRegistered = "IOAM registered"
 	modeAll        = "100 %"
@@ -62,6 +64,7 @@ const (
 func ioamModes(quick bool) []ioamMode {
 	modes := []ioamMode{
 		{figure: figureRegistered, name: modeBare, lane: laneBare, over: modeBare},
+		{figure: figureRegistered, name: modeHeader, lane: laneBare, over: modeBare, header: headerAlone(120)},
 		{figure: figureRegistered, name: modeOff, lane: laneOff, over: modeBare},
 		{figure: figureRegistered, name: modeRegistered, lane: laneOn, over: modeOff},
 	}
@@ -98,6 +101,15 @@ func ioamModes(quick bool) []ioamMode {
 		})
 	}
 	return modes
+}
+
+// headerAlone is a Hop-by-Hop header as long as that of a trace, whose option nobody knows: what Linux itself takes for
+// any such header.
+func headerAlone(size int) string {
+	const experimental = 0x1E // RFC 4727
+	header := make([]byte, size)
+	header[1], header[2], header[3] = byte(size/8-1), experimental, byte(size-4)
+	return string(header)
 }
 
 // benchSpaces is how many namespaces the nodes know.

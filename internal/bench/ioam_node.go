@@ -70,7 +70,7 @@ func (l *ioamLane) run(ctx context.Context, lasts time.Duration) (r nodeRun, err
 	if err != nil {
 		return r, err
 	}
-	if _, err := stream(ctx, l.lab, warmUp, lasts); err != nil {
+	if _, err := stream(ctx, l.lab, "", warmUp, lasts); err != nil {
 		return r, err
 	}
 	after, err := l.programs(ctx)

@@ -27,20 +27,21 @@ type streamed struct {
 // perProcessor is the rate in Gbit for a second of CPU time.
 func (s streamed) perProcessor() float64 { return 8 * float64(s.bytes) / float64(s.processor) }
 
-// stream sends TCP over a new connection from the first host to the last, and measures it after a time.
+// stream sends TCP over a new connection from the first host to the last, and measures it after a time. The socket puts
+// the Hop-by-Hop header into each packet.
 // Both ends and all between them share one CPU, which is then the limit. Where other work leaves them none of it, the
 // time is doubled.
-func stream(ctx context.Context, l *lab.Lab, warm, lasts time.Duration) (s streamed, err error) {
+func stream(ctx context.Context, l *lab.Lab, header string, warm, lasts time.Duration) (s streamed, err error) {
 	for longest := lasts + time.Minute; err == nil && (s.bytes == 0 || s.processor == 0); lasts *= 2 {
 		if lasts > longest {
 			return s, errors.New("nothing was received")
 		}
-		s, err = streamOnce(ctx, l, warm, lasts)
+		s, err = streamOnce(ctx, l, header, warm, lasts)
 	}
 	return s, err
 }
 
-func streamOnce(ctx context.Context, l *lab.Lab, warm, lasts time.Duration) (s streamed, err error) {
+func streamOnce(ctx context.Context, l *lab.Lab, header string, warm, lasts time.Duration) (s streamed, err error) {
 	hosts := l.Hosts()
 	sender, receiver, err := connect(ctx, hosts[0], hosts[len(hosts)-1])
 	if err != nil {
@@ -48,6 +49,11 @@ func streamOnce(ctx context.Context, l *lab.Lab, warm, lasts time.Duration) (s s
 	}
 	defer sender.Close()
 	defer receiver.Close()
+	if header != "" {
+		if err := unix.SetsockoptString(int(sender.Fd()), unix.IPPROTO_IPV6, unix.IPV6_HOPOPTS, header); err != nil {
+			return s, fmt.Errorf("setting the Hop-by-Hop header: %w", err)
+		}
+	}
 	kernel := kernelThread(senderProcessor)
 	begin := time.Now().Add(warm)
 	end := begin.Add(lasts)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/waymark-net/waymark/internal/api"
 	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	"github.com/waymark-net/waymark/internal/lab"
@@ -42,7 +44,7 @@ type IOAMTransfers struct {
 	Mode    string  `json:"mode"`
 	Over    string  `json:"over"`
 	Value   float64 `json:"value"`
-	Offload bool    `json:"offload"`    // bursts travel whole; else as packets of the MTU's size, behind tc egress of the sender
+	Offload bool    `json:"offload"`    // TCP hands over bursts, which travel whole; else packets of the MTU's size
 	Rate    Spread  `json:"gbit_per_s"` // of payload, for a second of CPU time
 	Ratio   Spread  `json:"ratio"`      // to the mode that it is compared with, in the same round
 }
@@ -83,7 +85,7 @@ func measureThroughput(ctx context.Context, t IOAMThroughput, modes []ioamMode, 
 	}
 	for _, offload := range []bool{true, false} { // single packets last: the nodes are measured with them
 		for _, l := range lanes {
-			if err := l.lab.SetOffloads(lab.TSO|lab.GSO, offload); err != nil {
+			if err := setBursts(l.lab.Hosts()[0], offload); err != nil {
 				return t, err
 			}
 		}
@@ -98,7 +100,7 @@ func measureThroughput(ctx context.Context, t IOAMThroughput, modes []ioamMode, 
 				if err := lanes[m.lane].insert(ctx, m.insert); err != nil {
 					return t, fmt.Errorf("%s: %w", m.name, err)
 				}
-				s, err := stream(ctx, lanes[m.lane].lab, warmUp, time.Duration(t.Seconds*float64(time.Second)))
+				s, err := stream(ctx, lanes[m.lane].lab, m.header, warmUp, time.Duration(t.Seconds*float64(time.Second)))
 				if err != nil {
 					return t, fmt.Errorf("%s: %w", m.name, err)
 				}
@@ -126,6 +128,26 @@ func measureThroughput(ctx context.Context, t IOAMThroughput, modes []ioamMode, 
 		return t, fmt.Errorf("nodes: %w", err)
 	}
 	return t, nil
+}
+
+// setBursts has sockets of a host hand over bursts, or single packets.
+func setBursts(h *lab.Host, on bool) error {
+	segments := 1
+	if on {
+		segments = 65535
+	}
+	return h.Do(func() error {
+		for _, i := range h.Interfaces {
+			link, err := netlink.LinkByName(i.Name)
+			if err == nil {
+				err = netlink.LinkSetGSOMaxSegs(link, segments)
+			}
+			if err != nil {
+				return fmt.Errorf("setting gso_max_segs of %s on %s: %w", i.Name, h.Name, err)
+			}
+		}
+		return nil
+	})
 }
 
 // ioamLane is a chain, with agents on all nodes or none.
