@@ -56,7 +56,14 @@ func (ps *probes) take(t testing.TB, withPDM bool) *probe {
 	if withPDM {
 		known = append(known, "pdm_states")
 	}
-	maps, err := p.node.core.Maps(known...)
+	emptyMaps(t, p.node, known...)
+	return p
+}
+
+// emptyMaps lets a node forget what is in its maps.
+func emptyMaps(t testing.TB, r *Registrar, names ...string) {
+	t.Helper()
+	maps, err := r.core.Maps(names...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +81,6 @@ func (ps *probes) take(t testing.TB, withPDM bool) *probe {
 			}
 		}
 	}
-	return p
 }
 
 func (ps *probes) load(withPDM bool) *probe {

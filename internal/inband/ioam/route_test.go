@@ -29,6 +29,12 @@ import (
 // transfer sends bytes over TCP, each segment with a Hop-by-Hop header, and compares what arrives.
 func transfer(t testing.TB, from, to *lab.Host, header []byte, size int) {
 	t.Helper()
+	transferWith(t, from, to, unix.IPV6_HOPOPTS, header, size)
+}
+
+// transferWith does so with a header that an option of the socket sets.
+func transferWith(t testing.TB, from, to *lab.Host, option int, header []byte, size int) {
+	t.Helper()
 	var listener net.Listener
 	if err := to.Do(func() (err error) {
 		listener, err = net.Listen("tcp6", netip.AddrPortFrom(to.Addr6(), 0).String())
@@ -58,7 +64,7 @@ func transfer(t testing.TB, from, to *lab.Host, header []byte, size int) {
 			return nil
 		}
 		return errors.Join(raw.Control(func(fd uintptr) {
-			err = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, unix.IPV6_HOPOPTS, string(header))
+			err = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, option, string(header))
 		}), err)
 	}}
 	if err := from.Do(func() error {

@@ -2,11 +2,8 @@ package pdm
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -52,14 +49,14 @@ func TestMarkedBursts(t *testing.T) {
 			if err := errors.Join(l.SetOffloads(lab.TSO|lab.USO|lab.GSO, c.offloads), l.SetOffloads(lab.TxChecksum, c.checksum)); err != nil {
 				t.Fatal(err)
 			}
-			a.know(t, b.Addr6(), burstPort)
+			a.know(t, b.Addr6(), marktest.BurstPort)
 			if c.segment > 1200 { // TCP shows that such long packets arrive
 				if _, err := traffic.Bulk(t.Context(), a.Host, b.Host, traffic.BulkConfig{To: netip.AddrPortFrom(b.Addr6(), 0), Bytes: 4 << 20}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			before := marktest.Faults(t, b.Host)
-			if err := sendBursts(t, a.Host, b.Host, bursts, segments, c.segment, c.options); errors.Is(err, unix.EIO) && c.reason == "burst_checksum" {
+			if err := marktest.Bursts(t, a.Host, b.Host, bursts, segments, c.segment, c.options); errors.Is(err, unix.EIO) && c.reason == "burst_checksum" {
 				return // kernels before 6.11 refuse to send it
 			} else if err != nil {
 				t.Fatal(err)
@@ -85,72 +82,6 @@ func TestMarkedBursts(t *testing.T) {
 			}
 		})
 	}
-}
-
-const burstPort = 4433
-
-// sendBursts sends datagrams many at a time and checks that each arrives. The error
-// is that of the sender.
-func sendBursts(t testing.TB, from, to *lab.Host, bursts, segments, size, options int) error {
-	t.Helper()
-	var receiver *net.UDPConn
-	if err := to.Do(func() (err error) {
-		receiver, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), burstPort)))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer receiver.Close()
-	if err := receiver.SetReadBuffer(1 << 22); err != nil {
-		t.Fatal(err)
-	}
-	received := map[string]int{}
-	var sender *net.UDPConn
-	if err := from.Do(func() (err error) {
-		sender, err = net.DialUDP("udp", nil, receiver.LocalAddr().(*net.UDPAddr))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer sender.Close()
-	raw, err := sender.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ctl := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, size)
-		if err == nil && options != 0 { // eight bytes of padding
-			err = unix.SetsockoptString(int(fd), unix.SOL_IPV6, options, "\x00\x00\x01\x04\x00\x00\x00\x00")
-		}
-	}); ctl != nil || err != nil {
-		t.Fatal(ctl, err)
-	}
-	sent := map[string]int{}
-	payload := make([]byte, segments*size)
-	buf := make([]byte, 65536)
-	for range bursts {
-		if _, err := rand.Read(payload); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := sender.Write(payload); err != nil {
-			return err
-		}
-		for at := 0; at < len(payload); at += size {
-			sent[string(payload[at:at+size])]++
-			if err := receiver.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			n, err := receiver.Read(buf)
-			if err != nil {
-				t.Fatalf("a datagram is missing: %v", err)
-			}
-			received[string(buf[:n])]++
-		}
-	}
-	if !maps.Equal(sent, received) {
-		t.Error("other datagrams arrived than were sent")
-	}
-	return nil
 }
 
 // Linux routers pass marked bursts on: they read the header that carries the mark
