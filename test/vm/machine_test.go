@@ -60,7 +60,7 @@ func TestMachineThatDoesNotComeThrough(t *testing.T) {
 		{
 			name:    "kernel panics",
 			machine: Machine{Kernel: "6.1", CPUs: 1, Modules: []string{}, Files: act, Cmds: []Cmd{{Args: []string{"/bin/act", "crash"}}}},
-			timeout: time.Minute,
+			timeout: 10 * time.Minute,
 			want:    "stopped after 0 of 1 commands",
 			console: "sysrq triggered crash",
 		},
