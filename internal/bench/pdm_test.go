@@ -72,9 +72,10 @@ func TestTransfers(t *testing.T) {
 			t.Errorf("%s: %+v", m.Mode, m)
 		}
 	}
-	limited, bursts, packets := got.Modes[1].Marked, got.Modes[2].Marked, got.Modes[4].Marked
-	if limited == 0 || bursts <= limited || packets <= bursts {
-		t.Errorf("marked: %d bursts with the limit, %d without, %d packets one by one", limited, bursts, packets)
+	// A burst has one mark. How much was sent depends on what else runs, so it is compared for a Gbit.
+	marks := func(m TransferCost) float64 { return float64(m.Marked) / m.Rate.Median }
+	if bursts, packets := marks(got.Modes[2]), marks(got.Modes[4]); packets <= bursts {
+		t.Errorf("marks for each Gbit/s: %.0f on bursts, %.0f on packets one by one", bursts, packets)
 	}
 	labs, err := lab.List()
 	if err != nil {
