@@ -37,6 +37,7 @@ struct {
 /* What is to be inserted into a packet. */
 struct ioam_plan {
 	struct mark_key key;
+	struct mark_key outer; /* of the tunnel that it goes into */
 	struct mark_segment segment;
 	struct mark_place place;
 	struct mark_layout layout;

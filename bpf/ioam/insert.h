@@ -425,6 +425,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_too_big(struct __sk_buff *skb, const
 
 	if (!ioam_inserts() || !p || !plan || !quoted_flow(skb, p, &plan->key, &mtu, first))
 		return 0;
+	if (plan->key.proto == IPPROTO_IPV6) {
+		ioam_wrap_too_big(skb, p, &plan->key, mtu, now);
+		return 0;
+	}
 	plan->key.kind = MARK_IOAM_HOP;
 	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	if (!g) {

@@ -132,6 +132,36 @@ static __always_inline int ioam_wrap_now(struct __sk_buff *skb, struct ioam_work
 	return MARK_OK;
 }
 
+/* How long packets to the end of the tunnel may be, at most the MTU that the route has. */
+static __always_inline __u32 ioam_wrap_mtu(const struct ioam_insertion *in, struct mark_key *key,
+					   __u32 mtu, __u64 now)
+{
+	struct mark_path *path;
+
+	__builtin_memset(key, 0, sizeof(*key));
+	__builtin_memcpy(key->remote, in->destination, sizeof(key->remote));
+	key->netns = cfg_netns;
+	path = path_make(key, PATH_LENGTHS);
+	return path && is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu < mtu ? path->mtu
+											: mtu;
+}
+
+/* Learns from a Packet Too Big about an outer header. The stack does not: it has no such tunnel. */
+static __always_inline void ioam_wrap_too_big(struct __sk_buff *skb, const struct packet *p,
+					      const struct mark_key *key, __u32 mtu, __u64 now)
+{
+	struct mark_path_key at;
+	struct mark_path *path = path_of(key, PATH_LENGTHS, &at);
+
+	/* Known only of tunnels and flows of this host. */
+	if (!path || (is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu <= mtu) ||
+	    !is_sum_right(skb, p))
+		return;
+	path->mtu = mtu;
+	path->narrowed = now;
+	MARK_STAT_ADD(MARK_IOAM_OUTER, narrowed, 1);
+}
+
 /* What may be done with the packet: MARK_OK and plan->segment, or a reason. */
 static __always_inline int ioam_may_wrap(struct __sk_buff *skb, const struct packet *p,
 					 const struct ioam_insertion *in, struct ioam_plan *plan,
@@ -142,6 +172,7 @@ static __always_inline int ioam_may_wrap(struct __sk_buff *skb, const struct pac
 
 	if (rc != MARK_OK)
 		return rc;
+	mtu = ioam_wrap_mtu(in, &plan->outer, mtu, now);
 	rc = ioam_wrap_fit(skb, p, plan, g, mtu, now);
 	/* As it is, it can show that such packets arrive. */
 	if (rc != MARK_OK && g && plan->segment.tcp && plan->segment.len <= 0xffff)

@@ -40,8 +40,8 @@ struct {
 /* Flows in a row that fall back until their path does. */
 #define STRIKES_PATH 2
 
-/* Linux gives these ports and higher ones to clients (ip_local_port_range). */
-#define PORT_DYNAMIC 32768
+/* These ports and higher ones may be a client's, here (ip_local_port_range) or there. */
+const volatile __u32 cfg_mark_client_ports = 32768;
 
 /* Whether something learned at a time, or never, is not older than its lifetime. */
 static __always_inline bool is_recent(__u64 at, __u64 now, __u64 lifetime)
@@ -82,7 +82,7 @@ static __always_inline struct mark_path *path_of(const struct mark_key *key, enu
 		port = local;
 	__builtin_memcpy(path->remote, key->remote, sizeof(path->remote));
 	path->netns = key->netns;
-	path->port = service && port < PORT_DYNAMIC ? bpf_htons(port) : 0;
+	path->port = service && port < cfg_mark_client_ports ? bpf_htons(port) : 0;
 	path->proto = service ? key->proto : 0;
 	path->kind = scope == PATH_LENGTHS ? MARK_PDM : key->kind;
 	return bpf_map_lookup_elem(&mark_paths, path);

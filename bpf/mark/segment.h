@@ -49,6 +49,9 @@ static __always_inline void key_of(const struct packet *p, bool swap, enum mark_
 	word[0] = p->word[local];
 	word[1] = p->word[local + 1];
 	word[2] = p->word[remote];
+	/* Link-local addresses are those of an interface, which takes bytes 4 to 7: they are 0 (RFC 4291 section 2.5.6). */
+	if ((word[2] & bpf_htons(0xffc0)) == bpf_htons(0xfe80))
+		word[2] |= (__u64)p->id.iface << 32;
 	word[3] = p->word[remote + 1];
 	word[4] = lport | rport << 16 | (__u64)(__u16)cfg_netns << 32 | (__u64)p->id.proto << 48 |
 		  (__u64)kind << 56;

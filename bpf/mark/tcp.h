@@ -11,6 +11,9 @@
 /* A flow that waits for others asks about them with its first segments, and then with one in so many. */
 #define RISK_ASKS 16
 
+/* How long a flow may take from asking until its mark leaves, on another processor than others that ask. */
+#define RISK_CLAIM_NS 1000000ULL
+
 /* A SYN carries no more data. */
 #define SYN_DATA_MAX 0xffff
 
@@ -108,23 +111,27 @@ __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 static __noinline int guard_may_risk(struct mark_guard *g, const struct mark_key *key, __u64 now,
 				     bool syn)
 {
-	struct mark_path_key at;
 	struct mark_path *service;
+	__u64 quiet;
 
 	g->unmarked = g->unmarked < 0xffff ? g->unmarked + 1 : RISK_ASKS;
 	if (g->unmarked > RISK_ASKS && g->unmarked % RISK_ASKS)
 		return false;
-	service = path_of(key, PATH_SERVICE, &at);
+	service = path_make(key, PATH_SERVICE);
 	if (!service)
 		return true;
 	if (path_takes(service, now)) {
 		g->flags |= GUARD_PASSED;
 		return true;
 	}
-	if (now < service->quiet || now < service->blocked)
+	quiet = service->quiet;
+	if (now < quiet || now < service->blocked)
 		return false;
 	/* What was never heard of again was rejected, perhaps: that must not end a connection in use. */
-	return syn || !service->backoff || service->strikes;
+	if (!syn && service->backoff && !service->strikes)
+		return false;
+	/* Of flows that ask on several processors at once, one may. */
+	return __sync_val_compare_and_swap(&service->quiet, quiet, now + RISK_CLAIM_NS) == quiet;
 }
 
 /* A segment leaves with a mark, and nobody knows if it arrives. */

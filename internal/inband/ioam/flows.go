@@ -1,10 +1,12 @@
 package ioam
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/kernel"
 )
 
 // Flows that options are inserted into, of which it is followed whether they arrive; see
@@ -40,7 +42,8 @@ func setFlows(s *datapath.Spec) error {
 	if s.Maps["ioam_guards"] == nil { // at tc only
 		return nil
 	}
-	return s.SetSizes(map[string]uint32{"ioam_guards": maxFlows, "mark_paths": maxPaths})
+	return errors.Join(s.SetSizes(map[string]uint32{"ioam_guards": maxFlows, "mark_paths": maxPaths}),
+		s.SetConstants(map[string]any{"cfg_mark_client_ports": kernel.ClientPorts()}))
 }
 
 // Arrivals are running totals of what became known of packets with options.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -252,12 +253,21 @@ func (r *reader) report(at datapath.Moment, k *abiMarkKey, s *abiPdmState, delay
 	r.emitIngress(at, k, ingressPlace{iface: s.InIface, meta: s.InMeta, dport: s.InDport}, &p, emit)
 }
 
+// remoteOf is the address of the other end. In a key, a link-local one has the interface in bytes that are 0 on the wire.
+func remoteOf(k *abiMarkKey) [16]byte {
+	remote := k.Remote
+	if netip.AddrFrom16(remote).IsLinkLocalUnicast() {
+		clear(remote[4:8])
+	}
+	return remote
+}
+
 // emitEgress reports packets sent, under the key that the flow table has them by.
 func (r *reader) emitEgress(at datapath.Moment, k *abiMarkKey, s *abiPdmState, sent uint32, emit func(*flow.Delta)) {
 	vlan, inner := datapath.VLANs(s.OutMeta)
 	d := flow.Delta{Counts: flow.Counts{PDM: &flow.PDM{Sent: uint64(sent)}, First: at.Wall, Last: at.Wall}}
 	d.Key = flow.Key{
-		Src: k.Local, Dst: k.Remote, SrcPort: datapath.HostPort(k.Lport), DstPort: datapath.HostPort(s.OutDport),
+		Src: k.Local, Dst: remoteOf(k), SrcPort: datapath.HostPort(k.Lport), DstPort: datapath.HostPort(s.OutDport),
 		Iface: flow.Iface(s.OutIface), VLAN: vlan, InnerVLAN: inner,
 		Proto: k.Proto, Direction: flow.Egress, IPv6: true,
 	}
@@ -268,7 +278,7 @@ func (r *reader) emitIngress(at datapath.Moment, k *abiMarkKey, place ingressPla
 	vlan, inner := datapath.VLANs(place.meta)
 	d := flow.Delta{Counts: flow.Counts{PDM: p, First: at.Wall, Last: at.Wall}}
 	d.Key = flow.Key{
-		Src: k.Remote, Dst: k.Local, SrcPort: datapath.HostPort(k.Rport), DstPort: datapath.HostPort(place.dport),
+		Src: remoteOf(k), Dst: k.Local, SrcPort: datapath.HostPort(k.Rport), DstPort: datapath.HostPort(place.dport),
 		Iface: flow.Iface(place.iface), VLAN: vlan, InnerVLAN: inner,
 		Proto: k.Proto, Direction: flow.Ingress, IPv6: true,
 	}

@@ -111,7 +111,7 @@ func (e *Event) set(raw *abiPdmEvent, offset *wallOffset) error {
 		Iface:     flow.Iface(raw.Iface),
 		Direction: flow.Direction(raw.Direction),
 		Local:     netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Local), datapath.HostPort(raw.Key.Lport)),
-		Remote:    netip.AddrPortFrom(netip.AddrFrom16(raw.Key.Remote), datapath.HostPort(raw.Key.Rport)),
+		Remote:    netip.AddrPortFrom(netip.AddrFrom16(remoteOf(&raw.Key)), datapath.HostPort(raw.Key.Rport)),
 		Proto:     raw.Key.Proto,
 		Option:    option,
 		Arrival:   inband.Arrival(raw.Arrival),

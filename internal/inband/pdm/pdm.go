@@ -117,8 +117,8 @@ func (m *Marker) set(s *datapath.Spec) error {
 	return s.SetConstants(map[string]any{
 		"cfg_pdm_packets": m.cfg.Packets, "cfg_pdm_closed_domain": m.cfg.ClosedDomain,
 		"cfg_pdm_strip": m.cfg.Strip, "cfg_pdm_raw": m.cfg.Raw,
-		"cfg_pdm_marks_per_second": m.cfg.MarksPerSecond,
-		"cfg_pdm_new_per_second":   m.cfg.NewPerSecond, "cfg_pdm_lifetime": uint64(m.cfg.Lifetime),
+		"cfg_pdm_marks_per_second": m.cfg.MarksPerSecond, "cfg_mark_client_ports": kernel.ClientPorts(),
+		"cfg_pdm_new_per_second": m.cfg.NewPerSecond, "cfg_pdm_lifetime": uint64(m.cfg.Lifetime),
 	})
 }
 

@@ -3,9 +3,12 @@ package pdm
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -231,5 +234,41 @@ func TestMarksOfFastOpen(t *testing.T) {
 	frame := f.segment().Flags(packet.SYN).Bytes()
 	if out := h.send(t, frame); bytes.Equal(out, frame) && h.why(t)["resent"] > 0 {
 		t.Error("another connection is taken for the one before")
+	}
+}
+
+// What is known of a link-local address is known on its interface only: routers of several links may have the same one.
+func TestMarksToLinkLocalAddresses(t *testing.T) {
+	h := newUnknownPath(t)
+	if err := h.pdm.SetPolicies([]policy.Policy{{To: netip.MustParsePrefix("fe80::/10"), For: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	router := netip.MustParseAddr("fe80::1")
+	syn := func(port uint16) bool {
+		return h.marks(t, packet.Eth().IPv6("fe80::a", router.String()).TCP(port, 179).Flags(packet.SYN), false)
+	}
+	if !syn(2000) || syn(2001) {
+		t.Error("not one connection was put at risk")
+	}
+	here := router.As16()
+	binary.LittleEndian.PutUint32(here[4:], uint32(flow.NewIface(0, uint32(h.ifindex))))
+	for addr, want := range map[netip.Addr]bool{router: false, netip.AddrFrom16(here): true} {
+		var path abiMarkPath
+		key := serviceKey(addr, packet.ProtoTCP, 179)
+		if err := h.pdm.maps["mark_paths"].Lookup(&key, &path); (err == nil) != want {
+			t.Errorf("known of %v: %v, want %t", addr, err, want)
+		}
+	}
+	h.wait(t, time.Second)
+	sent := map[netip.Addr]uint64{}
+	if err := h.Drain(func(d *flow.Delta) {
+		if d.PDM != nil {
+			sent[netip.AddrFrom16(d.Key.Dst)] += uint64(d.PDM.Sent)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if sent[router] != 1 || len(sent) != 1 {
+		t.Errorf("marked %v", sent)
 	}
 }
