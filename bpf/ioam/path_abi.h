@@ -34,7 +34,7 @@ struct ioam_path {
 enum ioam_cells { IOAM_NO_CELLS = 0x7fffffff };
 
 /* Differences from 0 to this many ns are those of clocks that agree; others are counted from where they begin. */
-enum ioam_difference { IOAM_PLAUSIBLE = 1000000000 };
+enum ioam_difference { IOAM_PLAUSIBLE = 500000000 };
 
 /*
  * Times. Cell 2i of a path is the transit delay of hop i; cell 2i + 1 is the time from hop i + 1 to hop

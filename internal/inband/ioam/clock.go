@@ -1,6 +1,7 @@
 package ioam
 
 import (
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,25 @@ func clock(id int32) int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(id, &ts) // these two never fail
 	return ts.Nano()
+}
+
+// Clock is what the kernel knows of this host's clock.
+type Clock struct {
+	Synchronized bool          // something steers it: NTP, PTP
+	MaxError     time.Duration // at most so far off; nothing where it is not synchronized
+}
+
+// ReadClock asks the kernel, as adjtimex(8) does.
+func ReadClock() (c Clock, err error) {
+	var t unix.Timex
+	state, err := unix.Adjtimex(&t)
+	if err != nil {
+		return c, fmt.Errorf("reading the state of the clock: %w", err)
+	}
+	if state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0 {
+		c = Clock{Synchronized: true, MaxError: time.Duration(t.Maxerror) * time.Microsecond}
+	}
+	return c, nil
 }
 
 // followClock keeps the offset of the programs right.

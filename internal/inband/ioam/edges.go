@@ -71,7 +71,7 @@ func (p *paths) edges() (out []Edge, err error) {
 			Received: v.Received, Lost: v.Lost, Reordered: v.Reordered, Duplicates: v.Duplicates, Discarded: v.Discarded, Restarts: v.Restarts,
 			Delay: timesOf(&v.Delay, v.Base),
 		}
-		e.Relative = e.Delay.Count > 0 && (e.Delay.Min < 0 || e.Delay.Max > maxSkew)
+		e.Relative = disagree(&e.Delay, maxWhole)
 		out = append(out, e)
 	})
 	order.By(out, func(a, b Edge) int {

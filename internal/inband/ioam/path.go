@@ -38,6 +38,7 @@ type Path struct {
 	// Unreported is a path of which no trace has come yet.
 	Unreported bool
 	nodes      string // as in flow records
+	relative   bool   // the clocks of the first node and the last do not agree
 }
 
 // Hop is a node of a path.
@@ -50,6 +51,8 @@ type Hop struct {
 	// Relative says that the clocks of both ends of the link do not agree: only changes
 	// of the times mean something.
 	Relative bool
+	// Drift is by how much the clock of the next node runs faster, as a share; 0: not known.
+	Drift float64
 }
 
 // Measured are times since the path was seen first, and of the last one to two minutes.
@@ -58,6 +61,7 @@ type Measured struct {
 	Recent Times
 	older  Times // of the minute before
 	newer  Times // of this minute
+	minima minima
 }
 
 // recentFor is half of what Measured calls recent.
@@ -69,7 +73,10 @@ func (m *Measured) add(t *Times) {
 }
 
 // turn begins another minute.
-func (m *Measured) turn() { m.older, m.newer = m.newer, Times{} }
+func (m *Measured) turn(now time.Time) {
+	m.minima.add(now, &m.newer)
+	m.older, m.newer = m.newer, Times{}
+}
 
 // recent gathers what is recent.
 func (m *Measured) recent() {
@@ -146,22 +153,4 @@ func (p *Path) clone() Path {
 		m.All.Buckets = slices.Clone(m.All.Buckets)
 	})
 	return own
-}
-
-// maxSkew is a time of a link that no link takes.
-const maxSkew = int64(10 * time.Second)
-
-// judge finds links whose ends have clocks that do not agree. A packet arrives after it was
-// sent, so a difference below 0 is one of clocks, in both directions between two nodes.
-func (p *Path) judge() {
-	for i := range len(p.Hops) - 1 {
-		h := &p.Hops[i]
-		t := &h.Link.All
-		h.Relative = h.Relative || t.Count > 0 && (t.Min < 0 || t.Max > maxSkew)
-	}
-}
-
-// Relative reports whether the time of the whole path is no delay.
-func (p *Path) Relative() bool {
-	return slices.ContainsFunc(p.Hops, func(h Hop) bool { return h.Relative }) || p.Whole.All.Min < 0 || p.Whole.All.Max > maxSkew
 }

@@ -323,8 +323,8 @@ func TestPathsForms(t *testing.T) {
 func TestPathsClocks(t *testing.T) {
 	h := newHost(t, Config{Time: wire.PTP, Transit: TransitTC}, decapsulating())
 	h.inside(t, func() {
-		for _, skew := range []time.Duration{-5 * time.Second, 40 * time.Minute} {
-			id := uint32(skew / time.Second & 0xffff)
+		for _, skew := range []time.Duration{-5 * time.Second, 800 * time.Millisecond, 40 * time.Minute} {
+			id := uint32(skew / (100 * time.Millisecond) & 0xffff)
 			for round := range 4 {
 				for i := range 100 {
 					now := time.Now().Truncate(time.Microsecond)

@@ -114,7 +114,7 @@ func (l *linked) delta(k *abiIoamFlowKey, path *Path, changes uint64, now time.T
 	if path != nil {
 		report.IOAMPath = path.brief()
 	}
-	if path != nil && path.Relative() || v.Count > 0 && (v.Min < 0 || v.Max > maxSkew) {
+	if path != nil && path.Relative() || disagree(&Times{Count: v.Count, Min: v.Min}, maxWhole) {
 		report.Relative = true
 	} else {
 		report.Delay = flow.Delays{Count: v.Count, Sum: uint64(v.Sum), Min: uint64(v.Min), Max: uint64(v.Max)}

@@ -219,7 +219,7 @@ func (p *paths) turn(now time.Time) {
 	}
 	p.turned = now
 	for _, path := range p.known {
-		path.each(func(_ int, m *Measured) { m.turn() })
+		path.each(func(_ int, m *Measured) { m.turn(now) })
 	}
 }
 

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"net/netip"
 	"time"
@@ -65,9 +66,10 @@ type Hop struct {
 	EgressWide        *uint32 `json:"egress_wide,omitempty"`
 	NamespaceData     *string `json:"namespace_data,omitempty"` // hexadecimal
 	NamespaceDataWide *string `json:"namespace_data_wide,omitempty"`
-	Transit           *Times  `json:"transit,omitempty"`  // transit delay: from receipt to sending
-	Link              *Times  `json:"link,omitempty"`     // one-way time to the next node, without the transit delay where that is known
-	Relative          bool    `json:"relative,omitempty"` // the clocks of both ends of the link do not agree: only changes mean something
+	Transit           *Times  `json:"transit,omitempty"`   // transit delay: from receipt to sending
+	Link              *Times  `json:"link,omitempty"`      // one-way time to the next node, without the transit delay where that is known
+	Relative          bool    `json:"relative,omitempty"`  // the clocks of both ends of the link do not agree: only changes mean something
+	Drift             float64 `json:"drift_ppm,omitempty"` // by how much the clock of the next node runs faster, where that shows
 }
 
 // Times are times of the last one to two minutes, of all time where there was no packet.
@@ -132,6 +134,7 @@ func (s *service) path(p *inbandioam.Path) Path {
 	for i := range p.Hops {
 		h := &p.Hops[i]
 		out.Hops[i] = hopOf(i+1, &h.Hop)
+		out.Hops[i].Drift = math.Round(h.Drift*1e7) / 10
 		out.Hops[i].Transit, out.Hops[i].Link, out.Hops[i].Relative = timesOf(&h.Transit), timesOf(&h.Link), h.Relative
 	}
 	return out

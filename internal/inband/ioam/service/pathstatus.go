@@ -112,6 +112,16 @@ func eachPath(s *obs.Status, f func(*inbandioam.Path)) {
 	}
 }
 
+// eachHop calls f for their hops, with namespace, path, number and node.
+func eachHop(s *obs.Status, f func(h *inbandioam.Hop, labels ...string)) {
+	eachPath(s, func(p *inbandioam.Path) {
+		for i := range p.Hops {
+			own := hopOf(i+1, &p.Hops[i].Hop)
+			f(&p.Hops[i], fmt.Sprint(p.Namespace), p.ID.String(), fmt.Sprint(i+1), own.name())
+		}
+	})
+}
+
 func pathCounter(name, help string, value func(*PathStatus) uint64) prometheus.Metric {
 	return prometheus.Metric{Name: name, Type: prometheus.Counter, Help: help, Collect: func(s *obs.Status, sample func(float64, ...string)) {
 		if n := StatusOf(s); n != nil && n.Paths != nil {
@@ -156,6 +166,17 @@ var pathMetrics = []prometheus.Metric{
 			eachPath(s, func(p *inbandioam.Path) { sample(float64(p.Packets), fmt.Sprint(p.Namespace), p.ID.String()) })
 		},
 	},
+	{
+		Name: "waymark_ioam_link_relative", Type: prometheus.Gauge, Labels: []string{"namespace", "path", "hop", "node"},
+		Help: "1: the clocks of a node and the next one do not agree, so that times of the link are only relative; the 32 paths with the most packets.",
+		Collect: func(s *obs.Status, sample func(float64, ...string)) {
+			eachHop(s, func(h *inbandioam.Hop, labels ...string) {
+				if h.Link.All.Count > 0 {
+					sample(boolean(h.Relative), labels...)
+				}
+			})
+		},
+	},
 	edgeMetric("waymark_ioam_e2e_received_total", prometheus.Counter, "Packets with an edge-to-edge sequence number, a GSO burst as one: the 64 senders with the most packets.", func(e *Edge) float64 { return float64(e.Received) }),
 	edgeMetric("waymark_ioam_e2e_lost", prometheus.Gauge, "Packets of a sender of edge-to-edge options that did not arrive; less again when one arrives late.", func(e *Edge) float64 { return float64(e.Lost) }),
 	edgeMetric("waymark_ioam_e2e_reordered_total", prometheus.Counter, "Packets with an edge-to-edge sequence number that arrived behind later ones.", func(e *Edge) float64 { return float64(e.Reordered) }),
@@ -180,12 +201,9 @@ func hopHistogram(name, help string, of func(*inbandioam.Hop) flow.Delays) prome
 	return prometheus.Histogram{
 		Metric: prometheus.Metric{Name: name, Type: prometheus.HistogramType, Unit: "seconds", Labels: []string{"namespace", "path", "hop", "node"}, Help: help},
 		Collect: func(s *obs.Status, sample func(*flow.Delays, ...string)) {
-			eachPath(s, func(p *inbandioam.Path) {
-				for i := range p.Hops {
-					if d := of(&p.Hops[i]); d.Count > 0 {
-						own := hopOf(i+1, &p.Hops[i].Hop)
-						sample(&d, fmt.Sprint(p.Namespace), p.ID.String(), fmt.Sprint(i+1), own.name())
-					}
+			eachHop(s, func(h *inbandioam.Hop, labels ...string) {
+				if d := of(h); d.Count > 0 {
+					sample(&d, labels...)
 				}
 			})
 		},

@@ -207,8 +207,16 @@ func writePath(w io.Writer, p *Path) error {
 		return err
 	}
 	if relative {
-		_, err := fmt.Fprintln(w, "~ relative: the clocks of both nodes do not agree, so only changes of the time mean something; synchronize them (NTP, PTP)")
-		return err
+		if _, err := fmt.Fprintln(w, "~ relative: the clocks of both nodes do not agree, so only changes of the time mean something; synchronize them (NTP, PTP)"); err != nil {
+			return err
+		}
+		for i := range p.Hops[:max(len(p.Hops)-1, 0)] {
+			if h := &p.Hops[i]; h.Drift != 0 {
+				if _, err := fmt.Fprintf(w, "  the clock of node %s drifts by %+.1f ppm from that of node %s\n", p.Hops[i+1].name(), h.Drift, h.name()); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }

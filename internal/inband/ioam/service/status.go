@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
@@ -21,6 +22,7 @@ type Status struct {
 	NodeID     *uint32     `json:"node_id,omitempty"`
 	WideNodeID *uint64     `json:"wide_node_id,omitempty"`
 	Time       string      `json:"time"`
+	Clock      Clock       `json:"clock"`
 	Interfaces []Interface `json:"interfaces"`
 	Namespaces []Namespace `json:"namespaces"`
 
@@ -34,6 +36,19 @@ type Status struct {
 
 	Insertions []Insertion `json:"insertions,omitempty"`
 	Paths      *PathStatus `json:"paths,omitempty"` // of a node where traces end
+}
+
+// Clock is this host's, which times of the node are of.
+type Clock struct {
+	Synchronized bool          `json:"synchronized"`           // as the kernel says: NTP or PTP steers it
+	MaxError     time.Duration `json:"max_error_ns,omitempty"` // at most so far off
+}
+
+func (c Clock) text() string {
+	if c.Synchronized {
+		return "clock synchronized, at most " + term.Duration(c.MaxError) + " off"
+	}
+	return "clock not synchronized"
 }
 
 // Interface is one of the node's.
@@ -95,6 +110,8 @@ func (s *service) status() (any, error) {
 	cfg := s.current()
 	n := cfg.node()
 	out := &Status{NodeID: known(n.ID, ioam.Unavailable24), WideNodeID: known(n.WideID, ioam.Unavailable56), Time: cfg.Node.Time}
+	clock, clockErr := inbandioam.ReadClock()
+	out.Clock = Clock(clock)
 	for k, i := range n.Interfaces {
 		one := Interface{Name: i.Name, ID: known(i.ID, ioam.Unavailable16), Wide: known(i.WideID, ioam.Unavailable32), Role: cfg.Interfaces[k].Role}
 		for _, r := range cfg.Interfaces[k].Roles {
@@ -137,7 +154,7 @@ func (s *service) status() (any, error) {
 		}
 		out.Insertions = append(out.Insertions, one)
 	}
-	return out, errors.Join(insertedErr, statsErr, countsErr, pathsErr)
+	return out, errors.Join(clockErr, insertedErr, statsErr, countsErr, pathsErr)
 }
 
 func insertionStatus(n *inbandioam.Node, in *inbandioam.Insertion) Insertion {
@@ -172,8 +189,8 @@ func writeText(w io.Writer, s *obs.Status) error {
 	if n == nil {
 		return nil
 	}
-	if err := term.Heading(w, "IOAM node %s (wide %s), times in %s: %s written, %s completed at egress, %s removed",
-		text(n.NodeID, "%d"), text(n.WideNodeID, "0x%x"), n.Time, term.Count(n.Written), term.Count(n.Completed), term.Count(n.Removed)); err != nil {
+	if err := term.Heading(w, "IOAM node %s (wide %s), times in %s: %s written, %s completed at egress, %s removed; %s",
+		text(n.NodeID, "%d"), text(n.WideNodeID, "0x%x"), n.Time, term.Count(n.Written), term.Count(n.Completed), term.Count(n.Removed), n.Clock.text()); err != nil {
 		return err
 	}
 	t := &term.Table{Columns: []term.Column{{Title: "IOAM INTERFACE", Least: 12}, {Title: "ID", Right: true}, {Title: "WIDE", Right: true}, {Title: "ROLE"}}}
@@ -231,6 +248,14 @@ func sortedKeys(m map[uint32]string) (keys []uint32) {
 
 // metrics are there where the agent is an IOAM node, and empty elsewhere.
 var metrics = []prometheus.Metric{
+	{
+		Name: "waymark_ioam_clock_synchronized", Type: prometheus.Gauge, Help: "1: the kernel says that this host's clock is synchronized; 0: times of this node are of a clock that runs free.",
+		Collect: func(s *obs.Status, sample func(float64, ...string)) {
+			if n := StatusOf(s); n != nil {
+				sample(boolean(n.Clock.Synchronized))
+			}
+		},
+	},
 	counter("waymark_ioam_written_options_total", "Options that data of this node were added to.", func(n *Status) uint64 { return n.Written }),
 	counter("waymark_ioam_completed_options_total", "Options that got the egress interface or the transit delay of this node.", func(n *Status) uint64 { return n.Completed }),
 	counter("waymark_ioam_removed_options_total", "Options that were removed where their namespace ends.", func(n *Status) uint64 { return n.Removed }),
@@ -250,6 +275,13 @@ var metrics = []prometheus.Metric{
 			}
 		},
 	},
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func insertionCounter(name, help string, value func(*Insertion) uint64) prometheus.Metric {
