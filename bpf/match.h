@@ -20,10 +20,11 @@ static __always_inline bool has_port(const struct policy_rule *rule, __u16 sport
 	return false;
 }
 
-static __always_inline bool policy_matches(const struct policy_rule *rule, __u32 proto, __u16 sport,
-					   __u16 dport)
+/* Not static: verified alone, since its loop is in the loops over rules of its callers. */
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int policy_matches(const struct policy_rule *rule, __u32 proto, __u32 sport, __u32 dport)
 {
-	if (!(rule->protos[proto >> 6 & 3] >> (proto & 63) & 1))
+	if (!rule || !(rule->protos[proto >> 6 & 3] >> (proto & 63) & 1))
 		return false;
 	return !rule->ports_len || has_port(rule, sport, dport);
 }

@@ -39,7 +39,9 @@ static __always_inline void ioam_stat(__u32 reason)
 	ioam_stats_add(reason, 1);
 }
 
-static __noinline int ioam_count(frame_ctx *ctx, __u32 direction, __u32 reason, __u32 space)
+/* Verified alone: called in many places, for few packets. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_count(frame_ctx *ctx, __u32 direction, __u32 reason, __u32 space)
 {
 	struct ioam_count_key key = {
 		.iface = iface_of(ctx),

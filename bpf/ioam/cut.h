@@ -165,6 +165,41 @@ static __always_inline enum ioam_fate ioam_fate_of(frame_ctx *ctx, const struct 
 	return IOAM_GOES;
 }
 
+/* The option at byte `at` of the header: its size; 0: it exceeds the header. Verified alone. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_cut_option(frame_ctx *ctx, struct ioam_work *w, struct ioam_cut *c, __u32 at)
+{
+	enum ioam_fate fate = IOAM_STAYS;
+	__u32 offset, size;
+	__u8 tlv[2];
+	bool pads;
+
+	if (!c || !w)
+		return 0;
+	offset = c->header + at;
+	size = option_size(ctx, offset, c->header + c->size, tlv);
+	if (!size)
+		return 0;
+	pads = tlv[0] <= OPTION_PADN;
+	if (!pads)
+		fate = ioam_fate_of(ctx, w, c, offset, tlv);
+	if (fate != IOAM_STAYS) {
+		c->run = c->run ?: at;
+		c->cut = c->cut ?: at;
+	} else if (!pads || !c->run) {
+		if (c->run)
+			ioam_close(c, at);
+		c->run = 0;
+		if (!ioam_keep(ctx, c, offset, size))
+			return 0;
+		if (!pads) {
+			c->padding = c->out;
+			c->others++;
+		}
+	}
+	return size;
+}
+
 /* The header at c->header. Not 0 where its options exceed it. */
 __feature(FEATURE_IOAM) __noinline
 	int ioam_cut_options(frame_ctx *ctx, struct ioam_work *w, struct ioam_cut *c)
@@ -180,31 +215,10 @@ __feature(FEATURE_IOAM) __noinline
 	c->padding = c->out;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < IOAM_CUT_OPTIONS && at < c->size; i++) {
-		__u32 offset = c->header + at, size;
-		enum ioam_fate fate = IOAM_STAYS;
-		__u8 tlv[2];
-		bool pads;
+		__u32 size = ioam_cut_option(ctx, w, c, at);
 
-		size = option_size(ctx, offset, c->header + c->size, tlv);
 		if (!size)
 			return -1;
-		pads = tlv[0] <= OPTION_PADN;
-		if (!pads)
-			fate = ioam_fate_of(ctx, w, c, offset, tlv);
-		if (fate != IOAM_STAYS) {
-			c->run = c->run ?: at;
-			c->cut = c->cut ?: at;
-		} else if (!pads || !c->run) {
-			if (c->run)
-				ioam_close(c, at);
-			c->run = 0;
-			if (!ioam_keep(ctx, c, offset, size))
-				return -1;
-			if (!pads) {
-				c->padding = c->out;
-				c->others++;
-			}
-		}
 		at += size;
 	}
 	if (at < c->size) {

@@ -4,8 +4,8 @@
  *
  * Input: where the first extension header is. Output: where the upper layer begins,
  * what names it, and the PDM option. Called by these stages for the few packets
- * that are not of the usual form. Its two loops are functions that are verified
- * alone. The same walk as in wire/pdm.
+ * that are not of the usual form. Its loops, and what is in them, are functions that
+ * are verified alone. The same walk as in wire/pdm.
  */
 #ifndef WAYMARK_MARK_WALK_H
 #define WAYMARK_MARK_WALK_H
@@ -39,6 +39,34 @@ struct mark_layout {
 	__u8 fragment;
 };
 
+/* The option at `at`, of a header that ends at `end`: its size; 0: it is malformed. */
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int mark_option(struct __sk_buff *skb, struct mark_header *h, __u32 at, __u32 end)
+{
+	__u8 tlv[2];
+	__u32 size;
+
+	if (!h)
+		return 0;
+	size = option_size(skb, at, end, tlv);
+	if (!size)
+		return 0;
+	if (tlv[0] == PDM_OPTION) {
+		if (h->option || h->version2)
+			return 0;
+		if (tlv[1] == PDM_LEN)
+			h->option = at;
+		else if (tlv[1] == PDM_V2_LEN || tlv[1] == PDM_V2_ENCRYPTED_LEN)
+			h->version2 = 1;
+		else
+			return 0;
+	} else if (tlv[0] > OPTION_PADN) {
+		h->others++;
+	}
+	h->options++;
+	return size;
+}
+
 /* The options of one header; WALK_OK, or MARK_MALFORMED or MARK_CHAIN. */
 __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 	int mark_options(struct __sk_buff *skb, struct mark_header *h)
@@ -51,29 +79,15 @@ __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 	end = h->offset + h->size;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < OPTIONS_MAX + 1; i++) {
-		__u8 tlv[2];
 		__u32 size;
 
 		if (at >= end)
 			return WALK_OK;
 		if (i == OPTIONS_MAX)
 			break;
-		size = option_size(skb, at, end, tlv);
+		size = mark_option(skb, h, at, end);
 		if (!size)
 			return MARK_MALFORMED;
-		if (tlv[0] == PDM_OPTION) {
-			if (h->option || h->version2)
-				return MARK_MALFORMED;
-			if (tlv[1] == PDM_LEN)
-				h->option = at;
-			else if (tlv[1] == PDM_V2_LEN || tlv[1] == PDM_V2_ENCRYPTED_LEN)
-				h->version2 = 1;
-			else
-				return MARK_MALFORMED;
-		} else if (tlv[0] > OPTION_PADN) {
-			h->others++;
-		}
-		h->options++;
 		at += size;
 	}
 	return MARK_CHAIN;

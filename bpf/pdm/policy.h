@@ -67,16 +67,9 @@ volatile __u32 policy_generation SEC(".data.policy");
 #define POLICY_NONE (-1)
 #define POLICY_HELD (-2)
 
-/* A function of its own, verified alone: its loops are in the loop below. */
-__feature(FEATURE_PDM) __noinline
-	int pdm_policy_matches(struct policy_rule *rule, __u32 proto, __u32 sport, __u32 dport)
-{
-	return rule && policy_matches(rule, proto, sport, dport);
-}
-
 /*
  * The number of the first policy of left, or POLICY_NONE if it does not name the
- * packet. A function of its own, for the same reason.
+ * packet. A function of its own, verified alone.
  */
 __feature(FEATURE_PDM) __noinline
 	int pdm_policy_first(__u64 left, __u32 generation, const struct packet *p, __u64 now)
@@ -85,7 +78,7 @@ __feature(FEATURE_PDM) __noinline
 	struct policy_rule *rule = bpf_map_lookup_elem(&policy_rules, &index);
 
 	if (!p || !rule || now >= rule->until ||
-	    !pdm_policy_matches(rule, p->id.proto, bpf_ntohs(p->id.sport), bpf_ntohs(p->id.dport)))
+	    !policy_matches(rule, p->id.proto, bpf_ntohs(p->id.sport), bpf_ntohs(p->id.dport)))
 		return POLICY_NONE;
 	return id;
 }

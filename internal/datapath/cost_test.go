@@ -34,7 +34,7 @@ import (
 const (
 	goldenCosts = "testdata/cost.txt"
 	// The verifier gives up at a million, and prunes less on older kernels.
-	maxVerified = 300_000
+	maxVerified = 150_000
 	// An empty program sets the verdict and ends.
 	emptyProgram = 2
 	// Packets of one kind that are counted: whole batches.
