@@ -33,7 +33,6 @@ type domain struct {
 	t     *testing.T
 	nodes map[string]*Registrar
 	with  map[string]Node // what each node is with insertions
-	port  uint16
 }
 
 func newDomain(t *testing.T) *domain {
