@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/inband/pdm"
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/lab"
 )
@@ -43,7 +44,7 @@ type TransferCost struct {
 // Modes of a transfer.
 const (
 	modeUnmarked = "unmarked"
-	modeBurst    = "burst"       // as many marks in a second as the defaults allow
+	modeBurst    = "burst"       // as many marks in a second of sending as the defaults allow
 	modeEvery    = "every-burst" // no limit
 	modeSingle   = "no-bursts"   // unmarked, but sent as packet mode has to have it
 	modePacket   = "packet"      // no limit
@@ -53,9 +54,10 @@ const (
 // the next, so bursts and single packets stay apart.
 var sentAlike = [][]string{{modeUnmarked, modeBurst, modeEvery}, {modeSingle, modePacket}}
 
-// transferConfig is the PDM configuration of the modes that mark.
+// transferConfig is the PDM configuration of the modes that mark. A connection sends in its turns
+// only, so with the whole limit it would have marks of several seconds for each second of sending.
 var transferConfig = map[string]string{
-	modeBurst:  "mode: burst",
+	modeBurst:  fmt.Sprintf("mode: burst, marks_per_second: %d", int(pdm.Default().MarksPerSecond)/len(sentAlike[0])),
 	modeEvery:  "mode: burst, marks_per_second: 0",
 	modePacket: "mode: packet, marks_per_second: 0",
 }
