@@ -110,8 +110,23 @@ func (b *pdmBench) close() {
 	b.Close()
 }
 
-// cacheMaps are those that the flow cache empties itself, or whose totals only grow.
-var cacheMaps = []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts", "cached_counts"}
+// cacheMaps are those that the flow cache empties itself, whose totals only grow, or that only give round trips of handshakes.
+var cacheMaps = []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts", "cached_counts", "handshakes"}
+
+// emptied are the names of the other maps.
+var emptied = sync.OnceValues(func() (names []string, err error) {
+	spec, err := datapath.Ingress.Load()
+	if err != nil {
+		return nil, err
+	}
+	for name := range spec.Maps {
+		other := strings.HasPrefix(name, ".rodata") || strings.HasPrefix(name, "ioam_") || name == ".data.control"
+		if !other && !slices.Contains(cacheMaps, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+})
 
 // reset empties a probe that is attached to nothing.
 func (b *pdmBench) reset() error {
@@ -120,17 +135,11 @@ func (b *pdmBench) reset() error {
 			return err
 		}
 	}
-	spec, err := datapath.Ingress.Load()
+	names, err := emptied()
 	if err != nil {
 		return err
 	}
-	for _, name := range cacheMaps {
-		delete(spec.Maps, name)
-	}
-	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool {
-		return strings.HasPrefix(name, ".rodata") || name == ".data.control"
-	})
-	for name := range spec.Maps {
+	for _, name := range names {
 		m, err := b.pdm.core.Map(name)
 		if err == nil {
 			err = empty(m)
@@ -166,15 +175,20 @@ func empty(m *ebpf.Map) error {
 	case ebpf.RingBuf:
 		return nil
 	}
-	for {
-		key, err := m.NextKeyBytes(nil)
-		if key == nil || err != nil {
+	// From the key that was deleted, the kernel begins with the first again, past all that is empty.
+	var keys [][]byte
+	for key, err := m.NextKeyBytes(nil); key != nil || err != nil; key, err = m.NextKeyBytes(key) {
+		if err != nil {
 			return err
 		}
+		keys = append(keys, key)
+	}
+	for _, key := range keys {
 		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return err
 		}
 	}
+	return nil
 }
 
 // zero zeroes an array.
