@@ -17,6 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // A process of its own, to be killed: it reserves and waits.
@@ -84,6 +85,15 @@ func newHost(t *testing.T, mtu int) *host {
 			}
 		}
 		return nil
+	})
+	// When the carrier is noticed, Linux sets the IPv6 MTU to that of the device.
+	await.True(t, "the carrier", func() (up bool) {
+		h.do(t, func() error {
+			l, err := netlink.LinkByName("eth9")
+			up = err == nil && l.Attrs().OperState == netlink.OperUp
+			return err
+		})
+		return up
 	})
 	return h
 }
