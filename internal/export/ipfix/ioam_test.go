@@ -3,13 +3,10 @@ package ipfix
 import (
 	"encoding/hex"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/lab/labtest"
 )
 
 // traced are a flow whose traces show a path, one whose clocks do not agree, one of which
@@ -76,22 +73,9 @@ func TestGoflow2IOAM(t *testing.T) {
 
 // tshark finds nothing odd in messages with such records, and reads the path.
 func TestTsharkIOAM(t *testing.T) {
-	ns := labtest.UpHost(t)
-	file, stop := captureIn(t, ns)
-	var collector net.PacketConn
-	if err := ns.Do(func() (err error) {
-		collector, err = net.ListenPacket("udp", "127.0.0.1:4739")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer collector.Close()
-	e := newExporter(t, func(c *Config) { c.Biflow = true })
-	e.now = time.Now
 	records := traced()
-	exportIn(t, ns, e, records)
-	stop()
-	flows, others := tsharkSays(t, file, "-d", "udp.port==4739,cflow")
+	file, decodeAs := sentByUDP(t, records)
+	flows, others := tsharkSays(t, file, decodeAs...)
 	if len(flows) != len(records)-1 {
 		t.Errorf("tshark has %d flows, want %d", len(flows), len(records)-1)
 	}

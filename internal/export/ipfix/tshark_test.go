@@ -328,7 +328,9 @@ func receiver(t *testing.T, ns *lab.Host, wrap func(net.Conn) net.Conn) (raw <-c
 	return out
 }
 
-func TestTsharkUDP(t *testing.T) {
+// sentByUDP exports records as conversations, and returns a file of the packets and how tshark reads it.
+func sentByUDP(t *testing.T, records []flow.Record) (file string, decodeAs []string) {
+	t.Helper()
 	ns := labtest.UpHost(t)
 	file, stop := captureIn(t, ns)
 	var collector net.PacketConn
@@ -341,10 +343,15 @@ func TestTsharkUDP(t *testing.T) {
 	defer collector.Close()
 	e := newExporter(t, func(c *Config) { c.Biflow = true })
 	e.now = time.Now
-	records := judged()
 	exportIn(t, ns, e, records)
 	stop()
-	tsharkAgrees(t, file, records, "-d", "udp.port==4739,cflow")
+	return file, []string{"-d", "udp.port==4739,cflow"}
+}
+
+func TestTsharkUDP(t *testing.T) {
+	records := judged()
+	file, decodeAs := sentByUDP(t, records)
+	tsharkAgrees(t, file, records, decodeAs...)
 }
 
 func TestTsharkTCP(t *testing.T) {
