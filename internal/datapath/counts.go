@@ -150,15 +150,11 @@ func CountsBy(m *ebpf.Map, names map[uint8]string, want func(uint8) bool) ([]flo
 		if !want(key.Reason) {
 			continue
 		}
-		u := flow.Uncounted{
+		sum := Sum(perCPU)
+		out = append(out, flow.Uncounted{
 			Iface: flow.Iface(key.Iface), Direction: flow.Direction(key.Direction), Reason: names[key.Reason],
-		}
-		for _, v := range perCPU {
-			u.Packets += v.Packets
-			u.Frames += v.Frames
-			u.Bytes += v.Bytes
-		}
-		out = append(out, u)
+			Packets: sum.Packets, Frames: sum.Frames, Bytes: sum.Bytes,
+		})
 	}
 	if err := all.Err(); err != nil {
 		return nil, fmt.Errorf("reading counts by reason: %w", err)

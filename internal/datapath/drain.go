@@ -114,15 +114,11 @@ func (d *Datapath) Stats() (Stats, error) {
 	s := d.stats
 	s.MaxEntries = uint64(d.cpus) * uint64(d.shape.sets) * uint64(ways)
 	s.Memory = d.table.size()
-	var perCPU []tableStats
-	if err := d.perCPU.Lookup(uint32(0), &perCPU); err != nil {
+	sum, err := Total[tableStats](d.perCPU, uint32(0))
+	if err != nil {
 		return Stats{}, fmt.Errorf("reading the flow table's counters: %w", err)
 	}
-	for _, v := range perCPU {
-		s.Evicted += v.Evicted
-		s.Unattributed += v.Unattributed
-		s.CountsFull += v.CountsFull
-	}
+	s.Evicted, s.Unattributed, s.CountsFull = sum.Evicted, sum.Unattributed, sum.CountsFull
 	return s, nil
 }
 

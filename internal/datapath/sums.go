@@ -26,15 +26,7 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 	var perCPU []unattributedSum
 	iter := r.sums.Iterate()
 	for iter.Next(&key, &perCPU) {
-		var sum unattributedSum
-		for _, v := range perCPU {
-			sum.Packets += v.Packets
-			sum.Bytes += v.Bytes
-			sum.Payload += v.Payload
-			sum.Overhead += v.Overhead
-			sum.GsoPackets += v.GsoPackets
-			sum.GsoBytes += v.GsoBytes
-		}
+		sum := Sum(perCPU)
 		reported := r.reported[key]
 		if sum == reported { // all of it: a program may be between two of its additions
 			continue

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/test/tlv"
 	"github.com/waymark-net/waymark/wire/ipv6"
 )
 
@@ -123,57 +124,33 @@ func TestRemoveAny(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		_, all := optionsOf(t, pkt)
+		all, _, err := tlv.Of(pkt)
+		if err != nil {
+			t.Fatalf("%x: %v", pkt, err)
+		}
 		for i, o := range all {
-			out, err := ipv6.Remove(pkt, o.at, ipv6.Align{})
+			out, err := ipv6.Remove(pkt, o.At, ipv6.Align{})
 			if err != nil {
 				if c.Editable(pkt) == nil {
 					t.Fatalf("%x: %v", pkt, err)
 				}
 				continue
 			}
-			padding, left := optionsOf(t, out)
-			if len(left) != len(all)-1 || padding > 7 {
-				t.Fatalf("%x\nbecame %x: %d options, %d bytes of padding in a row", pkt, out, len(left), padding)
+			left, padding, err := tlv.Of(out)
+			if err != nil || len(left) != len(all)-1 || padding > 7 {
+				t.Fatalf("%x\nbecame %x: %d options, %d bytes of padding in a row, %v", pkt, out, len(left), padding, err)
 			}
 			for j, l := range left {
 				was := all[j]
 				if j >= i {
 					was = all[j+1]
 				}
-				if l.number != was.number || (l.at-was.at)%8 != 0 {
+				if l.Type != was.Type || (l.At-was.At)%8 != 0 {
 					t.Fatalf("%x\nbecame %x: %v is at %v", pkt, out, was, l)
 				}
 			}
 		}
 	})
-}
-
-// optionsOf are the options of a packet, and its longest run of padding.
-func optionsOf(t failer, pkt []byte) (padding int, options []place) {
-	c, err := ipv6.Walk(pkt)
-	if err != nil {
-		t.Fatalf("%x: %v", pkt, err)
-	}
-	for _, h := range c.Headers() {
-		if h.Proto != ipv6.HopByHop && h.Proto != ipv6.Destination {
-			continue
-		}
-		run := 0
-		for o, err := range ipv6.Options(pkt[h.At:]) {
-			switch {
-			case err != nil:
-				t.Fatalf("%x: %v", pkt, err)
-			case o.IsPadding():
-				run += o.Size
-				padding = max(padding, run)
-			default:
-				run = 0
-				options = append(options, place{h.At + o.At, int(o.Type), o.Size})
-			}
-		}
-	}
-	return padding, options
 }
 
 func TestInsertPlaces(t *testing.T) {

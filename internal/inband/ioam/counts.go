@@ -37,13 +37,11 @@ func (r *Registrar) Stats() (s Stats, err error) {
 			uint32(abiIoamReasonIOAM_REMOVED): &s.Removed, uint32(abiIoamReasonIOAM_UNWRAPPED): &s.Unwrapped,
 			uint32(abiIoamReasonIOAM_PROVEN): &s.Proven, uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
 		} {
-			var perCPU []uint64
-			if err := r.maps["ioam_stats"].Lookup(index, &perCPU); err != nil {
+			n, err := datapath.Total[uint64](r.maps["ioam_stats"], index)
+			if err != nil {
 				return fmt.Errorf("reading the totals of the IOAM node: %w", err)
 			}
-			for _, n := range perCPU {
-				*to += n
-			}
+			*to += n
 		}
 		return nil
 	})
@@ -61,11 +59,10 @@ func (r *Registrar) Counts() (out []Count, err error) {
 		var perCPU []abiCountValue
 		all := r.maps["ioam_counts"].Iterate()
 		for all.Next(&key, &perCPU) {
-			c := Count{Iface: flow.Iface(key.Iface), Direction: flow.Direction(key.Direction), Reason: names[key.Reason], Namespace: key.Space}
-			for _, v := range perCPU {
-				c.Packets += v.Packets
-			}
-			out = append(out, c)
+			out = append(out, Count{
+				Iface: flow.Iface(key.Iface), Direction: flow.Direction(key.Direction), Reason: names[key.Reason],
+				Namespace: key.Space, Packets: datapath.Sum(perCPU).Packets,
+			})
 		}
 		return all.Err()
 	})

@@ -61,13 +61,13 @@ func (r *Registrar) Arrivals() (a Arrivals, err error) {
 			return err
 		}
 		for _, kind := range []uint32{uint32(abiMarkKindMARK_IOAM_HOP), uint32(abiMarkKindMARK_IOAM_DEST), uint32(abiMarkKindMARK_IOAM_OUTER)} {
-			var perCPU []abiMarkTotals
-			if err := shared["mark_stats"].Lookup(kind, &perCPU); err != nil {
+			sum, err := datapath.Total[abiMarkTotals](shared["mark_stats"], kind)
+			if err != nil {
 				return fmt.Errorf("reading what became of packets with options: %w", err)
 			}
-			for _, v := range perCPU {
-				a.Fallbacks, a.Blocked, a.Narrowed = a.Fallbacks+v.Fallbacks, a.Blocked+v.Blocked, a.Narrowed+v.Narrowed
-			}
+			a.Fallbacks += sum.Fallbacks
+			a.Blocked += sum.Blocked
+			a.Narrowed += sum.Narrowed
 		}
 		return nil
 	})

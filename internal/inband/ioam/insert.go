@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/order"
 )
@@ -204,18 +205,12 @@ type InsertionCount struct {
 func (r *Registrar) InsertionCounts() (out []InsertionCount, err error) {
 	err = r.do(func() error {
 		for i := range r.node.Insertions {
-			var perCPU []abiIoamInsertionState
 			k := r.kept[r.node.Insertions[i].Identity()]
-			if err := r.maps["ioam_insertion_states"].Lookup(k.slot, &perCPU); err != nil {
+			sum, err := datapath.Total[abiIoamInsertionState](r.maps["ioam_insertion_states"], k.slot)
+			if err != nil {
 				return fmt.Errorf("reading the counts of insertions: %w", err)
 			}
-			var c InsertionCount
-			for _, s := range perCPU {
-				c.Named += s.Named
-				c.Chosen += s.Chosen
-				c.Inserted += s.Inserted
-			}
-			out = append(out, c)
+			out = append(out, InsertionCount{Named: sum.Named, Chosen: sum.Chosen, Inserted: sum.Inserted})
 		}
 		return nil
 	})

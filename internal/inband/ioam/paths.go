@@ -344,19 +344,13 @@ func (p *paths) list() []Path {
 
 // stats reads the totals.
 func (p *paths) stats() (s PathStats, err error) {
-	var perCPU []abiIoamPathTotals
-	if err := p.maps["ioam_path_stats"].Lookup(uint32(0), &perCPU); err != nil {
+	sum, err := datapath.Total[abiIoamPathTotals](p.maps["ioam_path_stats"], uint32(0))
+	if err != nil {
 		return s, fmt.Errorf("reading the totals of IOAM paths: %w", err)
 	}
-	for _, v := range perCPU {
-		s.Traces += v.Traces
-		s.ReportsLost += v.ReportsLost
-		s.RawLost += v.RawLost
-		s.DelaysLost += v.DelaysLost
-		s.FlowsLost += v.FlowsLost
-		s.Edges += v.Edges
-		s.EdgesLost += v.EdgesLost
-	}
+	s.Traces, s.ReportsLost, s.RawLost = sum.Traces, sum.ReportsLost, sum.RawLost
+	s.DelaysLost, s.FlowsLost = sum.DelaysLost, sum.FlowsLost
+	s.Edges, s.EdgesLost = sum.Edges, sum.EdgesLost
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Paths, s.MaxPaths, s.Changes = len(p.known), p.max, p.changes

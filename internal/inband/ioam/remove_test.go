@@ -12,8 +12,8 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	inbandpdm "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/test/tlv"
 	wire "github.com/waymark-net/waymark/wire/ioam"
-	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -163,27 +163,12 @@ type option struct {
 
 // optionsOf are the options of all headers, and the longest run of padding.
 func optionsOf(t *rapid.T, pkt []byte) (list []option, padding int) {
-	c, err := ipv6.Walk(pkt)
+	placed, padding, err := tlv.Of(pkt)
 	if err != nil {
 		t.Fatalf("%x: %v", pkt, err)
 	}
-	for _, h := range c.Headers() {
-		if h.Proto != ipv6.HopByHop && h.Proto != ipv6.Destination {
-			continue
-		}
-		run := 0
-		for o, err := range ipv6.Options(pkt[h.At:]) {
-			if err != nil {
-				t.Fatalf("%x: %v", pkt, err)
-			}
-			if o.IsPadding() {
-				run += o.Size
-				padding = max(padding, run)
-				continue
-			}
-			run = 0
-			list = append(list, option{string(pkt[h.At+o.At : h.At+o.At+o.Size]), (h.At + o.At) % 8})
-		}
+	for _, o := range placed {
+		list = append(list, option{o.Raw, o.At % 8})
 	}
 	return list, padding
 }

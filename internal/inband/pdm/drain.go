@@ -49,30 +49,7 @@ func newReader(cfg Config, maps map[string]*ebpf.Map) *reader {
 // totals sums the counters of all processors.
 func (r *reader) totals() (sum abiPdmTotals, err error) {
 	perCPU, err := r.perCPU()
-	for _, v := range perCPU {
-		sum.Marked += v.Marked
-		sum.Read += v.Read
-		sum.Stripped += v.Stripped
-		sum.Created += v.Created
-		sum.Refused += v.Refused
-		sum.Renewed += v.Renewed
-		sum.DelaysLost += v.DelaysLost
-		sum.EventsLost += v.EventsLost
-		sum.CountsFull += v.CountsFull
-	}
-	return sum, err
-}
-
-// guarded sums what the guards of marked flows found out, on all processors.
-func (r *reader) guarded() (fallbacks, blocked, narrowed uint64, err error) {
-	var perCPU []abiMarkTotals
-	if err := r.maps["mark_stats"].Lookup(uint32(abiMarkKindMARK_PDM), &perCPU); err != nil {
-		return 0, 0, 0, fmt.Errorf("reading what became of marked packets: %w", err)
-	}
-	for _, v := range perCPU {
-		fallbacks, blocked, narrowed = fallbacks+v.Fallbacks, blocked+v.Blocked, narrowed+v.Narrowed
-	}
-	return fallbacks, blocked, narrowed, nil
+	return datapath.Sum(perCPU), err
 }
 
 func (r *reader) perCPU() (perCPU []abiPdmTotals, err error) {
@@ -80,6 +57,15 @@ func (r *reader) perCPU() (perCPU []abiPdmTotals, err error) {
 		return nil, fmt.Errorf("reading the counters of marking: %w", err)
 	}
 	return perCPU, nil
+}
+
+// guarded sums what the guards of marked flows found out, on all processors.
+func (r *reader) guarded() (abiMarkTotals, error) {
+	sum, err := datapath.Total[abiMarkTotals](r.maps["mark_stats"], uint32(abiMarkKindMARK_PDM))
+	if err != nil {
+		return sum, fmt.Errorf("reading what became of marked packets: %w", err)
+	}
+	return sum, nil
 }
 
 // drain emits what marked packets reported since the last drain: counts of every

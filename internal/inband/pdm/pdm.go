@@ -245,13 +245,15 @@ type Stats struct {
 func (m *Marker) Stats() (s Stats, err error) {
 	err = m.do(func() error {
 		totals, err := m.reader.totals()
+		if err != nil {
+			return err
+		}
+		guarded, err := m.reader.guarded()
 		s = m.reader.stats
 		s.Marked, s.Read, s.Stripped = totals.Marked, totals.Read, totals.Stripped
 		s.Created, s.Refused = totals.Created, totals.Refused
 		s.Expired += totals.Renewed
-		if err == nil {
-			s.Fallbacks, s.Blocked, s.Narrowed, err = m.reader.guarded()
-		}
+		s.Fallbacks, s.Blocked, s.Narrowed = guarded.Fallbacks, guarded.Blocked, guarded.Narrowed
 		s.DelaysLost, s.EventsLost, s.CountsFull = totals.DelaysLost, totals.EventsLost, totals.CountsFull
 		s.MaxStates = uint64(m.cfg.MaxEntries)
 		s.Bytes = uint64(unsafe.Sizeof(abiMarkKey{}) + unsafe.Sizeof(abiPdmState{}))
