@@ -82,9 +82,8 @@ var (
 		probe:   probeSocketBuffer,
 	}
 	Atomics = &Feature{
-		Name: "bpf-atomics", Since: "5.12", Purpose: "unique sequence numbers of marked packets (pdm) on all processors",
-		Without: "flows are counted; pdm is refused",
-		probe:   probeAtomics,
+		Name: "bpf-atomics", Since: "5.12", Purpose: "unique sequence numbers of marked packets on all processors",
+		probe: probeAtomics,
 	}
 	FunctionPointers = &Feature{
 		Name: "function-pointers", Since: "5.12", Purpose: "functions with pointers to memory, which the verifier looks at once",
@@ -92,9 +91,8 @@ var (
 		probe: Atomics.Check,
 	}
 	CheckMTU = &Feature{
-		Name: "check-mtu", Since: "5.12", Purpose: "marking (pdm) that never makes a packet too large",
-		Without: "flows are counted; pdm is refused",
-		probe:   func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnCheckMtu) },
+		Name: "check-mtu", Since: "5.12", Purpose: "marking that never makes a packet too large",
+		probe: func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnCheckMtu) },
 	}
 	DeliveryTime = &Feature{
 		Name: "delivery-time", Since: "5.18", Purpose: "transit delay and egress interface in traces (ioam)",
@@ -153,17 +151,6 @@ func RequireNetns() error {
 		return nil
 	}
 	return fmt.Errorf("%w: CAP_SYS_ADMIN, for entering other network namespaces: run as root, or take netns out of the configuration", ErrMissing)
-}
-
-// RequirePDM returns an error that wraps ErrMissing and names the first feature
-// that marking needs and that is not there.
-func RequirePDM() error {
-	for _, f := range []*Feature{Atomics, CheckMTU} {
-		if err := f.Check(); err != nil {
-			return fmt.Errorf("%w: pdm needs %s (Linux %s): %w: update the kernel, or take pdm out of the configuration", ErrMissing, f.Name, f.Since, err)
-		}
-	}
-	return nil
 }
 
 // probeAtomics loads an addition that returns what was there before.

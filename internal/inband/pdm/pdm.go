@@ -73,7 +73,7 @@ func (m *Marker) Stage() *datapath.Stage {
 		Programs: []*datapath.Program{datapath.Ingress, datapath.Egress},
 		Maps:     mapNames,
 		Feature:  uint32(abiFeatureFEATURE_PDM),
-		Check:    m.check,
+		Check:    m.cfg.check,
 		Set:      m.set,
 		Open:     m.open,
 		Attach:   onEgress(func(h datapath.Hook) error { return m.attach(h.Target.Iface, h.Target.Name) }),
@@ -91,8 +91,6 @@ func onEgress(f func(datapath.Hook) error) func(datapath.Hook) error {
 		return f(h)
 	}
 }
-
-func (m *Marker) check() error { return errors.Join(kernel.RequirePDM(), m.cfg.check()) }
 
 // set sets sizes and constants.
 func (m *Marker) set(s *datapath.Spec) error {
