@@ -12,8 +12,10 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/test/await"
+	"github.com/waymark-net/waymark/test/packet"
 )
 
 // awaitStatus polls the status of an agent.
@@ -40,10 +42,15 @@ func TestGoneInterfacesAreForgotten(t *testing.T) {
 			comeAndGo := func(name string) {
 				t.Helper()
 				link := addVeth(t, host, name)
+				sender := labtest.NewSender(t, host, "p"+name)
 				counted := func(s obs.Status) bool {
+					// Before programs are attached, nothing counts it.
+					if err := sender.Send(packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(1000, 2000).Bytes()); err != nil {
+						t.Fatal(err)
+					}
 					return slices.ContainsFunc(s.Totals, func(x obs.Total) bool { return x.Iface == name })
 				}
-				awaitStatus(t, a, name+" is counted", counted) // what the kernel sends to find neighbours
+				awaitStatus(t, a, name+" is counted", counted)
 				if err := host.Do(func() error { return netlink.LinkDel(link) }); err != nil {
 					t.Fatal(err)
 				}

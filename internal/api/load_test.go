@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -217,8 +218,8 @@ func TestStreamsHaveSeveralReaders(t *testing.T) {
 	for range maxStreamReaders - 1 {
 		a.begin(t, "/api/v1/toy")
 	}
-	// The first had to leave, or was too slow before.
-	if _, err := io.Copy(io.Discard, silent); err != nil {
+	// The first had to leave, or was too slow before: its answer may be cut off then.
+	if _, err := io.Copy(io.Discard, silent); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
 	if s := a.server.Stats(); s.Followers != maxStreamReaders || s.Dropped == 0 {

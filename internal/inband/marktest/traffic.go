@@ -15,8 +15,8 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 )
 
-// Transfers moves bytes both ways, by TCP and UDP, and returns what was sent again. added is by how much
-// packets grow.
+// Transfers moves bytes both ways, by TCP and UDP, and returns what was sent again: all that slows a transfer down but
+// a busy machine. added is by how much packets grow.
 func Transfers(t testing.TB, from, to *lab.Host, mtu, added int) (resent uint32) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -26,9 +26,6 @@ func Transfers(t testing.TB, from, to *lab.Host, mtu, added int) (resent uint32)
 		bulk, err := traffic.Bulk(ctx, way[0], way[1], traffic.BulkConfig{To: addr, Bytes: 4 << 20})
 		if err != nil {
 			t.Fatal(err)
-		}
-		if bulk.Duration > 5*time.Second {
-			t.Errorf("4 MiB took %v", bulk.Duration)
 		}
 		resent += bulk.Sender.Retransmits
 		for _, size := range []int{100, mtu - 48 - added, mtu - 48} {
