@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -48,67 +49,139 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 	if t.Do == nil {
 		t.Do = func(f func() error) error { return f() }
 	}
-	err := t.Do(func() error { return d.attachAll(&t) })
-	if err == nil {
-		err = d.announce(t.Iface)
-	}
-	if err != nil {
+	if err := d.equip(&t); err != nil {
 		return "", errors.Join(err, d.detach(t.Iface))
 	}
 	return d.mode(t.Iface), nil
 }
 
-// attachAll attaches the programs that some stage wants on an interface. The
-// caller is in its namespace.
-func (d *Datapath) attachAll(t *Target) error {
-	for _, p := range d.all {
-		at := Hook{p.Hook, t}
-		wanted := slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.has(p) && s.Uses != nil && s.Uses(at) })
-		if !wanted {
-			continue
-		}
-		h, err := d.attachOne(p, t)
-		if err != nil && p.Optional {
-			d.log.Info("the interface takes no program at this hook; tc does its work", "interface", t.String(), "hook", p.Hook.String(), "error", err)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		h.Hook, h.netns = at, t.Netns
-		d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(t.Do))
+// Refresh has all interfaces follow stages that want other hooks than before (Stage.Uses). Programs are replaced between
+// two packets.
+func (d *Datapath) Refresh() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return errClosed
 	}
+	var errs []error
+	for _, hooks := range d.hooks {
+		errs = append(errs, d.equip(hooks[0].Target))
+	}
+	return errors.Join(errs...)
+}
+
+// equip gives an interface the programs that stages want there, and reports to the stages at which hooks they run.
+func (d *Datapath) equip(t *Target) error {
+	err := t.Do(func() error {
+		for _, p := range d.all {
+			if err := d.equipHook(p, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range d.hooks[t.Iface] {
+		errs = append(errs, d.notify(h, func(s *Stage) bool { return s.uses(h.Hook) }))
+	}
+	return errors.Join(errs...)
+}
+
+// equipHook attaches the program of a hook, replaces it, or takes it off. The caller is in the interface's namespace.
+func (d *Datapath) equipHook(p *Program, t *Target) error {
+	at := Hook{p.Hook, t}
+	i := slices.IndexFunc(d.hooks[t.Iface], func(h *hook) bool { return h.Type == p.Hook })
+	wanted := slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.has(p) && s.Uses != nil && s.Uses(at) })
+	if !wanted {
+		if i < 0 {
+			return nil
+		}
+		h := d.hooks[t.Iface][i]
+		d.hooks[t.Iface] = slices.Delete(d.hooks[t.Iface], i, i+1)
+		return errors.Join(h.close(), d.notify(h, func(*Stage) bool { return false }))
+	}
+	if i >= 0 {
+		return d.replace(p, d.hooks[t.Iface][i])
+	}
+	err := d.attachOne(p, at)
+	if err != nil && p.Optional {
+		d.reportRefusal(at, err)
+		return nil
+	}
+	return err
+}
+
+// reportRefusal logs once why an interface takes no program at a hook.
+func (d *Datapath) reportRefusal(at Hook, err error) {
+	key := refusal{at.Target.Iface, at.Type}
+	if d.refusals[key] != err.Error() {
+		d.refusals[key] = err.Error()
+		d.log.Info("the interface takes no program at this hook; tc does its work", "interface", at.Target.String(), "hook", at.Type.String(), "error", err)
+	}
+}
+
+// refusal is a hook of an interface that took no program.
+type refusal struct {
+	iface flow.Iface
+	hook  HookType
+}
+
+// replace runs another copy of a program from the next packet on, where stages want other features.
+func (d *Datapath) replace(p *Program, h *hook) error {
+	loaded, err := d.loadFor(p, h.Target)
+	if err != nil || loaded == h.program {
+		return err
+	}
+	if err := h.update(loaded); err != nil {
+		return fmt.Errorf("replacing %s on %s %s: %w", p.Name, h.Target.String(), p.Hook, explain(err))
+	}
+	h.program = loaded
 	return nil
 }
 
-func (d *Datapath) attachOne(p *Program, t *Target) (*hook, error) {
+func (d *Datapath) attachOne(p *Program, at Hook) error {
+	t := at.Target
 	loaded, err := d.loadFor(p, t)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), how{clsact: d.cfg.Clsact, driverOnly: p.Optional})
 	if err != nil {
-		return nil, fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.String(), p.Hook, explain(err))
+		return fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.String(), p.Hook, explain(err))
 	}
-	return h, nil
+	h.Hook, h.netns, h.program = at, t.Netns, loaded
+	d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(t.Do))
+	return nil
 }
 
-// announce calls the stages for each hook of an interface.
-func (d *Datapath) announce(iface flow.Iface) error {
-	return d.each(iface, func(s *Stage) func(Hook) error { return s.Attach })
-}
-
-// each calls a function of the stages for each hook of an interface at which they run.
-func (d *Datapath) each(iface flow.Iface, of func(*Stage) func(Hook) error) error {
+// notify calls the stages that begin or cease to run at a hook.
+func (d *Datapath) notify(h *hook, runs func(*Stage) bool) error {
 	var errs []error
-	for _, h := range d.hooks[iface] {
-		for _, s := range d.stages {
-			if f := of(s); f != nil && slices.ContainsFunc(s.Programs, func(p *Program) bool { return p.Hook == h.Type }) && s.uses(h.Hook) {
-				errs = append(errs, f(h.Hook))
-			}
+	for _, s := range d.stages {
+		if !slices.ContainsFunc(s.Programs, func(p *Program) bool { return p.Hook == h.Type }) {
+			continue
+		}
+		was, will := slices.Contains(h.stages, s), runs(s)
+		switch {
+		case will && !was:
+			h.stages = append(h.stages, s)
+			errs = append(errs, call(s.Attach, h.Hook))
+		case was && !will:
+			h.stages = slices.DeleteFunc(h.stages, func(other *Stage) bool { return other == s })
+			errs = append(errs, call(s.Detach, h.Hook))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func call(f func(Hook) error, h Hook) error {
+	if f == nil {
+		return nil
+	}
+	return f(h)
 }
 
 // mode is the way in which tc programs are attached to an interface.
@@ -132,14 +205,24 @@ func (d *Datapath) Modes(iface flow.Iface) map[HookType]Mode {
 	return out
 }
 
-// Rename has the stages follow the new name of an interface.
+// Rename has the stages follow the new name of an interface, at which others may run.
 func (d *Datapath) Rename(iface flow.Iface, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, h := range d.hooks[iface] {
-		h.Target.Name = name
+	hooks := d.hooks[iface]
+	if len(hooks) == 0 {
+		return nil
 	}
-	return d.announce(iface)
+	var errs []error
+	for _, h := range hooks {
+		h.Target.Name = name
+		for _, s := range h.stages {
+			if s.uses(h.Hook) {
+				errs = append(errs, call(s.Attach, h.Hook))
+			}
+		}
+	}
+	return errors.Join(append(errs, d.equip(hooks[0].Target))...)
 }
 
 // Detach takes the programs off an interface, which may be gone by now. What was
@@ -161,8 +244,11 @@ func (d *Datapath) detach(iface flow.Iface) error {
 			errs = append(errs, fmt.Errorf("detaching %s from interface %d: %w", h.Type, iface.IfIndex(), err))
 		}
 	}
-	errs = append(errs, d.each(iface, func(s *Stage) func(Hook) error { return s.Detach }))
+	for _, h := range hooks {
+		errs = append(errs, d.notify(h, func(*Stage) bool { return false }))
+	}
 	delete(d.hooks, iface)
+	maps.DeleteFunc(d.refusals, func(r refusal, _ string) bool { return r.iface == iface })
 	// Programs of the agent's own namespace stay, since the privilege to load may
 	// be gone by now.
 	netns, index := hooks[0].netns, hooks[0].Target.IfIndex

@@ -68,7 +68,12 @@ func attachClsact(ifindex int, direction flow.Direction, program *ebpf.Program) 
 		}
 		return err
 	}
-	return &hook{mode: ModeClsact, close: remove, ahead: func() ([]string, error) {
+	replace := func(p *ebpf.Program) error {
+		next := *filter
+		next.Fd = p.FD()
+		return netlink.FilterReplace(&next)
+	}
+	return &hook{mode: ModeClsact, update: replace, close: remove, ahead: func() ([]string, error) {
 		var links []string
 		if kernel.TCX.Has() { // they run before all filters
 			var err error

@@ -43,11 +43,12 @@ type Datapath struct {
 	maps  map[string]*ebpf.Map
 	grace *kernel.Grace
 
-	mu     sync.Mutex // everything below, and the flow cache
-	open   bool
-	loaded map[copyOf]*ebpf.Program
-	parsed map[*Program]*ebpf.CollectionSpec // objects, while it starts; nil otherwise
-	hooks  map[flow.Iface][]*hook
+	mu       sync.Mutex // everything below, and the flow cache
+	open     bool
+	loaded   map[copyOf]*ebpf.Program
+	parsed   map[*Program]*ebpf.CollectionSpec // objects, while it starts; nil otherwise
+	hooks    map[flow.Iface][]*hook
+	refusals map[refusal]string // reported, with their reasons
 }
 
 // New returns a datapath that has loaded nothing yet.
@@ -56,10 +57,11 @@ func New(cfg Config, log *slog.Logger) *Datapath {
 	d := &Datapath{
 		flowCache: cache,
 		cfg:       cfg, log: log,
-		stages: append([]*Stage{cache.stage()}, cfg.Stages...),
-		maps:   map[string]*ebpf.Map{},
-		loaded: map[copyOf]*ebpf.Program{},
-		hooks:  map[flow.Iface][]*hook{},
+		stages:   append([]*Stage{cache.stage()}, cfg.Stages...),
+		maps:     map[string]*ebpf.Map{},
+		loaded:   map[copyOf]*ebpf.Program{},
+		hooks:    map[flow.Iface][]*hook{},
+		refusals: map[refusal]string{},
 	}
 	d.all = programs(d.stages)
 	return d

@@ -70,10 +70,13 @@ const (
 // hook is one program on one interface.
 type hook struct {
 	Hook
-	mode  Mode
-	netns uint32 // number of its namespace
-	close func() error
-	ahead func() ([]string, error) // programs of others that run before; nil: there can be none
+	mode    Mode
+	netns   uint32        // number of its namespace
+	program *ebpf.Program // that runs
+	stages  []*Stage      // that run here
+	update  func(*ebpf.Program) error
+	close   func() error
+	ahead   func() ([]string, error) // programs of others that run before; nil: there can be none
 }
 
 // inside makes a hook usable from any namespace. A filter is found by its
@@ -82,6 +85,7 @@ func (h *hook) inside(do func(func() error) error) *hook {
 	out := *h
 	if h.mode == ModeClsact {
 		out.close = func() error { return do(h.close) }
+		out.update = func(p *ebpf.Program) error { return do(func() error { return h.update(p) }) }
 	}
 	if h.ahead == nil {
 		return &out
@@ -120,7 +124,7 @@ func attachXDP(p *ebpf.Program, ifindex int, h how) (*hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hook{mode: mode, close: l.Close}, nil
+	return &hook{mode: mode, update: l.Update, close: l.Close}, nil
 }
 
 // attachTCX stands first at ingress and last at egress: what it counts is what
@@ -151,7 +155,7 @@ func attachTCX(ifindex int, direction flow.Direction, program *ebpf.Program) (*h
 		return nil, errors.Join(err, l.Close())
 	}
 	return &hook{
-		mode: ModeTCX, close: l.Close,
+		mode: ModeTCX, update: l.Update, close: l.Close,
 		ahead: func() ([]string, error) { return foreignTCX(ifindex, direction, info.ID) },
 	}, nil
 }

@@ -101,6 +101,9 @@ func (c *Core) Do(f func() error) error {
 	return f()
 }
 
+// Refresh has all interfaces follow stages that want other hooks than before. The caller isn't in Do.
+func (c *Core) Refresh() error { return c.d.Refresh() }
+
 // Wait returns when no program uses anymore what it could reach at the call. The
 // caller is in Do, or in a function of its stage.
 func (c *Core) Wait() error { return c.d.grace.Wait() }

@@ -181,6 +181,65 @@ ioam:
 	b.stop(t)
 }
 
+// An interface becomes one of the node's and ceases to be one, without a restart and without a packet lost.
+func TestReloadInterfacesOfNode(t *testing.T) {
+	t.Parallel()
+	_, alpha, beta := newLab(t)
+	a := start(t, setup{host: alpha, config: quick + `interfaces: [to-*]
+ioam:
+  node: {id: 1}
+  interfaces: [to-beta:1]
+  closed_domain: true
+  insert: [{to: "::/0", proto: udp, namespace: 0, size: 16, trace: [hop_limit_node_id, interface_ids]}]
+`})
+	last := func(names string) string {
+		return quick + fmt.Sprintf(`interfaces: [to-*, lo]
+ioam:
+  node: {id: 2}
+  border: "off"
+  interfaces: [%s]
+  namespaces: [{id: 0, remove: true}]
+`, names)
+	}
+	b := start(t, setup{host: beta, config: last("lo:9")})
+	s := startStream(t, alpha, beta)
+	more := func() {
+		t.Helper()
+		was := s.received.Load()
+		await.Success(t, func() error {
+			if n := s.received.Load(); n < was+100 {
+				return fmt.Errorf("%d datagrams have arrived", n-was)
+			}
+			return nil
+		})
+	}
+	removed := func() uint64 {
+		status := b.status(t)
+		return ioamservice.StatusOf(&status).Removed
+	}
+	for range 2 {
+		more()
+		was := removed()
+		more()
+		if n := removed(); n != was {
+			t.Errorf("removed %d options at an interface that is none of the node's", n-was)
+		}
+		b.reload(t, last("lo:9, to-alpha:2"), "configuration reloaded")
+		was = removed()
+		more()
+		if n := removed(); n < was+100 {
+			t.Errorf("removed %d options of 100 packets at an interface of the node", n-was)
+		}
+		b.reload(t, last("lo:9"), "configuration reloaded")
+	}
+	s.end(t)
+	if strings.Contains(b.stderr.String(), "need_restart=1") {
+		t.Errorf("a restart is asked for: %s", b.stderr)
+	}
+	a.stop(t)
+	b.stop(t)
+}
+
 // sendTraces sends packets with an empty trace.
 func sendTraces(t *testing.T, c *ioamtest.Courier, packets int) {
 	t.Helper()

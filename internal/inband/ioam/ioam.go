@@ -75,10 +75,11 @@ type Registrar struct {
 	node Node
 	// control is what the programs see.
 	control abiIoamControl
-	ifaces  map[flow.Iface]string // attached, with their names
-	indexes map[flow.Iface]int    // of these, in their namespaces
-	stacks  map[uint32]stack      // by namespace
-	kept    map[string]kept       // by identity of the insertion
+	ifaces  map[flow.Iface]string              // attached, with their names
+	indexes map[flow.Iface]int                 // of these, in their namespaces
+	hooks   map[flow.Iface][]datapath.HookType // of these, at which the stage runs
+	stacks  map[uint32]stack                   // by namespace
+	kept    map[string]kept                    // by identity of the insertion
 	stop    chan struct{}
 	end     func() // closes stop, once
 	// Numbers given so far.
@@ -95,7 +96,7 @@ func New(cfg Config) *Registrar {
 	return &Registrar{
 		cfg: cfg, cookie: binary.LittleEndian.Uint32(b[:]), pathKeys: pathKeys(b[4:]),
 		paths: newPaths(cmp.Or(cfg.Paths, DefaultPaths)), ifaces: map[flow.Iface]string{},
-		indexes: map[flow.Iface]int{}, stacks: map[uint32]stack{},
+		indexes: map[flow.Iface]int{}, hooks: map[flow.Iface][]datapath.HookType{}, stacks: map[uint32]stack{},
 		stop: stop, end: sync.OnceFunc(func() { close(stop) }),
 	}
 }
@@ -116,8 +117,8 @@ func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
 			}
 			return r.guards(h)
 		},
-		Attach: func(h datapath.Hook) error { return r.join(h.Target) },
-		Detach: func(h datapath.Hook) error { return r.detach(h.Target.Iface) },
+		Attach: r.attached,
+		Detach: r.detached,
 		Drain:  r.paths.drain,
 		Forget: r.forget,
 		Close:  r.close,
@@ -255,6 +256,33 @@ func (r *Registrar) do(f func() error) error {
 // Apply replaces the node: each packet sees the old one or the new one.
 func (r *Registrar) Apply(n Node) error {
 	return r.do(func() error { return r.apply(n) })
+}
+
+// Refresh has the programs follow the names of the node's interfaces (Stage).
+func (r *Registrar) Refresh() error {
+	if r.core == nil {
+		return errNotLoaded
+	}
+	return r.core.Refresh()
+}
+
+// attached registers an interface with its first hook, or follows its new name.
+func (r *Registrar) attached(h datapath.Hook) error {
+	if on := r.hooks[h.Target.Iface]; !slices.Contains(on, h.Type) {
+		r.hooks[h.Target.Iface] = append(on, h.Type)
+	}
+	return r.join(h.Target)
+}
+
+// detached forgets an interface with its last hook.
+func (r *Registrar) detached(h datapath.Hook) error {
+	i := h.Target.Iface
+	r.hooks[i] = slices.DeleteFunc(r.hooks[i], func(t datapath.HookType) bool { return t == h.Type })
+	if len(r.hooks[i]) > 0 {
+		return nil
+	}
+	delete(r.hooks, i)
+	return r.detach(i)
 }
 
 // join registers an interface, or follows its new name.

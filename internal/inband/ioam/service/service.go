@@ -31,7 +31,6 @@ func Kind() stage.Kind {
 		Name:    name,
 		On:      Section.Enabled,
 		New:     New,
-		Settle:  settle,
 		Example: example,
 		Text:    writeText,
 		Metrics: slices.Concat(metrics, pathMetrics), Histograms: pathHistograms,
@@ -59,14 +58,16 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		return nil, err
 	}
 	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border), Paths: own.Paths})}
-	names := own.names()
 	return &stage.Stage{
-		Datapath: s.node.Stage(func(name string) bool { return slices.Contains(names, name) }),
-		Start:    func() error { return s.node.Apply(own.node()) },
-		Reload:   s.reload,
-		Status:   s.status,
-		Need:     s.need,
-		Pages:    map[string]func() (any, error){pathsPath: s.page},
+		Datapath: s.node.Stage(func(name string) bool {
+			cfg := s.current()
+			return slices.Contains(cfg.names(), name)
+		}),
+		Start:  func() error { return s.node.Apply(own.node()) },
+		Reload: s.reload,
+		Status: s.status,
+		Need:   s.need,
+		Pages:  map[string]func() (any, error){pathsPath: s.page},
 		Events: map[string]func(context.Context, func(api.Event)) error{
 			eventsPath: s.events, tracesPath: s.traces,
 		},
@@ -79,25 +80,22 @@ func (s *service) current() Config {
 	return s.cfg
 }
 
-// settle keeps the interfaces where others would be the node's: programs with this stage
-// are attached to those of the start.
-func settle(running, next *config.Config) {
-	was, will := Section.Of(running), Section.Of(next)
-	if !slices.Equal(was.names(), will.names()) {
-		Section.Edit(next).Interfaces = was.Interfaces
-	}
+func (s *service) swap(next Config) (was Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, s.cfg = s.cfg, next
+	return was
 }
 
 // reload replaces the node between two packets.
 func (s *service) reload(next *config.Config) (apply func() error, err error) {
 	own := Section.Of(next)
 	return func() error {
+		was := s.swap(own)
 		if err := s.node.Apply(own.node()); err != nil {
+			s.swap(was)
 			return err
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.cfg = own
-		return nil
+		return s.node.Refresh()
 	}, nil
 }
