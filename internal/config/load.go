@@ -50,9 +50,7 @@ func Load(src Sources) (Config, Origins, error) {
 	}
 	problems = append(problems, setEnv(&c, origins, src.Env)...)
 	problems = append(problems, setFlags(&c, origins, src.Flags)...)
-	if len(problems) == 0 {
-		problems = checkWhole(&c, origins)
-	}
+	problems = append(problems, problems.apartFrom(checkWhole(&c, origins))...)
 	return c, origins, problems.asError()
 }
 

@@ -206,3 +206,28 @@ func write(t *testing.T, text string) string {
 	}
 	return path
 }
+
+// All problems are reported at once; what only follows from one of them is not.
+func TestProblemsAtOnce(t *testing.T) {
+	_, _, err := Load(Sources{File: write(t, `flow: {ring_size: 5000}
+interfaces: [{}, {matc: x}]
+export:
+- prometheus: {listen: "127.0.0.1:9474"}
+- prometheus: {listen: "127.0.0.1:9474"}
+- ipfix: {collector: "udp://127.0.0.1:4739", ca: ca.pem, flush: never}
+gate: {rate: 2000, rules: [{}]}
+`)})
+	var problems Problems
+	if !errors.As(err, &problems) {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, p := range problems {
+		keys = append(keys, p.Key)
+	}
+	// Not: interfaces[1] without match, gate.rules without a rate, ca without TLS.
+	want := []string{"interfaces[1].matc", "export[2].ipfix.flush", "gate.rate", "flow.ring_size", "interfaces[0]", "export[1].prometheus.listen"}
+	if !slices.Equal(keys, want) {
+		t.Errorf("%v: keys %q, want %q", err, keys, want)
+	}
+}

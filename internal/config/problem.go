@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -40,6 +41,20 @@ func (p Problems) Error() string {
 		b.WriteString("\n  " + one.String())
 	}
 	return b.String()
+}
+
+// apartFrom are those of others that do not follow from p: where a value could not be read, its default is what later
+// checks see. What is not about a key may be the cause of anything.
+func (p Problems) apartFrom(others Problems) (apart Problems) {
+	for _, other := range others {
+		if !slices.ContainsFunc(p, func(one Problem) bool {
+			around := one.Key[:max(strings.LastIndexByte(one.Key, '.'), 0)]
+			return strings.HasPrefix(other.Key, around) || strings.Contains(other.What+other.Allowed, around)
+		}) {
+			apart = append(apart, other)
+		}
+	}
+	return apart
 }
 
 // asError avoids the error that is not nil but holds nothing.
