@@ -19,6 +19,7 @@ enum delay {
 #include "mark/abi.h"
 #include "ioam/abi.h"
 #include "ioam/path_abi.h"
+#include "ioam/direct_abi.h"
 #include "pdm/abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */

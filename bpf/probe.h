@@ -28,6 +28,7 @@
 #include "ioam/edge.h"
 #include "ioam/tunnel.h"
 #include "ioam/remove.h"
+#include "ioam/direct.h"
 #include "ioam/ingress.h"
 #include "ioam/egress.h"
 

@@ -57,6 +57,8 @@ struct ioam_control {
 	__u32 copy; /* in use */
 	__u32 raw; /* traces that each CPU reports one by one per second; see path.h */
 	__u32 reserved; /* bytes of MTU headroom for insertions */
+	__u32 direct_every; /* one in so many packets with a direct export option is exported; 0: none */
+	__u32 direct_rate; /* records that each CPU exports per second at most */
 	__u32 zero;
 	struct ioam_node node[IOAM_COPIES];
 };
@@ -226,6 +228,7 @@ enum ioam_reason {
 	IOAM_REMOVED, /* the option was removed where its namespace ends */
 	IOAM_UNWRAPPED, /* its outer IPv6 header was removed, too: counted once per packet */
 	IOAM_PROVEN, /* proof of transit: each node of the path has updated it */
+	IOAM_EXPORTED, /* direct export: a record was exported */
 	/* The packet passes as it is, but for the flag Overflow. */
 	IOAM_FULL, /* this node's data do not fit: Overflow was set */
 	IOAM_OVERFLOWED, /* a node before had set Overflow */
@@ -238,6 +241,11 @@ enum ioam_reason {
 	IOAM_TUNNEL_ROUTE, /* not inserted: the route to the end of the tunnel is another one */
 	IOAM_UNREADABLE, /* or not writable */
 	IOAM_NOT_REMOVED, /* the packet cannot shrink: a fragment, AH, a jumbogram, a tag in the frame */
+	/* The packet passes, but its direct export option is answered by no record. */
+	IOAM_EXPORT_NOT_SAMPLED, /* it is not one in ioam.direct_export.every */
+	IOAM_EXPORT_RATE, /* more per second than ioam.direct_export.rate */
+	IOAM_EXPORT_LOST, /* the agent was too slow */
+	IOAM_EXPORT_MALFORMED, /* not aligned, or shorter than what it should hold */
 	/* The packet passes without the option. */
 	IOAM_BORDER_STRIPPED, /* the interface has no role for the namespace */
 	/* The packet passes, but its trace is in no path. */

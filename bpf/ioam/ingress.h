@@ -69,6 +69,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 		stamp = ioam_stamp_of(w);
 	}
 	drop |= stamp & IOAM_STAMP_DROP ? true : false;
+	if (!drop && next == IPPROTO_HOPOPTS)
+		stamp = ioam_direct_stamp(skb, w, stamp);
 	w->drop = drop;
 	if (!drop && ioam.node[w->copy & 1].removes) {
 		if (next == IPPROTO_HOPOPTS)

@@ -98,7 +98,7 @@ func status() obs.Status {
 				{Iface: "veth1", Netns: "blue", Protocol: "udp", Sent: 200, Received: 200, Lost: -1},
 			},
 		}}, {Name: "ioam", Value: &ioam.Status{
-			Written: 9, Completed: 8,
+			Written: 9, Completed: 8, Direct: ioam.DirectStatus{Every: 100, Rate: 100, Exported: 6, Limited: 594, Lost: 2, Unread: 1},
 			Passed:  []ioam.Passed{{Iface: "eth0", Direction: "ingress", Reason: "namespace_unknown", Namespace: 77, Packets: 3}},
 			Removed: 7, Unwrapped: 6, Proven: 5,
 			Insertions: []ioam.Insertion{{Name: "to beta", Named: 40, Chosen: 20, Inserted: 19}},

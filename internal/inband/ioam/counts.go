@@ -26,6 +26,8 @@ type Stats struct {
 	Removed   uint64 // options that were removed where their namespace ends
 	Unwrapped uint64 // packets whose outer IPv6 header was removed with them
 	Proven    uint64 // packets whose proof of transit was found right
+	Exported  uint64 // packets of which a record was exported (direct export)
+	Unread    uint64 // records of these that nobody was there to read
 	Uncounted uint64 // options that did not fit into the counts by reason
 }
 
@@ -35,7 +37,7 @@ func (r *Registrar) Stats() (s Stats, err error) {
 		for index, to := range map[uint32]*uint64{
 			uint32(abiIoamReasonIOAM_WRITTEN): &s.Written, uint32(abiIoamReasonIOAM_COMPLETED): &s.Completed,
 			uint32(abiIoamReasonIOAM_REMOVED): &s.Removed, uint32(abiIoamReasonIOAM_UNWRAPPED): &s.Unwrapped,
-			uint32(abiIoamReasonIOAM_PROVEN): &s.Proven, uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
+			uint32(abiIoamReasonIOAM_PROVEN): &s.Proven, uint32(abiIoamReasonIOAM_EXPORTED): &s.Exported, uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
 		} {
 			n, err := datapath.Total[uint64](r.maps["ioam_stats"], index)
 			if err != nil {
@@ -43,6 +45,9 @@ func (r *Registrar) Stats() (s Stats, err error) {
 			}
 			*to += n
 		}
+		stayed, unread := r.direct.counts()
+		s.Exported += stayed
+		s.Unread = unread
 		return nil
 	})
 	return s, err
@@ -91,7 +96,7 @@ func Reasons() ([]string, error) {
 	}
 	names = maps.Clone(names)
 	for _, no := range []abiIoamReason{
-		abiIoamReasonIOAM_WRITTEN, abiIoamReasonIOAM_COMPLETED, abiIoamReasonIOAM_REMOVED, abiIoamReasonIOAM_UNWRAPPED, abiIoamReasonIOAM_PROVEN, abiIoamReasonIOAM_REASON_MAX,
+		abiIoamReasonIOAM_WRITTEN, abiIoamReasonIOAM_COMPLETED, abiIoamReasonIOAM_REMOVED, abiIoamReasonIOAM_UNWRAPPED, abiIoamReasonIOAM_PROVEN, abiIoamReasonIOAM_EXPORTED, abiIoamReasonIOAM_REASON_MAX,
 	} {
 		delete(names, uint8(no))
 	}

@@ -69,6 +69,7 @@ type Registrar struct {
 	cookie   uint32
 	pathKeys [abiIoamPathSizeIOAM_PATH_KEYS]uint32
 	paths    *paths
+	direct   direct
 
 	core *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps map[string]*ebpf.Map
@@ -107,7 +108,7 @@ func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
 	return &datapath.Stage{
 		Name:     "ioam",
 		Programs: []*datapath.Program{datapath.Ingress, datapath.Egress, datapath.Early},
-		Maps:     slices.Concat(mapNames, pathMaps),
+		Maps:     slices.Concat(mapNames, pathMaps, directMaps),
 		Feature:  uint32(abiFeatureFEATURE_IOAM),
 		Set:      r.set,
 		Open:     r.open,
@@ -170,6 +171,9 @@ func (r *Registrar) set(s *datapath.Spec) error {
 		if err := s.SetSizes(r.paths.sizes(uint32(cpus))); err != nil {
 			return err
 		}
+		if err := s.SetSizes(r.direct.sizes()); err != nil {
+			return err
+		}
 		if err := s.SetConstants(map[string]any{"cfg_ioam_path_keys": r.pathKeys, "cfg_ioam_cells": r.paths.cells()}); err != nil {
 			return err
 		}
@@ -190,12 +194,16 @@ func (r *Registrar) open(c *datapath.Core) (err error) {
 	if err := r.paths.open(c); err != nil {
 		return err
 	}
+	if err := r.direct.open(c); err != nil {
+		return err
+	}
 	r.core = c
 	if err := r.apply(Node{}); err != nil {
 		return err
 	}
 	go r.followClock()
 	go r.followPaths()
+	go r.direct.run(r.stop)
 	return nil
 }
 
@@ -216,6 +224,7 @@ func (r *Registrar) close() {
 	if r.paths.reports != nil {
 		r.paths.reports.Close()
 	}
+	r.direct.close()
 }
 
 // Paths are the paths of traces that end at this node, those with the most packets first.

@@ -42,6 +42,7 @@ type Node struct {
 	Insertions []Insertion
 	// ClosedDomain allows insertion into forwarded packets without an outer header.
 	ClosedDomain bool
+	Direct       DirectExport
 }
 
 // Interface is one of the node's.
@@ -149,6 +150,7 @@ func (r *Registrar) apply(n Node) error {
 	r.generation++
 	control := r.control
 	control.Reserved = uint32(n.Reserve())
+	control.DirectEvery, control.DirectRate = n.Direct.Every, n.Direct.Rate
 	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor, Insertions: uint32(len(n.Insertions)), Generation: r.generation}
 	if slices.ContainsFunc(known, func(ns Namespace) bool { return ns.Remove }) {
 		control.Node[next].Removes = 1

@@ -11,6 +11,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	"github.com/waymark-net/waymark/internal/stage"
+	"github.com/waymark-net/waymark/wire/ioam"
 )
 
 // The kinds of PathEvent.
@@ -89,17 +90,21 @@ func (s *service) traces(ctx context.Context, emit func(api.Event)) error {
 func (s *service) event(kind string, r *inbandioam.Report) *PathEvent {
 	e := &PathEvent{Event: kind, Time: r.Time, Namespace: r.Trace.Namespace, Src: r.Source, Dst: r.Destination, Path: r.Path.String()}
 	for i := range r.Hops {
-		h := &r.Hops[i]
-		one := EventHop{Hop: hopOf(i+1, h)}
-		if at, ok := h.Time(s.format, r.Time); ok {
-			one.Time = &at
-		}
-		if d, ok := h.Delay(); ok {
-			one.TransitDelay = &d
-		}
-		e.Hops = append(e.Hops, one)
+		e.Hops = append(e.Hops, s.eventHop(i+1, &r.Hops[i], r.Time))
 	}
 	return e
+}
+
+// eventHop is what a node says of itself and of the packet, received about this time.
+func (s *service) eventHop(number int, h *ioam.Hop, near time.Time) EventHop {
+	out := EventHop{Hop: hopOf(number, h)}
+	if at, ok := h.Time(s.format, near); ok {
+		out.Time = &at
+	}
+	if d, ok := h.Delay(); ok {
+		out.TransitDelay = &d
+	}
+	return out
 }
 
 // followPaths writes events as they come.

@@ -29,18 +29,23 @@ agree, so only changes of it mean something. Transit delays need one clock only.
 
 --follow shows new paths, and flows that move from one path to another, until interrupted.
 --raw shows the traces of packets one by one, at most 100 per second and CPU; waymark status
-counts the others.`,
+counts the others. --exports shows what this node exports of packets with a direct export
+option (RFC 9326), as far as ioam.direct_export allows.`,
 	Example: `  waymark paths
   waymark paths 3f1c
   waymark paths --follow
   waymark paths --raw -o jsonl
+  waymark paths --exports -o jsonl
   waymark paths -o json | jq '.paths[] | {id, hops: [.hops[].node_id]}'`,
 	Formats: []string{"table", "json", "jsonl", "csv"},
-	Options: []stage.Option{{Name: "follow", Doc: "show new paths and changes until interrupted"}, {Name: "raw", Doc: "show traces one by one until interrupted"}},
+	Options: []stage.Option{{Name: "follow", Doc: "show new paths and changes until interrupted"}, {Name: "raw", Doc: "show traces one by one until interrupted"}, {Name: "exports", Doc: "show records of direct export until interrupted"}},
 	Run:     runPaths,
 }
 
 func runPaths(ctx context.Context, c stage.Call) error {
+	if c.Options["exports"] {
+		return followExports(ctx, c)
+	}
 	if c.Options["follow"] || c.Options["raw"] {
 		return followPaths(ctx, c)
 	}

@@ -33,9 +33,9 @@ func Kind() stage.Kind {
 		New:     New,
 		Example: example,
 		Text:    writeText,
-		Metrics: slices.Concat(metrics, pathMetrics), Histograms: pathHistograms,
+		Metrics: slices.Concat(metrics, directMetrics, pathMetrics), Histograms: pathHistograms,
 		Pages:   []api.Page{pathsPage},
-		Streams: []api.Stream{eventsStream, tracesStream},
+		Streams: []api.Stream{eventsStream, tracesStream, exportsStream},
 		Verbs:   []stage.Verb{pathsVerb},
 	}
 }
@@ -69,7 +69,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Need:   s.need,
 		Pages:  map[string]func() (any, error){pathsPath: s.page},
 		Events: map[string]func(context.Context, func(api.Event)) error{
-			eventsPath: s.events, tracesPath: s.traces,
+			eventsPath: s.events, tracesPath: s.traces, exportsPath: s.exports,
 		},
 	}, nil
 }

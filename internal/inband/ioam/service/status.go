@@ -34,8 +34,9 @@ type Status struct {
 	Uncounted uint64   `json:"uncounted"` // options whose reason did not fit into the counts
 	Passed    []Passed `json:"passed,omitempty"`
 
-	Insertions []Insertion `json:"insertions,omitempty"`
-	Paths      *PathStatus `json:"paths,omitempty"` // of a node where traces end
+	Direct     DirectStatus `json:"direct_export"`
+	Insertions []Insertion  `json:"insertions,omitempty"`
+	Paths      *PathStatus  `json:"paths,omitempty"` // of a node where traces end
 }
 
 // Clock is this host's, which times of the node are of.
@@ -136,6 +137,8 @@ func (s *service) status() (any, error) {
 	out.Written, out.Completed, out.Uncounted = stats.Written, stats.Completed, stats.Uncounted
 	out.Removed, out.Unwrapped = stats.Removed, stats.Unwrapped
 	out.Proven = stats.Proven
+	out.Direct = DirectStatus{Every: cfg.Direct.Every, Rate: cfg.Direct.Rate, Exported: stats.Exported, Unread: stats.Unread}
+	out.Direct.count(counts)
 	for _, c := range counts {
 		iface, netns := s.deps.IfaceName(c.Iface)
 		out.Passed = append(out.Passed, Passed{
@@ -226,6 +229,9 @@ func writeText(w io.Writer, s *obs.Status) error {
 			term.Count(i.Named), term.Count(i.Chosen), term.Count(i.Inserted))
 	}
 	if err := term.Section(w, t); err != nil {
+		return err
+	}
+	if err := n.Direct.write(w); err != nil {
 		return err
 	}
 	if err := writePathStatus(w, n.Paths); err != nil {
