@@ -81,3 +81,7 @@ func isUnit(s string) bool {
 	}
 	return false
 }
+
+// Scaled reads a number with units as filters have them: 10, 10k, 1.5M and 10Ki; a
+// number of bytes may end with B.
+func Scaled(s string, bytes bool) (uint64, error) { return parseScaled(s, bytes) }

@@ -1,5 +1,7 @@
 package filter
 
+import "strings"
+
 // services are the ports by the names that people type, most of them those of
 // IANA (Service Name and Transport Protocol Port Number Registry). They are built
 // in so that an expression means the same on every host.
@@ -22,4 +24,10 @@ var services = map[string]uint16{
 	"kube-apiserver": 6443, "syslog-tls": 6514, "http-alt": 8080, "mqtts": 8883, "secure-mqtt": 8883, "https-alt": 8443, "kafka": 9092,
 	"git": 9418, "netflow": 2055, "elasticsearch": 9200, "zabbix-agent": 10050, "zabbix-trapper": 10051, "kubelet": 10250,
 	"memcached": 11211, "mongodb": 27017, "wireguard": 51820,
+}
+
+// Service is the port of a service by a name that is built in.
+func Service(name string) (port uint16, ok bool) {
+	port, ok = services[strings.ToLower(name)]
+	return port, ok
 }

@@ -1,0 +1,75 @@
+package rules
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Error is one thing that is wrong with a rule file, and where.
+type Error struct {
+	Pos  Position
+	What string // with what was expected, or the remedy
+	Line string // text of the line; empty: there is none to show
+	End  int    // column behind the place
+}
+
+// String is the position as file:line:column.
+func (p Position) String() string {
+	text := p.File
+	if p.Line > 0 {
+		text += ":" + strconv.Itoa(p.Line)
+	}
+	if p.Column > 0 {
+		text += ":" + strconv.Itoa(p.Column)
+	}
+	return strings.TrimPrefix(text, ":")
+}
+
+// Error is what is wrong, and the line with a mark below the place.
+func (e *Error) Error() string {
+	text := e.Pos.String() + ": " + e.What
+	if e.Line == "" {
+		return text
+	}
+	line := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, e.Line))
+	from, to := min(e.Pos.Column-1, len(line)), min(e.End-1, len(line))
+	// A long line is shown from a little before the place.
+	const around = 60
+	before, after := "", ""
+	if cut := from - around; cut > 0 {
+		line, from, to, before = line[cut:], from-cut, to-cut, "…"
+	}
+	if cut := max(to, from) + around; cut < len(line) {
+		line, after = line[:cut], "…"
+	}
+	return fmt.Sprintf("%s\n  %s%s%s\n  %s%s", text, before, string(line), after,
+		strings.Repeat(" ", utf8.RuneCountInString(before)+from), strings.Repeat("^", max(to-from, 1)))
+}
+
+// Errors are all that is wrong with a rule file, in the order of the text.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	texts := make([]string, len(e))
+	for i, one := range e {
+		texts[i] = one.Error()
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Unwrap returns the errors one by one.
+func (e Errors) Unwrap() []error {
+	list := make([]error, len(e))
+	for i, one := range e {
+		list[i] = one
+	}
+	return list
+}

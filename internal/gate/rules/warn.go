@@ -1,0 +1,86 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Warning is something that is correct and likely a mistake.
+type Warning struct {
+	Pos  Position
+	What string
+}
+
+func (w Warning) String() string { return w.Pos.String() + ": warning: " + w.What }
+
+// Warnings reports rules that never match, those that an earlier rule keeps from all of
+// their packets, allow lists behind ban lists, and sets that no rule names. Only pairs of
+// rules are compared: a rule that several others cover together is not found.
+func (rs *Ruleset) Warnings() (list []Warning) {
+	c := newCoverer(rs)
+	for j, r := range rs.Rules {
+		if never := c.never(j); never != "" {
+			list = append(list, Warning{r.Pos, "this rule never matches: " + never})
+			continue
+		}
+		if w := c.conflict(j); w != "" {
+			list = append(list, Warning{r.Pos, w})
+		}
+		if l := r.Limit; l != nil && l.Bytes && l.Burst < 1500 {
+			list = append(list, Warning{r.Pos, fmt.Sprintf("packets longer than the burst of %d bytes are always dropped: write burst 64KB", l.Burst)})
+		}
+	}
+	for _, s := range rs.Sets {
+		if !rs.uses(s.Name) {
+			list = append(list, Warning{s.Pos, fmt.Sprintf("no rule names the set %s", s.Name)})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Warning) int { return comparePositions(a.Pos, b.Pos) })
+	return list
+}
+
+func (rs *Ruleset) uses(set string) bool {
+	return slices.ContainsFunc(rs.Rules, func(r *Rule) bool {
+		m := &r.Match
+		return slices.Contains(slices.Concat(m.Src.Sets, m.Dst.Sets, m.Sport.Sets, m.Dport.Sets), set)
+	})
+}
+
+// conflict finds the first earlier rule that has an effect on rule j which was hardly meant.
+func (c *coverer) conflict(j int) string {
+	later := c.rules[j]
+	for i := range j {
+		earlier := c.rules[i]
+		if !earlier.rule.decides() || earlier.rule.DryRun || compareEnds(earlier.rule.Until, later.rule.Until) < 0 {
+			continue
+		}
+		a, b := earlier.rule, later.rule
+		switch {
+		case c.covers(i, j) && b.decides() && a.Action != b.Action && c.covers(j, i):
+			return fmt.Sprintf("this rule contradicts %q in %s, which decides: remove one of them", a.Text, place(a))
+		case c.covers(i, j) && a.Action == b.Action:
+			return fmt.Sprintf("this rule is redundant: %q in %s does the same with all its packets", a.Text, place(a))
+		case c.covers(i, j):
+			return fmt.Sprintf("this rule never matches: %q in %s decides about all its packets; move this rule in front of it, or remove it", a.Text, place(a))
+		case a.Action == ActionDrop && b.Action == ActionPass && c.bans(i, j):
+			if p, ok := overlap(earlier.src.list, later.src.list); ok {
+				return fmt.Sprintf("%s is dropped by %q in %s before this rule passes it: move allow lists in front of ban lists", prefixText(p), a.Text, place(a))
+			}
+		}
+	}
+	return ""
+}
+
+func place(r *Rule) string { return fmt.Sprintf("line %d", r.Pos.Line) }
+
+// bans reports whether rule i would cover rule j if it named the sources of j.
+func (c *coverer) bans(i, j int) bool {
+	a, b := c.rules[i], c.rules[j]
+	if a.src.not || b.src.not || a.src.any || b.src.any {
+		return false
+	}
+	without := *a
+	without.src = sources{any: true}
+	without.family = b.family
+	return without.covers(b)
+}

@@ -1,0 +1,55 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+)
+
+// What is likely a mistake, and what is not.
+func TestWarnings(t *testing.T) {
+	for text, want := range map[string]string{
+		"drop src 10/8\npass src 10.1.0.0/16":                                   "2:1: warning: this rule never matches: \"drop src 10.0.0.0/8\" in line 1 decides",
+		"drop src 10/8\ncount tcp src 10.1.0.0/16":                              "decides about all its packets",
+		"drop src 10/8\ndrop src 10.1.0.0/16":                                   "is redundant",
+		"drop udp\npass udp":                                                    "contradicts",
+		"drop udp\npass udp src 10/8":                                           "never matches",
+		"drop src 10/8,192.0.2.0/24\npass src 192.0.2.7,203.0.113.1":            "192.0.2.7 is dropped by \"drop src 10.0.0.0/8,192.0.2.0/24\" in line 1 before this rule passes it",
+		"drop src not 0.0.0.0/0,::/0":                                           "no address is left",
+		"drop tcp dst port not 0-65535":                                         "no dst port is left",
+		"drop ip src not 0/0":                                                   "no address is left",
+		"limit 9 bytes/s burst 100":                                             "packets longer than the burst",
+		"set s { 192.0.2.1 }\npass":                                             "1:1: warning: no rule names the set s",
+		"set s { 192.0.2.0/24 }\nset t { 192.0.2.7 }\ndrop src @s\npass src @t": "never matches",
+		"drop tcp flags syn\npass tcp flags syn/syn+ack":                        "never matches",
+		"drop iface eth*\npass iface eth0":                                      "never matches",
+		"drop src not 10/8\npass src 192.0.2.1":                                 "never matches",
+		"drop src not 10/8\npass src not 10/7":                                  "never matches",
+		"drop len > 100\npass len 200-300":                                      "never matches",
+		"drop not fragment\npass udp not fragment":                              "never matches",
+		"drop ip\npass src 10/8":                                                "never matches",
+		"set s { 10.0.0.0/8 for 1h }\ndrop src @s\npass src 10.1.0.0/16 len 9":  "10.1.0.0/16 is dropped by",
+		// No warnings:
+		"pass src 10.1.0.0/16\ndrop src 10/8":            "",
+		"drop src 10/8 dry-run\npass src 10.1.0.0/16":    "",
+		"drop src 10/8 for 1h\npass src 10.1.0.0/16":     "",
+		"count src 10/8\npass src 10.1.0.0/16":           "",
+		"limit 9/s src 10/8\npass src 10.1.0.0/16":       "",
+		"drop tcp dst port 80\npass tcp":                 "",
+		"drop tcp dst port 0-65535\npass tcp":            "", // later fragments have no ports
+		"drop tcp flags syn/syn+ack\npass tcp flags syn": "",
+		"drop iface eth0\npass iface eth*":               "",
+		"drop ip6\npass src 10/8":                        "",
+		"drop src not 10/8\npass src 10.0.0.1":           "",
+		"drop vlan 0-4095\npass":                         "", // untagged frames
+	} {
+		_, warnings := parse(t, text)
+		var got []string
+		for _, w := range warnings {
+			got = append(got, w.String())
+		}
+		all := strings.Join(got, "\n")
+		if (all == "") != (want == "") || !strings.Contains(all, want) {
+			t.Errorf("%s\n got %s\nwant %s", text, all, want)
+		}
+	}
+}
