@@ -32,6 +32,7 @@ var documents = []document{
 	{"record.md", withoutCommands(writeRecord)},
 	{"record.schema.json", withoutCommands(func(w io.Writer) error { _, err := w.Write(jsonl.Schema()); return err })},
 	{"decode.md", withoutCommands(writeDecode)},
+	{"rules.md", withoutCommands(writeRules)},
 	{"ipfix.md", withoutCommands(writeIPFIX)},
 	{"metrics.md", withoutCommands(writeMetrics)},
 	{"kernel.md", withoutCommands(writeKernel)},

@@ -3,6 +3,7 @@ package rules
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 // Options are what a text depends on.
 type Options struct {
 	Now  time.Time                                // from which "for 1h" counts; zero: the current time
-	Open func(name string) (io.ReadCloser, error) // block lists; nil: from the file system, relative to the working directory
+	Open func(name string) (io.ReadCloser, error) // block lists; nil: from the file system, relative to the directory of the rule file
 }
 
 // Parse reads the text of a file. The error is of type Errors: everything that is wrong.
@@ -24,7 +25,12 @@ func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 		o.Now = time.Now()
 	}
 	if o.Open == nil {
-		o.Open = func(name string) (io.ReadCloser, error) { return os.Open(name) }
+		o.Open = func(name string) (io.ReadCloser, error) {
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(filepath.Dir(file), name)
+			}
+			return os.Open(name)
+		}
 	}
 	p := &parser{source: newSource(file, text), options: o, sets: map[string]*Set{}}
 	p.tokens, p.errs = p.lex()

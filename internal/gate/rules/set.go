@@ -11,7 +11,7 @@ import (
 // set reads a definition.
 func (p *parser) set(keyword token) *Error {
 	t := p.next()
-	if t.kind != tokenWord || !validName(t.text) {
+	if t.kind != tokenWord || !ValidName(t.text) {
 		return p.fail(t, "expected the name of the set: letters, digits, - and _, such as set blocked { 192.0.2.0/24 }")
 	}
 	s := &Set{Name: t.text, Pos: p.position(keyword)}
@@ -40,7 +40,8 @@ func (p *parser) set(keyword token) *Error {
 	return nil
 }
 
-func validName(s string) bool {
+// ValidName reports whether a set can have the name.
+func ValidName(s string) bool {
 	for i := range len(s) {
 		c := s[i] | 0x20
 		if ('a' > c || c > 'z') && (i == 0 || ('0' > s[i] || s[i] > '9') && s[i] != '-' && s[i] != '_') {
