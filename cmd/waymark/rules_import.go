@@ -9,14 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/gate/rules"
+	"github.com/waymark-net/waymark/internal/gate/rules/nft"
+	"github.com/waymark-net/waymark/internal/term"
 )
 
 func newRulesImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
-		Short: "Translate block lists to sets of packet rules",
+		Short: "Translate block lists and chains of nftables to packet rules",
 	}
-	cmd.AddCommand(newRulesImportListCommand())
+	cmd.AddCommand(newRulesImportListCommand(), newRulesImportNftCommand())
 	return cmd
 }
 
@@ -58,4 +60,49 @@ func importList(set, file string, stdin io.Reader, stdout io.Writer) error {
 	}
 	_, err = fmt.Fprintln(stdout, &rules.Set{Name: set, Prefixes: members})
 	return err
+}
+
+func newRulesImportNftCommand() *cobra.Command {
+	chain := ""
+	cmd := &cobra.Command{
+		Use:   "nft FILE",
+		Short: "Translate a chain of nftables to rules",
+		Long: `Nft reads what nft list ruleset prints, and translates one chain, the sets that it names
+and its policy: addresses, ports, protocols, ICMP types, TCP flags, length, DSCP, VLAN and
+interfaces with accept, drop, counter and limit rate over. What has no equivalent, such as
+connection tracking, verdict maps and jumps, is reported with its line, and is a comment in
+the output; the exit code is then 1. Examine these lines before you use the rules: behind
+a policy of drop, a missing rule drops packets. FILE - is stdin.`,
+		Example: `  nft list ruleset | waymark rules import nft -
+  waymark rules import nft --chain filter/input ruleset.nft`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return importNft(chain, args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&chain, "chain", "", "name of the `chain`, or table/chain (default: the only one at a hook for incoming packets)")
+	return cmd
+}
+
+func importNft(chain, file string, stdin io.Reader, stdout, stderr io.Writer) error {
+	text, err := readText(file, stdin)
+	if err != nil {
+		return fmt.Errorf("read the rule set of nftables: %w", err)
+	}
+	translated, missing, err := nft.Translate(text, chain, time.Now())
+	if err != nil {
+		return usageErrorf("%s: %w", file, err)
+	}
+	if _, err := io.WriteString(stdout, translated); err != nil {
+		return err
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, m := range missing {
+		if _, err := fmt.Fprintf(stderr, "waymark: %s: %s\n", file, m); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %s without an equivalent: they are comments in the output", file, term.Number(uint64(len(missing)), "lines"))
 }

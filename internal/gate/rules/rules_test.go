@@ -101,7 +101,7 @@ func TestCanonical(t *testing.T) {
 // What is wrong, and where: line:column and a part of the message.
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"dorp src 192.0.2.1":                     "1:1: unknown action dorp: did you mean drop?",
+		"droq src 192.0.2.1":                     "1:1: unknown action droq: did you mean drop?",
 		"accept src 192.0.2.1":                   "1:1: unknown action accept: did you mean pass?",
 		"src 192.0.2.1 drop":                     "1:1: a line begins with what to do",
 		"drop scr 192.0.2.1":                     "1:6: unknown condition scr: did you mean src?",
@@ -181,15 +181,15 @@ func TestErrors(t *testing.T) {
 
 // All errors are reported, in the order of the text, each with its line.
 func TestAllErrors(t *testing.T) {
-	_, _, err := Parse("gate.rules", "dorp\npass\n\tdrop src @x\nset y from \"bad.txt\"\ndrop tcp dst prot 80\n", Options{Now: now, Open: open})
+	_, _, err := Parse("gate.rules", "droq\npass\n\tdrop src @x\nset y from \"bad.txt\"\ndrop tcp dst prot 80\n", Options{Now: now, Open: open})
 	want := `bad.txt:3:3: bits are set after the prefix: did you mean 192.0.2.0/24, or the address 192.0.2.1?
     192.0.2.1/24
     ^^^^^^^^^^^^
 bad.txt:4:1: expected an address, a prefix or a set, such as 192.0.2.1, 10/8, 2001:db8::/32 or @blocked; names of hosts are not resolved
   www.example.com
   ^^^^^^^^^^^^^^^
-gate.rules:1:1: unknown action dorp: did you mean drop?
-  dorp
+gate.rules:1:1: unknown action droq: did you mean drop?
+  droq
   ^^^^
 gate.rules:3:11: the set x is not defined: define it in a line of its own, such as set x { 192.0.2.0/24 }
    drop src @x
