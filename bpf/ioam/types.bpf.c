@@ -23,6 +23,7 @@ struct ioam_types {
 	struct mark_totals mark_totals;
 	enum mark_kind mark_kind;
 	enum mark_reason mark_reason;
+	enum mark_own mark_own;
 	struct ioam_added added;
 	struct ioam_template template;
 	struct ioam_insertion_state insertion_state;

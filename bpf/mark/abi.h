@@ -15,6 +15,9 @@ enum mark_kind {
 	MARK_KINDS,
 };
 
+/* skb->priority of what the agent exports: set by internal/export/ownsocket. */
+enum mark_own { MARK_OWN_PRIORITY = 0x574d0000 };
+
 /* A 5-tuple from the local host's view: remote is where packets are sent. */
 struct mark_key {
 	__u8 local[16]; /* all of it is written by words of 64 bits: key_of() */
@@ -108,6 +111,7 @@ struct mark_totals {
 /* Why a packet was not marked, of those that a policy names. */
 enum mark_reason {
 	MARK_LOOPBACK = 0,
+	MARK_OWN, /* what the agent itself exports (RFC 9326 3.1) */
 	MARK_ADDRESS, /* multicast or link-local, which a policy must name itself */
 	MARK_FRAGMENT,
 	MARK_ESP, /* options belong inside the ciphertext */

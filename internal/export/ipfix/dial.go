@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/export/ownsocket"
 )
 
 // sendBuffer bounds what is lost with a connection to some thousand records; the
@@ -108,7 +110,7 @@ func (e *Exporter) resolve(ctx context.Context) ([]netip.AddrPort, error) {
 }
 
 func (e *Exporter) dialStream(ctx context.Context) (session, error) {
-	var d net.Dialer
+	d := net.Dialer{Control: ownsocket.Control}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(e.host, e.port))
 	if err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/export/ownsocket"
 )
 
 // udpSession sends datagrams from a connected socket, so that the kernel reports
@@ -65,6 +67,7 @@ func dialUDP(to netip.AddrPort, timeout time.Duration) (*udpSession, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
+	ownsocket.Set(fd)
 	err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, level, option, 1))
 	if err == nil {
 		err = os.NewSyscallError("connect", unix.Connect(fd, peer))

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/export/ownsocket"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
@@ -76,11 +77,11 @@ func Handler(status func() obs.Status, stages Page, log *slog.Logger) http.Handl
 
 // Listen binds the port.
 func (s *Server) Listen() error {
-	l, err := net.Listen("tcp", s.cfg.Listen)
+	l, err := (&net.ListenConfig{Control: ownsocket.Control}).Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for Prometheus: %w%s", err, remedy(err))
 	}
-	s.listener = l
+	s.listener = ownsocket.Listener(l)
 	return nil
 }
 
