@@ -144,7 +144,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, measureVerb, "sh", "-c", `echo out; i=0; sh -c 'while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3`)
+	cmd := exec.Command(self, measureVerb, "sh", "-c", `echo out; sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3`)
 	out, err := cmd.Output()
 	lines := strings.Split(string(out), "\n")
 	used, ok := readCPU(lines[1])
