@@ -203,8 +203,7 @@ static __always_inline void ioam_direct_export(frame_ctx *ctx, struct ioam_direc
 }
 
 /* The option at w->at, of a packet that arrives. 1: its record waits; 0: it does not. Verified alone. */
-__feature(FEATURE_IOAM) __noinline
-	int ioam_direct_option(frame_ctx *ctx, struct ioam_work *w, __u32 number)
+__feature(FEATURE_IOAM) __noinline int ioam_direct_option(frame_ctx *ctx, struct ioam_work *w)
 {
 	const struct ioam_namespace *ns;
 	struct ioam_direct_work *d;
@@ -241,7 +240,7 @@ __feature(FEATURE_IOAM) __noinline
 	if (cfg_ioam_stamp && !ns->remove && r->fields & IOAM_AT_EGRESS) {
 		d->key.received = r->received;
 		d->key.space = r->space;
-		d->key.number = number;
+		d->key.number = w->direct;
 		if (!bpf_map_update_elem(&ioam_direct_waiting, &d->key, r, BPF_NOEXIST))
 			return 1;
 	}
@@ -253,18 +252,22 @@ __feature(FEATURE_IOAM) __noinline
 __feature(FEATURE_IOAM) __noinline int ioam_direct(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
-	__u32 number = 0;
 	bool changes;
-	int waits = 0;
 
 	if (!w || !ioam_options(ctx, w->l3, &o, &w->hop_limit))
 		return 0;
 	w->hop_limit--;
+	w->direct = 0;
+	w->waits = false;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(ctx, &o, w, &changes); i++)
-		if (!changes && ioam_is_direct(ctx, w))
-			waits |= ioam_direct_option(ctx, w, number++);
-	return waits;
+	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(ctx, &o, w, &changes); i++) {
+		if (changes || !ioam_is_direct(ctx, w))
+			continue;
+		if (ioam_direct_option(ctx, w))
+			w->waits = true;
+		w->direct++;
+	}
+	return w->waits;
 }
 
 /* The stamp of a packet that arrives, with which the egress finds what waits for it. */
@@ -295,9 +298,8 @@ static __always_inline void ioam_direct_complete(frame_ctx *ctx, const struct io
 		*(__be32 *)(r->data + at) = bpf_htonl(w->port.wide);
 }
 
-/* The option at w->at, of a packet that leaves. Not 0: it is one for direct export. Verified alone. */
-__feature(FEATURE_IOAM) __noinline
-	int ioam_direct_leave(frame_ctx *ctx, struct ioam_work *w, __u32 number)
+/* The option at w->at, of a packet that leaves. Verified alone. */
+__feature(FEATURE_IOAM) __noinline int ioam_direct_leave(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_direct_record *r;
 	struct ioam_direct_work *d;
@@ -307,20 +309,20 @@ __feature(FEATURE_IOAM) __noinline
 	d = bpf_map_lookup_elem(&ioam_direct_works, &zero);
 	if (!w || !d || !ioam_is_direct(ctx, w))
 		return 0;
+	d->key.number = w->direct++;
 	if (w->len < IOAM_BODY || frame_load(ctx, w->at + IOAM_BODY, &space, sizeof(space)))
-		return 1;
+		return 0;
 	d->key.received = w->received;
 	d->key.space = bpf_ntohs(space);
-	d->key.number = number;
 	r = bpf_map_lookup_elem(&ioam_direct_waiting, &d->key);
 	if (!r)
-		return 1;
+		return 0;
 	__builtin_memcpy(&d->record, r, sizeof(*r));
 	if (bpf_map_delete_elem(&ioam_direct_waiting, &d->key)) /* the agent was first */
-		return 1;
+		return 0;
 	ioam_direct_complete(ctx, w, &d->record);
 	ioam_direct_export(ctx, &d->record);
-	return 1;
+	return 0;
 }
 
 #endif

@@ -173,15 +173,15 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 __feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
-	__u32 direct = 0;
 	bool changes;
 
 	if (!w || !ioam_options(ctx, w->l3, &o, &w->hop_limit))
 		return IOAM_PASS;
+	w->direct = 0;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(ctx, &o, w, &changes); i++) {
 		if (!changes)
-			direct += ioam_direct_leave(ctx, w, direct);
+			ioam_direct_leave(ctx, w);
 		else if (ioam_egress_option(ctx, w) == IOAM_COMPLETED)
 			ioam_stat(IOAM_COMPLETED);
 	}

@@ -71,6 +71,8 @@ struct ioam_work {
 	bool pdm; /* PDM's option is removed there, too */
 	bool removes; /* once the packet is accounted, ioam_remove() has work */
 	__u8 reported; /* enum ioam_reported, of the packet */
+	__u8 direct; /* options for direct export so far; in memory, where Linux 6.1 forgets its value between them */
+	bool waits; /* a record of one of them waits for the egress */
 	/* Of a packet that something is inserted into: choose.h, write.h */
 	__u8 numbered; /* series of which the packet has its number */
 	bool timed; /* received is known */
