@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -118,23 +119,37 @@ func TestReload(t *testing.T) {
 func TestProfile(t *testing.T) {
 	t.Parallel()
 	h := labtest.NewHost(t)
-	get := func(a *agent) (code int) {
+	get := func(a *agent, path string) (code int, body string) {
 		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", a.socket)
 		}}}
 		defer client.CloseIdleConnections()
-		resp, err := client.Get("http://agent/debug/pprof/heap?debug=1")
+		resp, err := client.Get("http://agent/debug/pprof/" + path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		return resp.StatusCode
+		all, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(all)
 	}
 	open := filepath.Join(openDir(t), "agent.sock")
 	with := start(t, setup{host: h, config: quick + "interfaces: [lo]\napi: {socket: " + open + "}\n", args: []string{"--pprof"}})
 	with.socket = open
-	if code := get(with); code != http.StatusOK {
-		t.Errorf("root: %d", code)
+	for path, begins := range map[string]string{
+		"": "allocs\nblock\n", "heap?debug=1": "heap profile: ", "goroutine?debug=1": "goroutine profile: ", "heap": "\x1f\x8b",
+		"profile?seconds=0.1": "\x1f\x8b", "trace?seconds=0.1": "go 1.",
+	} {
+		if code, body := get(with, path); code != http.StatusOK || !strings.HasPrefix(body, begins) {
+			t.Errorf("root: %q: %d, %.40q, want %q", path, code, body, begins)
+		}
+	}
+	for path, want := range map[string]int{"nothing": http.StatusNotFound, "trace?seconds=x": http.StatusBadRequest} {
+		if code, _ := get(with, path); code != want {
+			t.Errorf("root: %q: %d, want %d", path, code, want)
+		}
 	}
 	if err := os.Chmod(open, 0o666); err != nil {
 		t.Fatal(err)
@@ -145,7 +160,7 @@ s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b"GET /debug/
 		t.Errorf("nobody: %s%s", r.stdout, r.stderr)
 	}
 	without := start(t, setup{host: h, config: quick + "interfaces: [lo]\n"})
-	if code := get(without); code != http.StatusNotFound {
+	if code, _ := get(without, "heap?debug=1"); code != http.StatusNotFound {
 		t.Errorf("without --pprof: %d", code)
 	}
 }
