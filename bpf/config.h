@@ -39,6 +39,9 @@ const volatile struct skb_offsets cfg_skb = {};
 /* So many ns after its first fragment a packet is given up (Linux: ipfrag_time). */
 const volatile __u64 cfg_fragment_lifetime = 30000000000;
 
+/* Other processors see the stores of one in their order, as on x86. */
+const volatile bool cfg_stores_ordered = false;
+
 /* Bytes in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
 

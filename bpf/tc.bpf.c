@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The program at tc ingress. */
+/* The programs at tc. One object: they share most functions. */
 #include "prelude.h"
 #include "abi.h"
 #include "config.h"
@@ -12,6 +12,12 @@ SEC("tc")
 int waymark_ingress(struct __sk_buff *skb)
 {
 	return probe(skb, DIRECTION_INGRESS);
+}
+
+SEC("tc")
+int waymark_egress(struct __sk_buff *skb)
+{
+	return probe(skb, DIRECTION_EGRESS);
 }
 
 /* Brings types into the debug information that the Go ones are made from. */

@@ -11,20 +11,20 @@ import (
 
 // Short names for what the generator makes of bpf/abi.h.
 type (
-	slot            = ingressFlowSlot
-	extra           = ingressFlowExtra
-	slotSet         = ingressFlowSet
-	extraSet        = ingressFlowExtraSet
-	evictedFlow     = ingressFlowEvicted
-	waitingPacket   = ingressPacket
-	packetBatch     = ingressFlowBatch
-	countKey        = ingressCountKey
-	countValue      = ingressCountValue
-	countCache      = ingressCountCache
-	countSlot       = ingressCountSlot
-	unattributedKey = ingressUnattributedKey
-	unattributedSum = ingressUnattributedSum
-	tableStats      = ingressTableStats
+	slot            = tcFlowSlot
+	extra           = tcFlowExtra
+	slotSet         = tcFlowSet
+	extraSet        = tcFlowExtraSet
+	evictedFlow     = tcFlowEvicted
+	waitingPacket   = tcPacket
+	packetBatch     = tcFlowBatch
+	countKey        = tcCountKey
+	countValue      = tcCountValue
+	countCache      = tcCountCache
+	countSlot       = tcCountSlot
+	unattributedKey = tcUnattributedKey
+	unattributedSum = tcUnattributedSum
+	tableStats      = tcTableStats
 )
 
 const (
@@ -36,19 +36,19 @@ const (
 
 // freeMeta is flow_slot.meta of a slot that was freed: flow_hit() in bpf/flow/flow.h
 // compares without asking whether a slot is free.
-const freeMeta = uint32(ingressL2L2FREE) << ingressMetaMETA_L2SHIFT
+const freeMeta = uint32(tcL2L2FREE) << tcMetaMETA_L2SHIFT
 
 // meta is flow_slot.meta.
 type meta uint32
 
 func (m meta) direction() flow.Direction {
-	return flow.Direction(m >> ingressMetaMETA_DIRECTION_SHIFT & 1)
+	return flow.Direction(m >> tcMetaMETA_DIRECTION_SHIFT & 1)
 }
-func (m meta) ipv6() bool          { return m>>ingressMetaMETA_IPV6SHIFT&1 == 1 }
-func (m meta) l2() ingressL2       { return ingressL2(m >> ingressMetaMETA_L2SHIFT & 7) }
-func (m meta) tunnel() flow.Tunnel { return flow.Tunnel(m >> ingressMetaMETA_TUNNEL_SHIFT & 7) }
-func (m meta) vlan() uint16        { return uint16(m >> ingressMetaMETA_VLAN_SHIFT & 0xfff) }
-func (m meta) innerVLAN() uint16   { return uint16(m >> ingressMetaMETA_INNER_VLAN_SHIFT & 0xfff) }
+func (m meta) ipv6() bool          { return m>>tcMetaMETA_IPV6SHIFT&1 == 1 }
+func (m meta) l2() tcL2       { return tcL2(m >> tcMetaMETA_L2SHIFT & 7) }
+func (m meta) tunnel() flow.Tunnel { return flow.Tunnel(m >> tcMetaMETA_TUNNEL_SHIFT & 7) }
+func (m meta) vlan() uint16        { return uint16(m >> tcMetaMETA_VLAN_SHIFT & 0xfff) }
+func (m meta) innerVLAN() uint16   { return uint16(m >> tcMetaMETA_INNER_VLAN_SHIFT & 0xfff) }
 
 // VLANs are the tags in flow_slot.meta.
 func VLANs(flowMeta uint32) (vlan, inner uint16) {
@@ -67,11 +67,11 @@ func FlowKey(src, dst [16]byte, sport, dport uint16, iface, flowMeta uint32, pro
 // linkLen is the length of the link header on the wire, in bytes.
 func (m meta) linkLen() uint64 {
 	switch m.l2() {
-	case ingressL2L2NONE:
+	case tcL2L2NONE:
 		return 0
-	case ingressL2L2TAG, ingressL2L2TAG_ACCEL:
+	case tcL2L2TAG, tcL2L2TAG_ACCEL:
 		return 18
-	case ingressL2L2TAG2, ingressL2L2TAG2ACCEL:
+	case tcL2L2TAG2, tcL2L2TAG2ACCEL:
 		return 22
 	}
 	return 14
@@ -79,7 +79,7 @@ func (m meta) linkLen() uint64 {
 
 // accelLen is the part of linkLen that is not in the frame's memory.
 func (m meta) accelLen() uint64 {
-	if l2 := m.l2(); l2 == ingressL2L2TAG_ACCEL || l2 == ingressL2L2TAG2ACCEL {
+	if l2 := m.l2(); l2 == tcL2L2TAG_ACCEL || l2 == tcL2L2TAG2ACCEL {
 		return 4
 	}
 	return 0

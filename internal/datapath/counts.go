@@ -90,7 +90,7 @@ func keyOf(s *countSlot) countKey {
 func (d *Datapath) Uncounted() ([]flow.Uncounted, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.reasons(func(reason uint8) bool { return reason < uint8(ingressReasonClassREASON_FIRST_COUNTED) })
+	return d.reasons(func(reason uint8) bool { return reason < uint8(tcReasonClassREASON_FIRST_COUNTED) })
 }
 
 // Incomplete returns running totals of packets that are in a flow of which
@@ -98,7 +98,7 @@ func (d *Datapath) Uncounted() ([]flow.Uncounted, error) {
 func (d *Datapath) Incomplete() ([]flow.Uncounted, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.reasons(func(reason uint8) bool { return reason >= uint8(ingressReasonClassREASON_FIRST_COUNTED) })
+	return d.reasons(func(reason uint8) bool { return reason >= uint8(tcReasonClassREASON_FIRST_COUNTED) })
 }
 
 func (d *Datapath) reasons(want func(uint8) bool) ([]flow.Uncounted, error) {

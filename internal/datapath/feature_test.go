@@ -18,7 +18,7 @@ func TestFeaturesPerInterface(t *testing.T) {
 	v := newSilentVeth(t)
 	for _, only := range []string{"from", "to"} {
 		d := New(Config{MaxEntries: 64, Stages: []*Stage{{
-			Name: "none", Programs: []*Program{Ingress, Egress}, Feature: uint32(ingressFeatureFEATURE_SAMPLING),
+			Name: "none", Programs: []*Program{Ingress, Egress}, Feature: uint32(tcFeatureFEATURE_SAMPLING),
 			Uses: func(h Hook) bool { return h.Target.Name == only },
 			Set:  func(s *Spec) error { return s.SetConstant("cfg_sample_below", uint32(0)) },
 		}}}, slog.New(slog.DiscardHandler))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -79,19 +80,19 @@ func (f *flowCache) set(s *Spec) error {
 	var tunnels uint32
 	for _, t := range f.cfg.Tunnels {
 		tunnels |= 1 << t
-		s.Features |= uint32(ingressFeatureFEATURE_TUNNELS)
+		s.Features |= uint32(tcFeatureFEATURE_TUNNELS)
 	}
 	below := ^uint32(0)
 	if f.cfg.Sampling > 1 {
 		below /= f.cfg.Sampling
-		s.Features |= uint32(ingressFeatureFEATURE_SAMPLING)
+		s.Features |= uint32(tcFeatureFEATURE_SAMPLING)
 	}
 	if s.NoLinkHeader {
-		s.Features |= uint32(ingressFeatureFEATURE_NO_LINK)
+		s.Features |= uint32(tcFeatureFEATURE_NO_LINK)
 	}
 	if err := s.SetConstants(map[string]any{
 		"cfg_chunk_sets": f.shape.chunkSets(), "cfg_chunk_shift": f.shape.shift,
-		"cfg_ring_wakeup":  uint32(f.ringWakeup()),
+		"cfg_ring_wakeup": uint32(f.ringWakeup()), "cfg_stores_ordered": storesOrdered,
 		"cfg_sample_below": below, "cfg_tunnels": tunnels, "cfg_skb": f.skbOffsets(),
 	}); err != nil {
 		return err
@@ -99,8 +100,11 @@ func (f *flowCache) set(s *Spec) error {
 	return setHashKeys(s.CollectionSpec, &f.keys)
 }
 
+// storesOrdered is whether other processors see the stores of one in their order.
+const storesOrdered = runtime.GOARCH == "amd64" || runtime.GOARCH == "386" || runtime.GOARCH == "s390x"
+
 // skbOffsets are 0 where the programs must not, or cannot, ask the kernel.
-func (f *flowCache) skbOffsets() (o ingressSkbOffsets) {
+func (f *flowCache) skbOffsets() (o tcSkbOffsets) {
 	if f.cfg.WalkOnly {
 		return o
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // hashKeys are what hashes of addresses and ports are keyed with.
-type hashKeys [ingressHashKeysHASH_KEYS]uint32
+type hashKeys [tcHashKeysHASH_KEYS]uint32
 
 func randomHashKeys() (keys hashKeys) {
 	var random [4 * len(keys)]byte
@@ -25,7 +25,7 @@ func randomHashKeys() (keys hashKeys) {
 // setHashKeys writes the keys into the instructions that add them: keyed() in
 // bpf/hash.h adds HASH_KEY and the index in place of each.
 func setHashKeys(spec *ebpf.CollectionSpec, keys *hashKeys) error {
-	const first = int64(ingressHashKeysHASH_KEY)
+	const first = int64(tcHashKeysHASH_KEY)
 	add := asm.Add.Imm32(asm.R0, 0).OpCode
 	var set [len(keys)]bool
 	for _, p := range spec.Programs {

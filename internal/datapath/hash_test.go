@@ -81,7 +81,7 @@ func TestHashKeys(t *testing.T) {
 			}
 		}
 		for i, key := range keys {
-			if left := found[uint32(ingressHashKeysHASH_KEY)+uint32(i)]; found[key] == 0 || left > 0 {
+			if left := found[uint32(tcHashKeysHASH_KEY)+uint32(i)]; found[key] == 0 || left > 0 {
 				t.Errorf("%s: key %d is in %d instructions, and %d are left without", name, i, found[key], left)
 			}
 		}

@@ -11,16 +11,16 @@ import (
 var (
 	same [1]struct{}
 
-	_ = same[flow.NetnsShift-ingressMetaIFACE_NETNS_SHIFT]
-	_ = same[flow.OpeningSYN^flow.Opening(ingressOpeningOPENING_SYN)]
-	_ = same[flow.OpeningSYNACK^flow.Opening(ingressOpeningOPENING_SYN_ACK)]
-	_ = same[flow.Ingress^flow.Direction(ingressDirectionDIRECTION_INGRESS)]
-	_ = same[flow.Egress^flow.Direction(ingressDirectionDIRECTION_EGRESS)]
-	_ = same[flow.TunnelNone^flow.Tunnel(ingressTunnelTUNNEL_NONE)]
-	_ = same[flow.TunnelVXLAN^flow.Tunnel(ingressTunnelTUNNEL_VXLAN)]
-	_ = same[flow.TunnelGeneve^flow.Tunnel(ingressTunnelTUNNEL_GENEVE)]
-	_ = same[flow.TunnelGRE^flow.Tunnel(ingressTunnelTUNNEL_GRE)]
-	_ = same[flow.TunnelIPIP^flow.Tunnel(ingressTunnelTUNNEL_IPIP)]
+	_ = same[flow.NetnsShift-tcMetaIFACE_NETNS_SHIFT]
+	_ = same[flow.OpeningSYN^flow.Opening(tcOpeningOPENING_SYN)]
+	_ = same[flow.OpeningSYNACK^flow.Opening(tcOpeningOPENING_SYN_ACK)]
+	_ = same[flow.Ingress^flow.Direction(tcDirectionDIRECTION_INGRESS)]
+	_ = same[flow.Egress^flow.Direction(tcDirectionDIRECTION_EGRESS)]
+	_ = same[flow.TunnelNone^flow.Tunnel(tcTunnelTUNNEL_NONE)]
+	_ = same[flow.TunnelVXLAN^flow.Tunnel(tcTunnelTUNNEL_VXLAN)]
+	_ = same[flow.TunnelGeneve^flow.Tunnel(tcTunnelTUNNEL_GENEVE)]
+	_ = same[flow.TunnelGRE^flow.Tunnel(tcTunnelTUNNEL_GRE)]
+	_ = same[flow.TunnelIPIP^flow.Tunnel(tcTunnelTUNNEL_IPIP)]
 
 	// The Go types have the size of the C ones: the generator may add no padding.
 	_ = same[unsafe.Sizeof(slot{})-64]

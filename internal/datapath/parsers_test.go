@@ -18,7 +18,7 @@ func TestParsersAgree(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"plain":   {MaxEntries: 64},
 		"tunnels": {MaxEntries: 64, Tunnels: []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}},
-		"a stage": {MaxEntries: 64, Stages: []*Stage{{Name: "pdm", Programs: []*Program{Ingress, Egress}, Feature: uint32(ingressFeatureFEATURE_PDM)}}},
+		"a stage": {MaxEntries: 64, Stages: []*Stage{{Name: "pdm", Programs: []*Program{Ingress, Egress}, Feature: uint32(tcFeatureFEATURE_PDM)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			coll, err := load(t, cfg).Alongside(parsetest.Load, nil)

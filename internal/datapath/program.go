@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,10 +31,23 @@ type Program struct {
 // The programs that count packets, with all stages at tc; and the one at XDP, with all stages that
 // may run there instead.
 var (
-	Ingress = &Program{Name: "waymark_ingress", Object: "ingress.bpf.c", Hook: TCIngress, Load: loadIngress}
-	Egress  = &Program{Name: "waymark_egress", Object: "egress.bpf.c", Hook: TCEgress, Load: loadEgress}
+	Ingress = &Program{Name: "waymark_ingress", Object: "tc.bpf.c", Hook: TCIngress, Load: loadIngress}
+	Egress  = &Program{Name: "waymark_egress", Object: "tc.bpf.c", Hook: TCEgress, Load: loadEgress}
 	Early   = &Program{Name: "waymark_xdp", Object: "xdp.bpf.c", Hook: XDP, Load: loadEarly, Optional: true}
 )
+
+func loadIngress() (*ebpf.CollectionSpec, error) { return loadAlone("waymark_ingress") }
+
+func loadEgress() (*ebpf.CollectionSpec, error) { return loadAlone("waymark_egress") }
+
+// loadAlone reads the object with both programs at tc, and leaves out the other.
+func loadAlone(name string) (*ebpf.CollectionSpec, error) {
+	spec, err := loadTc()
+	if err == nil {
+		maps.DeleteFunc(spec.Programs, func(n string, _ *ebpf.ProgramSpec) bool { return n != name })
+	}
+	return spec, err
+}
 
 // variant is what differs between copies of a program.
 type variant struct {

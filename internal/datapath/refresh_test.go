@@ -32,7 +32,7 @@ func newMoving(t *testing.T, v *silentVeth, clsact bool, below uint32) *moving {
 		}
 	}
 	m.Datapath = New(Config{MaxEntries: 64, Clsact: clsact, Stages: []*Stage{{
-		Name: "moving", Programs: []*Program{Ingress, Egress}, Feature: uint32(ingressFeatureFEATURE_SAMPLING),
+		Name: "moving", Programs: []*Program{Ingress, Egress}, Feature: uint32(tcFeatureFEATURE_SAMPLING),
 		Uses:   func(h Hook) bool { return h.Target.Name == m.only },
 		Attach: log("attach"), Detach: log("detach"),
 		Set: func(s *Spec) error { return s.SetConstant("cfg_sample_below", below) },

@@ -33,7 +33,7 @@ func TestObjectsThatLackSomething(t *testing.T) {
 		if err == nil {
 			return false
 		}
-		if want := "object ingress.bpf.c has no " + what + " " + name; !strings.Contains(err.Error(), want) {
+		if want := "object tc.bpf.c has no " + what + " " + name; !strings.Contains(err.Error(), want) {
 			t.Errorf("without the %s %s: %v, want %q", what, name, err, want)
 		}
 		return true

@@ -174,7 +174,7 @@ func (p *xdpProbe) program(t *testing.T, name string, noLink bool) *ebpf.Program
 		}
 		v := spec.Variables["cfg_features"]
 		var features uint32
-		return errors.Join(v.Get(&features), v.Set(features|uint32(ingressFeatureFEATURE_NO_LINK)))
+		return errors.Join(v.Get(&features), v.Set(features|uint32(tcFeatureFEATURE_NO_LINK)))
 	})
 	if err != nil {
 		t.Fatalf("%+v", err)
