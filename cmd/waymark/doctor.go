@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/hints"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/suggest"
@@ -80,12 +81,14 @@ type interfaceReport struct {
 	Driver string   `json:"driver,omitempty"`
 	Mode   string   `json:"mode"` // how the probe attaches to it
 	Notes  []string `json:"notes,omitempty"`
+
+	Hints *hints.Device `json:"hints"`
 }
 
 func examineInterface(name string) (*interfaceReport, error) {
 	link, driver, err := topology.Inspect(name)
 	if err != nil {
-		return nil, interfaceError(name, err)
+		return nil, interfaceError("doctor", name, err)
 	}
 	r := &interfaceReport{Link: link, Driver: driver, Mode: string(datapath.ModeTCX)}
 	if !kernel.TCX.Has() {
@@ -102,22 +105,28 @@ func examineInterface(name string) (*interfaceReport, error) {
 	if !link.Up {
 		r.Notes = append(r.Notes, "the interface is down: set it up with: ip link set "+name+" up")
 	}
+	device, err := hints.Examine(name)
+	if err != nil {
+		return nil, interfaceError("doctor", name, err)
+	}
+	r.Hints = device
+	r.Notes = append(r.Notes, hintNotes(device)...)
 	r.Notes = append(r.Notes, chainNotes(link.IfIndex)...)
 	return r, nil
 }
 
 // interfaceError reports an interface that cannot be examined, and the nearest
 // one that there is.
-func interfaceError(name string, err error) error {
+func interfaceError(verb, name string, err error) error {
 	var missing netlink.LinkNotFoundError
 	if !errors.As(err, &missing) {
-		return fmt.Errorf("doctor: interface %s: %w", name, err)
+		return fmt.Errorf("%s: interface %s: %w", verb, name, err)
 	}
 	names := present()
 	if near := suggest.Nearest(name, names); near != "" {
-		return usageErrorf("doctor: no interface %s: did you mean %s?", name, near)
+		return usageErrorf("%s: no interface %s: did you mean %s?", verb, name, near)
 	}
-	return usageErrorf("doctor: no interface %s: the interfaces are %s", name, strings.Join(names, ", "))
+	return usageErrorf("%s: no interface %s: the interfaces are %s", verb, name, strings.Join(names, ", "))
 }
 
 func (r *doctorReport) print(w io.Writer, format string) error {

@@ -140,6 +140,7 @@ var meantArguments = map[string]string{
 	"config check": "check takes one file",
 	"decode":       "decode takes one file",
 	"doctor":       "doctor takes one interface",
+	"hints":        "hints takes one interface",
 }
 
 // arguments says of wrong ones which, and what is right.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
@@ -99,6 +100,11 @@ var (
 		Without: "both are reported as not available",
 		probe:   func() error { return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnSkbSetTstamp) },
 	}
+	XDPHints = &Feature{
+		Name: "xdp-hints", Since: "6.3", Purpose: "receive time, hash and VLAN tag of the network card at XDP (waymark hints)",
+		Without: "programs compute them",
+		probe:   probeXDPHints,
+	}
 	TCX = &Feature{
 		Name: "tcx", Since: "6.6", Purpose: "attaching that ends with the agent, in order with other programs",
 		Without: "clsact filters, which the next agent removes if this one is killed",
@@ -113,7 +119,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, XDPHints, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.
@@ -176,6 +182,19 @@ func probeAtomics() error {
 func probeBTF() error {
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 		return fmt.Errorf("no type information: %w: %w", err, ebpf.ErrNotSupported)
+	}
+	return nil
+}
+
+// probeXDPHints looks for the functions that read hints. Which of them a driver has is up to the driver.
+func probeXDPHints() error {
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		return fmt.Errorf("type information of the kernel: %w: %w", err, ebpf.ErrNotSupported)
+	}
+	var f *btf.Func
+	if err := types.TypeByName("bpf_xdp_metadata_rx_timestamp", &f); err != nil {
+		return fmt.Errorf("no function that reads hints: %w: %w", err, ebpf.ErrNotSupported)
 	}
 	return nil
 }

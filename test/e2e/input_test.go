@@ -120,6 +120,7 @@ func TestBadCommandLine(t *testing.T) {
 		{"status --socket /nonexistent/agent.sock", 1, "waymark run"},
 		{"top", 2, "terminal"},
 		{"doctor nosuchiface0", 2, "nosuchiface0"},
+		{"hints nosuchiface0", 2, "nosuchiface0"},
 		{"lab up star", 2, "chain, pair"},
 		{"lab up pair --mtu 12", 2, "1280"},
 		{"lab up pair --prefix ../x", 2, "prefix"},

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waymark-net/waymark/internal/hints"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/term"
+)
+
+func newHintsCommand() *cobra.Command {
+	var out outputFlag
+	cmd := &cobra.Command{
+		Use:   "hints [IFACE]",
+		Short: "Show what network cards know of a packet before XDP programs see it",
+		Long: `Hints lists, for each interface, which facts about a received packet its driver offers
+XDP programs: the receive time, the hash, and the VLAN tag that the card took out of the
+frame. INSTEAD is what serves programs where the driver has none.`,
+		Example: `  waymark hints
+  waymark hints eth0 -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeInterfaces,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			devices, err := examineHints(args)
+			if err != nil {
+				return err
+			}
+			return printHints(cmd.OutOrStdout(), devices, out.format)
+		},
+	}
+	out.register(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+// examineHints looks at the interface that is named, or at all.
+func examineHints(args []string) ([]*hints.Device, error) {
+	if len(args) == 0 {
+		return hints.ExamineAll()
+	}
+	d, err := hints.Examine(args[0])
+	if err != nil {
+		return nil, interfaceError("hints", args[0], err)
+	}
+	return []*hints.Device{d}, nil
+}
+
+// hintsReport is the JSON of waymark hints.
+type hintsReport struct {
+	Interfaces []*hints.Device `json:"interfaces"`
+}
+
+func printHints(w io.Writer, devices []*hints.Device, format string) error {
+	if format == outputJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		r := &hintsReport{Interfaces: devices}
+		obs.FillLists(r)
+		return enc.Encode(r)
+	}
+	t := &term.Table{Columns: []term.Column{
+		{Title: "IFACE"}, {Title: "DRIVER"}, {Title: "XDP"}, {Title: "HINT"}, {Title: "OFFERED"}, {Title: "INSTEAD"},
+	}}
+	for _, d := range devices {
+		name, driver, xdp := d.Name, d.Driver, xdpState(d)
+		for _, h := range d.Hints {
+			t.Add(name, driver, xdp, h.Kind.String(), offered(d, h), h.Instead)
+			name, driver, xdp = "", "", ""
+		}
+	}
+	return t.Write(w, term.Width(w))
+}
+
+// offered is whether a driver has a hint, and from where.
+func offered(d *hints.Device, h hints.Hint) string {
+	switch {
+	case !d.Reported:
+		return "unknown"
+	case h.Offered:
+		return "by the " + h.Source
+	}
+	return "no"
+}
+
+// xdpState is what runs at XDP of an interface, or could.
+func xdpState(d *hints.Device) string {
+	switch p := d.Program; {
+	case p != nil && p.Name != "":
+		return p.Mode + ": " + p.Name
+	case p != nil:
+		return p.Mode
+	case d.Native:
+		return "no program"
+	case !d.Reported:
+		return "unknown"
+	}
+	return "generic only"
+}
+
+// hintNotes is the same in short, for doctor.
+func hintNotes(d *hints.Device) []string {
+	if !d.Reported {
+		return []string{"hints of the driver: unknown: " + hints.ErrNotReported.Error()}
+	}
+	var have, computed []string
+	for _, h := range d.Hints {
+		if h.Offered {
+			have = append(have, fmt.Sprintf("%s (%s)", h.Kind, h.Source))
+		} else {
+			computed = append(computed, h.Kind.String())
+		}
+	}
+	var notes []string
+	if len(have) > 0 {
+		notes = append(notes, "hints at XDP: "+strings.Join(have, ", ")+"; how often they are there: waymark hints "+d.Name)
+	}
+	if len(computed) > 0 {
+		notes = append(notes, "no hint of the driver, computed: "+strings.Join(computed, ", "))
+	}
+	return notes
+}
