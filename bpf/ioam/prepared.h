@@ -209,6 +209,58 @@ static __always_inline long ioam_put_lengths(frame_ctx *ctx, __u32 at, __be16 le
 	return 0;
 }
 
+#define IOAM_SHORT 64 /* bytes of node data that take less time than a call */
+
+static __always_inline __u32 ioam_fold(__u64 sum)
+{
+	sum = (sum >> 32) + (__u32)sum;
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return (sum >> 16) + (sum & 0xffff);
+}
+
+/* The checksum complement, as ioam_neutral_usual(), of words that replace those at `old`. */
+static __always_inline void ioam_neutral_short(struct ioam_prepared *p, const __be32 *old, __u32 n)
+{
+	__be32 *complement = &p->data[p->complement / 4 & (IOAM_NODE_MAX / 4 - 1)];
+	__u64 before = 0, after = 0;
+
+	*complement = 0;
+#pragma unroll
+	for (__u32 i = 0; i < IOAM_SHORT / 4; i++) {
+		if (i * 4 >= n)
+			continue;
+		before += old[i];
+		after += p->data[i];
+	}
+	after = ioam_fold(after) + 0xffff - ioam_fold(before);
+	*complement = bpf_htonl(ioam_complement(n / 4, bpf_ntohs(ioam_fold(after))));
+}
+
+/* The node data, with their complement. At XDP through a pointer, too. */
+static __always_inline long ioam_put_data(frame_ctx *ctx, struct ioam_work *w,
+					  struct ioam_prepared *p, __u32 to)
+{
+	__u32 n = ioam_bounded(p->bytes, IOAM_NODE_MAX);
+	struct frame f = frame_of(ctx);
+	__be32 *word;
+
+	if (!FRAME_WRITABLE || n > IOAM_SHORT || to > HEADERS_MAX ||
+	    f.data + to + IOAM_SHORT > f.end) {
+		if (p->neutral && !ioam_neutral_usual(ctx, w, p, to))
+			return -1;
+		return frame_store(ctx, to, p->data, n);
+	}
+	word = f.data + to;
+	if (p->neutral)
+		ioam_neutral_short(p, word, n);
+#pragma unroll
+	for (__u32 i = 0; i < IOAM_SHORT / 4; i++)
+		if (i * 4 < n)
+			word[i] = p->data[i];
+	return 0;
+}
+
 /* A packet that arrives. IOAM_WRITTEN, or IOAM_PASS: nothing was done. Verified alone. */
 __feature(FEATURE_IOAM) __noinline int ioam_fill_usual(frame_ctx *ctx, struct ioam_work *w)
 {
@@ -233,10 +285,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_fill_usual(frame_ctx *ctx, struct io
 		ioam_put_time(p, ioam_received(w));
 	now = bpf_htons(u.lengths - p->bytes / 4);
 	to = u.at + IOAM_LIST + u.remaining - p->bytes;
-	if (p->neutral && !ioam_neutral_usual(ctx, w, p, to))
-		return IOAM_PASS;
-	if (frame_store(ctx, to, p->data, ioam_bounded(p->bytes, IOAM_NODE_MAX)) ||
-	    ioam_put_lengths(ctx, u.at, now))
+	if (ioam_put_data(ctx, w, p, to) || ioam_put_lengths(ctx, u.at, now))
 		return IOAM_PASS;
 	w->written = 1;
 	ioam_stat(IOAM_WRITTEN);
