@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Tables of the gate, as internal/gate/engine writes them and the programs read them.
+ *
+ * Each dimension of a packet (source, destination, ports, ...) leads to a row: a set of rules, those
+ * whose condition about it holds. The rules that match are in the rows of all dimensions.
+ */
+#ifndef WAYMARK_GATE_ABI_H
+#define WAYMARK_GATE_ABI_H
+
+enum gate_size {
+	GATE_COPIES = 2, /* of all tables: programs use one, the agent writes the other */
+	GATE_WORDS = 16,
+	GATE_RULES = 64 * GATE_WORDS,
+	GATE_ROWS_MAX = 65536, /* of a copy: their numbers have 16 bits */
+	/* Counters: of rules of both copies, after those of what no rule decided. */
+	GATE_SLOTS = 2 + 2 * GATE_RULES,
+	GATE_BUCKETS = 512, /* of interfaces */
+	GATE_WAYS = 4, /* interfaces in a bucket; sources in a line */
+	GATE_LEAF_KEYS = 5,
+	GATE_WIDE_KEYS = 2,
+	GATE_DEPTH = 33, /* nodes at most: four bits each, and one that compares */
+};
+
+/* The counters that are not of a rule. */
+enum gate_slot {
+	GATE_SLOT_PASSED, /* packets that no rule decided about */
+	GATE_SLOT_NOT_IP, /* other frames, which meet no rule */
+	GATE_SLOT_FIRST, /* of a rule */
+};
+
+/* Rules whose condition about a dimension holds. */
+struct gate_row {
+	__u64 summary; /* bit per word that is not 0 */
+	__u64 word[GATE_WORDS];
+};
+
+/* Numbers of 16 bits, by page. */
+enum gate_number { GATE_SPORT, GATE_DPORT, GATE_LENGTH, GATE_VLAN, GATE_NUMBERS };
+
+/* 256 numbers that share their high byte. */
+struct gate_page {
+	__u16 row[256];
+};
+
+/* What a reference in a trie is to, in its upper bits. */
+enum gate_ref {
+	GATE_REF_ROW = 0,
+	GATE_REF_NODE = 1,
+	GATE_REF_LEAF = 2, /* boundaries in the upper 64 bits of an address */
+	GATE_REF_WIDE = 3, /* boundaries in all bits */
+	GATE_REF_SHIFT = 30,
+};
+
+/*
+ * Addresses have 128 bits; those of IPv4 are the upper 32 of them. The trie finds between which
+ * boundaries an address is. A node goes on by some of its bits. All its boundaries share the bits
+ * before these; other addresses are below or above all of them.
+ */
+struct gate_node {
+	__u64 high;
+	__u64 low;
+	__u8 at; /* bits before; these are within 64 bits that begin at a multiple of 64 */
+	__u8 bits;
+	__u16 zero;
+	__u32 first; /* line of the children: 16 references in each */
+	__u32 below;
+	__u32 above;
+	__u64 mask_high; /* the bits before */
+	__u64 mask_low;
+	__u64 spare;
+};
+
+/* row[n]: of addresses that are not below n of the keys. Unused keys are the largest. */
+struct gate_leaf {
+	__u64 key[GATE_LEAF_KEYS];
+	__u32 row[GATE_LEAF_KEYS + 1];
+};
+
+struct gate_wide {
+	__u64 high[GATE_WIDE_KEYS];
+	__u64 low[GATE_WIDE_KEYS];
+	__u32 row[GATE_WIDE_KEYS + 1];
+	__u32 zero;
+	__u64 spare[2];
+};
+
+/* A cache line of a trie. */
+struct gate_line {
+	union {
+		struct gate_node node;
+		struct gate_leaf leaf;
+		struct gate_wide wide;
+		__u32 child[16];
+	};
+};
+
+_Static_assert(sizeof(struct gate_line) == 64, "a line of a trie is a cache line");
+
+enum gate_action {
+	GATE_PASS = 1,
+	GATE_DROP,
+	GATE_COUNT,
+	GATE_LIMIT,
+};
+
+enum gate_per { GATE_PER_RULE, GATE_PER_SOURCE };
+
+struct gate_rule {
+	__u32 id;
+	__u16 slot; /* of its counters */
+	__u8 action; /* enum gate_action */
+	__u8 per; /* enum gate_per */
+	/* Of a limit; see gate/limit.h. */
+	__u64 full; /* ns in which a bucket fills */
+	__u64 cost; /* ns per packet; 0: by bytes */
+	__u64 rate; /* bytes per second */
+	__u8 bits4, bits6; /* of a source that has a bucket */
+	__u8 zero[6];
+};
+
+/* Of one CPU. */
+struct gate_count {
+	__u64 packets; /* that matched */
+	__u64 bytes; /* by the IP header; of the frame where that cannot be read */
+	__u64 dropped;
+	__u64 dropped_bytes;
+};
+
+/* What a packet may be, before its protocol. */
+enum gate_state {
+	GATE_STATE_IPV4, /* without a header that can be read */
+	GATE_STATE_IPV6,
+	GATE_STATE_IPV4_WHOLE,
+	GATE_STATE_IPV6_WHOLE,
+	GATE_STATE_IPV4_FRAGMENT,
+	GATE_STATE_IPV6_FRAGMENT,
+	GATE_STATES,
+};
+
+enum gate_head {
+	GATE_PROTO_NONE = 256,
+	GATE_PROTOS = 257, /* head: state * GATE_PROTOS + protocol */
+	GATE_HEADS = 6 * GATE_PROTOS,
+};
+
+/* TCP flags, or 256 + ICMP type. */
+enum gate_sub { GATE_SUB_TYPE = 256, GATE_SUB_NONE = 512, GATE_SUBS = 513 };
+
+enum gate_dscp { GATE_DSCP_NONE = 64, GATE_DSCPS = 65 };
+
+/* Dimensions about which a rule has a condition. */
+enum gate_used {
+	GATE_USES_HEAD = 1 << 0,
+	GATE_USES_SUB = 1 << 1,
+	GATE_USES_DSCP = 1 << 2,
+	GATE_USES_IFACE = 1 << 3,
+	GATE_USES_SRC = 1 << 4,
+	GATE_USES_DST = 1 << 5,
+	GATE_USES_NUMBER = 1 << 6, /* and up, by enum gate_number */
+};
+
+/* Of one copy. Rows are numbered within the copy, lines of tries across both. */
+struct gate_table {
+	__u32 used; /* enum gate_used */
+	__u32 row; /* first of this copy */
+	__u32 rule;
+	__u32 page;
+	__u64 summary; /* words that have rules */
+	__u64 all[GATE_WORDS]; /* the rules that there are */
+	__u32 src[2]; /* tries of IPv4 and IPv6 */
+	__u32 dst[2];
+	__u16 no_src, no_dst; /* rows of packets without */
+	__u16 no_number[GATE_NUMBERS];
+	__u16 head[GATE_HEADS];
+	__u16 sub[GATE_SUBS];
+	__u16 dscp[GATE_DSCPS];
+	__u16 pages[GATE_NUMBERS][256];
+};
+
+/* An interface whose packets meet the rules. */
+struct gate_iface {
+	__u32 iface; /* as in flow_slot; 0: none */
+	__u16 row;
+	__u8 hook; /* enum gate_hook */
+	__u8 zero;
+};
+
+enum gate_hook { GATE_HOOK_XDP = 1, GATE_HOOK_TC = 2 };
+
+struct gate_control {
+	__u32 copy; /* that programs use: the one word that changes while they run */
+	__u32 zero;
+	__u64 keys[8]; /* random, of the buckets of sources */
+	struct gate_table table[GATE_COPIES];
+	struct gate_iface iface[GATE_COPIES][GATE_BUCKETS][GATE_WAYS];
+};
+
+/* Token buckets of sources: a cache line. */
+struct gate_sources {
+	struct {
+		__u64 source; /* hash of rule and source; 0: free */
+		__s64 empty; /* monotonic ns at which the bucket was empty */
+	} way[GATE_WAYS];
+};
+
+#endif

@@ -1,0 +1,3 @@
+package engine
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type gate_control -type gate_table -type gate_row -type gate_page -type gate_line -type gate_node -type gate_leaf -type gate_wide -type gate_rule -type gate_iface -type gate_count -type gate_sources -type gate_size -type gate_slot -type gate_number -type gate_ref -type gate_action -type gate_per -type gate_state -type gate_head -type gate_sub -type gate_dscp -type gate_used -type gate_hook abi ../../../bpf/gate/types.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
