@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,13 +16,19 @@ import (
 
 func newHintsCommand() *cobra.Command {
 	var out outputFlag
+	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "hints [IFACE]",
 		Short: "Show what network cards know of a packet before XDP programs see it",
 		Long: `Hints lists, for each interface, which facts about a received packet its driver offers
 XDP programs: the receive time, the hash, and the VLAN tag that the card took out of the
-frame. INSTEAD is what serves programs where the driver has none.`,
+frame. INSTEAD is what serves programs where the driver has none.
+
+What is offered need not be there: --for counts packets that have it. It attaches a program
+at XDP for that time, to interfaces that have none and whose driver offers a hint. Some
+drivers set up their queues again for that, which takes the link down for a moment.`,
 		Example: `  waymark hints
+  sudo waymark hints eth0 --for 3s
   waymark hints eth0 -o json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeInterfaces,
@@ -30,9 +37,15 @@ frame. INSTEAD is what serves programs where the driver has none.`,
 			if err != nil {
 				return err
 			}
+			if interval > 0 {
+				if err := hints.Measure(cmd.Context(), devices, interval); err != nil {
+					return err
+				}
+			}
 			return printHints(cmd.OutOrStdout(), devices, out.format)
 		},
 	}
+	durationVar(cmd.Flags(), &interval, "for", 0, "count packets by their hints for a `TIME`, such as 3s")
 	out.register(cmd, outputTable, outputJSON)
 	return cmd
 }
@@ -63,16 +76,39 @@ func printHints(w io.Writer, devices []*hints.Device, format string) error {
 		return enc.Encode(r)
 	}
 	t := &term.Table{Columns: []term.Column{
-		{Title: "IFACE"}, {Title: "DRIVER"}, {Title: "XDP"}, {Title: "HINT"}, {Title: "OFFERED"}, {Title: "INSTEAD"},
+		{Title: "IFACE"},
+		{Title: "DRIVER"},
+		{Title: "XDP"},
+		{Title: "HINT"},
+		{Title: "OFFERED"},
+		{Title: "PACKETS", Right: true},
+		{Title: "PRESENT", Right: true},
+		{Title: "INSTEAD", Least: 20},
 	}}
 	for _, d := range devices {
 		name, driver, xdp := d.Name, d.Driver, xdpState(d)
 		for _, h := range d.Hints {
-			t.Add(name, driver, xdp, h.Kind.String(), offered(d, h), h.Instead)
+			packets, present := "-", "-"
+			if h.Rate != nil {
+				packets = term.Count(h.Rate.Present + h.Rate.Absent)
+				present = term.Percent(h.Rate.Share())
+			}
+			t.Add(name, driver, xdp, h.Kind.String(), offered(d, h), packets, present, h.Instead)
 			name, driver, xdp = "", "", ""
 		}
 	}
-	return t.Write(w, term.Width(w))
+	if err := t.Write(w, term.Width(w)); err != nil {
+		return err
+	}
+	for _, d := range devices {
+		if d.NotMeasured == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s was not measured: %s\n", d.Name, d.NotMeasured); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // offered is whether a driver has a hint, and from where.
@@ -116,7 +152,7 @@ func hintNotes(d *hints.Device) []string {
 	}
 	var notes []string
 	if len(have) > 0 {
-		notes = append(notes, "hints at XDP: "+strings.Join(have, ", ")+"; how often they are there: waymark hints "+d.Name)
+		notes = append(notes, "hints at XDP: "+strings.Join(have, ", ")+"; how often they are there: waymark hints "+d.Name+" --for 3s")
 	}
 	if len(computed) > 0 {
 		notes = append(notes, "no hint of the driver, computed: "+strings.Join(computed, ", "))

@@ -27,6 +27,8 @@ type Device struct {
 	// Hardware: the values come from a network card; otherwise the driver makes them.
 	Hardware bool   `json:"hardware"`
 	Hints    []Hint `json:"hints"`
+	// NotMeasured is why there are no rates, if somebody asked for them.
+	NotMeasured string `json:"not_measured,omitempty"`
 }
 
 // Program is the program at XDP of an interface.
