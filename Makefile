@@ -79,7 +79,7 @@ fuzz: generate ## Every fuzz test for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: setup-demo build bin/waymark-bench ## The cost of each program and stage on this machine (as root)
+bench: setup-demo setup-bench build bin/waymark-bench ## The cost of each program and stage on this machine (as root)
 	bin/waymark-bench datapath
 
 .PHONY: docs

@@ -26,3 +26,16 @@ int receive(struct xdp_md *xdp)
 {
 	return XDP_PASS;
 }
+
+/* What a drop takes at least, at XDP and at tc. */
+SEC("xdp")
+int drop_early(struct xdp_md *xdp)
+{
+	return XDP_DROP;
+}
+
+SEC("tc")
+int drop_late(struct __sk_buff *skb)
+{
+	return TC_ACT_SHOT;
+}

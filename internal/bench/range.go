@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 
@@ -13,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/bench/program"
+	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/packet"
 )
 
 // space is a network namespace without a name: it ends with this process,
@@ -86,19 +89,38 @@ const (
 type shootingRange struct {
 	from, to *space
 	lanes    []*lane
+	bare     bool // no XDP program receives: see newBareLane
 }
 
 // lane is one pair of interfaces.
 type lane struct {
 	r        *shootingRange
-	name     string // of the interface that receives
-	receive  link.Link
+	name     string    // of the interface that receives
+	receive  link.Link // nil on a bare lane
 	programs *ebpf.Collection
 	frame    []byte
 }
 
-func newRange(lanes, flows int) (_ *shootingRange, err error) {
-	r := &shootingRange{}
+func newRange(lanes, flows int) (*shootingRange, error) {
+	return makeRange(&shootingRange{}, lanes, flows)
+}
+
+// newBareLane is one lane in namespaces of its own, whose receiving interface has no XDP program. GRO
+// makes veth receive as network cards do, by NAPI, which frames that are redirected need.
+func newBareLane(flows int) (*lane, error) {
+	r, err := makeRange(&shootingRange{bare: true}, 1, flows)
+	if err != nil {
+		return nil, err
+	}
+	l := r.lanes[0]
+	if err := r.to.do(probeProcessor, func() error { return lab.SetFeatures(l.name, true, "rx-gro") }); err != nil {
+		r.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func makeRange(r *shootingRange, lanes, flows int) (_ *shootingRange, err error) {
 	defer func() {
 		if err != nil {
 			r.close()
@@ -154,6 +176,9 @@ func (r *shootingRange) addLane(i, flows int) (*lane, error) {
 		return nil, err
 	}
 	k := kinds()[0]
+	if r.bare {
+		k.frame = bareFrame(receiver.Attrs().HardwareAddr)
+	}
 	if err := k.adapt(flows)(spec); err != nil {
 		return nil, err
 	}
@@ -163,6 +188,9 @@ func (r *shootingRange) addLane(i, flows int) (*lane, error) {
 	l := &lane{r: r, name: in, frame: k.frame}
 	if l.programs, err = ebpf.NewCollection(spec); err != nil {
 		return nil, fmt.Errorf("loading the generator: %w", err)
+	}
+	if r.bare {
+		return l, nil
 	}
 	err = r.to.do(probeProcessor, func() error {
 		l.receive, err = link.AttachXDP(link.XDPOptions{
@@ -175,6 +203,13 @@ func (r *shootingRange) addLane(i, flows int) (*lane, error) {
 		return nil, fmt.Errorf("attaching XDP to %s: %w", in, err)
 	}
 	return l, nil
+}
+
+// bareFrame gets as far as the stack: it is for the receiver, and its checksum is that of the first flow.
+func bareFrame(to net.HardwareAddr) []byte {
+	frame := packet.Eth().IPv4("10.0.0.0", "192.0.2.1").UDP(0, 53).Payload(payload).Bytes()
+	copy(frame, to)
+	return frame
 }
 
 // volley is what one sending came to.
@@ -251,7 +286,9 @@ func (l *lane) counters() (uint64, error) {
 
 func (r *shootingRange) close() {
 	for _, l := range r.lanes {
-		l.receive.Close() // it goes with its interface in any case
+		if l.receive != nil {
+			l.receive.Close() // it goes with its interface in any case
+		}
 		l.programs.Close()
 	}
 	for _, s := range []*space{r.from, r.to} {

@@ -73,16 +73,22 @@ func (l *Lab) SetOffloads(set Offload, on bool) error {
 // SetFeatures switches features of an interface by the kernel's names. A feature
 // that the kernel does not switch is an error.
 func (h *Host) SetFeatures(iface string, on bool, names ...string) error {
-	err := h.Do(func() error {
-		e, err := newEthtool(iface)
-		if err != nil {
-			return err
-		}
-		defer e.close()
-		return e.set(on, names)
-	})
+	err := h.Do(func() error { return SetFeatures(iface, on, names...) })
 	if err != nil {
-		return fmt.Errorf("switch features of %s on host %s: %w", iface, h.Name, err)
+		return fmt.Errorf("host %s: %w", h.Name, err)
+	}
+	return nil
+}
+
+// SetFeatures is Host.SetFeatures for an interface of the calling thread's network namespace.
+func SetFeatures(iface string, on bool, names ...string) error {
+	e, err := newEthtool(iface)
+	if err == nil {
+		defer e.close()
+		err = e.set(on, names)
+	}
+	if err != nil {
+		return fmt.Errorf("switch features of %s: %w", iface, err)
 	}
 	return nil
 }
