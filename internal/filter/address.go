@@ -5,73 +5,30 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/waymark-net/waymark/internal/address"
 	"github.com/waymark-net/waymark/internal/suggest"
 )
 
-// parsePrefix reads an address or a prefix; of an IPv4 prefix zeros at the end
-// may be left out: 10/8.
+// parsePrefix reads an address or a prefix.
 func parsePrefix(s string) (netip.Prefix, error) {
-	host, length, isPrefix := strings.Cut(s, "/")
-	if isPrefix {
-		s = padded(host) + "/" + length
+	p, err := address.Prefix(s, "flows")
+	if errors.Is(err, address.ErrNone) {
+		err = notAddress(s)
 	}
-	if !isPrefix {
-		a, err := netip.ParseAddr(s)
-		switch {
-		case err != nil:
-			return netip.Prefix{}, notAddress(s)
-		case a.Zone() != "":
-			return netip.Prefix{}, fmt.Errorf("flows have no zones: write %s and iface %s", a.WithZone(""), a.Zone())
-		}
-		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(s)
-	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, notAddress(s)
-	}
-	if p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf("bits are set after the prefix; did you mean %s?", p.Masked())
-	}
-	return p, nil
-}
-
-// padded appends the zeros that are left out of an IPv4 network.
-func padded(s string) string {
-	if parts := partsOf(s); parts > 0 && parts < 4 {
-		return s + strings.Repeat(".0", 4-parts)
-	}
-	return s
-}
-
-// partsOf counts the numbers of a whole or partial IPv4 address; 0: it is none.
-func partsOf(s string) int {
-	parts := strings.Split(s, ".")
-	for _, part := range parts {
-		if _, err := strconv.ParseUint(part, 10, 8); err != nil {
-			return 0
-		}
-	}
-	return len(parts)
+	return p, err
 }
 
 func notAddress(s string) error {
 	if end, err := netip.ParseAddrPort(s); err == nil {
 		return fmt.Errorf("this is an address with a port: write host %s and port %d", end.Addr(), end.Port())
 	}
-	if inner := strings.Trim(s, "[]"); inner != s {
-		if a, err := netip.ParseAddr(inner); err == nil {
-			return fmt.Errorf("write the address without brackets: %s", a)
-		}
-	}
-	if n := partsOf(s); n > 1 && n < 4 {
+	if n := address.Parts(s); n > 1 && n < 4 {
 		return fmt.Errorf("this address is incomplete; for a network write net %s", s)
 	}
-	if n, err := strconv.ParseUint(s, 10, 16); err == nil {
-		return fmt.Errorf("this is a number, not an address: did you mean port %d?", n)
+	if err := address.Mistake(s); err != nil {
+		return err
 	}
 	return errors.New("write an address or a prefix, such as 192.0.2.1, 10/8 or 2001:db8::/32")
 }
@@ -79,7 +36,7 @@ func notAddress(s string) error {
 // parseAddress reads an address, a prefix, a network (net 10.1) or the name of a
 // host, which stands for all its addresses.
 func (p *parser) parseAddress(q *qualifier, s string) ([]value, error) {
-	if n := partsOf(s); strings.HasSuffix(strings.ToLower(q.typed), "net") && n > 0 && n < 4 {
+	if n := address.Parts(s); strings.HasSuffix(strings.ToLower(q.typed), "net") && n > 0 && n < 4 {
 		s += fmt.Sprintf("/%d", 8*n)
 	}
 	prefix, err := parsePrefix(s)
@@ -129,9 +86,9 @@ func (p *parser) misspelt(q *qualifier, s string) string {
 
 // isAddress reports whether a word can be nothing but an address or a prefix.
 func isAddress(s string) bool {
-	if strings.ContainsAny(s, ":/") || partsOf(s) == 4 {
+	if strings.ContainsAny(s, ":/") || address.Parts(s) == 4 {
 		host, _, _ := strings.Cut(s, "/")
-		_, err := netip.ParseAddr(padded(host))
+		_, err := netip.ParseAddr(address.Padded(host))
 		return err == nil
 	}
 	return false

@@ -148,7 +148,7 @@ func TestErrors(t *testing.T) {
 		{"src > 10.0.0.1", "src has no order: use = or !=", ">"},
 		{"src 10.0.0", "src 10.0.0: this address is incomplete; for a network write net 10.0.0", "10.0.0"},
 		{"src fe80::1%eth0", "flows have no zones: write fe80::1 and iface eth0", "fe80::1%eth0"},
-		{"src 10.0.0.1/8", "src 10.0.0.1/8: bits are set after the prefix; did you mean 10.0.0.0/8?", "10.0.0.1/8"},
+		{"src 10.0.0.1/8", "src 10.0.0.1/8: bits are set after the prefix: did you mean 10.0.0.0/8, or the address 10.0.0.1?", "10.0.0.1/8"},
 		{"proto tpc", "proto tpc: unknown protocol: did you mean tcp?", "tpc"},
 		{"tcp dst prt 5202", `tcp dst prt: did you mean dst port?`, "prt"},
 		{"src prot 53 and udp", `src prot: did you mean src port?`, "prot"},

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
+
+	"github.com/waymark-net/waymark/internal/address"
 )
 
 // parsePrefixes reads an address, a prefix, or a range of addresses as the fewest
@@ -58,35 +59,13 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// parsePrefix reads an address or a prefix; of an IPv4 prefix zeros at the end may be
-// left out: 10/8.
+// parsePrefix reads an address or a prefix.
 func parsePrefix(s string) (netip.Prefix, error) {
-	host, length, isPrefix := strings.Cut(s, "/")
-	if !isPrefix {
-		a, err := netip.ParseAddr(s)
-		switch {
-		case err != nil:
-			return netip.Prefix{}, notAddress(s)
-		case a.Zone() != "":
-			return netip.Prefix{}, fmt.Errorf("packets have no zone: write %s and iface %s", a.WithZone(""), a.Zone())
-		case a.Is4In6():
-			return netip.Prefix{}, fmt.Errorf("write the IPv4 address: %s", a.Unmap())
-		}
-		return netip.PrefixFrom(a, a.BitLen()), nil
+	p, err := address.Prefix(s, "packets")
+	if errors.Is(err, address.ErrNone) {
+		err = notAddress(s)
 	}
-	if n := strings.Count(host, "."); n < 3 && !strings.Contains(host, ":") {
-		s = host + strings.Repeat(".0", 3-n) + "/" + length
-	}
-	p, err := netip.ParsePrefix(s)
-	switch {
-	case err != nil && strings.Contains(length, "."):
-		return netip.Prefix{}, errors.New("write the length of the prefix, such as 192.0.2.0/24")
-	case err != nil || p.Addr().Is4In6():
-		return netip.Prefix{}, notAddress(s)
-	case p != p.Masked():
-		return netip.Prefix{}, fmt.Errorf("bits are set after the prefix: did you mean %s, or the address %s?", p.Masked(), p.Addr())
-	}
-	return p, nil
+	return p, err
 }
 
 // notAddress is why a text is no address.
@@ -94,13 +73,8 @@ func notAddress(s string) error {
 	if end, err := netip.ParseAddrPort(s); err == nil {
 		return fmt.Errorf("this is an address with a port: write src %s src port %d, or dst of both", end.Addr(), end.Port())
 	}
-	if inner := strings.Trim(s, "[]"); inner != s {
-		if a, err := netip.ParseAddr(inner); err == nil {
-			return fmt.Errorf("write the address without brackets: %s", a)
-		}
-	}
-	if n, err := strconv.ParseUint(s, 10, 16); err == nil {
-		return fmt.Errorf("this is a number, not an address: did you mean port %d?", n)
+	if err := address.Mistake(s); err != nil {
+		return err
 	}
 	if _, ok := service(s); ok {
 		return fmt.Errorf("expected an address: did you mean port %s?", s)

@@ -158,7 +158,6 @@ func TestErrors(t *testing.T) {
 		`drop iface "eth0`:                       "1:12: this quote is never closed",
 		"drop state established":                 "the gate keeps no connections",
 		"drop src fe80::1%eth0":                  "write fe80::1 and iface eth0",
-		"drop src ::ffff:192.0.2.1":              "write the IPv4 address: 192.0.2.1",
 		"drop src 192.0.2.9-192.0.2.1":           "did you mean 192.0.2.1-192.0.2.9?",
 		"drop src [2001:db8::1]:443":             "this is an address with a port",
 		"drop vlan 4096":                         "up to 4095",
