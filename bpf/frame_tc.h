@@ -54,6 +54,12 @@ static __always_inline bool frame_tag(frame_ctx *skb, __u32 *tci)
 	return true;
 }
 
+/* When the NIC received the frame, by its own clock; 0: not known. */
+static __always_inline __u64 frame_nic_time(frame_ctx *skb)
+{
+	return skb->hwtstamp;
+}
+
 static __always_inline __u32 frame_gso_size(frame_ctx *skb)
 {
 	return skb->gso_size;

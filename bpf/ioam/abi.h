@@ -98,6 +98,13 @@ struct ioam_iface {
 	struct ioam_port copy[IOAM_COPIES];
 };
 
+/* The queues of an interface, which the agent reads several times a second. */
+struct ioam_queue {
+	__u64 until; /* when this is too old to be used, monotonic ns */
+	__u32 depth; /* bytes that wait to be sent */
+	__u32 occupancy; /* bytes of memory that they take; all ones: not known */
+};
+
 /* A namespace for which an interface has another role. */
 struct ioam_role_key {
 	__u32 iface;

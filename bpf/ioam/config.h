@@ -12,6 +12,9 @@ const volatile __u32 cfg_ioam_cookie = 0;
 /* The receive time can be passed on to the egress (Linux 5.18, bpf_skb_set_tstamp). */
 const volatile bool cfg_ioam_stamp = false;
 
+/* Packets have receive times of the NIC, which the node uses. Needs Linux 5.18, as above. */
+const volatile bool cfg_ioam_nic = false;
+
 volatile struct ioam_control ioam SEC(".data.ioam");
 
 #endif

@@ -169,14 +169,15 @@ static __always_inline void ioam_direct_ports(frame_ctx *ctx, const struct ioam_
 }
 
 /* The node's data, as far as they are known at ingress. */
-static __always_inline void ioam_direct_fill(struct ioam_work *w, const struct ioam_namespace *ns,
+static __always_inline void ioam_direct_fill(frame_ctx *ctx, struct ioam_work *w,
+					     const struct ioam_namespace *ns,
 					     struct ioam_direct_record *r)
 {
 	struct ioam_schema *schema;
 	__u32 index = ns->schema, at;
 
-	r->received = ioam_received(w);
-	r->bytes = ioam_fill(w, ns, r->fields);
+	r->received = ioam_arrived(ctx, w);
+	r->bytes = ioam_fill(ctx, w, ns, r->fields);
 	if (r->fields & IOAM_CHECKSUM) { /* nothing to be neutral to */
 		at = ioam_before(r->fields, 7);
 		if (at <= IOAM_NODE_MAX - 4)
@@ -236,7 +237,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_direct_option(frame_ctx *ctx, struct
 	frame_load(ctx, w->l3 + offsetof(struct ipv6hdr, saddr), r->source,
 		   sizeof(r->source) + sizeof(r->destination));
 	ioam_direct_ports(ctx, w, r);
-	ioam_direct_fill(w, ns, r);
+	ioam_direct_fill(ctx, w, ns, r);
 	if (cfg_ioam_stamp && !ns->remove && r->fields & IOAM_AT_EGRESS) {
 		d->key.received = r->received;
 		d->key.space = r->space;
@@ -284,6 +285,7 @@ static __always_inline void ioam_direct_complete(frame_ctx *ctx, const struct io
 						 struct ioam_direct_record *r)
 {
 	__u32 fields = r->fields, at;
+	struct ioam_queue q;
 
 	if (!(ioam_role(ctx, w, r->space) & IOAM_ROLE_EGRESS))
 		return;
@@ -296,6 +298,15 @@ static __always_inline void ioam_direct_complete(frame_ctx *ctx, const struct io
 	at = ioam_before(fields, 9) + 4;
 	if (fields & IOAM_BIT(9) && at <= IOAM_DIRECT_DATA - 4)
 		*(__be32 *)(r->data + at) = bpf_htonl(w->port.wide);
+	if (!(fields & IOAM_QUEUES))
+		return;
+	ioam_queue_of(ctx, &q);
+	at = ioam_before(fields, 6);
+	if (fields & IOAM_BIT(6) && at <= IOAM_DIRECT_DATA - 4)
+		*(__be32 *)(r->data + at) = bpf_htonl(q.depth);
+	at = ioam_before(fields, 11);
+	if (fields & IOAM_BIT(11) && at <= IOAM_DIRECT_DATA - 4)
+		*(__be32 *)(r->data + at) = bpf_htonl(q.occupancy);
 }
 
 /* The option at w->at, of a packet that leaves. Verified alone. */

@@ -4,7 +4,7 @@
  * data that transit.h wrote.
  *
  * Input: a forwarded packet with the receive time that ingress.h passed on. Output: the
- * same packet with egress interface and transit delay in its newest node data.
+ * same packet with egress interface, its queues, and transit delay in its newest node data.
  */
 #ifndef WAYMARK_IOAM_EGRESS_H
 #define WAYMARK_IOAM_EGRESS_H
@@ -22,7 +22,10 @@ struct ioam_completed {
 	__u8 delay;
 	__u8 wide;
 	__u8 complement;
-	bool timed;
+	__u8 depth;
+	__u8 occupancy;
+	bool timed; /* something is measured: the delay, ... */
+	bool queued; /* ... or queues */
 	bool neutral;
 	__u16 port; /* id of the interface */
 	__u32 port_wide;
@@ -62,9 +65,11 @@ static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct
 	first = ioam_node_length(fields & IOAM_BIT(0)) * 4;
 	c->kind = k;
 	c->first = first;
-	/* Up to the last of them: bits 1, 4, 7 and 9. */
-	c->bytes = ioam_before(fields, fields & IOAM_BIT(9)	? 10
+	/* Up to the last of them: bits 1, 4, 6, 7, 9 and 11. */
+	c->bytes = ioam_before(fields, fields & IOAM_BIT(11)	? 12
+				       : fields & IOAM_BIT(9)	? 10
 				       : fields & IOAM_CHECKSUM ? 8
+				       : fields & IOAM_BIT(6)	? 7
 				       : fields & IOAM_BIT(4)	? 5
 								: 2) -
 		   first;
@@ -72,11 +77,23 @@ static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct
 	c->delay = ioam_offset(fields, 4, absent + first) - first;
 	c->wide = ioam_offset(fields, 9, absent + first) - first;
 	c->complement = ioam_offset(fields, 7, absent + first) - first;
+	c->depth = ioam_offset(fields, 6, absent + first) - first;
+	c->occupancy = ioam_offset(fields, 11, absent + first) - first;
+	c->queued = fields & IOAM_QUEUES;
 	c->neutral = fields & IOAM_CHECKSUM;
-	c->timed = fields & IOAM_BIT(4);
+	c->timed = fields & (IOAM_BIT(4) | IOAM_QUEUES);
 	c->port = bpf_htons(w->port.id);
 	c->port_wide = bpf_htonl(w->port.wide);
 	c->size = n;
+}
+
+static __always_inline void ioam_put_queue(frame_ctx *ctx, struct ioam_completed *c)
+{
+	struct ioam_queue q;
+
+	ioam_queue_of(ctx, &q);
+	c->data[c->depth / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] = bpf_htonl(q.depth);
+	c->data[c->occupancy / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] = bpf_htonl(q.occupancy);
 }
 
 /* A packet with a trace alone. IOAM_COMPLETED, or IOAM_PASS: nothing was done. Verified alone. */
@@ -103,9 +120,12 @@ __feature(FEATURE_IOAM) __noinline
 	__builtin_memcpy(c->data, from, sizeof(c->data));
 	*((__be16 *)c->data + (c->id / 2 & (IOAM_COMPLETED_MAX / 2 - 1) & ~1) + 1) = c->port;
 	c->data[(c->wide / 4 + 1) & (IOAM_COMPLETED_MAX / 4 - 1)] = c->port_wide;
-	if (c->timed)
+	if (c->timed) {
 		c->data[c->delay / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] =
 			bpf_htonl(ioam_delay(w->received));
+		if (c->queued)
+			ioam_put_queue(skb, c);
+	}
 	n = ioam_bounded(c->bytes, IOAM_COMPLETED_MAX);
 	if (c->neutral) {
 		__be32 *complement = &c->data[c->complement / 4 & (IOAM_COMPLETED_MAX / 4 - 1)];
@@ -124,6 +144,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 {
 	const struct ioam_namespace *ns;
 	__u32 lengths, remaining, n, fields, to, before = 0;
+	struct ioam_queue q;
 	struct ioam_trace t;
 
 	if (!w || w->len < IOAM_HEADER - 2 || frame_load(ctx, w->at, &t, sizeof(t)))
@@ -157,6 +178,13 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 		ioam_set(w, ioam_before(fields, 4), ioam_delay(w->received));
 	if (fields & IOAM_BIT(9))
 		ioam_set(w, ioam_before(fields, 9) + 4, w->port.wide);
+	if (fields & IOAM_QUEUES) {
+		ioam_queue_of(ctx, &q);
+		if (fields & IOAM_BIT(6))
+			ioam_set(w, ioam_before(fields, 6), q.depth);
+		if (fields & IOAM_BIT(11))
+			ioam_set(w, ioam_before(fields, 11), q.occupancy);
+	}
 	if (fields & IOAM_CHECKSUM) {
 		__u32 at = ioam_before(fields, 7);
 

@@ -10,6 +10,7 @@
 #include "ioam/config.h"
 #include "ioam/option.h"
 #include "ioam/count.h"
+#include "ioam/measure.h"
 #include "ioam/node.h"
 #include "ioam/stamp.h"
 #include "ioam/prepared.h"

@@ -153,6 +153,14 @@ static __always_inline __u64 ioam_received(struct ioam_work *w)
 	return w->received;
 }
 
+/* Likewise, of a packet that arrives. */
+static __always_inline __u64 ioam_arrived(frame_ctx *ctx, struct ioam_work *w)
+{
+	if (cfg_ioam_nic && !w->received)
+		ioam_nic_received(ctx, &w->received);
+	return ioam_received(w);
+}
+
 static __always_inline __u32 ioam_fraction(__u64 ns)
 {
 	if (cfg_ioam_time == IOAM_TIME_PTP)
@@ -207,15 +215,15 @@ static __always_inline __u32 ioam_complement(__u32 before, __u32 after)
 }
 
 /* This node's data, in the order of the bits. Returns their bytes, without a schema's. */
-static __always_inline __u32 ioam_fill(struct ioam_work *w, const struct ioam_namespace *ns,
-				       __u32 fields)
+static __always_inline __u32 ioam_fill(frame_ctx *ctx, struct ioam_work *w,
+				       const struct ioam_namespace *ns, __u32 fields)
 {
 	const volatile struct ioam_node *node = &ioam.node[w->copy & 1];
 	__u32 n = 0, seconds = 0, fraction = 0, id = w->port.id << 16 | 0xffff;
 	void *to = w->data;
 
 	if (fields & (IOAM_TIMES | IOAM_BIT(4))) { /* the egress computes the transit delay */
-		__u64 wall = ioam_received(w) + ioam.wall, whole = wall / NSEC_PER_SEC;
+		__u64 wall = ioam_arrived(ctx, w) + ioam.wall, whole = wall / NSEC_PER_SEC;
 
 		seconds = whole;
 		fraction = ioam_fraction(wall - whole * NSEC_PER_SEC);

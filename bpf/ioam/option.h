@@ -49,7 +49,8 @@ struct ioam_edge_header {
 #define IOAM_FIELDS (0xffffff00 & ~(IOAM_SNAPSHOT | IOAM_BIT(23)))
 #define IOAM_TIMES (IOAM_BIT(2) | IOAM_BIT(3))
 /* Fields that are known when the packet leaves. */
-#define IOAM_AT_EGRESS (IOAM_BIT(1) | IOAM_BIT(4) | IOAM_BIT(9))
+#define IOAM_QUEUES (IOAM_BIT(6) | IOAM_BIT(11))
+#define IOAM_AT_EGRESS (IOAM_BIT(1) | IOAM_BIT(4) | IOAM_BIT(9) | IOAM_QUEUES)
 #define IOAM_CHECKSUM IOAM_BIT(7)
 
 #define IOAM_UNKNOWN 0xffffffff

@@ -282,7 +282,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_fill_usual(frame_ctx *ctx, struct io
 	data[p->hop_limit_wide & (IOAM_NODE_MAX - 1)] = u.hop_limit - 1;
 	w->received = 0;
 	if (p->timed)
-		ioam_put_time(p, ioam_received(w));
+		ioam_put_time(p, ioam_arrived(ctx, w));
 	now = bpf_htons(u.lengths - p->bytes / 4);
 	to = u.at + IOAM_LIST + u.remaining - p->bytes;
 	if (ioam_put_data(ctx, w, p, to) || ioam_put_lengths(ctx, u.at, now))

@@ -177,7 +177,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 			       : IOAM_FULL;
 	}
 	to = w->at + IOAM_HEADER + (remaining - words) * 4;
-	n = ioam_fill(w, ns, fields);
+	n = ioam_fill(ctx, w, ns, fields);
 	if (fields & IOAM_CHECKSUM && !ioam_neutral(ctx, w, ns, fields, to, words, n))
 		return IOAM_UNREADABLE;
 	/* A trace may ask for nothing. */

@@ -11,6 +11,7 @@ struct ioam_types {
 	struct ioam_namespace namespace;
 	struct ioam_schema schema;
 	struct ioam_iface iface;
+	struct ioam_queue queue;
 	struct ioam_port port;
 	struct ioam_node node;
 	struct ioam_role_key role_key;

@@ -111,6 +111,7 @@ static __always_inline void ioam_write_trace(struct __sk_buff *skb, struct ioam_
 					     const struct ioam_added *o, __u32 data)
 {
 	__u32 fields = o->fields, seconds, fraction;
+	struct ioam_queue q;
 
 	if (fields & IOAM_BIT(0))
 		ioam_poke_byte(skb, data, w->hop_limit);
@@ -125,6 +126,13 @@ static __always_inline void ioam_write_trace(struct __sk_buff *skb, struct ioam_
 	}
 	if (fields & IOAM_BIT(4) && w->timed)
 		ioam_poke(skb, data + ioam_before(fields, 4), ioam_delay(w->received));
+	if (fields & IOAM_QUEUES) {
+		ioam_queue_of(skb, &q);
+		if (fields & IOAM_BIT(6))
+			ioam_poke(skb, data + ioam_before(fields, 6), q.depth);
+		if (fields & IOAM_BIT(11))
+			ioam_poke(skb, data + ioam_before(fields, 11), q.occupancy);
+	}
 	if (fields & IOAM_BIT(8))
 		ioam_poke_byte(skb, data + ioam_before(fields, 8), w->hop_limit);
 	if (fields & IOAM_BIT(9)) {

@@ -124,7 +124,7 @@ func exportsFields(t *testing.T, h *host, exports <-chan *Exported) {
 		option := append([]byte{wire.OptionMutable, 0, 0, 0}, tr.AppendTo(nil)...)
 		p := wire.NewPassage(hopLimit - 1)
 		p.Ingress, p.IngressWide, p.Egress, p.EgressWide = fromID, fromWide, toID, toWide
-		p.Received = e.Time
+		p.Received, p.QueueDepth, p.BufferOccupancy = e.Time, depth, occupancy
 		if typ.Has(wire.TimestampSeconds) && typ.Has(wire.TimestampFraction) {
 			at, ok := e.Hop.Time(wire.PTP, time.Now())
 			if !ok || at.Sub(e.Time).Abs() > time.Millisecond {

@@ -3,6 +3,7 @@ package ioam
 import (
 	"log/slog"
 	"maps"
+	"math"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -24,6 +25,7 @@ const (
 	dataA              = 0xcafe0123
 	wideA              = 0xcafe012345678901
 	unknown            = 77
+	depth, occupancy   = 0x01020304, 0x05060708
 	hostA, hostB       = "2001:db8:a::1", "2001:db8:b::2"
 	fromName, toName   = "from", "to"
 	verdictPass        = -1
@@ -88,7 +90,16 @@ func newHost(t testing.TB, cfg Config, n Node, others ...*datapath.Stage) *host 
 	if err := h.node.Apply(n); err != nil {
 		t.Fatal(err)
 	}
+	h.queued(t, math.MaxUint64)
 	return h
+}
+
+// queued has the programs know what waits at from, which tests of both hooks leave by, too, until a time.
+func (h *host) queued(t testing.TB, until uint64) {
+	t.Helper()
+	if err := h.node.maps["ioam_queues"].Put(uint32(flow.NewIface(0, uint32(h.veth.From))), abiIoamQueue{Until: until, Depth: depth, Occupancy: occupancy}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (h *host) close() {

@@ -282,6 +282,7 @@ func (r *reading) trace(want, got *wire.Trace) {
 	r.t.Helper()
 	passage := wire.NewPassage(hopLimit)
 	passage.Egress, passage.EgressWide = fromID, fromWide
+	passage.QueueDepth, passage.BufferOccupancy = depth, occupancy
 	if r.received != 0 {
 		passage.Ingress, passage.IngressWide = toID, toWide
 	}

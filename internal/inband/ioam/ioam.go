@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -40,6 +41,7 @@ type Config struct {
 	Transit Transit
 	Paths   uint32 // how many are counted at a time; 0: DefaultPaths
 	Border  Border // empty: off
+	NICTime bool   // receive times are those of the NIC, where a packet has one
 }
 
 // DefaultPaths is how many paths are counted at a time.
@@ -60,7 +62,7 @@ const (
 var mapNames = []string{
 	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_works", "ioam_cuts", "ioam_counts", "ioam_stats", ".data.ioam",
 	"ioam_insertions", "ioam_templates", "ioam_prefixes", "ioam_rules", "ioam_answers", "ioam_insertion_states", "ioam_sequences", "ioam_proofs",
-	"ioam_guards", "ioam_watches", "ioam_prepared", "ioam_completed",
+	"ioam_guards", "ioam_watches", "ioam_prepared", "ioam_completed", "ioam_queues", "ioam_nics",
 }
 
 // Registrar is the node of one datapath. Its methods may be called from any goroutine.
@@ -70,6 +72,7 @@ type Registrar struct {
 	pathKeys [abiIoamPathSizeIOAM_PATH_KEYS]uint32
 	paths    *paths
 	direct   direct
+	queues   queues
 
 	core *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps map[string]*ebpf.Map
@@ -134,6 +137,9 @@ func (r *Registrar) uses(h datapath.Hook) bool {
 	if r.cfg.Transit != TransitAuto {
 		return r.cfg.Transit == TransitXDP
 	}
+	if r.cfg.NICTime { // programs at XDP do not see it
+		return false
+	}
 	if known, ok := r.early.Load(h.Target.Iface); ok {
 		return known.(bool)
 	}
@@ -157,6 +163,7 @@ func (r *Registrar) set(s *datapath.Spec) error {
 	if err := s.SetSizes(map[string]uint32{
 		"ioam_namespaces": copies * slots, "ioam_schemas": copies * maxSchemas,
 		"ioam_ifaces": maxIfaces, "ioam_roles": copies * maxRoles, "ioam_counts": maxCounts, "ioam_proofs": copies * maxProofs,
+		"ioam_queues": maxIfaces, "ioam_nics": maxIfaces,
 	}); err != nil {
 		return err
 	}
@@ -183,6 +190,7 @@ func (r *Registrar) set(s *datapath.Spec) error {
 	}
 	return s.SetConstants(map[string]any{
 		"cfg_ioam_time": timeFormats[r.cfg.Time], "cfg_ioam_cookie": r.cookie, "cfg_ioam_stamp": kernel.DeliveryTime.Has(),
+		"cfg_ioam_nic": r.cfg.NICTime && kernel.DeliveryTime.Has(),
 	})
 }
 
@@ -204,6 +212,7 @@ func (r *Registrar) open(c *datapath.Core) (err error) {
 	go r.followClock()
 	go r.followPaths()
 	go r.direct.run(r.stop)
+	go r.followQueues()
 	return nil
 }
 
@@ -225,6 +234,7 @@ func (r *Registrar) close() {
 		r.paths.reports.Close()
 	}
 	r.direct.close()
+	r.queues.close()
 }
 
 // Paths are the paths of traces that end at this node, those with the most packets first.
@@ -300,6 +310,9 @@ func (r *Registrar) join(t *datapath.Target) error {
 	if err := r.place(t, listed); err != nil {
 		return err
 	}
+	if err := r.queues.join(t); err != nil {
+		return err
+	}
 	r.indexes[t.Iface] = int(t.IfIndex)
 	if err := r.attach(t.Iface, t.Name); err != nil || !listed {
 		return err
@@ -335,8 +348,16 @@ func (r *Registrar) attach(i flow.Iface, name string) error {
 func (r *Registrar) detach(i flow.Iface) error {
 	delete(r.ifaces, i)
 	delete(r.indexes, i)
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(r.indexes)), func(other flow.Iface) bool { return other.Netns() == i.Netns() }) {
+		r.queues.leave(i.Netns())
+	}
 	if err := r.maps["ioam_ifaces"].Delete(uint32(i)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("removing interface %d from the IOAM node: %w", i.IfIndex(), err)
+	}
+	for _, name := range measured {
+		if err := r.maps[name].Delete(uint32(i)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forgetting what was measured of interface %d: %w", i.IfIndex(), err)
+		}
 	}
 	return nil
 }

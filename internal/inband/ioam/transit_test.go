@@ -40,6 +40,7 @@ func passage(t testing.TB, option []byte, f wire.TimeFormat, through bool) wire.
 	p.Ingress, p.IngressWide = fromID, fromWide
 	if through {
 		p.Egress, p.EgressWide = toID, toWide
+		p.QueueDepth, p.BufferOccupancy = depth, occupancy
 	}
 	body, _ := wire.DecodeOption(option)
 	tr, ok := body.(*wire.Trace)

@@ -26,7 +26,7 @@ func load(t *testing.T, yaml string) (Config, error) {
 // A block becomes a node; what is left out is not available.
 func TestNode(t *testing.T) {
 	c, err := load(t, `ioam:
-  node: {id: 3, wide_id: 0x00112233445566, time: ptp}
+  node: {id: 3, wide_id: 0x00112233445566, time: ptp, receive_time: nic}
   interfaces:
   - to-athos:31:ingress
   - {name: to-aramis, wide_id: 32, role: both, roles: ["7:none"]}
@@ -54,7 +54,7 @@ func TestNode(t *testing.T) {
 	if diff := cmp.Diff(want, c.node()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if !c.on() || c.Node.Time != "ptp" {
+	if !c.on() || c.Node.Time != "ptp" || c.Node.Receive != "nic" {
 		t.Errorf("%+v", c)
 	}
 	if data, err := c.Schemas[1].bytes(); err != nil || string(data) != "\x01\x02\x03\x04\x05\x00\x00\x00" {
@@ -120,10 +120,11 @@ func TestBadNode(t *testing.T) {
 		}
 	}
 	for yaml, want := range map[string]string{
-		"ioam: {namespaces: [" + many + "], interfaces: [{name: a}]}\n": ":1:20: ioam.namespaces: 32 entries; at most 31",
-		"ioam: {namespaces: [{id: 1}]}\n":                               ":1:7: ioam: a node without interfaces; list them under ioam.interfaces",
-		"ioam: {node: {wide_id: x}}\n":                                  ":1:24: ioam.node.wide_id: \"x\" is not a number of up to 64 bits; write a decimal or hexadecimal number",
-		"probe: afpacket\nioam: {interfaces: [{name: a}]}\n":            "ioam: not available with the afpacket probe",
+		"ioam: {namespaces: [" + many + "], interfaces: [{name: a}]}\n":              ":1:20: ioam.namespaces: 32 entries; at most 31",
+		"ioam: {transit: xdp, node: {receive_time: nic}, interfaces: [{name: a}]}\n": ":1:43: ioam.node.receive_time: programs at XDP do not see the time of the network card; write transit: tc, or receive_time: kernel",
+		"ioam: {namespaces: [{id: 1}]}\n":                                            ":1:7: ioam: a node without interfaces; list them under ioam.interfaces",
+		"ioam: {node: {wide_id: x}}\n":                                               ":1:24: ioam.node.wide_id: \"x\" is not a number of up to 64 bits; write a decimal or hexadecimal number",
+		"probe: afpacket\nioam: {interfaces: [{name: a}]}\n":                         "ioam: not available with the afpacket probe",
 	} {
 		if _, err := load(t, yaml); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", yaml, err, want)

@@ -57,7 +57,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border), Paths: own.Paths})}
+	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border), Paths: own.Paths, NICTime: own.Node.Receive == "nic"})}
 	return &stage.Stage{
 		Datapath: s.node.Stage(func(name string) bool {
 			cfg := s.current()
