@@ -20,6 +20,23 @@ int generate(struct xdp_md *xdp)
 	return bpf_redirect(cfg_ifindex, 0);
 }
 
+/* The first bytes of each frame. */
+const volatile __u64 cfg_template[24] = {};
+
+/* Frames that are forwarded come back changed: they begin as the template again. */
+SEC("xdp")
+int generate_again(struct xdp_md *xdp)
+{
+	void *data = (void *)(long)xdp->data, *end = (void *)(long)xdp->data_end;
+
+	if (data + sizeof(cfg_template) > end)
+		return XDP_ABORTED;
+#pragma unroll
+	for (int i = 0; i < 24; i++)
+		((__u64 *)data)[i] = cfg_template[i];
+	return bpf_redirect(cfg_ifindex, 0);
+}
+
 /* On the other end: frames that were redirected arrive only where XDP is. */
 SEC("xdp")
 int receive(struct xdp_md *xdp)

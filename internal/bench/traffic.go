@@ -19,6 +19,8 @@ const (
 	payload    = 64 // bytes
 	sourceIPv4 = 14 + 12
 	sourceIPv6 = 14 + 8 + 12
+
+	destinationIPv6 = 14 + 8 + 16
 )
 
 // kinds are what most traffic consists of.
