@@ -21,6 +21,7 @@ enum delay {
 #include "ioam/path_abi.h"
 #include "ioam/direct_abi.h"
 #include "pdm/abi.h"
+#include "gate/abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {
@@ -281,6 +282,7 @@ enum feature {
 	FEATURE_TUNNELS = 1 << 2, /* inner flows are counted */
 	FEATURE_PDM = 1 << 3, /* packets that policy names are marked, marked ones read */
 	FEATURE_IOAM = 1 << 4, /* the interface belongs to an IOAM node */
+	FEATURE_GATE = 1 << 5, /* packets meet the rules of the gate */
 };
 
 /* A hash has so many keys; the loader writes them in place of these numbers and up. */

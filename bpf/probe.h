@@ -14,6 +14,7 @@
 #include "flow/flow.h"
 #include "flow/batch.h"
 #include "match.h"
+#include "gate/gate.h"
 #include "mark/mark.h"
 #include "ioam/ioam.h"
 #include "ioam/choose.h"
@@ -130,6 +131,8 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 
 	if (!features)
 		return stages(skb, direction, 0);
+	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS && gate_run(skb) == GATE_DROP)
+		return TC_ACT_SHOT;
 	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS) {
 		verdict = ioam_egress(skb);
 		if (verdict != TC_ACT_UNSPEC)

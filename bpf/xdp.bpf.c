@@ -4,9 +4,11 @@
 #include "abi.h"
 #include "config.h"
 #include "frame_xdp.h"
+#include "hash.h"
 #include "gso.h"
 #include "extension.h"
 #include "parse.h"
+#include "gate/gate.h"
 #include "ioam/ioam.h"
 #include "ioam/xdp.h"
 
@@ -15,6 +17,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("xdp.frags")
 int waymark_xdp(struct xdp_md *xdp)
 {
-	ioam_xdp(xdp);
+	if (cfg_features & FEATURE_GATE && gate_run(xdp) == GATE_DROP)
+		return XDP_DROP;
+	if (cfg_features & FEATURE_IOAM)
+		ioam_xdp(xdp);
 	return XDP_PASS;
 }

@@ -14,7 +14,7 @@ enum gate_size {
 	GATE_RULES = 64 * GATE_WORDS,
 	GATE_ROWS_MAX = 65536, /* of a copy: their numbers have 16 bits */
 	/* Counters: of rules of both copies, after those of what no rule decided. */
-	GATE_SLOTS = 2 + 2 * GATE_RULES,
+	GATE_SLOTS = 3 + 2 * GATE_RULES,
 	GATE_BUCKETS = 512, /* of interfaces */
 	GATE_WAYS = 4, /* interfaces in a bucket; sources in a line */
 	GATE_LEAF_KEYS = 5,
@@ -26,6 +26,7 @@ enum gate_size {
 enum gate_slot {
 	GATE_SLOT_PASSED, /* packets that no rule decided about */
 	GATE_SLOT_NOT_IP, /* other frames, which meet no rule */
+	GATE_SLOT_FORGOTTEN, /* buckets of sources that were given to other sources before they were full again */
 	GATE_SLOT_FIRST, /* of a rule */
 };
 
@@ -113,10 +114,11 @@ struct gate_rule {
 	__u8 per; /* enum gate_per */
 	/* Of a limit; see gate/limit.h. */
 	__u64 full; /* ns in which a bucket fills */
-	__u64 cost; /* ns per packet; 0: by bytes */
+	__u64 cost; /* ns per packet */
 	__u64 rate; /* bytes per second */
 	__u8 bits4, bits6; /* of a source that has a bucket */
-	__u8 zero[6];
+	__u8 bytes; /* bytes are limited, else packets */
+	__u8 zero[5];
 };
 
 /* Of one CPU. */
@@ -182,11 +184,8 @@ struct gate_table {
 struct gate_iface {
 	__u32 iface; /* as in flow_slot; 0: none */
 	__u16 row;
-	__u8 hook; /* enum gate_hook */
-	__u8 zero;
+	__u16 zero;
 };
-
-enum gate_hook { GATE_HOOK_XDP = 1, GATE_HOOK_TC = 2 };
 
 struct gate_control {
 	__u32 copy; /* that programs use: the one word that changes while they run */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* No program: brings the types of the gate into the debug information that those of internal/gate/engine are made from. */
 #include "prelude.h"
-#include "gate/abi.h"
+#include "../abi.h"
 
 struct gate_types {
 	struct gate_control control;
@@ -16,6 +16,7 @@ struct gate_types {
 	struct gate_iface iface;
 	struct gate_count count;
 	struct gate_sources sources;
+	enum feature feature;
 	enum gate_size size;
 	enum gate_slot slot;
 	enum gate_number number;
@@ -27,6 +28,5 @@ struct gate_types {
 	enum gate_sub sub;
 	enum gate_dscp dscp;
 	enum gate_used used;
-	enum gate_hook hook;
 };
 const struct gate_types *const gate_types __attribute__((unused));

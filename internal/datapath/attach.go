@@ -24,6 +24,8 @@ type Target struct {
 	NoLinkHeader bool   // frames begin with the IP header
 	// Directions are the hooks that are attached; none: both.
 	Directions []flow.Direction
+	// Early is how the program at XDP is attached; empty: it is not. Set before the programs at tc are chosen.
+	Early Mode
 	// Do runs a function on a thread that is in the interface's network
 	// namespace; nil: the caller's own.
 	Do func(func() error) error
@@ -100,6 +102,7 @@ func (d *Datapath) equipHook(p *Program, t *Target) error {
 			return nil
 		}
 		h := d.hooks[t.Iface][i]
+		h.noteEarly("")
 		d.hooks[t.Iface] = slices.Delete(d.hooks[t.Iface], i, i+1)
 		return errors.Join(h.close(), d.notify(h, func(*Stage) bool { return false }))
 	}
@@ -148,13 +151,26 @@ func (d *Datapath) attachOne(p *Program, at Hook) error {
 	if err != nil {
 		return err
 	}
-	h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), how{clsact: d.cfg.Clsact, driverOnly: p.Optional})
+	h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), how{clsact: d.cfg.Clsact, driverOnly: p.Optional && !d.anywhere(p, at)})
 	if err != nil {
 		return fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.String(), p.Hook, explain(err))
 	}
 	h.Hook, h.netns, h.program = at, t.Netns, loaded
+	h.noteEarly(h.mode)
 	d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(t.Do))
 	return nil
+}
+
+// noteEarly notes how a program at XDP is attached.
+func (h *hook) noteEarly(m Mode) {
+	if h.Type == XDP {
+		h.Target.Early = m
+	}
+}
+
+// anywhere reports whether a stage wants an optional program also where the driver does not run it.
+func (d *Datapath) anywhere(p *Program, at Hook) bool {
+	return slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.has(p) && s.Anywhere != nil && s.Anywhere(at) })
 }
 
 // notify calls the stages that begin or cease to run at a hook.

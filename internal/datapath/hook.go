@@ -15,7 +15,7 @@ import (
 // HookType is where in the kernel a program meets packets of an interface.
 type HookType uint8
 
-// The types of hooks, in the order in which they are attached.
+// The types of hooks.
 const (
 	TCIngress HookType = iota
 	TCEgress
@@ -35,7 +35,7 @@ var hookTypes = [...]struct {
 // how is a choice between ways to attach.
 type how struct {
 	clsact     bool // even where the kernel has TCX
-	driverOnly bool // XDP not after the driver: tc costs no more there
+	driverOnly bool // XDP not after the driver, where tc costs no more
 }
 
 func (t HookType) String() string { return hookTypes[t].name }

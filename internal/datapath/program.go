@@ -86,7 +86,8 @@ func (d *Datapath) features(p *Program, chosen func(*Stage) bool) (bits uint32) 
 	return bits
 }
 
-// programs are all programs of the stages, in the order in which they are attached.
+// programs are all programs of the stages, in the order in which they are attached: XDP first, so that stages know
+// whether tc has to do its work.
 func programs(stages []*Stage) (all []*Program) {
 	for _, s := range stages {
 		for _, p := range s.Programs {
@@ -95,7 +96,8 @@ func programs(stages []*Stage) (all []*Program) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *Program) int { return int(a.Hook) - int(b.Hook) })
+	order := []HookType{XDP, TCIngress, TCEgress}
+	slices.SortStableFunc(all, func(a, b *Program) int { return slices.Index(order, a.Hook) - slices.Index(order, b.Hook) })
 	return all
 }
 

@@ -33,6 +33,9 @@ type Stage struct {
 	// Uses reports whether the stage has work at a hook of an interface. Nil:
 	// wherever another stage has one of its programs attached.
 	Uses func(Hook) bool
+	// Anywhere reports whether the stage wants a program at XDP also where the driver does not run it and the kernel does
+	// for each skb. Nil: tc does its work there.
+	Anywhere func(Hook) bool
 	// Attach is called for each hook after the programs of an interface are
 	// attached, and again when the interface has another name.
 	Attach func(Hook) error

@@ -32,6 +32,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 			`TestMarkedBursts/packets:false_segment:1000_offloads:(true_checksum:true_options:0|false_checksum:true)|` +
 			`TestMarkedTrafficThroughRouters/MTU_1400,_packets_false`},
 		{"headroom", "internal/inband/headroom", "."},
+		{"gate", "internal/gate", "TestKernelDecidesAsRules"},
 	}
 	m := Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 25 * time.Minute,
@@ -44,6 +45,9 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		args := []string{binary, "-test.v", "-test.run", s.run}
 		if s.name == "datapath" {
 			args = append(args, "-exact.scale=0.02")
+		}
+		if s.name == "gate" {
+			args = append(args, "-rapid.checks=10")
 		}
 		m.Cmds = append(m.Cmds, Cmd{Args: args})
 	}

@@ -9,7 +9,6 @@ package engine
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
@@ -29,6 +28,9 @@ type (
 )
 
 const (
+	// Feature is the bit of enum feature.
+	Feature = abiFeatureFEATURE_GATE
+
 	MaxRules  = int(abiGateSizeGATE_RULES) // of a rule set
 	Slots     = uint32(abiGateSizeGATE_SLOTS)
 	FirstSlot = uint16(abiGateSlotGATE_SLOT_FIRST)
@@ -38,8 +40,7 @@ const (
 	SlotPassed = uint32(abiGateSlotGATE_SLOT_PASSED)
 	SlotNotIP  = uint32(abiGateSlotGATE_SLOT_NOT_IP)
 
-	HookXDP = uint8(abiGateHookGATE_HOOK_XDP)
-	HookTC  = uint8(abiGateHookGATE_HOOK_TC)
+	SlotForgotten = uint32(abiGateSlotGATE_SLOT_FORGOTTEN)
 )
 
 // Limits are the sizes of one copy of the tables.
@@ -245,17 +246,6 @@ func (c *compiler) codePoints() (err error) {
 func (c *compiler) ifaces() error {
 	c.use(uint32(abiGateUsedGATE_USES_IFACE), c.where(func(m *rules.Match) bool { return len(m.Ifaces) == 0 }))
 	return nil
-}
-
-// IfaceRow is the row of packets that an interface received.
-func (t *Table) IfaceRow(name string) (uint16, error) {
-	c := &compiler{Table: t}
-	return t.row(c.where(func(m *rules.Match) bool {
-		return len(m.Ifaces) == 0 || slices.ContainsFunc(m.Ifaces, func(glob string) bool {
-			is, _ := path.Match(glob, name) // an invalid pattern is refused when it is read
-			return is
-		})
-	}))
 }
 
 // isFree reports whether there is no condition.

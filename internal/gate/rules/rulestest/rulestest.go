@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"pgregory.net/rapid"
@@ -14,8 +15,7 @@ import (
 	"github.com/waymark-net/waymark/test/packet"
 )
 
-// Now is when the rules are read.
-var Now = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+var lastID atomic.Uint32
 
 // Frames draws Ethernet frames: sound, damaged and cut ones.
 func Frames(t *rapid.T, n int) (list [][]byte) {
@@ -25,25 +25,25 @@ func Frames(t *rapid.T, n int) (list [][]byte) {
 	return list
 }
 
-// Ruleset draws rules whose values are those of frames, or near them.
-func Ruleset(t *rapid.T, frames [][]byte, actions []string) *rules.Ruleset {
+// Ruleset draws rules whose values are those of frames, or near them. Some end an hour after now.
+func Ruleset(t *rapid.T, frames [][]byte, actions []string, now time.Time) *rules.Ruleset {
 	d := drawer{T: t, actions: actions}
 	for _, f := range frames {
 		d.packets = append(d.packets, rules.ReadEthernet(f))
 	}
 	text := "set many { " + strings.Join(d.values(d.prefix, 40), ", ") + " }\nset few { " + strings.Join(d.values(d.prefix, 2), ", ") +
 		" }\nset ended { " + strings.Join(d.values(d.prefix, 3), " for 1h, ") + " for 1h }\nset ports { " + strings.Join(d.values(d.port, 20), ", ") + " }\n"
-	rs, _, err := rules.Parse("f", text, rules.Options{Now: Now})
+	rs, _, err := rules.Parse("f", text, rules.Options{Now: now})
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
 	for range d.below(100) + 1 {
 		// One after the other: a rule that cannot be is left out.
 		line := d.rule()
-		one, _, err := rules.Parse("f", text+line, rules.Options{Now: Now})
+		one, _, err := rules.Parse("f", text+line, rules.Options{Now: now})
 		if err == nil {
 			r := one.Rules[0]
-			r.ID = uint32(len(rs.Rules) + 1)
+			r.ID = lastID.Add(1) // no other has its counters
 			rs.Rules = append(rs.Rules, r)
 		}
 	}

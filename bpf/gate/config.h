@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Constants of the gate, set by internal/gate before the programs are verified, its control block and its tables. */
+#ifndef WAYMARK_GATE_CONFIG_H
+#define WAYMARK_GATE_CONFIG_H
+
+/* Processors at the start; later ones share the counters behind theirs. */
+const volatile __u32 cfg_gate_cpus = 0;
+
+/* Lines of gate_sources, less one: they are a power of two. */
+const volatile __u32 cfg_gate_source_mask = 0;
+
+volatile struct gate_control gate SEC(".data.gate");
+
+/* Written by the agent, for the copy that no program uses; read by the programs. Sized by it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_line);
+} gate_lines SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_row);
+} gate_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_page);
+} gate_pages SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_rule);
+} gate_rules SEC(".maps");
+
+/*
+ * Running totals: GATE_SLOTS for each CPU, which alone writes them. A rule keeps its slot while it is in the
+ * rule set, whatever else is replaced. Read by the agent, which clears a slot that no program uses.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_count);
+} gate_counts SEC(".maps");
+
+/* Token buckets of rules, GATE_SLOTS of them: monotonic ns at which the bucket was empty; 0: it is full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __s64);
+} gate_buckets SEC(".maps");
+
+/*
+ * Token buckets of sources: a fixed number, so that forged sources take no memory. Where a line is full, the
+ * bucket that is nearest to full is forgotten: then a source gets its burst again too early.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_sources);
+} gate_sources SEC(".maps");
+
+#endif

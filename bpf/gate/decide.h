@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The verdict about a packet: which rules match, which count it, and which decides.
+ *
+ * Input: a frame. Output: GATE_PASS or GATE_DROP, and counters.
+ */
+#ifndef WAYMARK_GATE_DECIDE_H
+#define WAYMARK_GATE_DECIDE_H
+
+/* Of a de Bruijn sequence: the number of the only bit that is set. */
+static const __u8 gate_bit_numbers[64] = {
+	0,  1,	2,  53, 3,  7,	54, 27, 4,  38, 41, 8,	34, 55, 48, 28, 62, 5,	39, 46, 44, 42,
+	22, 9,	24, 35, 59, 56, 49, 18, 29, 11, 63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21,
+	23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
+};
+
+static __always_inline __u32 gate_lowest(__u64 word)
+{
+	return gate_bit_numbers[(word & -word) * 0x022fdd63cc95386dULL >> 58 & 63];
+}
+
+/*
+ * The packet meets the rules of a word, in order. 0: none has decided. Verified alone.
+ */
+__feature(FEATURE_GATE) __noinline
+	int gate_meet(const struct gate_facts *f, __u32 first, __u64 word)
+{
+	const struct gate_rule *rule;
+	__u32 n, action;
+
+	if (!f)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 64; i++) {
+		if (!word)
+			return 0;
+		n = f->rules + first + gate_lowest(word);
+		word &= word - 1;
+		rule = bpf_map_lookup_elem(&gate_rules, &n);
+		if (!rule)
+			return 0;
+		action = rule->action;
+		if (action == GATE_LIMIT)
+			action = gate_exceeds(n, f) ? GATE_DROP : GATE_COUNT;
+		gate_count(rule->slot, f, action == GATE_DROP);
+		if (action == GATE_PASS || action == GATE_DROP)
+			return action;
+	}
+	return 0;
+}
+
+/* Keeps of the matching rules those of a row. */
+#define GATE_AND(dimension, index)                                                          \
+	do {                                                                                \
+		if (t->used & (dimension)) {                                                \
+			__u32 row_ = first + (index);                                       \
+			const struct gate_row *r_ = bpf_map_lookup_elem(&gate_rows, &row_); \
+			if (!r_ || !(summary &= r_->summary))                               \
+				goto none;                                                  \
+			for (int i_ = 0; i_ < GATE_WORDS / 2; i_++)                         \
+				word[i_] &= r_->word[i_];                                   \
+			if (many)                                                           \
+				for (int i_ = GATE_WORDS / 2; i_ < GATE_WORDS; i_++)        \
+					word[i_] &= r_->word[i_];                           \
+		}                                                                           \
+	} while (0)
+
+/* An index into a table of the control block, in a form whose bounds the verifier sees. */
+static __always_inline __u32 gate_within(__u32 n, __u32 size)
+{
+	barrier_var(n);
+	return n < size ? n : 0;
+}
+
+/* The rule that decides. Output: its action, or 0. */
+static __always_inline int gate_decide(const struct gate_facts *f,
+				       const volatile struct gate_table *t, __u32 iface_row)
+{
+	__u64 word[GATE_WORDS], summary = t->summary;
+	bool many = summary >> GATE_WORDS / 2;
+	__u32 first = t->row;
+	int action;
+
+	for (int i = 0; i < GATE_WORDS; i++)
+		word[i] = t->all[i];
+	GATE_AND(GATE_USES_IFACE, iface_row);
+	GATE_AND(GATE_USES_HEAD, t->head[gate_within(f->head, GATE_HEADS)]);
+	GATE_AND(GATE_USES_NUMBER << GATE_DPORT,
+		 gate_find_number(t, GATE_DPORT, f->dport, f->ports));
+	GATE_AND(GATE_USES_SRC,
+		 f->header ? gate_find(t->src[f->ipv6], f->src_high, f->src_low) : t->no_src);
+	GATE_AND(GATE_USES_DST,
+		 f->header ? gate_find(t->dst[f->ipv6], f->dst_high, f->dst_low) : t->no_dst);
+	GATE_AND(GATE_USES_NUMBER << GATE_SPORT,
+		 gate_find_number(t, GATE_SPORT, f->sport, f->ports));
+	GATE_AND(GATE_USES_SUB, t->sub[gate_within(f->sub, GATE_SUBS)]);
+	GATE_AND(GATE_USES_NUMBER << GATE_LENGTH,
+		 gate_find_number(t, GATE_LENGTH, f->length, f->header));
+	GATE_AND(GATE_USES_NUMBER << GATE_VLAN, gate_find_number(t, GATE_VLAN, f->vlan, f->tagged));
+	GATE_AND(GATE_USES_DSCP, t->dscp[gate_within(f->dscp, GATE_DSCPS)]);
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < GATE_WORDS; i++) {
+		if (!(summary >> i & 1) || !word[i])
+			continue;
+		action = gate_meet(f, 64 * i, word[i]);
+		if (action)
+			return action;
+	}
+none:
+	return 0;
+}
+
+/* A frame at a hook. Verified alone. */
+__feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx)
+{
+	__u32 copy = gate.copy & 1;
+	const volatile struct gate_iface *iface = gate_find_iface(copy, iface_of(ctx));
+	const volatile struct gate_table *t = &gate.table[copy & 1];
+	struct gate_facts f = {};
+	int action;
+
+	if (!iface)
+		return GATE_PASS;
+	if (!gate_read_fast(ctx, &f))
+		gate_read(ctx, &f);
+	f.packets = segments_of(ctx);
+	f.rules = t->rule;
+	if (!f.ip) {
+		gate_count(GATE_SLOT_NOT_IP, &f, false);
+		return GATE_PASS;
+	}
+	action = gate_decide(&f, t, iface->row);
+	if (!action)
+		gate_count(GATE_SLOT_PASSED, &f, false);
+	return action ?: GATE_PASS;
+}
+
+#endif

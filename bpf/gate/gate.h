@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The gate: packet rules, before all other stages at XDP, or at tc ingress where XDP cannot attach.
+ * internal/gate/rules has the language, internal/gate/engine makes the tables.
+ */
+#ifndef WAYMARK_GATE_H
+#define WAYMARK_GATE_H
+
+#include "config.h"
+#include "read.h"
+#include "find.h"
+#include "count.h"
+#include "limit.h"
+#include "decide.h"
+
+#endif

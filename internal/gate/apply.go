@@ -1,0 +1,190 @@
+package gate
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/gate/engine"
+	"github.com/waymark-net/waymark/internal/gate/rules"
+)
+
+// unsupported are actions that the programs do not carry out.
+var unsupported = map[rules.Action]string{
+	rules.ActionSample:    "captures",
+	rules.ActionSynCookie: "SYN cookies",
+	rules.ActionNoFlow:    "flow records by rule",
+	rules.ActionOnlyFlow:  "flow records by rule",
+}
+
+// Check reports rules that the gate cannot apply.
+func Check(rs *rules.Ruleset) error {
+	for _, r := range rs.Rules {
+		if what := unsupported[r.Action]; what != "" && !r.DryRun {
+			return fmt.Errorf("%s: %s: this version has no %s: remove the rule, or add dry-run to it", r.Pos, r.Text, what)
+		}
+	}
+	return nil
+}
+
+func randomKeys() (keys [8]uint64) {
+	var b [64]byte
+	_, _ = rand.Read(b[:]) // never fails
+	for i := range keys {
+		keys[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return keys
+}
+
+func (g *Gate) options(which uint32, now time.Time) engine.Options {
+	return engine.Options{Now: now, Copy: which, Limits: g.cfg.Tables}
+}
+
+// Apply replaces the rules: each packet meets the old ones or the new ones. Rules that are
+// in both go on with their counters and token buckets. After an error the old ones stay.
+func (g *Gate) Apply(rs *rules.Ruleset) error {
+	if err := Check(rs); err != nil {
+		return err
+	}
+	g.applying.Lock()
+	defer g.applying.Unlock()
+	return g.apply(rs, time.Now())
+}
+
+// Rules are those that were applied last, with those that have ended since.
+func (g *Gate) Rules() *rules.Ruleset {
+	g.applying.Lock()
+	defer g.applying.Unlock()
+	return g.rules
+}
+
+func (g *Gate) apply(rs *rules.Ruleset, now time.Time) error {
+	which := 1 - g.control.Copy&1 // only changed here
+	table, err := engine.Compile(rs, g.options(which, now))
+	if err != nil {
+		return err
+	}
+	if err := g.do(func() error { return g.turn(table, which) }); err != nil {
+		return err
+	}
+	g.rules = rs
+	g.expireAt(table.Next)
+	return nil
+}
+
+// expireAt has the rules compiled again when something ends.
+func (g *Gate) expireAt(next time.Time) {
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	if next.IsZero() {
+		return
+	}
+	g.timer = time.AfterFunc(time.Until(next), func() {
+		g.applying.Lock()
+		defer g.applying.Unlock()
+		if err := g.apply(g.rules, time.Now()); err != nil && g.core != nil {
+			g.log.Error("rules whose time has ended stay in effect", "error", err)
+			g.expireAt(time.Now().Add(time.Second))
+		}
+	})
+}
+
+// turn fills the copy that no program uses, and has all packets use it.
+func (g *Gate) turn(table *engine.Table, which uint32) error {
+	next := g.control
+	next.Table[which], next.Iface[which] = table.Header, engine.NoIfaces
+	next.Copy = which
+	for i, name := range g.ifaces {
+		if err := table.AddIface(&next, uint32(i), name); err != nil {
+			return fmt.Errorf("gate of %s: %w", name, err)
+		}
+	}
+	kept, removed := g.assign(table)
+	if err := g.write(table, which, kept, &next); err != nil {
+		g.free = append(g.free, added(kept, g.slots)...)
+		return err
+	}
+	g.table, g.slots = table, kept
+	// Now no program counts for what was removed, or reads the old tables.
+	if err := g.core.Wait(); err != nil {
+		return err
+	}
+	return g.retire(removed)
+}
+
+// assign gives each rule a slot: that which it has, or a free one.
+func (g *Gate) assign(t *engine.Table) (kept map[uint32]uint16, removed []uint16) {
+	kept = map[uint32]uint16{}
+	for _, r := range t.Rules {
+		slot, ok := g.slots[r.ID]
+		if !ok {
+			slot = g.free[len(g.free)-1] // there are twice as many as rules
+			g.free = g.free[:len(g.free)-1]
+		}
+		kept[r.ID] = slot
+	}
+	for id, slot := range g.slots {
+		if _, ok := kept[id]; !ok {
+			removed = append(removed, slot)
+		}
+	}
+	return kept, removed
+}
+
+// added are the slots that only the first has.
+func added(next, before map[uint32]uint16) (slots []uint16) {
+	for id, slot := range next {
+		if _, ok := before[id]; !ok {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
+
+// write fills a copy, and then turns to it.
+func (g *Gate) write(t *engine.Table, which uint32, slots map[uint32]uint16, next *engine.Control) error {
+	h, base := &t.Header, which*g.cfg.Tables.Lines
+	for _, err := range []error{
+		put(g.maps["gate_lines"], base, t.Lines),
+		put(g.maps["gate_rows"], h.Row, t.Rows),
+		put(g.maps["gate_pages"], h.Page, t.Pages),
+		put(g.maps["gate_rules"], h.Rule, t.Programs(func(id uint32) uint16 { return slots[id] })),
+	} {
+		if err != nil {
+			return fmt.Errorf("writing packet rules: %w", err)
+		}
+	}
+	g.written = len(t.Rows)
+	filled := *next
+	filled.Copy = g.control.Copy // programs still use the other one
+	if err := g.publish(&filled); err != nil {
+		return err
+	}
+	return g.publish(next)
+}
+
+// publish makes a control block visible to the programs.
+func (g *Gate) publish(c *engine.Control) error {
+	if err := g.maps[".data.gate"].Put(uint32(0), c); err != nil {
+		return fmt.Errorf("turning to other packet rules: %w", err)
+	}
+	g.control = *c
+	return nil
+}
+
+// put writes elements of an array from a number on.
+func put[T any](m *ebpf.Map, first uint32, values []T) error {
+	if len(values) == 0 {
+		return nil
+	}
+	keys := make([]uint32, len(values))
+	for i := range keys {
+		keys[i] = first + uint32(i)
+	}
+	_, err := m.BatchUpdate(keys, values, nil)
+	return err
+}

@@ -1,0 +1,111 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/gate/engine"
+	"github.com/waymark-net/waymark/internal/gate/rules"
+)
+
+// Counts are running totals.
+type Counts struct {
+	Packets uint64 // that matched; a GSO frame is as many as its segments
+	Bytes   uint64 // by the IP header; of the frame where that cannot be read
+	Dropped uint64 // of Packets
+	// DroppedBytes is of Bytes.
+	DroppedBytes uint64
+}
+
+func (c *Counts) add(o *engine.Count) {
+	c.Packets += o.Packets
+	c.Bytes += o.Bytes
+	c.Dropped += o.Dropped
+	c.DroppedBytes += o.DroppedBytes
+}
+
+// RuleCounts are those of a rule since it was applied first.
+type RuleCounts struct {
+	Rule *rules.Rule
+	Counts
+}
+
+// Counters are all counters of the gate.
+type Counters struct {
+	Rules   []RuleCounts // that are in effect, in order
+	Passed  Counts       // packets that no rule decided about
+	NotIP   Counts       // other frames
+	Removed Counts       // of rules that are no longer in effect
+	// Forgotten are token buckets of sources that were given to others before they were
+	// full again: these sources had their burst too early.
+	Forgotten uint64
+}
+
+// Counters reads all counters.
+func (g *Gate) Counters() (c Counters, err error) {
+	err = g.do(func() error {
+		totals, err := g.totals()
+		if err != nil {
+			return err
+		}
+		c = Counters{Passed: totals[engine.SlotPassed], NotIP: totals[engine.SlotNotIP], Removed: g.gone, Forgotten: totals[engine.SlotForgotten].Packets}
+		for _, r := range g.table.Rules {
+			c.Rules = append(c.Rules, RuleCounts{r, totals[g.slots[r.ID]]})
+		}
+		return nil
+	})
+	return c, err
+}
+
+// totals are the counters of all processors, by slot.
+func (g *Gate) totals() ([]Counts, error) {
+	all, err := g.counts()
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]Counts, engine.Slots)
+	for i := range all {
+		sums[i%len(sums)].add(&all[i])
+	}
+	return sums, nil
+}
+
+// counts are the counters as the programs keep them.
+func (g *Gate) counts() ([]engine.Count, error) {
+	m := g.maps["gate_counts"]
+	keys, values := make([]uint32, m.MaxEntries()), make([]engine.Count, m.MaxEntries())
+	var cursor ebpf.MapBatchCursor
+	n, err := m.BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) || n != len(values) {
+		return nil, fmt.Errorf("reading the counters of packet rules: %d of %d: %w", n, len(values), err)
+	}
+	return values, nil
+}
+
+// retire keeps what rules counted that are gone, and clears their slots for others. No
+// program uses them.
+func (g *Gate) retire(slots []uint16) error {
+	if len(slots) == 0 {
+		return nil
+	}
+	totals, err := g.totals()
+	if err != nil {
+		return err
+	}
+	for _, slot := range slots {
+		t := totals[slot]
+		g.gone.add(&engine.Count{Packets: t.Packets, Bytes: t.Bytes, Dropped: t.Dropped, DroppedBytes: t.DroppedBytes})
+		for cpu := range g.cpus + 1 {
+			if err := g.maps["gate_counts"].Put(cpu*engine.Slots+uint32(slot), engine.Count{}); err != nil {
+				return fmt.Errorf("clearing the counters of a packet rule: %w", err)
+			}
+		}
+		if err := g.maps["gate_buckets"].Put(uint32(slot), int64(0)); err != nil {
+			return fmt.Errorf("clearing the limit of a packet rule: %w", err)
+		}
+		g.free = append(g.free, slot)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+// Package gate applies packet rules in the kernel, as a stage of the datapath: it fills the
+// maps of bpf/gate. Input: a rules.Ruleset, and the interfaces that the datapath attaches.
+// Output: verdicts at XDP, or at tc ingress where XDP cannot attach, and counters by rule.
+// The agent registers it through package service.
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/gate/engine"
+	"github.com/waymark-net/waymark/internal/gate/rules"
+	"github.com/waymark-net/waymark/internal/kernel"
+)
+
+// Mode is where packets meet the rules.
+type Mode string
+
+// The modes. Where an interface takes no program at XDP, tc ingress does the work in all of
+// them.
+const (
+	ModeAuto    Mode = "auto"    // XDP in the driver, but not on veth: its peer would segment all packets before it sends them
+	ModeNative  Mode = "native"  // XDP in the driver
+	ModeGeneric Mode = "generic" // XDP in the driver, or behind it
+	ModeTC      Mode = "tc"
+)
+
+// Config is what only a restart changes.
+type Config struct {
+	Mode    Mode
+	Tables  engine.Limits // of each of two copies
+	Sources uint32        // token buckets of limits per source
+}
+
+// Default is room for 100,000 IPv4 addresses or 40,000 of IPv6.
+func Default() Config {
+	return Config{Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rows: 8192, Pages: 1024}, Sources: 1 << 16}
+}
+
+// mapNames are the maps that the stage owns.
+var mapNames = []string{
+	"gate_lines", "gate_rows", "gate_pages", "gate_rules", "gate_counts", "gate_buckets", "gate_sources", ".data.gate",
+}
+
+// sourceWays are the buckets in an element of gate_sources.
+const sourceWays = 4
+
+// Gate is the gate of one datapath. Its methods may be called from any goroutine.
+type Gate struct {
+	cfg  Config
+	log  *slog.Logger
+	cpus uint32
+
+	applying sync.Mutex     // held while rules are replaced; below: guarded by it
+	rules    *rules.Ruleset // as applied, with what has ended since
+	timer    *time.Timer    // until something ends
+
+	core *datapath.Core // nil: not loaded yet; below: guarded by it
+	maps map[string]*ebpf.Map
+	// control is what the programs see.
+	control engine.Control
+	table   *engine.Table
+	written int               // of its rows
+	slots   map[uint32]uint16 // of counters, by rule
+	free    []uint16
+	gone    Counts // of rules that were removed
+	ifaces  map[flow.Iface]string
+}
+
+// New returns a gate that has loaded nothing yet. Without rules all packets pass.
+func New(cfg Config, log *slog.Logger) *Gate {
+	g := &Gate{cfg: cfg, log: log, rules: &rules.Ruleset{}, slots: map[uint32]uint16{}, ifaces: map[flow.Iface]string{}}
+	for n := engine.Slots; n > uint32(engine.FirstSlot); n-- {
+		g.free = append(g.free, uint16(n-1))
+	}
+	return g
+}
+
+// Stage registers the gate in the datapath. names reports whether the packets of an
+// interface meet the rules.
+func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
+	return &datapath.Stage{
+		Name:     "gate",
+		Programs: []*datapath.Program{datapath.Ingress, datapath.Early},
+		Maps:     mapNames,
+		Feature:  uint32(engine.Feature),
+		Check:    g.check,
+		Set:      g.set,
+		Open:     g.open,
+		Uses:     func(h datapath.Hook) bool { return names(h.Target.Name) && g.uses(h) },
+		Anywhere: func(h datapath.Hook) bool { return g.cfg.Mode == ModeGeneric && names(h.Target.Name) },
+		Attach:   g.attached,
+		Detach:   g.detached,
+		Close:    g.close,
+	}
+}
+
+// uses reports whether the gate has work at a hook: at tc ingress where it has none at XDP.
+func (g *Gate) uses(h datapath.Hook) bool {
+	if h.Type == datapath.XDP {
+		return g.wantsXDP(h.Target)
+	}
+	return h.Type == datapath.TCIngress && (h.Target.Early == "" || !g.wantsXDP(h.Target))
+}
+
+func (g *Gate) wantsXDP(t *datapath.Target) bool {
+	if g.cfg.Mode != ModeAuto {
+		return g.cfg.Mode != ModeTC
+	}
+	l, err := netlink.LinkByName(t.Name)
+	return err == nil && l.Type() != "veth" && t.Name != "lo"
+}
+
+// check finds out how many processors count.
+func (g *Gate) check() error {
+	n, err := kernel.CPUs("online")
+	g.cpus = uint32(n)
+	return err
+}
+
+// set sets sizes and constants.
+func (g *Gate) set(s *datapath.Spec) error {
+	t := g.cfg.Tables
+	lines := uint32(1) << bits.Len32((g.cfg.Sources-1)/sourceWays)
+	if err := s.SetSizes(map[string]uint32{
+		"gate_lines": engine.Copies * t.Lines, "gate_rows": engine.Copies * t.Rows, "gate_pages": engine.Copies * t.Pages,
+		"gate_rules": engine.Copies * uint32(engine.MaxRules), "gate_counts": (g.cpus + 1) * engine.Slots, "gate_buckets": engine.Slots,
+		"gate_sources": lines,
+	}); err != nil {
+		return err
+	}
+	return s.SetConstants(map[string]any{"cfg_gate_cpus": g.cpus, "cfg_gate_source_mask": lines - 1})
+}
+
+// open gets the maps.
+func (g *Gate) open(c *datapath.Core) (err error) {
+	if g.maps, err = c.Maps(mapNames...); err != nil {
+		return err
+	}
+	g.control.Keys = randomKeys()
+	if g.table, err = engine.Compile(&rules.Ruleset{}, g.options(0, time.Now())); err != nil {
+		return err
+	}
+	g.core = c
+	return g.publish(&g.control)
+}
+
+func (g *Gate) close() {
+	g.core = nil
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+}
+
+// errNotLoaded is what callers get before the datapath is loaded.
+var errNotLoaded = errors.New("gate: the datapath is not loaded")
+
+func (g *Gate) do(f func() error) error {
+	if g.core == nil {
+		return errNotLoaded
+	}
+	return g.core.Do(f)
+}
+
+// attached has packets of an interface meet the rules, or follows its new name.
+func (g *Gate) attached(h datapath.Hook) error {
+	next := g.control
+	if err := g.table.AddIface(&next, uint32(h.Target.Iface), h.Target.Name); err != nil {
+		return fmt.Errorf("gate of %s: %w", h.Target.Name, err)
+	}
+	// A name may need a row that no other has.
+	if err := put(g.maps["gate_rows"], g.table.Header.Row+uint32(g.written), g.table.Rows[g.written:]); err != nil {
+		return fmt.Errorf("gate of %s: %w", h.Target.Name, err)
+	}
+	g.written = len(g.table.Rows)
+	g.ifaces[h.Target.Iface] = h.Target.Name
+	return g.publish(&next)
+}
+
+// detached leaves an interface out, unless its other hook goes on.
+func (g *Gate) detached(h datapath.Hook) error {
+	if h.Type == datapath.TCIngress && h.Target.Early != "" {
+		return nil
+	}
+	delete(g.ifaces, h.Target.Iface)
+	next := g.control
+	engine.RemoveIface(&next, uint32(h.Target.Iface))
+	return g.publish(&next)
+}
+
+// Ifaces are the interfaces whose packets meet the rules, with their names.
+func (g *Gate) Ifaces() (list []flow.Iface, err error) {
+	err = g.do(func() error {
+		for i := range g.ifaces {
+			list = append(list, i)
+		}
+		return nil
+	})
+	slices.Sort(list)
+	return list, err
+}

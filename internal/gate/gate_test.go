@@ -1,0 +1,193 @@
+package gate
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/gate/engine"
+	"github.com/waymark-net/waymark/internal/gate/rules"
+	"github.com/waymark-net/waymark/internal/gate/rules/rulestest"
+)
+
+// lo is the interface of test runs.
+const lo = flow.Iface(1)
+
+// bench is a gate whose programs are run by BPF_PROG_TEST_RUN.
+type bench struct {
+	*Gate
+	early, ingress *ebpf.Program
+}
+
+// open loads a gate with packets of lo.
+func open(t testing.TB, cfg Config) *bench {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	b := &bench{Gate: New(cfg, log)}
+	d := datapath.New(datapath.Config{MaxEntries: 1024, RingSize: 4096 * 16, Stages: []*datapath.Stage{b.Stage(func(string) bool { return true })}}, log)
+	if err := d.Open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	var err error
+	if b.early, err = d.Copy(datapath.Early); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	if b.ingress, err = d.Copy(datapath.Ingress); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	if err := b.do(func() error {
+		return b.attached(datapath.Hook{Type: datapath.XDP, Target: &datapath.Target{Iface: lo, Name: "lo"}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func small() Config {
+	return Config{Tables: engine.Limits{Lines: 1 << 14, Rows: 8192, Pages: 1024}, Sources: 1 << 12}
+}
+
+// Verdicts of the hooks.
+const (
+	xdpDrop, xdpPass = 1, 2
+	tcShot           = 2
+)
+
+// at is a hook of a test run.
+type at struct {
+	name    string
+	program func(*bench) *ebpf.Program
+	drop    uint32
+}
+
+var hooks = []at{
+	{"xdp", func(b *bench) *ebpf.Program { return b.early }, xdpDrop},
+	{"tc", func(b *bench) *ebpf.Program { return b.ingress }, tcShot},
+}
+
+// run sends a frame; false: the hook has no such frames in a test run.
+func (b *bench) run(t require, h at, frame []byte) (dropped, ran bool) {
+	verdict, err := h.program(b).Run(&ebpf.RunOptions{Data: frame, Repeat: 1})
+	if errors.Is(err, unix.EINVAL) {
+		return false, false
+	}
+	if err != nil {
+		t.Fatalf("%s: %d bytes: %v", h.name, len(frame), err)
+	}
+	return verdict == h.drop, true
+}
+
+type require interface{ Fatalf(string, ...any) }
+
+// slow is when limits of 1/s have gathered something that the reference has not.
+const slow = 800 * time.Millisecond
+
+// want are the counters that the reference expects.
+type want struct {
+	rules         map[uint32]*Counts
+	passed, notIP uint64
+}
+
+// decide has the reference decide about a packet.
+func (w *want) decide(rs *rules.Ruleset, p *rules.Packet, s rules.State) (dropped bool) {
+	d := rs.Decide(p, s)
+	for _, r := range d.Counted {
+		c := w.rules[r.ID]
+		if c == nil {
+			c = &Counts{}
+			w.rules[r.ID] = c
+		}
+		c.Packets++
+		if r == d.Rule && d.Verdict == rules.VerdictDrop {
+			c.Dropped++
+		}
+	}
+	switch {
+	case p.Family == 0:
+		w.notIP++
+	case d.Rule == nil:
+		w.passed++
+	}
+	return d.Verdict == rules.VerdictDrop
+}
+
+// TestKernelDecidesAsRules: at both hooks, for random rules and for frames that are sound,
+// damaged or cut anywhere, the programs decide and count as the reference does.
+func TestKernelDecidesAsRules(t *testing.T) {
+	b := open(t, small())
+	actions := []string{
+		"pass", "drop", "drop", "count", "count", "limit 1/s burst 3", "limit 1/s burst 2 per src",
+		"limit 1 bytes/s burst 2000", "limit 1 bytes/s burst 700 per src/16/32",
+	}
+	sent, refused, dropped, sets := 0, 0, 0, 0
+	rapid.Check(t, func(r *rapid.T) {
+		frames := rulestest.Frames(r, 40)
+		rs := rulestest.Ruleset(r, frames, actions, time.Now())
+		sets++
+		if err := b.Apply(rs); err != nil {
+			r.Fatal(err)
+		}
+		before, err := b.Counters()
+		if err != nil {
+			r.Fatal(err)
+		}
+		now := time.Now()
+		buckets := rules.NewBuckets()
+		state := rules.State{Now: now, Exceeds: func(rule *rules.Rule, p *rules.Packet) bool { return buckets.Exceeds(rule, p, now) }}
+		w := want{rules: map[uint32]*Counts{}}
+		for _, f := range frames {
+			for n := len(f); n >= 14; n -= 1 + n/8 { // test runs take no less
+				p := rules.ReadEthernet(f[:n])
+				p.Iface = "lo"
+				for _, h := range hooks {
+					got, ran := b.run(r, h, f[:n])
+					if !ran {
+						refused++
+						continue
+					}
+					sent++
+					if should := w.decide(rs, p, state); got != should && time.Since(now) < slow {
+						r.Fatalf("%s: dropped %v, want %v\n%x\n%+v\n%s\n%s", h.name, got, should, f[:n], p, rs, rs.Decide(p, state).Rule)
+					}
+					if got {
+						dropped++
+					}
+				}
+			}
+		}
+		if time.Since(now) > slow {
+			r.Skip("too slow for limits that gather nothing")
+		}
+		after, err := b.Counters()
+		if err != nil {
+			r.Fatal(err)
+		}
+		if got := after.Passed.Packets - before.Passed.Packets; got != w.passed {
+			r.Errorf("passed %d, want %d", got, w.passed)
+		}
+		if got := after.NotIP.Packets - before.NotIP.Packets; got != w.notIP {
+			r.Errorf("not IP: %d, want %d", got, w.notIP)
+		}
+		for _, c := range after.Rules {
+			exp := w.rules[c.Rule.ID]
+			if exp == nil {
+				exp = &Counts{}
+			}
+			if c.Packets != exp.Packets || c.Dropped != exp.Dropped {
+				r.Errorf("%s: %+v, want %+v", c.Rule.Text, c.Counts, *exp)
+			}
+		}
+	})
+	t.Logf("%d packets, %d of them dropped; test runs refused %d frames", sent, dropped, refused)
+	if sent < 500*sets || dropped < 100*sets || refused > sent/2 {
+		t.Errorf("too few packets: %d, dropped %d, refused %d", sent, dropped, refused)
+	}
+}
