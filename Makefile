@@ -25,6 +25,7 @@ setup-%:
 .PHONY: generate
 generate: setup-build build/generated ## Compile bpf/ and write the Go code for it
 build/generated: $(bpf) $(generators) go.mod
+	@$(MAKE) -s clean-generated # files that an earlier version wrote under other names do not compile
 	go generate ./...
 	@mkdir -p $(@D) && touch $@
 

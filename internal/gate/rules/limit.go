@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxRate = 1 << 40
+	maxRate uint64 = 1 << 40
 	// largestPacket is the least burst of a limit in bytes unless it is written.
 	largestPacket = 65535
 
