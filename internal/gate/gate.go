@@ -61,6 +61,8 @@ type Gate struct {
 	log  *slog.Logger
 	cpus uint32
 
+	early sync.Map // flow.Iface: whether XDP is wanted
+
 	applying sync.Mutex     // held while rules are replaced; below: guarded by it
 	rules    *rules.Ruleset // as applied, with what has ended since
 	timer    *time.Timer    // until something ends
@@ -91,7 +93,7 @@ func New(cfg Config, log *slog.Logger) *Gate {
 func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 	return &datapath.Stage{
 		Name:     "gate",
-		Programs: []*datapath.Program{datapath.Ingress, datapath.Early},
+		Programs: []*datapath.Program{datapath.Ingress, datapath.Egress, datapath.Early}, // at egress only the maps are
 		Maps:     mapNames,
 		Feature:  uint32(engine.Feature),
 		Check:    g.check,
@@ -101,6 +103,7 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Anywhere: func(h datapath.Hook) bool { return g.cfg.Mode == ModeGeneric && names(h.Target.Name) },
 		Attach:   g.attached,
 		Detach:   g.detached,
+		Forget:   g.forget,
 		Close:    g.close,
 	}
 }
@@ -117,8 +120,19 @@ func (g *Gate) wantsXDP(t *datapath.Target) bool {
 	if g.cfg.Mode != ModeAuto {
 		return g.cfg.Mode != ModeTC
 	}
+	// Asked in the namespace of the interface first, and then anywhere.
+	if known, ok := g.early.Load(t.Iface); ok {
+		return known.(bool)
+	}
 	l, err := netlink.LinkByName(t.Name)
-	return err == nil && l.Type() != "veth" && t.Name != "lo"
+	wanted := err == nil && l.Type() != "veth"
+	g.early.Store(t.Iface, wanted)
+	return wanted
+}
+
+func (g *Gate) forget(i flow.Iface) error {
+	g.early.Delete(i)
+	return nil
 }
 
 // check finds out how many processors count.
