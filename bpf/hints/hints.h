@@ -7,7 +7,7 @@
  * linux/in.h, linux/ip.h, linux/ipv6.h, and bpf_helpers.h and bpf_endian.h of libbpf before it.
  *
  * Only a program that is bound to its device may call the driver (BPF_F_XDP_DEV_BOUND_ONLY, Linux
- * 6.3); the kernel refuses others even if they never do. So hints_read() is told whether the
+ * 6.3); the kernel refuses others even if they never do. So hints_read() takes whether the
  * program is bound. Where that is a constant when it is compiled, the calls are not in the unbound
  * program. Where it is a constant that is set before loading, as in Waymark, the loader drops the
  * functions with the tag "feature FEATURE_HINTS".

@@ -187,7 +187,7 @@ func exportsWholeRecords(t *testing.T, h *host, exports <-chan *Exported) {
 	}
 }
 
-// Each option has a record of its own, also beside a trace.
+// Each option has a record of its own, also next to a trace.
 func exportsEachOption(t *testing.T, h *host, exports <-chan *Exported) {
 	tr, err := wire.NewTrace(spaceA, wire.HopLimitNodeID|wire.InterfaceIDs, 40)
 	if err != nil {
