@@ -283,6 +283,7 @@ enum feature {
 	FEATURE_PDM = 1 << 3, /* packets that policy names are marked, marked ones read */
 	FEATURE_IOAM = 1 << 4, /* the interface belongs to an IOAM node */
 	FEATURE_GATE = 1 << 5, /* packets meet the rules of the gate */
+	FEATURE_HINTS = 1 << 6, /* the program is bound to its device, whose driver may be called */
 };
 
 /* A hash has so many keys; the loader writes them in place of these numbers and up. */

@@ -58,11 +58,6 @@ static __always_inline bool frame_tag(frame_ctx *xdp, __u32 *tci)
 	return false;
 }
 
-static __always_inline __u64 frame_nic_time(frame_ctx *xdp)
-{
-	return 0;
-}
-
 static __always_inline __u32 frame_gso_size(frame_ctx *xdp)
 {
 	return 0;

@@ -9,6 +9,8 @@
 #include "extension.h"
 #include "parse.h"
 #include "gate/gate.h"
+#include "hints/hints.h"
+#include "hints/observe.h"
 #include "ioam/ioam.h"
 #include "ioam/xdp.h"
 
@@ -17,6 +19,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("xdp.frags")
 int waymark_xdp(struct xdp_md *xdp)
 {
+	hints_observe(xdp);
 	if (cfg_features & FEATURE_GATE && gate_run(xdp) == GATE_DROP)
 		return XDP_DROP;
 	if (cfg_features & FEATURE_IOAM)

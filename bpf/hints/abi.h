@@ -25,9 +25,4 @@ struct hints_count {
 	__u64 absent[HINTS];
 };
 
-/* The clock with which a device stamps packets. */
-struct hints_clock {
-	__s64 to_monotonic; /* is added to its time and gives CLOCK_MONOTONIC; 0: unknown */
-};
-
 #endif

@@ -45,7 +45,7 @@ extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *xdp, __be16 *proto,
 #define HINTS_ALL (HINTS_TIME | HINTS_HASH | HINTS_VLAN)
 
 struct hints {
-	/* Of receipt, ns, never 0: computed, CLOCK_MONOTONIC; else that of the device (clock.h). */
+	/* Of receipt, ns, never 0: computed, CLOCK_MONOTONIC; else by the clock of the device. */
 	__u64 time;
 	__u32 hash; /* 0 may be a hash */
 	__u32 hash_type; /* of the driver: enum xdp_rss_hash_type */

@@ -2,14 +2,12 @@
 /* What hints.h reads of each packet, as tests see it; and what an skb has of it later. */
 #include "prelude.h"
 #include "hints/hints.h"
-#include "hints/clock.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct hints_seen {
 	struct hints h;
 	__u64 now;
-	__u64 monotonic; /* of h.time */
 	__u32 last; /* bytes of the packet */
 };
 
@@ -44,7 +42,6 @@ static __always_inline void see(struct xdp_md *xdp, bool bound)
 	bpf_xdp_load_bytes(xdp, bpf_xdp_get_buff_len(xdp) - sizeof(s.last), &s.last,
 			   sizeof(s.last));
 	s.now = bpf_ktime_get_ns();
-	s.monotonic = hints_monotonic(s.h.time, s.now);
 	bpf_map_push_elem(&hints_queue, &s, 0);
 }
 
@@ -60,21 +57,6 @@ SEC("xdp.frags")
 int hints_unbound(struct xdp_md *xdp)
 {
 	see(xdp, false);
-	return XDP_PASS;
-}
-
-/* The time of a device is the first word of the frame. */
-SEC("xdp.frags")
-int hints_convert(struct xdp_md *xdp)
-{
-	struct hints_seen s;
-
-	__builtin_memset(&s, 0, sizeof(s));
-	if (bpf_xdp_load_bytes(xdp, 0, &s.h.time, sizeof(s.h.time)))
-		return XDP_ABORTED;
-	s.now = bpf_ktime_get_ns();
-	s.monotonic = hints_monotonic(s.h.time, s.now);
-	bpf_map_push_elem(&hints_queue, &s, 0);
 	return XDP_PASS;
 }
 

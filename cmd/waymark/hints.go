@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,11 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/hints"
+	"github.com/waymark-net/waymark/internal/hints/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
 func newHintsCommand() *cobra.Command {
+	var agent agentFlag
 	var out outputFlag
 	var interval time.Duration
 	cmd := &cobra.Command{
@@ -24,9 +27,10 @@ func newHintsCommand() *cobra.Command {
 XDP programs: the receive time, the hash, and the VLAN tag that the card took out of the
 frame. INSTEAD is what serves programs where the driver has none.
 
-What is offered need not be there: --for counts packets that have it. It attaches a program
-at XDP for that time, to interfaces that have none and whose driver offers a hint. Some
-drivers set up their queues again for that, which takes the link down for a moment.`,
+What is offered need not be there. Where a running agent reads hints, it counts the packets
+that have them. --for counts on other interfaces: it attaches a program at XDP for that time,
+to interfaces that have none and whose driver offers a hint. Some drivers set up their queues
+again for that, which takes the link down for a moment.`,
 		Example: `  waymark hints
   sudo waymark hints eth0 --for 3s
   waymark hints eth0 -o json`,
@@ -37,6 +41,7 @@ drivers set up their queues again for that, which takes the link down for a mome
 			if err != nil {
 				return err
 			}
+			addAgentRates(cmd.Context(), &agent, devices)
 			if interval > 0 {
 				if err := hints.Measure(cmd.Context(), devices, interval); err != nil {
 					return err
@@ -46,6 +51,7 @@ drivers set up their queues again for that, which takes the link down for a mome
 		},
 	}
 	durationVar(cmd.Flags(), &interval, "for", 0, "count packets by their hints for a `TIME`, such as 3s")
+	agent.register(cmd)
 	out.register(cmd, outputTable, outputJSON)
 	return cmd
 }
@@ -60,6 +66,29 @@ func examineHints(args []string) ([]*hints.Device, error) {
 		return nil, interfaceError("hints", args[0], err)
 	}
 	return []*hints.Device{d}, nil
+}
+
+// addAgentRates adds what a running agent counted, if there is one.
+func addAgentRates(ctx context.Context, agent *agentFlag, devices []*hints.Device) {
+	status, err := agent.client().Status(ctx)
+	if err != nil {
+		return
+	}
+	own := service.StatusOf(&status)
+	if own == nil {
+		return
+	}
+	for _, i := range own.Interfaces {
+		for _, d := range devices {
+			if i.Netns != "" || i.Iface != d.Name || i.IfIndex != d.IfIndex {
+				continue
+			}
+			for _, h := range i.Hints {
+				d.SetRate(h.Kind, *h.Rate)
+				d.RatesOf = "agent"
+			}
+		}
+	}
 }
 
 // hintsReport is the JSON of waymark hints.

@@ -119,43 +119,62 @@ func (d *Datapath) equipHook(p *Program, t *Target) error {
 
 // reportRefusal logs once why an interface takes no program at a hook.
 func (d *Datapath) reportRefusal(at Hook, err error) {
-	key := refusal{at.Target.Iface, at.Type}
+	d.reportOnce(at, "the interface takes no program at this hook; tc does its work", err)
+}
+
+// reportUnbound logs once why an interface takes no program that is bound to it.
+func (d *Datapath) reportUnbound(at Hook, err error) {
+	d.reportOnce(at, "the interface takes no program that is bound to it; hints of its driver are computed", err)
+}
+
+func (d *Datapath) reportOnce(at Hook, what string, err error) {
+	key := refusal{at.Target.Iface, at.Type, what}
 	if d.refusals[key] != err.Error() {
 		d.refusals[key] = err.Error()
-		d.log.Info("the interface takes no program at this hook; tc does its work", "interface", at.Target.String(), "hook", at.Type.String(), "error", err)
+		d.log.Info(what, "interface", at.Target.String(), "hook", at.Type.String(), "error", err)
 	}
 }
 
-// refusal is a hook of an interface that took no program.
+// refusal is what a hook of an interface does not take.
 type refusal struct {
 	iface flow.Iface
 	hook  HookType
+	what  string
 }
 
 // replace runs another copy of a program from the next packet on, where stages want other features.
 func (d *Datapath) replace(p *Program, h *hook) error {
-	loaded, err := d.loadFor(p, h.Target)
+	loaded, bound, err := d.loadFor(p, h.Target)
 	if err != nil || loaded == h.program {
 		return err
 	}
 	if err := h.update(loaded); err != nil {
 		return fmt.Errorf("replacing %s on %s %s: %w", p.Name, h.Target.String(), p.Hook, explain(err))
 	}
-	h.program = loaded
+	h.program, h.bound = loaded, bound
 	return nil
 }
 
 func (d *Datapath) attachOne(p *Program, at Hook) error {
 	t := at.Target
-	loaded, err := d.loadFor(p, t)
+	loaded, bound, err := d.loadFor(p, t)
 	if err != nil {
 		return err
 	}
-	h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), how{clsact: d.cfg.Clsact, driverOnly: p.Optional && !d.anywhere(p, at)})
+	way := how{clsact: d.cfg.Clsact, driverOnly: p.Optional && !d.anywhere(p, at), bound: bound}
+	h, err := hookTypes[p.Hook].attach(loaded, int(t.IfIndex), way)
+	if err != nil && bound {
+		d.reportUnbound(at, err)
+		if loaded, err = d.loadUnbound(p, t, d.variantOf(p, t)); err != nil {
+			return err
+		}
+		way.bound = false
+		h, err = hookTypes[p.Hook].attach(loaded, int(t.IfIndex), way)
+	}
 	if err != nil {
 		return fmt.Errorf("attaching %s to %s %s: %w", p.Name, t.String(), p.Hook, explain(err))
 	}
-	h.Hook, h.netns, h.program = at, t.Netns, loaded
+	h.Hook, h.netns, h.program, h.bound = at, t.Netns, loaded, way.bound
 	h.noteEarly(h.mode)
 	d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(t.Do))
 	return nil
@@ -217,6 +236,9 @@ func (d *Datapath) Modes(iface flow.Iface) map[HookType]Mode {
 	out := map[HookType]Mode{}
 	for _, h := range d.hooks[iface] {
 		out[h.Type] = h.mode
+		if h.bound {
+			out[h.Type] = ModeXDPBound
+		}
 	}
 	return out
 }

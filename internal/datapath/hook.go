@@ -36,6 +36,7 @@ var hookTypes = [...]struct {
 type how struct {
 	clsact     bool // even where the kernel has TCX
 	driverOnly bool // XDP not after the driver, where tc costs no more
+	bound      bool // to the device: XDP in the driver only
 }
 
 func (t HookType) String() string { return hookTypes[t].name }
@@ -64,6 +65,7 @@ const (
 	ModeTCX        Mode = "tcx"
 	ModeClsact     Mode = "clsact"
 	ModeXDP        Mode = "xdp"         // in the driver
+	ModeXDPBound   Mode = "xdp-bound"   // in the driver, whose hints it reads
 	ModeXDPGeneric Mode = "xdp-generic" // after the driver, for each skb
 )
 
@@ -73,6 +75,7 @@ type hook struct {
 	mode    Mode
 	netns   uint32        // number of its namespace
 	program *ebpf.Program // that runs
+	bound   bool          // it is bound to the device
 	stages  []*Stage      // that run here
 	update  func(*ebpf.Program) error
 	close   func() error
@@ -117,7 +120,7 @@ func attachXDP(p *ebpf.Program, ifindex int, h how) (*hook, error) {
 	opts := link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode}
 	mode := ModeXDP
 	l, err := link.AttachXDP(opts)
-	if errors.Is(err, unix.EOPNOTSUPP) && !h.driverOnly {
+	if errors.Is(err, unix.EOPNOTSUPP) && !h.driverOnly && !h.bound {
 		opts.Flags, mode = link.XDPGenericMode, ModeXDPGeneric
 		l, err = link.AttachXDP(opts)
 	}

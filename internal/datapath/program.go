@@ -10,7 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Program is a program of an object, for one type of hook. Stages share it: it
@@ -20,9 +22,6 @@ type Program struct {
 	Object string // file in bpf/, for errors
 	Hook   HookType
 	Load   func() (*ebpf.CollectionSpec, error)
-	// DeviceBound: each interface has a copy that is bound to it and may call what
-	// its driver offers to XDP programs. Where the driver refuses, an unbound one.
-	DeviceBound bool
 	// Optional: a program at tc does its work where the kernel or the driver has no XDP, or the
 	// interface runs another XDP program.
 	Optional bool
@@ -70,7 +69,7 @@ func (d *Datapath) variantOf(p *Program, t *Target) variant {
 		netns: t.Netns, iface: uint32(t.Iface) - t.IfIndex, noLink: t.NoLinkHeader,
 		features: d.features(p, func(s *Stage) bool { return s.uses(Hook{p.Hook, t}) }),
 	}
-	if p.DeviceBound {
+	if slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.bound(p, Hook{p.Hook, t}) }) {
 		v.device = t.IfIndex
 	}
 	return v
@@ -96,8 +95,8 @@ func programs(stages []*Stage) (all []*Program) {
 			}
 		}
 	}
-	order := []HookType{XDP, TCIngress, TCEgress}
-	slices.SortStableFunc(all, func(a, b *Program) int { return slices.Index(order, a.Hook) - slices.Index(order, b.Hook) })
+	sequence := []HookType{XDP, TCIngress, TCEgress}
+	order.By(all, func(a, b *Program) int { return slices.Index(sequence, a.Hook) - slices.Index(sequence, b.Hook) })
 	return all
 }
 
@@ -160,6 +159,9 @@ func (d *Datapath) prepare(object string, load func() (*ebpf.CollectionSpec, err
 		return nil, fmt.Errorf("reading the built-in object %s: %w", object, err)
 	}
 	s := &Spec{CollectionSpec: coll, Object: object, NoLinkHeader: v.noLink, Features: v.features}
+	if v.device != 0 {
+		s.Bound, s.Device = flow.Iface(v.iface+v.device), v.device
+	}
 	for _, stage := range d.stages {
 		if stage.Set == nil || !chosen(stage) {
 			continue
@@ -223,11 +225,23 @@ func (d *Datapath) load(p *Program, v variant) (*ebpf.Program, error) {
 	return loaded, nil
 }
 
-// loadFor returns the copy of a program for an interface. A copy with fewer
-// features or bound to a device only saves work, so where it cannot be loaded,
-// the general one serves. The caller is in the namespace of the interface.
-func (d *Datapath) loadFor(p *Program, t *Target) (*ebpf.Program, error) {
+// loadFor returns the copy of a program for an interface, and whether it is bound to it. A copy
+// with fewer features or bound to a device only saves work, so where it cannot be loaded, the
+// general one serves. The caller is in the namespace of the interface.
+func (d *Datapath) loadFor(p *Program, t *Target) (loaded *ebpf.Program, bound bool, err error) {
 	v := d.variantOf(p, t)
+	if v.device != 0 {
+		if loaded, err = d.load(p, v); err == nil {
+			return loaded, true, nil
+		}
+		d.reportUnbound(Hook{p.Hook, t}, err)
+	}
+	loaded, err = d.loadUnbound(p, t, v)
+	return loaded, false, err
+}
+
+func (d *Datapath) loadUnbound(p *Program, t *Target, v variant) (*ebpf.Program, error) {
+	v.device = 0
 	loaded, err := d.load(p, v)
 	if general := d.allFeatures(p, v); err != nil && general != v {
 		loaded, err = d.load(p, general)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // Spec is an object before it is loaded.
@@ -14,6 +16,16 @@ type Spec struct {
 	NoLinkHeader bool
 	// Features is cfg_features: bits of enum feature. Stages may add some.
 	Features uint32
+	// Bound is the interface that the copy is bound to, and Device its index; 0: none.
+	Bound  flow.Iface
+	Device uint32
+}
+
+// Enable adds a feature by its name in enum feature.
+func (s *Spec) Enable(feature string) error {
+	bit, err := s.featureBit(feature)
+	s.Features |= bit
+	return err
 }
 
 // SetMaxEntries sets the size of a map.

@@ -36,6 +36,9 @@ type Stage struct {
 	// Anywhere reports whether the stage wants a program at XDP also where the driver does not run it and the kernel does
 	// for each skb. Nil: tc does its work there.
 	Anywhere func(Hook) bool
+	// Bound reports whether the stage wants a copy of its program that is bound to the interface, which may call its
+	// driver. Where the kernel or the driver refuses one, the interface gets another. Nil: it does not.
+	Bound func(Hook) bool
 	// Attach is called for each hook after the programs of an interface are
 	// attached, and again when the interface has another name.
 	Attach func(Hook) error
@@ -55,6 +58,11 @@ type Stage struct {
 type Hook struct {
 	Type   HookType
 	Target *Target
+}
+
+// bound reports whether the stage wants a copy that is bound to the interface.
+func (s *Stage) bound(p *Program, h Hook) bool {
+	return s.has(p) && s.Bound != nil && s.uses(h) && s.Bound(h)
 }
 
 // Epoch is a half of the maps that no program uses anymore.

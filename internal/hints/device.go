@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Device is an interface and what its driver offers.
@@ -27,6 +28,8 @@ type Device struct {
 	// Hardware: the values come from a network card; otherwise the driver makes them.
 	Hardware bool   `json:"hardware"`
 	Hints    []Hint `json:"hints"`
+	// RatesOf is who counted: the agent, since it is bound to the interface, or a measurement.
+	RatesOf string `json:"rates_of,omitempty"`
 	// NotMeasured is why there are no rates, if somebody asked for them.
 	NotMeasured string `json:"not_measured,omitempty"`
 }
@@ -71,6 +74,15 @@ func Examine(name string) (*Device, error) {
 	return examine(l)
 }
 
+// ExamineIndex is Examine by the interface's index.
+func ExamineIndex(ifindex int) (*Device, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return nil, fmt.Errorf("looking up interface %d: %w", ifindex, err)
+	}
+	return examine(l)
+}
+
 // ExamineAll looks at all interfaces except loopback.
 func ExamineAll() (devices []*Device, err error) {
 	links, err := netlink.LinkList()
@@ -90,7 +102,7 @@ func ExamineAll() (devices []*Device, err error) {
 		}
 		devices = append(devices, d)
 	}
-	slices.SortFunc(devices, func(a, b *Device) int { return cmp.Compare(a.Name, b.Name) })
+	order.By(devices, func(a, b *Device) int { return cmp.Compare(a.Name, b.Name) })
 	return devices, nil
 }
 

@@ -52,7 +52,7 @@ func TestExample(t *testing.T) {
 			v.Send(t, frame)
 		}
 		await.True(t, "a bucket with three packets", func() bool { return fullest(t, coll.Maps["packets"]) == 3 })
-		if rates, err := readCounts(coll.Maps["hints_counts"], 0); err != nil || rates[Hash] != c.offered || rates[Time] != (Rate{}) {
+		if rates, err := ReadCounts(coll.Maps["hints_counts"], 0); err != nil || rates[Hash] != c.offered || rates[Time] != (Rate{}) {
 			t.Errorf("%s: %+v, %v", c.program, rates, err)
 		}
 	}

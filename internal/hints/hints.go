@@ -4,6 +4,8 @@
 // waymark doctor call it, and the stage of the datapath that reads hints.
 package hints
 
+import "fmt"
+
 // Kind is one hint.
 type Kind uint8
 
@@ -30,6 +32,17 @@ var facts = [kinds]struct {
 }
 
 func (k Kind) String() string { return facts[k].name }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *Kind) UnmarshalText(text []byte) error {
+	for _, one := range Kinds() {
+		if one.String() == string(text) {
+			*k = one
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown hint %q", text)
+}
 
 // MarshalText implements encoding.TextMarshaler.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

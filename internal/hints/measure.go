@@ -13,8 +13,8 @@ import (
 	"github.com/waymark-net/waymark/internal/kernel"
 )
 
-// Measure counts the packets of interfaces by the hints that they have, for a time. Interfaces that have a program at
-// XDP, or whose drivers offer nothing, are left alone. The caller is in their namespace.
+// Measure counts the packets of interfaces by the hints that they have, for a time. Interfaces that have rates or a program
+// at XDP, or whose drivers offer nothing, are left alone. The caller is in their namespace.
 func Measure(ctx context.Context, devices []*Device, interval time.Duration) (err error) {
 	var all []*counter
 	defer func() {
@@ -23,6 +23,9 @@ func Measure(ctx context.Context, devices []*Device, interval time.Duration) (er
 		}
 	}()
 	for _, d := range devices {
+		if d.RatesOf != "" {
+			continue
+		}
 		if d.NotMeasured = d.obstacle(); d.NotMeasured != "" {
 			continue
 		}
@@ -94,24 +97,31 @@ func newCounter(d *Device) (*counter, error) {
 func (c *counter) close() error { return errors.Join(c.link.Close(), c.counts.Close()) }
 
 func (c *counter) read() error {
-	rates, err := readCounts(c.counts, 0)
+	rates, err := ReadCounts(c.counts, 0)
 	if err != nil {
 		return fmt.Errorf("reading what was counted on %s: %w", c.device.Name, err)
 	}
-	c.device.setRates(rates)
+	for _, k := range Kinds() {
+		c.device.SetRate(k, rates[k])
+	}
+	c.device.RatesOf = "measurement"
 	return nil
 }
 
-// setRates fills in how often the hints were there.
-func (d *Device) setRates(rates [kinds]Rate) {
+// SetRate fills in how often a hint was there.
+func (d *Device) SetRate(k Kind, r Rate) {
 	for i := range d.Hints {
-		rate := rates[d.Hints[i].Kind]
-		d.Hints[i].Rate = &rate
+		if d.Hints[i].Kind == k {
+			d.Hints[i].Rate = &r
+		}
 	}
 }
 
-// readCounts reads an element of hints_counts.
-func readCounts(m *ebpf.Map, slot uint32) (rates [kinds]Rate, err error) {
+// Rates are those of all kinds.
+type Rates [kinds]Rate
+
+// ReadCounts reads an element of hints_counts.
+func ReadCounts(m *ebpf.Map, slot uint32) (rates Rates, err error) {
 	var perCPU []countHintsCount
 	if err := m.Lookup(slot, &perCPU); err != nil {
 		return rates, err
@@ -123,4 +133,13 @@ func readCounts(m *ebpf.Map, slot uint32) (rates [kinds]Rate, err error) {
 		}
 	}
 	return rates, nil
+}
+
+// ClearCounts begins at zero again.
+func ClearCounts(m *ebpf.Map, slot uint32) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	return m.Put(slot, make([]countHintsCount, cpus))
 }

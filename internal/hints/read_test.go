@@ -105,9 +105,9 @@ func (r *reader) seen(t testing.TB) hintstest.Seen {
 }
 
 // counted are the packets by kind.
-func (r *reader) counted(t testing.TB) [kinds]Rate {
+func (r *reader) counted(t testing.TB) Rates {
 	t.Helper()
-	rates, err := readCounts(r.coll.Maps["hints_counts"], 0)
+	rates, err := ReadCounts(r.coll.Maps["hints_counts"], 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestFramesWithoutSKB(t *testing.T) {
 	if hashes[true] != hashes[false] || hashes[true] == 0 {
 		t.Errorf("hashes of a flow with and without tag: %v", hashes)
 	}
-	if c := r.counted(t); c != ([kinds]Rate{{Absent: 2}, {Absent: 2}, {Absent: 2}}) {
+	if c := r.counted(t); c != (Rates{{Absent: 2}, {Absent: 2}, {Absent: 2}}) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -304,60 +304,5 @@ func TestRefusals(t *testing.T) {
 	})
 	if !errors.Is(err, unix.EINVAL) {
 		t.Errorf("calls of the driver in a program that is bound to none: %v", err)
-	}
-}
-
-// TestConvert: the time of a device serves only where its clock is known, and where the result can be.
-func TestConvert(t *testing.T) {
-	r := newReader(t, func(f func() error) error { return f() }, 1, func(spec *ebpf.CollectionSpec) error {
-		for name := range spec.Programs {
-			if name != "hints_convert" {
-				delete(spec.Programs, name)
-			}
-		}
-		return nil
-	})
-	const ahead = int64(1_700_000_000e9) // of the device's clock
-	now := func() int64 {
-		var ts unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-			t.Fatal(err)
-		}
-		return ts.Nano()
-	}
-	for _, c := range []struct {
-		name   string
-		offset int64
-		age    time.Duration // when the device received the packet, before now
-		zero   bool          // it has no time
-		used   bool
-	}{
-		{"known", -ahead, 20 * time.Microsecond, false, true},
-		{"long in a queue", -ahead, 20 * time.Millisecond, false, true},
-		{"clock unknown", 0, 20 * time.Microsecond, false, false},
-		{"too old", -ahead, time.Minute, false, false},
-		{"in the future", -ahead, -time.Minute, false, false},
-		{"no time", -ahead, 0, true, false},
-		{"another clock", -ahead - int64(37*time.Second), 0, false, false},
-	} {
-		if err := r.coll.Maps["hints_clocks"].Put(uint32(0), hintstest.Clock{ToMonotonic: c.offset}); err != nil {
-			t.Fatal(err)
-		}
-		received := now() - c.age.Nanoseconds()
-		data := make([]byte, 64)
-		if !c.zero {
-			binary.NativeEndian.PutUint64(data, uint64(received+ahead))
-		}
-		if _, err := r.coll.Programs["hints_convert"].Run(&ebpf.RunOptions{Data: data}); err != nil {
-			t.Fatal(err)
-		}
-		s := r.seen(t)
-		want := s.Now
-		if c.used {
-			want = uint64(received)
-		}
-		if s.Monotonic != want {
-			t.Errorf("%s: %d, want %d, now %d", c.name, s.Monotonic, want, s.Now)
-		}
 	}
 }

@@ -33,11 +33,14 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 			`TestMarkedTrafficThroughRouters/MTU_1400,_packets_false`},
 		{"headroom", "internal/inband/headroom", "."},
 		{"gate", "internal/gate", "TestKernelDecidesAsRules"},
+		{"hints", "internal/hints", "TestExamine$|TestUnboundTwin"},
+		{"ladder", "internal/hints/service", "TestLadder"},
 	}
 	m := Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 25 * time.Minute,
-		Files: map[string]string{"/bin/waymark": built.Waymark(t)},
-		Cmds:  []Cmd{{Args: []string{"/bin/waymark", "doctor"}}},
+		Modules: append(slices.Clone(DefaultModules), "ifb"), // of a driver without XDP
+		Files:   map[string]string{"/bin/waymark": built.Waymark(t)},
+		Cmds:    []Cmd{{Args: []string{"/bin/waymark", "doctor"}}},
 	}
 	for _, s := range suites {
 		binary := "/bin/" + s.name + ".test"

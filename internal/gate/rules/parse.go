@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/order"
 	"github.com/waymark-net/waymark/internal/suggest"
 	"github.com/waymark-net/waymark/internal/timespec"
 )
@@ -39,7 +40,7 @@ func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 	}
 	p.check()
 	if len(p.errs) > 0 {
-		slices.SortStableFunc(p.errs, func(a, b *Error) int {
+		order.By(p.errs, func(a, b *Error) int {
 			return comparePositions(a.Pos, b.Pos)
 		})
 		return nil, nil, p.errs

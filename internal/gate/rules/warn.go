@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"slices"
+
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Warning is something that is correct and likely a mistake.
@@ -35,7 +37,7 @@ func (rs *Ruleset) Warnings() (list []Warning) {
 			list = append(list, Warning{s.Pos, fmt.Sprintf("no rule names the set %s", s.Name)})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Warning) int { return comparePositions(a.Pos, b.Pos) })
+	order.By(list, func(a, b Warning) int { return comparePositions(a.Pos, b.Pos) })
 	return list
 }
 

@@ -3,7 +3,7 @@ package hintstest
 
 import "github.com/cilium/ebpf"
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type hints -type hints_seen -type hints_skb -type hint_source -type hints_clock test ../../../bpf/test/hints_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type hints -type hints_seen -type hints_skb -type hint_source test ../../../bpf/test/hints_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Seen is what a program read of a packet.
 type Seen = testHintsSeen
@@ -13,9 +13,6 @@ type SKB = testHintsSkb
 
 // Load reads the object.
 func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
-
-// Clock is that of a device.
-type Clock = testHintsClock
 
 // Sources of values.
 const (

@@ -42,6 +42,8 @@ type Config struct {
 	Paths   uint32 // how many are counted at a time; 0: DefaultPaths
 	Border  Border // empty: off
 	NICTime bool   // receive times are those of the NIC, where a packet has one
+	// Bound reports whether the driver of an interface shows programs at XDP these times; nil: none does.
+	Bound func(datapath.Hook) bool
 }
 
 // DefaultPaths is how many paths are counted at a time.
@@ -121,6 +123,7 @@ func (r *Registrar) Stage(names func(string) bool) *datapath.Stage {
 			}
 			return r.guards(h)
 		},
+		Bound:  r.bound,
 		Attach: r.attached,
 		Detach: r.detached,
 		Drain:  r.paths.drain,
@@ -137,7 +140,7 @@ func (r *Registrar) uses(h datapath.Hook) bool {
 	if r.cfg.Transit != TransitAuto {
 		return r.cfg.Transit == TransitXDP
 	}
-	if r.cfg.NICTime { // programs at XDP do not see it
+	if r.cfg.NICTime && !r.bound(h) { // tc sees it
 		return false
 	}
 	if known, ok := r.early.Load(h.Target.Iface); ok {
@@ -147,6 +150,11 @@ func (r *Registrar) uses(h datapath.Hook) bool {
 	wanted := err == nil && l.Type() != "veth"
 	r.early.Store(h.Target.Iface, wanted)
 	return wanted
+}
+
+// bound reports whether the program at XDP reads the time of the network card.
+func (r *Registrar) bound(h datapath.Hook) bool {
+	return h.Type == datapath.XDP && r.cfg.NICTime && r.cfg.Bound != nil && r.cfg.Bound(h)
 }
 
 func (r *Registrar) forget(i flow.Iface) error {

@@ -15,7 +15,9 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
+	hints "github.com/waymark-net/waymark/internal/hints/service"
 	"github.com/waymark-net/waymark/internal/inband/ioam/ioamtest"
+	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/lab"
 	wire "github.com/waymark-net/waymark/wire/ioam"
 )
@@ -66,7 +68,11 @@ func waymarkNode(t testing.TB, h *lab.Host, cfg Config, in, out string) *Registr
 func attachNode(t testing.TB, h *lab.Host, cfg Config, n Node) *Registrar {
 	t.Helper()
 	r := New(cfg)
-	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{r.Stage(func(string) bool { return true })}}, slog.New(slog.DiscardHandler))
+	stages := []*datapath.Stage{r.Stage(func(string) bool { return true })}
+	if cfg.Bound != nil {
+		stages = append(stages, hints.NewReader(false).Stage())
+	}
+	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: stages}, slog.New(slog.DiscardHandler))
 	if err := d.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -79,9 +85,12 @@ func attachNode(t testing.TB, h *lab.Host, cfg Config, n Node) *Registrar {
 		if _, err := d.Attach(datapath.Target{Iface: iface, Name: i.Name, Do: h.Do}); err != nil {
 			t.Fatal(err)
 		}
-		_, early := d.Modes(iface)[datapath.XDP]
+		mode, early := d.Modes(iface)[datapath.XDP]
 		if early != (cfg.Transit == TransitXDP) {
 			t.Errorf("%s: at XDP: %t", i.Name, early)
+		}
+		if bound := cfg.Bound != nil && kernel.XDPHints.Has(); early && bound != (mode == datapath.ModeXDPBound) {
+			t.Errorf("%s: mode %s", i.Name, mode)
 		}
 	}
 	return r
@@ -115,7 +124,9 @@ func TestTransitAsLinux(t *testing.T) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "chain", MTU: 1500})
 	kernelNode(t, l.Host("athos"), "to-alpha", "to-porthos")
 	waymarkNode(t, l.Host("porthos"), Config{Time: wire.POSIX, Transit: TransitTC}, "to-athos", "to-aramis")
-	waymarkNode(t, l.Host("aramis"), Config{Time: wire.POSIX, Transit: TransitXDP}, "to-porthos", "to-beta")
+	// Veth has no receive time, and the kernel's serves.
+	bound := func(datapath.Hook) bool { return true }
+	waymarkNode(t, l.Host("aramis"), Config{Time: wire.POSIX, Transit: TransitXDP, NICTime: true, Bound: bound}, "to-porthos", "to-beta")
 	c := ioamtest.NewCourier(t, l.Host("alpha"), l.Host("beta"))
 	for _, typ := range allTypes() {
 		ns := uint16(spaceA)

@@ -2,10 +2,10 @@ package offline
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Conversation is both directions of a flow.
@@ -134,7 +134,7 @@ func (t *Table) Conversations() []*Conversation {
 	for _, c := range t.byFlow {
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b *Conversation) int { return cmp.Compare(a.number, b.number) })
+	order.By(all, func(a, b *Conversation) int { return cmp.Compare(a.number, b.number) })
 	return all
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
+	hints "github.com/waymark-net/waymark/internal/hints/service"
 	ioam "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/stage"
@@ -15,7 +16,7 @@ import (
 
 // Kinds are all stages, in the order in which they are shown.
 func Kinds() []stage.Kind {
-	return []stage.Kind{pdm.Kind(), ioam.Kind()}
+	return []stage.Kind{pdm.Kind(), ioam.Kind(), hints.Kind()}
 }
 
 // On are the stages that a configuration enables.

@@ -21,10 +21,12 @@ import (
 // device too.
 func TestToyAtXDP(t *testing.T) {
 	for _, bound := range []bool{false, true} {
-		p := *Program
-		p.DeviceBound = bound
 		toy := New(60)
-		d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{toy.Stage(&p)}}, slog.New(slog.DiscardHandler))
+		s, mode := toy.Stage(Program), datapath.ModeXDP
+		if bound {
+			s.Bound, mode = func(datapath.Hook) bool { return true }, datapath.ModeXDPBound
+		}
+		d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{s}}, slog.New(slog.DiscardHandler))
 		if err := d.Load(); err != nil {
 			t.Fatalf("bound %t: %+v", bound, err)
 		}
@@ -35,7 +37,7 @@ func TestToyAtXDP(t *testing.T) {
 		if mode, err := d.Attach(target); err != nil || mode == "" {
 			t.Fatalf("bound %t: mode %q, %+v", bound, mode, err)
 		}
-		if got := d.Modes(target.Iface)[datapath.XDP]; got != datapath.ModeXDP || !hasXDP(t, v) {
+		if got := d.Modes(target.Iface)[datapath.XDP]; got != mode || !hasXDP(t, v) {
 			t.Errorf("bound %t: mode %q at XDP; attached %t", bound, got, hasXDP(t, v))
 		}
 		if more := copies(t, d) - loaded; bound && more != 1 || !bound && more != 0 {

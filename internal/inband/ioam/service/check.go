@@ -21,9 +21,6 @@ func (c *Config) check(complain config.Complain) {
 		complain("ioam", "a node without interfaces", "list them under ioam.interfaces")
 	}
 	k.fits("ioam.node.wide_id", c.Node.WideID, 56)
-	if c.Node.Receive == "nic" && c.Transit == string(inbandioam.TransitXDP) {
-		complain("ioam.node.receive_time", "programs at XDP do not see the time of the network card", "write transit: tc, or receive_time: kernel")
-	}
 	k.interfaces(c)
 	k.namespaces(c)
 	k.schemas(c)

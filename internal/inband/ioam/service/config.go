@@ -39,7 +39,7 @@ type NodeConfig struct {
 	ID      uint32 `yaml:"id" default:"16777215" max:"16777215" reload:"yes" doc:"node id, 24 bits; 16777215: none"`
 	WideID  string `yaml:"wide_id" kind:"bits" reload:"yes" doc:"wide node id, 56 bits; empty: none"`
 	Time    string `yaml:"time" default:"posix" oneof:"posix ptp ntp" doc:"format of timestamps, the same in the whole domain; Linux writes posix"`
-	Receive string `yaml:"receive_time" default:"kernel" oneof:"kernel nic" doc:"where the receive time in traces comes from: the kernel, when the first program sees a packet, or the network card, where a packet has its time (hardware timestamps, which ethtool, hwstamp_ctl or ptp4l turn on). nic: needs transit: auto or tc"`
+	Receive string `yaml:"receive_time" default:"kernel" oneof:"kernel nic" doc:"where the receive time in traces comes from: the kernel, when the first program sees a packet, or the network card, where a packet has its time (hardware timestamps, which ethtool, hwstamp_ctl or ptp4l turn on). transit: auto is then XDP only where the driver shows programs this time (waymark hints); with transit: xdp, the time of the kernel serves elsewhere"`
 }
 
 // DirectConfig limits direct export.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
+	hints "github.com/waymark-net/waymark/internal/hints/service"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/wire/ioam"
@@ -50,6 +51,9 @@ type service struct {
 	cfg Config // never changed in place
 }
 
+// At XDP, nodes may read the receive time of packets.
+var _ = hints.Consumer(Section.Enabled)
+
 // New prepares the stage.
 func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	own := Section.Of(cfg)
@@ -57,7 +61,11 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border), Paths: own.Paths, NICTime: own.Node.Receive == "nic"})}
+	node := inbandioam.Config{Time: format, Transit: inbandioam.Transit(own.Transit), Border: inbandioam.Border(own.Border), Paths: own.Paths, NICTime: own.Node.Receive == "nic"}
+	if hints.Enabled(cfg) {
+		node.Bound = hints.OffersTime
+	}
+	s := &service{cfg: own, deps: deps, format: format, node: inbandioam.New(node)}
 	return &stage.Stage{
 		Datapath: s.node.Stage(func(name string) bool {
 			cfg := s.current()

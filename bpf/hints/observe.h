@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Hints in the program of the agent, in copies that are bound to a device.
+ *
+ * Input: a frame. Output: counts; for stages the receive time, by the clock of the device.
+ */
+#ifndef WAYMARK_HINTS_OBSERVE_H
+#define WAYMARK_HINTS_OBSERVE_H
+
+/* All hints of all packets are counted, not only those that a stage reads. */
+const volatile bool hints_observed = false;
+
+static __always_inline void hints_observe(struct xdp_md *xdp)
+{
+	struct hints h = {};
+
+	if (!(cfg_features & FEATURE_HINTS) || !hints_observed)
+		return;
+	if (!hints_driver_time(xdp, &h.time))
+		h.source[HINT_TIME] = hints_source();
+	if (!hints_driver_hash(xdp, &h))
+		h.source[HINT_HASH] = hints_source();
+	if (!hints_driver_vlan(xdp, &h))
+		h.source[HINT_VLAN] = hints_source();
+	hints_count(&h, HINTS_ALL);
+}
+
+/* As frame_nic_time() at tc. */
+static __always_inline __u64 frame_nic_time(struct xdp_md *xdp)
+{
+	struct hints h = {};
+
+	if (!(cfg_features & FEATURE_HINTS))
+		return 0;
+	if (hints_driver_time(xdp, &h.time))
+		h.time = 0;
+	else
+		h.source[HINT_TIME] = hints_source();
+	if (!hints_observed)
+		hints_count(&h, HINTS_TIME);
+	return h.time;
+}
+
+#endif

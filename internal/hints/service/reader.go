@@ -1,0 +1,110 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hints"
+)
+
+// slots is how many interfaces are bound at a time: elements of hints_counts.
+const slots = 64
+
+// Reader is the stage in the kernel. Its methods may be called from any goroutine.
+type Reader struct {
+	always bool
+
+	mu      sync.Mutex
+	core    *datapath.Core
+	counts  *ebpf.Map
+	devices map[flow.Iface]*bound
+	used    [slots]bool
+}
+
+// bound is an interface with a program that is bound to it.
+type bound struct {
+	*hints.Device
+	slot uint32
+}
+
+// NewReader has read nothing yet. always: all hints are counted, whoever needs them.
+func NewReader(always bool) *Reader {
+	return &Reader{always: always, devices: map[flow.Iface]*bound{}}
+}
+
+// Stage registers it in the datapath. It runs wherever others run at XDP.
+func (r *Reader) Stage() *datapath.Stage {
+	return &datapath.Stage{
+		Name: name, Programs: []*datapath.Program{datapath.Early}, Maps: []string{"hints_counts"},
+		Set: r.set, Open: r.open, Forget: r.forget,
+		Bound: func(h datapath.Hook) bool {
+			if !r.always {
+				return false
+			}
+			d, err := hints.Examine(h.Target.Name)
+			return err == nil && d.Offered != 0
+		},
+	}
+}
+
+// OffersTime reports whether packets of an interface may have a receive time at XDP: the reason for a stage to be
+// bound to it. The caller is in its namespace.
+func OffersTime(h datapath.Hook) bool {
+	d, err := hints.Examine(h.Target.Name)
+	return err == nil && d.Offered.Has(hints.Time)
+}
+
+// set gives a copy that is bound to an interface its place in the maps.
+func (r *Reader) set(s *datapath.Spec) error {
+	if s.Bound == 0 {
+		return nil
+	}
+	d, err := hints.ExamineIndex(int(s.Device))
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.devices[s.Bound]
+	if b == nil {
+		slot := slices.Index(r.used[:], false)
+		if slot < 0 {
+			return fmt.Errorf("%d interfaces have programs that are bound to them: no more can be counted", slots)
+		}
+		r.used[slot] = true
+		b = &bound{slot: uint32(slot)}
+		r.devices[s.Bound] = b
+	}
+	b.Device = d
+	if err := s.Enable("FEATURE_HINTS"); err != nil {
+		return err
+	}
+	return s.SetConstants(map[string]any{"hints_slot": b.slot, "hints_hardware": d.Hardware, "hints_observed": r.always})
+}
+
+func (r *Reader) open(c *datapath.Core) (err error) {
+	r.counts, err = c.Map("hints_counts")
+	r.core = c
+	return err
+}
+
+// forget gives the place of an interface that is gone to another.
+func (r *Reader) forget(i flow.Iface) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.devices[i]
+	if b == nil {
+		return nil
+	}
+	delete(r.devices, i)
+	r.used[b.slot] = false
+	if err := hints.ClearCounts(r.counts, b.slot); err != nil {
+		return fmt.Errorf("forgetting the hints of interface %d: %w", i.IfIndex(), err)
+	}
+	return nil
+}
