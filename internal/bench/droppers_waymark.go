@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/gate"
+	"github.com/waymark-net/waymark/internal/gate/rules"
+)
+
+// droppedRule is what each way drops.
+const droppedRule = "drop udp dst port 53"
+
+// gateStarter applies a rule by Waymark's programs, which also count flows: as an agent does.
+func gateStarter(mode gate.Mode) func(context.Context, *space, string, string) (dropping, error) {
+	return func(_ context.Context, s *space, iface, _ string) (dropping, error) {
+		l, err := s.handle.LinkByName(iface)
+		if err != nil {
+			return dropping{}, err
+		}
+		set, _, err := rules.Parse("bench", droppedRule, rules.Options{})
+		if err != nil {
+			return dropping{}, err
+		}
+		cfg := gate.Default()
+		cfg.Mode = mode
+		log := slog.New(slog.DiscardHandler)
+		g := gate.New(cfg, log)
+		d := datapath.New(datapath.Config{MaxEntries: 1 << 14, Stages: []*datapath.Stage{g.Stage(func(string) bool { return true })}}, log)
+		if err := d.Open(); err != nil {
+			return dropping{}, err
+		}
+		stop := func() error {
+			d.Close()
+			return nil
+		}
+		if err := g.Apply(set); err != nil {
+			return dropping{}, fmt.Errorf("%w (%w)", err, stop())
+		}
+		_, err = d.Attach(datapath.Target{
+			Iface: flow.NewIface(0, uint32(l.Attrs().Index)), Name: iface,
+			Do: func(f func() error) error { return s.do(probeProcessor, f) },
+		})
+		if err != nil {
+			return dropping{}, err
+		}
+		return dropping{stop: stop, count: func(context.Context) (uint64, error) {
+			c, err := g.Counters()
+			if err != nil {
+				return 0, err
+			}
+			return c.Rules[0].Dropped, nil
+		}}, nil
+	}
+}
