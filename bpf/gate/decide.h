@@ -49,14 +49,42 @@ __feature(FEATURE_GATE) __noinline
 	return 0;
 }
 
+/* An index into a table of the control block, in a form whose bounds the verifier sees. */
+static __always_inline __u32 gate_within(__u32 n, __u32 size)
+{
+	barrier_var(n);
+	return n < size ? n : 0;
+}
+
+/* Every dimension of a packet that rules use, and its row. */
+#define GATE_DIMENSIONS(keep)                                                                      \
+	do {                                                                                       \
+		keep(GATE_USES_IFACE, iface_row);                                                  \
+		keep(GATE_USES_HEAD, t->head[gate_within(f->head, GATE_HEADS)]);                   \
+		keep(GATE_USES_NUMBER << GATE_DPORT,                                               \
+		     gate_find_number(t, GATE_DPORT, f->dport, f->ports));                         \
+		keep(GATE_USES_SRC,                                                                \
+		     f->header ? gate_find(t->src[f->ipv6], f->src_high, f->src_low) : t->no_src); \
+		keep(GATE_USES_DST,                                                                \
+		     f->header ? gate_find(t->dst[f->ipv6], f->dst_high, f->dst_low) : t->no_dst); \
+		keep(GATE_USES_NUMBER << GATE_SPORT,                                               \
+		     gate_find_number(t, GATE_SPORT, f->sport, f->ports));                         \
+		keep(GATE_USES_SUB, t->sub[gate_within(f->sub, GATE_SUBS)]);                       \
+		keep(GATE_USES_NUMBER << GATE_LENGTH,                                              \
+		     gate_find_number(t, GATE_LENGTH, f->length, f->header));                      \
+		keep(GATE_USES_NUMBER << GATE_VLAN,                                                \
+		     gate_find_number(t, GATE_VLAN, f->vlan, f->tagged));                          \
+		keep(GATE_USES_DSCP, t->dscp[gate_within(f->dscp, GATE_DSCPS)]);                   \
+	} while (0)
+
 /* Keeps of the matching rules those of a row. */
-#define GATE_AND(dimension, index)                                                          \
+#define GATE_KEEP(dimension, index)                                                         \
 	do {                                                                                \
 		if (t->used & (dimension)) {                                                \
 			__u32 row_ = first + (index);                                       \
 			const struct gate_row *r_ = bpf_map_lookup_elem(&gate_rows, &row_); \
 			if (!r_ || !(summary &= r_->summary))                               \
-				goto none;                                                  \
+				return 0;                                                   \
 			for (int i_ = 0; i_ < GATE_WORDS / 2; i_++)                         \
 				word[i_] &= r_->word[i_];                                   \
 			if (many)                                                           \
@@ -65,11 +93,34 @@ __feature(FEATURE_GATE) __noinline
 		}                                                                           \
 	} while (0)
 
-/* An index into a table of the control block, in a form whose bounds the verifier sees. */
-static __always_inline __u32 gate_within(__u32 n, __u32 size)
+/* Likewise, of rules that are all in one word. */
+#define GATE_KEEP_FEW(dimension, index)                                                     \
+	do {                                                                                \
+		if (t->used & (dimension)) {                                                \
+			__u32 row_ = first + (index);                                       \
+			const struct gate_row *r_ = bpf_map_lookup_elem(&gate_rows, &row_); \
+			if (!r_ || !(word &= r_->word[0]))                                  \
+				return 0;                                                   \
+		}                                                                           \
+	} while (0)
+
+/* Up to 64 rules: as gate_decide(), in half of the time. */
+static __always_inline int gate_decide_few(const struct gate_facts *f,
+					   const volatile struct gate_table *t, __u32 iface_row)
 {
-	barrier_var(n);
-	return n < size ? n : 0;
+	const struct gate_rule *rule;
+	__u64 word = t->all[0];
+	__u32 first = t->row, n;
+
+	GATE_DIMENSIONS(GATE_KEEP_FEW);
+	if (!word)
+		return 0;
+	n = f->rules + gate_lowest(word);
+	rule = bpf_map_lookup_elem(&gate_rules, &n);
+	if (!rule || (rule->action != GATE_DROP && rule->action != GATE_PASS))
+		return gate_meet(f, 0, word);
+	gate_count(rule->slot, f, rule->action == GATE_DROP);
+	return rule->action;
 }
 
 /* The rule that decides. Output: its action, or 0. */
@@ -81,23 +132,11 @@ static __always_inline int gate_decide(const struct gate_facts *f,
 	__u32 first = t->row;
 	int action;
 
+	if (summary <= 1)
+		return gate_decide_few(f, t, iface_row);
 	for (int i = 0; i < GATE_WORDS; i++)
 		word[i] = t->all[i];
-	GATE_AND(GATE_USES_IFACE, iface_row);
-	GATE_AND(GATE_USES_HEAD, t->head[gate_within(f->head, GATE_HEADS)]);
-	GATE_AND(GATE_USES_NUMBER << GATE_DPORT,
-		 gate_find_number(t, GATE_DPORT, f->dport, f->ports));
-	GATE_AND(GATE_USES_SRC,
-		 f->header ? gate_find(t->src[f->ipv6], f->src_high, f->src_low) : t->no_src);
-	GATE_AND(GATE_USES_DST,
-		 f->header ? gate_find(t->dst[f->ipv6], f->dst_high, f->dst_low) : t->no_dst);
-	GATE_AND(GATE_USES_NUMBER << GATE_SPORT,
-		 gate_find_number(t, GATE_SPORT, f->sport, f->ports));
-	GATE_AND(GATE_USES_SUB, t->sub[gate_within(f->sub, GATE_SUBS)]);
-	GATE_AND(GATE_USES_NUMBER << GATE_LENGTH,
-		 gate_find_number(t, GATE_LENGTH, f->length, f->header));
-	GATE_AND(GATE_USES_NUMBER << GATE_VLAN, gate_find_number(t, GATE_VLAN, f->vlan, f->tagged));
-	GATE_AND(GATE_USES_DSCP, t->dscp[gate_within(f->dscp, GATE_DSCPS)]);
+	GATE_DIMENSIONS(GATE_KEEP);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < GATE_WORDS; i++) {
 		if (!(summary >> i & 1) || !word[i])
@@ -106,7 +145,6 @@ static __always_inline int gate_decide(const struct gate_facts *f,
 		if (action)
 			return action;
 	}
-none:
 	return 0;
 }
 

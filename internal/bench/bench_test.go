@@ -266,3 +266,23 @@ func TestProbes(t *testing.T) {
 		}
 	}
 }
+
+// Each way drops what is sent, which Drop checks.
+func TestDrop(t *testing.T) {
+	r, err := Drop(t.Context(), Config{Quick: true, Progress: func(string) {}})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	for _, c := range r.Measured {
+		t.Logf("%s: %v ns, receiving %v, %v of nftables", c.Way, c.Total, c.Receive, c.Ratio)
+		if c.Way == dropWaymark && c.Receive.Median <= 0 {
+			t.Errorf("%s costs nothing: %+v", c.Way, c)
+		}
+	}
+	for _, a := range r.Absent {
+		t.Logf("%s: %s", a.Probe, a.Why)
+	}
+	if err := r.WriteText(t.Output()); err != nil {
+		t.Error(err)
+	}
+}

@@ -62,8 +62,8 @@ type dropLane struct {
 	sent uint64
 }
 
-// Drop measures ways to drop packets, agent being the program that runs as Waymark.
-func Drop(ctx context.Context, cfg Config, agent string) (*DropReport, error) {
+// Drop measures ways to drop packets.
+func Drop(ctx context.Context, cfg Config) (*DropReport, error) {
 	run, err := begin("drop", cfg)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func Drop(ctx context.Context, cfg Config, agent string) (*DropReport, error) {
 			l.close()
 		}
 	}()
-	for _, d := range droppers(agent) {
+	for _, d := range droppers() {
 		err := installed(d.needs)
 		var l *dropLane
 		if err == nil {

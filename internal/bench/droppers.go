@@ -14,10 +14,11 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/waymark-net/waymark/internal/bench/program"
+	"github.com/waymark-net/waymark/internal/gate"
 )
 
-func droppers(agent string) []dropper {
-	out := []dropper{
+func droppers() []dropper {
+	return []dropper{
 		{name: dropSending, start: startDown},
 		{name: dropNone},
 		{name: "iptables, raw table", needs: "iptables-legacy", start: startIptables},
@@ -26,8 +27,9 @@ func droppers(agent string) []dropper {
 		{name: "an XDP program that only drops, generic", start: xdpStarter(link.XDPGenericMode)},
 		{name: "an XDP program that only drops, native", start: xdpStarter(link.XDPDriverMode)},
 		{name: dropFilter, needs: "xdp-filter", start: startXDPFilter},
+		{name: "waymark, tc", start: gateStarter(gate.ModeTC)},
+		{name: dropWaymark, start: gateStarter(gate.ModeNative)},
 	}
-	return out
 }
 
 // startDown makes the driver of the sender free each frame.

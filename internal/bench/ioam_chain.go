@@ -127,7 +127,7 @@ type transitChain struct {
 	kind      string
 	lab       *lab.Lab
 	datapaths []*datapath.Datapath
-	fd        int // of alpha's socket, whose packets have a trace
+	fd        int              // of alpha's socket, whose packets have a trace
 	programs  *ebpf.Collection // the generator
 	frame     []byte
 	values    []float64
