@@ -3,6 +3,7 @@ package hints
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -26,10 +27,12 @@ func TestExamine(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(devices) != 3 {
-			t.Errorf("%d interfaces, want here, plain and there", len(devices))
-		}
+		found := 0
 		for _, d := range devices {
+			if !slices.Contains([]string{"here", "plain", "there"}, d.Name) {
+				continue // of modules that make interfaces in each namespace
+			}
+			found++
 			reported := kernel.XDPHints.Has()
 			veth := d.Driver == "veth"
 			if d.Reported != reported || d.Native != (veth && reported) || d.Hardware || d.Clock != "" || d.Program != nil {
@@ -44,6 +47,9 @@ func TestExamine(t *testing.T) {
 					t.Errorf("%s: %+v, want it from: %s", d.Name, hint, source)
 				}
 			}
+		}
+		if found != 3 {
+			t.Errorf("%d interfaces of 3", found)
 		}
 		return nil
 	})
