@@ -84,8 +84,8 @@ bench: setup-demo setup-bench build bin/waymark-bench ## The cost of each progra
 	bin/waymark-bench datapath
 
 .PHONY: docs
-docs: build ## Write docs/reference from the code
-	bin/waymark gendocs docs/reference
+docs: generate ## Write docs/reference from the code
+	go test -count=1 -run "^TestReference$$" ./cmd/waymark -update
 
 .PHONY: clean-generated
 clean-generated: # and what remembers that it is there

@@ -378,3 +378,11 @@ func durationText(d time.Duration) string {
 	}
 	return d.Round(unit).String()
 }
+
+func columnNames[T any](cols []column[T]) []string {
+	names := make([]string, len(cols))
+	for i, c := range cols {
+		names[i] = c.name
+	}
+	return names
+}

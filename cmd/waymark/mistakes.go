@@ -227,3 +227,9 @@ func verbs(cmd *cobra.Command) []string {
 	}
 	return names
 }
+
+// argumentNames are for flags whose usage does not name their argument.
+var argumentNames = map[string]string{
+	"int": "N", "uint": "N", "uints": "N,…", "float": "N", "duration": "TIME", "format": "FORMAT",
+	"string": "TEXT", "text": "TEXT", "strings": "TEXT,…", "stringArray": "TEXT",
+}

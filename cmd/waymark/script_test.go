@@ -270,7 +270,7 @@ func knownStatus() obs.Status {
 	}
 }
 
-// What gendocs writes is the same each time and the same everywhere.
+// The reference is the same each time and the same everywhere.
 func TestDocsAreReproducible(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	root, _ := newRootCommand()

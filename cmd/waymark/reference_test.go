@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
+	"github.com/waymark-net/waymark/test/golden"
 )
 
 // document is a file of docs/reference and what writes it.
@@ -44,18 +47,19 @@ func withoutCommands(write func(io.Writer) error) func(io.Writer, *cobra.Command
 	return func(w io.Writer, _ *cobra.Command) error { return write(w) }
 }
 
-func newGendocsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "gendocs DIR",
-		Short:  "Write the reference pages and man pages into a directory",
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := generateDocs(cmd.Root(), args[0]); err != nil {
-				return fmt.Errorf("gendocs: %w", err)
-			}
-			return nil
-		},
+// TestReference compares docs/reference with what the program's commands, configuration and fields say; -update writes it.
+func TestReference(t *testing.T) {
+	const reference = "../../docs/reference"
+	root, _ := newRootCommand()
+	dir := t.TempDir()
+	if *golden.Update {
+		dir = reference
+	}
+	if err := generateDocs(root, dir); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("diff", "-ru", reference, dir).CombinedOutput(); err != nil {
+		t.Errorf("docs/reference is stale, 'make docs' writes it: %v\n%s", err, out)
 	}
 }
 

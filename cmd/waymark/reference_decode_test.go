@@ -20,7 +20,7 @@ func writeDecode(w io.Writer) error {
 		for _, name := range s.names {
 			text := s.texts[name]
 			if text == "" {
-				return fmt.Errorf("column %q of decode is not described: add it to gendocs_decode.go", name)
+				return fmt.Errorf("column %q of decode is not described: add it to reference_decode_test.go", name)
 			}
 			rows = append(rows, []string{code(name), text})
 		}
@@ -119,12 +119,4 @@ var decodeSections = []struct {
 		"flows_dropped":   "Flows that were dropped because the table was full",
 		"packets_dropped": "Their packets",
 	}},
-}
-
-func columnNames[T any](cols []column[T]) []string {
-	names := make([]string, len(cols))
-	for i, c := range cols {
-		names[i] = c.name
-	}
-	return names
 }

@@ -135,11 +135,6 @@ func eachFlag(flags *pflag.FlagSet, show func(f *pflag.Flag, argument, usage, de
 	})
 }
 
-// argumentNames are for flags whose usage does not name their argument.
-var argumentNames = map[string]string{
-	"int": "N", "uint": "N", "uints": "N,…", "float": "N", "duration": "TIME", "format": "FORMAT",
-	"string": "TEXT", "text": "TEXT", "strings": "TEXT,…", "stringArray": "TEXT",
-}
 
 // useLine is how the command is called.
 func useLine(cmd *cobra.Command) string {
