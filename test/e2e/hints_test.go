@@ -76,6 +76,9 @@ func TestHints(t *testing.T) {
 			t.Errorf("the status lacks %q:\n%s", want, status)
 		}
 	}
+	if doctor := must(t, h, program, "doctor", "to-athos"); !strings.Contains(doctor, "hints at XDP: time (driver), hash (driver), vlan (driver)") {
+		t.Error(doctor)
+	}
 	a.stop(t)
 	// Without an agent, the command counts itself.
 	text = must(t, h, program, "hints", "to-athos", "--for", "10ms", "--socket", a.socket)

@@ -40,7 +40,7 @@ func Kind() stage.Kind {
 	return stage.Kind{
 		Name: name,
 		On: func(c *config.Config) bool {
-			return Enabled(c) && slices.ContainsFunc(consumers, func(on func(*config.Config) bool) bool { return on(c) })
+			return section.Enabled(c) || Enabled(c) && slices.ContainsFunc(consumers, func(on func(*config.Config) bool) bool { return on(c) })
 		},
 		New:  newStage,
 		Text: writeText,
