@@ -17,9 +17,10 @@ import (
 func newRulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "Check packet rules, and show which rule decides about a packet",
+		Short: "Check, apply and list packet rules, and show which rule decides about a packet",
 	}
-	cmd.AddCommand(newRulesCheckCommand(), newRulesExplainCommand(), newRulesImportCommand())
+	cmd.AddCommand(newRulesCheckCommand(), newRulesApplyCommand(), newRulesListCommand(), newRulesAddCommand(), newRulesDelCommand(),
+		newRulesExplainCommand(), newRulesImportCommand())
 	return cmd
 }
 

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/api"
@@ -79,22 +81,24 @@ func settle(running, next *config.Config) {
 func (s *stages) reload(next *config.Config, changes []config.Change) (apply func() error, err error) {
 	var all []func() error
 	for i, one := range s.all {
-		for _, c := range changes {
-			if one.Reload == nil || !strings.HasPrefix(c.Key, s.names[i]+".") {
-				continue
-			}
-			f, err := one.Reload(next)
-			if err != nil {
-				return nil, fmt.Errorf("reload %s: %w", c.Key, err)
-			}
-			all = append(all, func() error {
-				if err := f(); err != nil {
-					return fmt.Errorf("reload %s: %w", c.Key, err)
-				}
-				return nil
-			})
-			break
+		key := s.names[i]
+		at := slices.IndexFunc(changes, func(c config.Change) bool { return strings.HasPrefix(c.Key, key+".") })
+		if one.Reload == nil || at < 0 && !one.Rereads {
+			continue
 		}
+		if at >= 0 {
+			key = changes[at].Key
+		}
+		f, err := one.Reload(next)
+		if err != nil {
+			return nil, fmt.Errorf("reload %s: %w", key, err)
+		}
+		all = append(all, func() error {
+			if err := f(); err != nil {
+				return fmt.Errorf("reload %s: %w", key, err)
+			}
+			return nil
+		})
 	}
 	if len(all) == 0 {
 		return nil, nil
@@ -141,6 +145,7 @@ func (s *stages) streams() (out []api.Stream) {
 func (s *stages) pages() (out []api.Page) {
 	for _, k := range list.Kinds() {
 		for _, one := range k.Pages {
+			one.Set = served(s, one.Path, func(x *stage.Stage) map[string]func(json.RawMessage) (any, error) { return x.Changes })
 			one.Get = served(s, one.Path, func(x *stage.Stage) map[string]func() (any, error) { return x.Pages })
 			out = append(out, one)
 		}

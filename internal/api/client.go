@@ -101,7 +101,11 @@ func (c *Client) Wait(ctx context.Context) error {
 
 // get reads the body of an answer, or the agent's refusal.
 func (c *Client) get(ctx context.Context, path string, read func(*answers) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://waymark"+path, nil)
+	return c.ask(ctx, http.MethodGet, path, nil, read)
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, body io.Reader, read func(*answers) error) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://waymark"+path, body)
 	if err != nil {
 		return fmt.Errorf("ask the agent: %w", err)
 	}

@@ -1,9 +1,14 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"slices"
 )
 
 // Page is an endpoint that answers with one JSON object.
@@ -14,13 +19,22 @@ type Page struct {
 	Missing *Error
 	// Get is what it answers; nil: Missing.
 	Get func() (any, error)
+	// Set changes what the page shows, and returns the answer; nil: nothing can be changed.
+	Set func(change json.RawMessage) (any, error)
 }
+
+// maxChange bounds what is sent to change something: 100,000 addresses.
+const maxChange = 16 << 20
 
 // servePage answers with what a page has at the moment.
 func (s *Server) servePage(p Page) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if p.Get == nil {
 			writeError(w, p.Missing)
+			return
+		}
+		if r.Method == http.MethodPost {
+			s.setPage(w, r, p)
 			return
 		}
 		s.freshen(r.Context())
@@ -36,7 +50,46 @@ func (s *Server) servePage(p Page) http.HandlerFunc {
 	}
 }
 
+// setPage changes what a page shows. Only root and the agent's own user may do that.
+func (s *Server) setPage(w http.ResponseWriter, r *http.Request, p Page) {
+	if !isOwner(r) {
+		writeError(w, &Error{http.StatusForbidden, "only root and the agent's user may change anything", "ask over the unix socket as one of them"})
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChange))
+	if err != nil {
+		writeError(w, &Error{http.StatusRequestEntityTooLarge, err.Error(), ""})
+		return
+	}
+	value, err := p.Set(body)
+	if err != nil {
+		refused := &Error{Status: http.StatusBadRequest, What: err.Error()}
+		_ = errors.As(err, &refused)
+		writeError(w, refused)
+		return
+	}
+	s.deadline(w)
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(value); err != nil {
+		s.deps.Log.Debug("API: writing an answer", "path", p.Path, "error", err)
+	}
+}
+
+// isChange reports whether a request is to change a page that can be changed.
+func (s *Server) isChange(r *http.Request) bool {
+	return r.Method == http.MethodPost && slices.ContainsFunc(s.deps.Pages, func(p Page) bool { return p.Set != nil && p.Path == r.URL.Path })
+}
+
 // Page reads a page into a value.
 func (c *Client) Page(ctx context.Context, path string, into any) error {
 	return c.get(ctx, path, func(body *answers) error { return body.next(into) })
+}
+
+// Set changes what a page shows, and reads the answer.
+func (c *Client) Set(ctx context.Context, path string, change, into any) error {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("ask the agent: %w", err)
+	}
+	return c.ask(ctx, http.MethodPost, path, bytes.NewReader(body), func(body *answers) error { return body.next(into) })
 }

@@ -37,6 +37,12 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, cred.Uid)
 }
 
+// isOwner reports whether root or the agent's own user asks, on the unix socket.
+func isOwner(r *http.Request) bool {
+	uid, ok := r.Context().Value(peerKey{}).(uint32)
+	return ok && (uid == 0 || uid == uint32(os.Geteuid()))
+}
+
 // profile serves /debug/pprof/ to root and to the agent's own user, on the unix
 // socket alone: a profile shows memory of the agent, and so records. The paths are those of
 // net/http/pprof, which itself would make the binary 0.2 MB larger.
@@ -50,8 +56,7 @@ func (s *Server) profile(mux *http.ServeMux) {
 		"/debug/pprof/trace": func(w http.ResponseWriter, r *http.Request) { profileFor(w, r, trace.Start, trace.Stop) },
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			uid, ok := r.Context().Value(peerKey{}).(uint32)
-			if !ok || uid != 0 && uid != uint32(os.Geteuid()) {
+			if !isOwner(r) {
 				writeError(w, &Error{http.StatusForbidden, "profiles show the agent's memory", "ask over the unix socket as root or as the agent's user"})
 				return
 			}

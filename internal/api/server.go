@@ -196,7 +196,7 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && !s.isChange(r):
 			w.Header().Set("Allow", "GET, HEAD")
 			w.Header().Set("Connection", "close")
 			writeError(w, &Error{http.StatusMethodNotAllowed, "the API only answers questions", "use GET"})
@@ -205,7 +205,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			// read the API through a visitor's browser.
 			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("host %q is not this host's loopback", r.Host), "use 127.0.0.1, [::1] or localhost"})
 		default:
-			r.Body = http.MaxBytesReader(w, r.Body, 0)
+			if !s.isChange(r) {
+				r.Body = http.MaxBytesReader(w, r.Body, 0)
+			}
 			s.deadline(w)
 			next.ServeHTTP(w, r)
 		}

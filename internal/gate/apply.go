@@ -96,11 +96,12 @@ func (g *Gate) expireAt(next time.Time) {
 // turn fills the copy that no program uses, and has all packets use it.
 func (g *Gate) turn(table *engine.Table, which uint32) error {
 	next := g.control
-	next.Table[which], next.Iface[which] = table.Header, engine.NoIfaces
+	next.Table[which] = table.Header
+	clear(next.Iface[which][:])
 	next.Copy = which
-	for i, name := range g.ifaces {
-		if err := table.AddIface(&next, uint32(i), name); err != nil {
-			return fmt.Errorf("gate of %s: %w", name, err)
+	for i, p := range g.ifaces {
+		if err := table.AddIface(&next, uint32(i), p.Name); err != nil {
+			return fmt.Errorf("gate of %s: %w", p.Name, err)
 		}
 	}
 	kept, removed := g.assign(table)

@@ -30,6 +30,7 @@ func (c *Counts) add(o *engine.Count) {
 type RuleCounts struct {
 	Rule *rules.Rule
 	Counts
+	PacketRate, ByteRate float64 // per second, between the last two drains
 }
 
 // Counters are all counters of the gate.
@@ -52,7 +53,9 @@ func (g *Gate) Counters() (c Counters, err error) {
 		}
 		c = Counters{Passed: totals[engine.SlotPassed], NotIP: totals[engine.SlotNotIP], Removed: g.gone, Forgotten: totals[engine.SlotForgotten].Packets}
 		for _, r := range g.table.Rules {
-			c.Rules = append(c.Rules, RuleCounts{r, totals[g.slots[r.ID]]})
+			one := RuleCounts{Rule: r, Counts: totals[g.slots[r.ID]]}
+			one.PacketRate, one.ByteRate = g.rates.of(r.ID)
+			c.Rules = append(c.Rules, one)
 		}
 		return nil
 	})

@@ -5,9 +5,11 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/bits"
 	"slices"
 	"sync"
@@ -76,12 +78,21 @@ type Gate struct {
 	slots   map[uint32]uint16 // of counters, by rule
 	free    []uint16
 	gone    Counts // of rules that were removed
-	ifaces  map[flow.Iface]string
+	ifaces  map[flow.Iface]Place
+	rates   rates
+}
+
+// Place is where packets of an interface meet the rules.
+type Place struct {
+	Iface flow.Iface
+	Name  string
+	Hook  string // xdp, xdp-generic or tc
+	Why   string // not XDP, where that was wanted
 }
 
 // New returns a gate that has loaded nothing yet. Without rules all packets pass.
 func New(cfg Config, log *slog.Logger) *Gate {
-	g := &Gate{cfg: cfg, log: log, rules: &rules.Ruleset{}, slots: map[uint32]uint16{}, ifaces: map[flow.Iface]string{}}
+	g := &Gate{cfg: cfg, log: log, rules: &rules.Ruleset{}, slots: map[uint32]uint16{}, ifaces: map[flow.Iface]Place{}}
 	for n := engine.Slots; n > uint32(engine.FirstSlot); n-- {
 		g.free = append(g.free, uint16(n-1))
 	}
@@ -103,8 +114,11 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Anywhere: func(h datapath.Hook) bool { return g.cfg.Mode == ModeGeneric && names(h.Target.Name) },
 		Attach:   g.attached,
 		Detach:   g.detached,
-		Forget:   g.forget,
-		Close:    g.close,
+		Drain: func(datapath.Epoch, func(*flow.Delta)) error {
+			return g.sample(time.Now())
+		},
+		Forget: g.forget,
+		Close:  g.close,
 	}
 }
 
@@ -197,8 +211,26 @@ func (g *Gate) attached(h datapath.Hook) error {
 		return fmt.Errorf("gate of %s: %w", h.Target.Name, err)
 	}
 	g.written = len(g.table.Rows)
-	g.ifaces[h.Target.Iface] = h.Target.Name
+	g.ifaces[h.Target.Iface] = g.place(h)
 	return g.publish(&next)
+}
+
+// place says where packets of an interface meet the rules, and why there.
+func (g *Gate) place(h datapath.Hook) Place {
+	p := Place{Iface: h.Target.Iface, Name: h.Target.Name, Hook: "tc"}
+	switch {
+	case h.Type == datapath.XDP:
+		p.Hook = string(h.Target.Early)
+	case g.wantsXDP(h.Target):
+		p.Why = "the driver or the kernel takes no program at XDP"
+		_ = h.Target.Do(func() error { // a missing interface has no program
+			if l, err := netlink.LinkByName(h.Target.Name); err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached {
+				p.Why = fmt.Sprintf("XDP has another program (id %d)", l.Attrs().Xdp.ProgId)
+			}
+			return nil
+		})
+	}
+	return p
 }
 
 // detached leaves an interface out, unless its other hook goes on.
@@ -212,14 +244,12 @@ func (g *Gate) detached(h datapath.Hook) error {
 	return g.publish(&next)
 }
 
-// Ifaces are the interfaces whose packets meet the rules, with their names.
-func (g *Gate) Ifaces() (list []flow.Iface, err error) {
+// Places are the interfaces whose packets meet the rules.
+func (g *Gate) Places() (list []Place, err error) {
 	err = g.do(func() error {
-		for i := range g.ifaces {
-			list = append(list, i)
-		}
+		list = slices.Collect(maps.Values(g.ifaces))
 		return nil
 	})
-	slices.Sort(list)
+	slices.SortFunc(list, func(a, b Place) int { return cmp.Compare(a.Iface, b.Iface) })
 	return list, err
 }

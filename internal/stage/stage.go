@@ -6,6 +6,7 @@ package stage
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 
@@ -66,6 +67,8 @@ type Stage struct {
 	Renew func() error
 	// Reload checks the next configuration; apply makes it effective.
 	Reload func(next *config.Config) (apply func() error, err error)
+	// Rereads: Reload is called also where the section did not change, since a file that it names may have.
+	Rereads bool
 	// Need is the MTU headroom that the stage takes on an interface; false: none.
 	Need func(topology.Link) (headroom.Need, bool)
 	// Status is the section of the status: a pointer to the stage's own type.
@@ -74,6 +77,8 @@ type Stage struct {
 	Events map[string]func(ctx context.Context, emit func(api.Event)) error
 	// Pages answer what a page of the kind asks for, by its path.
 	Pages map[string]func() (any, error)
+	// Changes make a change to what a page shows, by its path.
+	Changes map[string]func(json.RawMessage) (any, error)
 }
 
 // Memory is a map whose size is a key of the configuration, as a share of the

@@ -8,9 +8,6 @@ import (
 	"github.com/waymark-net/waymark/internal/gate/rules"
 )
 
-// NoIfaces is the table of interfaces without any.
-var NoIfaces [abiGateSizeGATE_BUCKETS][abiGateSizeGATE_WAYS]Iface
-
 // IfaceRow is the row of packets that an interface received.
 func (t *Table) IfaceRow(name string) (uint16, error) {
 	c := &compiler{Table: t}

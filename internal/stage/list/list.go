@@ -8,6 +8,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
+	gate "github.com/waymark-net/waymark/internal/gate/service"
 	hints "github.com/waymark-net/waymark/internal/hints/service"
 	ioam "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	pdm "github.com/waymark-net/waymark/internal/inband/pdm/service"
@@ -16,7 +17,7 @@ import (
 
 // Kinds are all stages, in the order in which they are shown.
 func Kinds() []stage.Kind {
-	return []stage.Kind{pdm.Kind(), ioam.Kind(), hints.Kind()}
+	return []stage.Kind{pdm.Kind(), ioam.Kind(), hints.Kind(), gate.Kind()}
 }
 
 // On are the stages that a configuration enables.

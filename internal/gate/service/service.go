@@ -1,0 +1,129 @@
+// Package service is the gate as a stage of the agent: it makes the stage of package gate
+// from the configuration, reads the rule file, follows reloads and changes over the API,
+// and reports status and metrics. Package list registers it.
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/gate"
+	"github.com/waymark-net/waymark/internal/gate/rules"
+	"github.com/waymark-net/waymark/internal/stage"
+)
+
+// name is that of the sections in configuration and status.
+const name = "gate"
+
+// example is the least that has packets meet rules.
+const example = `gate:
+  interfaces: [eth0]
+`
+
+// Kind registers the gate.
+func Kind() stage.Kind {
+	return stage.Kind{
+		Name:    name,
+		On:      Section.Enabled,
+		New:     New,
+		Example: example,
+		Text:    writeText,
+		Metrics: metrics,
+		Pages:   []api.Page{rulesPage},
+	}
+}
+
+// service is the gate of one agent.
+type service struct {
+	deps stage.Deps
+	gate *gate.Gate
+
+	mu  sync.Mutex // held while rules change
+	cfg Config     // never changed in place
+}
+
+// New prepares the stage.
+func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
+	own := Section.Of(cfg)
+	s := &service{cfg: own, deps: deps, gate: gate.New(own.gate(), deps.Log)}
+	return &stage.Stage{
+		Datapath: s.gate.Stage(own.has),
+		Start: func() error {
+			rs, err := s.read(own.Rules)
+			if err == nil && rs != nil {
+				err = s.gate.Apply(rs)
+			}
+			return err
+		},
+		Reload: s.reload, Rereads: true,
+		Status:  s.status,
+		Pages:   map[string]func() (any, error){RulesPath: s.page},
+		Changes: map[string]func(json.RawMessage) (any, error){RulesPath: s.change},
+	}, nil
+}
+
+// read reads a rule file; nil: there is none.
+func (s *service) read(file string) (*rules.Ruleset, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read packet rules: %w", err)
+	}
+	rs, warnings, err := rules.Parse(file, string(text), rules.Options{Now: time.Now()})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		s.deps.Log.Warn("packet rules", "warning", w.String())
+	}
+	return inline(rs), gate.Check(rs)
+}
+
+// inline has sets keep their members, not the names of files that these came from.
+func inline(rs *rules.Ruleset) *rules.Ruleset {
+	for _, set := range rs.Sets {
+		set.File = ""
+	}
+	return rs
+}
+
+// reload reads the rule file again. Rules that came over the API stay only where there is
+// no file.
+func (s *service) reload(next *config.Config) (apply func() error, err error) {
+	own := Section.Of(next)
+	rs, err := s.read(own.Rules)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if rs == nil && s.cfg.Rules != "" {
+			rs = &rules.Ruleset{}
+		}
+		if rs != nil {
+			if err := s.gate.Apply(rs); err != nil {
+				return err
+			}
+		}
+		s.cfg = own
+		return nil
+	}, nil
+}
+
+// refused is an answer about what a caller wrote.
+func refused(err error) error {
+	var known *api.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &api.Error{Status: 400, What: err.Error()}
+}

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	gateservice "github.com/waymark-net/waymark/internal/gate/service"
+	"github.com/waymark-net/waymark/internal/lab"
+)
+
+// rules runs a verb of waymark rules against the agent.
+func (a *agent) rules(t *testing.T, verb string, args ...string) result {
+	t.Helper()
+	return waymark(t, append([]string{"rules", verb, "--socket", a.socket}, args...)...)
+}
+
+// rule is the only rule in effect with a text.
+func (a *agent) rule(t *testing.T, text string) gateservice.Rule {
+	t.Helper()
+	var list gateservice.Rules
+	r := a.rules(t, "list", "-o", "json")
+	if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
+		t.Fatalf("rules list: %v: %+v", err, r)
+	}
+	i := slices.IndexFunc(list.Rules, func(r gateservice.Rule) bool { return r.Text == text })
+	if i < 0 {
+		t.Fatalf("no rule %q: %+v", text, list.Rules)
+	}
+	return list.Rules[i]
+}
+
+// arrives reports whether a ping is answered.
+func arrives(t *testing.T, from, to *lab.Host, want bool) {
+	t.Helper()
+	if r := execute(t, from, "ping", "-c1", "-W0.5", to.Addr4().String()); (r.code == 0) != want {
+		t.Errorf("ping: %+v", r)
+	}
+}
+
+// TestRules: rules of a file, changes while the agent runs, reloads; errors change nothing, and no rule
+// cuts off the operator unnoticed.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	_, alpha, beta := newLab(t)
+	const config = quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: native, rules: DIR/rules}\n"
+	a := start(t, setup{host: alpha, config: strings.Replace(config, ", rules: DIR/rules", "", 1)})
+	arrives(t, beta, alpha, true)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(a.path("rules"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(a.path("list.txt"), []byte(beta.Addr4().String()+" # beta\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	// The command line reads files, and the agent gets what is in them.
+	write("set us from \"list.txt\"\ncount icmp type 8\ndrop icmp src @us\n")
+	wants(t, a.rules(t, "apply", a.path("rules")), 0)
+	arrives(t, beta, alpha, false)
+	drop := a.rule(t, "drop icmp src @us")
+	if drop.Packets != 1 || drop.Dropped != 1 || drop.Bytes != 84 {
+		t.Errorf("%+v", drop)
+	}
+	wants(t, a.rules(t, "add", "--before", fmt.Sprint(drop.ID), "pass", "src", "@us"), 0, "never matches")
+	arrives(t, beta, alpha, true)
+	if n := a.rule(t, "count icmp type 8").Packets; n != 2 {
+		t.Errorf("%d packets counted over a change, want 2", n)
+	}
+	wants(t, a.rules(t, "del", fmt.Sprint(a.rule(t, "pass src @us").ID)), 0)
+	arrives(t, beta, alpha, false)
+
+	// What is wrong changes nothing.
+	wants(t, a.rules(t, "add", "dorp", "udp"), 2, "did you mean drop?")
+	wants(t, a.rules(t, "del", "17"), 1, "there is no rule 17")
+	wants(t, a.rules(t, "add", "sample"), 2, "captures")
+	write("drop upd\n")
+	wants(t, a.rules(t, "apply", a.path("rules")), 2, "did you mean udp?")
+	ssh := exec.Command(program, "rules", "add", "--socket", a.socket, "drop", "tcp")
+	ssh.Env = append(os.Environ(), fmt.Sprintf("SSH_CONNECTION=%s 50000 %s 22", beta.Addr6(), alpha.Addr6()))
+	wants(t, finish(t, nil, ssh), 1, `"drop tcp" would drop your connection`, "--force")
+	forced := exec.Command(program, "rules", "add", "--socket", a.socket, "--force", "drop", "tcp")
+	forced.Env = ssh.Env
+	wants(t, finish(t, nil, forced), 0)
+	a.rule(t, "drop tcp")
+
+	// The file that the configuration names counts, at each reload.
+	write("drop udp\n")
+	a.reload(t, config, "configuration reloaded")
+	arrives(t, beta, alpha, true)
+	write("drop ip\n")
+	a.reload(t, config, "configuration reloaded")
+	arrives(t, beta, alpha, false)
+	write("drop ipp\n")
+	a.reload(t, config, "configuration not reloaded")
+	a.rule(t, "drop ip")
+	s := gateservice.StatusOf(new(a.status(t)))
+	if s == nil || len(s.Interfaces) != 1 || s.Interfaces[0].Hook != "xdp" || s.Removed.Dropped != 2 {
+		t.Errorf("%+v", s)
+	}
+}
