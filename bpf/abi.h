@@ -306,6 +306,7 @@ enum reason {
 	REASON_SAMPLED_OUT,
 	REASON_CPU_UNKNOWN, /* a processor that was not there at the start */
 	REASON_UNATTRIBUTED_FULL, /* the sum by protocol was full, too */
+	REASON_DROPPED_BY_RULE, /* a rule of the gate dropped it */
 	/* The packet is in a flow. */
 	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
 	REASON_FRAGMENT_LOST, /* its ports could not be remembered */

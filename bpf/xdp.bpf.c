@@ -8,6 +8,7 @@
 #include "gso.h"
 #include "extension.h"
 #include "parse.h"
+#include "count.h"
 #include "gate/gate.h"
 #include "hints/hints.h"
 #include "hints/observe.h"

@@ -148,6 +148,19 @@ static __always_inline int gate_decide(const struct gate_facts *f,
 	return 0;
 }
 
+/* A packet that is dropped is in no flow: what an interface received stays the sum of what is counted. */
+static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts *f)
+{
+	struct count_value one = {
+		.packets = f->packets,
+		.frames = 1,
+		.bytes = frame_len(ctx),
+	};
+
+	if (!count_cached(iface_of(ctx), DIRECTION_INGRESS, REASON_DROPPED_BY_RULE, &one))
+		count_many(iface_of(ctx), DIRECTION_INGRESS, REASON_DROPPED_BY_RULE, &one);
+}
+
 /* A frame at a hook. Verified alone. */
 __feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx)
 {
@@ -170,6 +183,8 @@ __feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx)
 	action = gate_decide(&f, t, iface->row);
 	if (!action)
 		gate_count(GATE_SLOT_PASSED, &f, false);
+	if (action == GATE_DROP)
+		gate_account(ctx, &f);
 	return action ?: GATE_PASS;
 }
 

@@ -57,7 +57,7 @@ func New(cfg Config, log *slog.Logger) *Datapath {
 	d := &Datapath{
 		flowCache: cache,
 		cfg:       cfg, log: log,
-		stages:   append([]*Stage{cache.stage()}, cfg.Stages...),
+		stages:   append([]*Stage{cache.stage(), cache.countStage(cfg.Stages)}, cfg.Stages...),
 		maps:     map[string]*ebpf.Map{},
 		loaded:   map[copyOf]*ebpf.Program{},
 		hooks:    map[flow.Iface][]*hook{},

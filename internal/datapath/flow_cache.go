@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -39,7 +40,7 @@ func (f *flowCache) stage() *Stage {
 	return &Stage{
 		Name:     "flow",
 		Programs: []*Program{Ingress, Egress},
-		Maps:     []string{"flows", "batches", "evicted", "unattributed", "flow_stats", "counts", "cached_counts", ".data.control"},
+		Maps:     []string{"flows", "batches", "evicted", "unattributed", ".data.control"},
 		Check:    f.size,
 		Set:      f.set,
 		Open:     f.openMaps,
@@ -48,6 +49,24 @@ func (f *flowCache) stage() *Stage {
 		Forget:   f.forget,
 		Close:    f.closeMaps,
 	}
+}
+
+// countMaps hold what is in no flow.
+var countMaps = []string{"flow_stats", "counts", "cached_counts"}
+
+// countStage shares the counters of what is in no flow with the program at XDP, if other stages have it: the gate drops
+// packets there.
+func (f *flowCache) countStage(others []*Stage) *Stage {
+	s := &Stage{
+		Name:     "count",
+		Programs: []*Program{Ingress, Egress},
+		Maps:     countMaps,
+		Set:      func(s *Spec) error { return s.SetMaxEntries("cached_counts", f.cpus) },
+	}
+	if slices.Contains(programs(others), Early) {
+		s.Programs = append(s.Programs, Early)
+	}
+	return s
 }
 
 // size derives the shape of the table from the configuration.
@@ -72,7 +91,7 @@ func (f *flowCache) size() error {
 // set sets sizes and constants.
 func (f *flowCache) set(s *Spec) error {
 	if err := s.SetSizes(map[string]uint32{
-		"flows": f.shape.firstChunk(int(f.shape.parts)), "batches": f.shape.parts, "evicted": f.cfg.RingSize, "cached_counts": f.cpus,
+		"flows": f.shape.firstChunk(int(f.shape.parts)), "batches": f.shape.parts, "evicted": f.cfg.RingSize,
 	}); err != nil {
 		return err
 	}
@@ -119,7 +138,7 @@ func (f *flowCache) ringWakeup() int { return int(f.cfg.RingSize / 16) }
 
 // openMaps maps the table into memory.
 func (f *flowCache) openMaps(c *Core) (err error) {
-	m, err := c.Maps(f.stage().Maps...)
+	m, err := c.Maps(slices.Concat(f.stage().Maps, countMaps)...)
 	if err != nil {
 		return err
 	}
