@@ -23,6 +23,7 @@
 #include "ioam/wrap.h"
 #include "ioam/insert.h"
 #include "pdm/pdm.h"
+#include "ioam/grow.h"
 #include "ioam/hops.h"
 #include "ioam/path.h"
 #include "ioam/path_flow.h"

@@ -74,7 +74,8 @@ struct ioam_namespace {
 	__u8 schema; /* index */
 	__u16 schema_sum; /* ones' complement sum of the schema's data */
 	__u8 proof; /* 1 + index in ioam_proofs; 0: none */
-	__u8 zero[7];
+	__u8 incremental; /* its incremental traces grow at this node */
+	__u8 zero[6];
 };
 
 struct ioam_schema {
@@ -184,6 +185,7 @@ struct ioam_insertion {
 	__u32 slot; /* in ioam_insertion_states, likewise */
 	__u32 take; /* so many ... */
 	__u32 of; /* ... of so many packets */
+	__u32 grows; /* bytes by which nodes on the path make a packet longer at most */
 	struct ioam_added option[IOAM_ADDED_MAX];
 	__u8 source[16]; /* IOAM_IP6IP6: of the outer header */
 	__u8 destination[16];
@@ -239,6 +241,10 @@ enum ioam_reason {
 	/* The packet passes as it is, but for the flag Overflow. */
 	IOAM_FULL, /* this node's data do not fit: Overflow was set */
 	IOAM_OVERFLOWED, /* a node before had set Overflow */
+	IOAM_GROW_MTU, /* incremental trace: the packet would exceed the MTU of the link; Overflow was set */
+	IOAM_GROW_BURST, /* likewise: a GSO burst whose segments cannot grow */
+	IOAM_NOT_GROWN, /* likewise: a fragment, AH, a jumbogram, a tag in the frame, a full header */
+	IOAM_GROW_OFF, /* incremental trace: it does not grow at this node */
 	IOAM_NAMESPACE_UNKNOWN,
 	IOAM_NO_ROLE, /* of the interface, for this namespace */
 	IOAM_PROOF_UNKNOWN, /* proof of transit of another type, or too short */

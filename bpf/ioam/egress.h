@@ -41,13 +41,6 @@ struct {
 	__type(value, struct ioam_completed);
 } ioam_completed SEC(".maps");
 
-/* Sets a field of the node data in w->data. */
-static __always_inline void ioam_set(struct ioam_work *w, __u32 at, __u32 value)
-{
-	if (at <= IOAM_NODE_MAX - 4)
-		w->data[at / 4] = bpf_htonl(value);
-}
-
 /* Keeps where the fields are that the egress completes in node data of n bytes. */
 static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct ioam_work *w,
 						    __u32 fields, __u32 n)
@@ -139,12 +132,11 @@ __feature(FEATURE_IOAM) __noinline
 	return IOAM_COMPLETED;
 }
 
-/* One option. IOAM_COMPLETED, or IOAM_PASS where there is nothing to add. */
+/* One option. IOAM_COMPLETED, IOAM_GROWS, or IOAM_PASS where there is nothing to add. */
 __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct ioam_work *w)
 {
 	const struct ioam_namespace *ns;
 	__u32 lengths, remaining, n, fields, to, before = 0;
-	struct ioam_queue q;
 	struct ioam_trace t;
 
 	if (!w || w->len < IOAM_HEADER - 2 || frame_load(ctx, w->at, &t, sizeof(t)))
@@ -152,6 +144,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 	lengths = bpf_ntohs(t.lengths);
 	fields = bpf_ntohl(t.fields);
 	remaining = lengths & IOAM_REMAINING;
+	if (t.type == IOAM_INCREMENTAL)
+		return IOAM_GROWS;
 	if (t.type != IOAM_PREALLOCATED || lengths & IOAM_OVERFLOW || !(fields & IOAM_AT_EGRESS))
 		return IOAM_PASS;
 	w->space = bpf_ntohs(t.space);
@@ -168,23 +162,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 		return IOAM_PASS;
 	if (fields & IOAM_CHECKSUM)
 		before = ioam_sum(w->data, n);
-	if (fields & IOAM_BIT(1)) {
-		__u32 at = ioam_before(fields, 1);
-
-		if (at <= IOAM_NODE_MAX - 4)
-			((__be16 *)w->data)[at / 2 + 1] = bpf_htons(w->port.id);
-	}
-	if (fields & IOAM_BIT(4))
-		ioam_set(w, ioam_before(fields, 4), ioam_delay(w->received));
-	if (fields & IOAM_BIT(9))
-		ioam_set(w, ioam_before(fields, 9) + 4, w->port.wide);
-	if (fields & IOAM_QUEUES) {
-		ioam_queue_of(ctx, &q);
-		if (fields & IOAM_BIT(6))
-			ioam_set(w, ioam_before(fields, 6), q.depth);
-		if (fields & IOAM_BIT(11))
-			ioam_set(w, ioam_before(fields, 11), q.occupancy);
-	}
+	ioam_set_egress(ctx, w, fields);
 	if (fields & IOAM_CHECKSUM) {
 		__u32 at = ioam_before(fields, 7);
 
@@ -197,21 +175,32 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress_option(frame_ctx *ctx, struct
 	return IOAM_COMPLETED;
 }
 
-/* All options of a packet that leaves. */
+/* All options of a packet that leaves. IOAM_PASS, or the reason to drop it. */
 __feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
 	bool changes;
+	int rc;
 
 	if (!w || !ioam_options(ctx, w->l3, &o, &w->hop_limit))
 		return IOAM_PASS;
 	w->direct = 0;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(ctx, &o, w, &changes); i++) {
-		if (!changes)
+		if (!changes) {
 			ioam_direct_leave(ctx, w);
-		else if (ioam_egress_option(ctx, w) == IOAM_COMPLETED)
-			ioam_stat(IOAM_COMPLETED);
+			continue;
+		}
+		rc = ioam_egress_option(ctx, w);
+		if (rc == IOAM_GROWS) {
+			rc = ioam_grow(ctx, w, o.end);
+			o.at = w->behind;
+			o.end += w->grown;
+			if (rc == IOAM_BROKEN)
+				return rc;
+		}
+		if (rc >= 0)
+			ioam_stat(rc);
 	}
 	return IOAM_PASS;
 }
@@ -248,7 +237,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_egress(struct __sk_buff *skb)
 	    skb->tstamp_type != BPF_SKB_TSTAMP_DELIVERY_MONO || !ioam_has_options(skb, &l3))
 		return verdict;
 	w->received = skb->tstamp;
-	ioam_complete(skb, w);
+	if (ioam_complete(skb, w) != IOAM_PASS)
+		return TC_ACT_SHOT;
 	bpf_skb_set_tstamp(skb, 0, BPF_SKB_TSTAMP_UNSPEC);
 	return verdict;
 }

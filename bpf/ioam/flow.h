@@ -47,6 +47,7 @@ struct ioam_plan {
 	__u16 space; /* namespace under which the packet is counted */
 	__u16 hop; /* bytes of the Hop-by-Hop block */
 	__u16 dest; /* bytes of the Destination Options block */
+	__u32 grows; /* as in ioam_insertion */
 	__u32 hop_at; /* where the blocks are, as offsets from the frame's start */
 	__u32 dest_at;
 	__u8 hop_form; /* enum ioam_form */
@@ -72,6 +73,14 @@ static __always_inline struct ioam_plan *ioam_plan_of_cpu(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&ioam_plans, &zero);
+}
+
+/* Bytes by which what is planned makes a packet longer on its way at most. */
+static __always_inline __u32 ioam_grows(void)
+{
+	struct ioam_plan *plan = ioam_plan_of_cpu();
+
+	return plan ? plan->grows : 0;
 }
 
 static __always_inline __u32 *ioam_watch_of(__u64 hash)

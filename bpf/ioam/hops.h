@@ -20,7 +20,8 @@ const volatile __u32 cfg_ioam_path_keys[IOAM_PATH_KEYS] = {};
 
 /* Memory for one trace. */
 struct ioam_walk {
-	__be32 word[2 * IOAM_WORDS]; /* the option; no node's fields reach beyond the second half */
+	__be32 word[3 *
+		    IOAM_WORDS]; /* the option; no node's fields reach beyond the second third */
 	__s64 delay[IOAM_HOPS]; /* by hop: transit; IOAM_NO_TIME */
 	__s64 link[IOAM_HOPS]; /* cell 2i + 1 */
 	__u32 seconds[IOAM_HOPS]; /* when the hop received the packet */

@@ -255,7 +255,7 @@ static __always_inline int ioam_insert_now(struct __sk_buff *skb, struct packet 
 	int rc;
 
 	plan->bytes = 0;
-	rc = fit(skb, p, g, seg, now, bytes);
+	rc = fit(skb, p, g, seg, now, bytes, plan->grows);
 	if (rc != MARK_OK) {
 		/* As it is, it can show that such packets arrive. */
 		if (seg->tcp && seg->len <= 0xffff)
@@ -310,6 +310,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 		return 0;
 	}
 	plan->index = in->template / 2;
+	plan->grows = in->grows;
 	plan->wraps = in->mode == IOAM_IP6IP6;
 	plan->space = in->space;
 	plan->part = in->flags & IOAM_INSERTION_PART;

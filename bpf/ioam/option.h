@@ -59,6 +59,7 @@ struct ioam_edge_header {
 
 /* Results besides enum ioam_reason. */
 #define IOAM_PASS (-1)
+#define IOAM_GROWS (-2) /* an incremental trace, to which data are added where the packet leaves */
 
 /* Transit delay: 31 bits, and one that says that they are too few. */
 #define IOAM_DELAY_MAX 0x7fffffff

@@ -237,6 +237,61 @@ static __noinline int ioam_path_add(frame_ctx *ctx, struct ioam_work *w, struct 
 	return IOAM_PASS;
 }
 
+/*
+ * Adds this node's data to the copy of an incremental trace, which does not grow where it ends. Not 0 where the trace
+ * cannot be read. Verified alone.
+ */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_collect_own(frame_ctx *ctx, struct ioam_work *w, struct ioam_walk *walk)
+{
+	const struct ioam_namespace *ns;
+	struct ioam_schema *schema;
+	struct ioam_trace *t;
+	__u32 lengths, remaining, fields, words, list, n, index;
+
+	if (!w || !walk)
+		return 0;
+	ns = ioam_namespace(w->copy, w->space);
+	if (!ns)
+		return 0;
+	t = (void *)walk->word;
+	lengths = bpf_ntohs(t->lengths);
+	remaining = lengths & IOAM_REMAINING;
+	fields = bpf_ntohl(t->fields);
+	words = ioam_node_length(fields);
+	if (fields & IOAM_SNAPSHOT)
+		words += ns->snapshot;
+	if (lengths & IOAM_OVERFLOW || !words)
+		return 0;
+	if (words > remaining || walk->len + words * 4 > IOAM_OPTION_MAX) {
+		t->lengths = bpf_htons(lengths | IOAM_OVERFLOW);
+		return 0;
+	}
+	w->hop_limit--; /* as in ioam_transit() */
+	n = ioam_fill(ctx, w, ns, fields) / 4;
+	w->hop_limit++;
+	if (fields & IOAM_CHECKSUM)
+		ioam_set(w, ioam_before(fields, 7), IOAM_UNKNOWN);
+	__builtin_memcpy(&walk->word[IOAM_FIRST_WORD], w->data, IOAM_NODE_MAX);
+	index = ns->schema;
+	schema = ns->snapshot > 1 ? bpf_map_lookup_elem(&ioam_schemas, &index) : NULL;
+	n += IOAM_FIRST_WORD;
+	barrier_var(n);
+	if (fields & IOAM_SNAPSHOT && schema)
+		__builtin_memcpy(&walk->word[n & (2 * IOAM_WORDS - 1)], schema->data,
+				 IOAM_SCHEMA_MAX);
+	list = walk->len - IOAM_HEADER;
+	n = IOAM_FIRST_WORD + words;
+	barrier_var(n);
+	if (list && frame_load(ctx, w->at + IOAM_HEADER, &walk->word[n & (2 * IOAM_WORDS - 1)],
+			       ioam_bounded(list, IOAM_OLD_MAX)))
+		return -1;
+	t->len += words * 4;
+	t->lengths = bpf_htons(lengths - words);
+	walk->len += words * 4;
+	return 0;
+}
+
 /* One option. IOAM_PASS where it is in a path, or not a trace that ends here; else a reason. */
 __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struct ioam_work *w)
 {
@@ -268,6 +323,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 	walk->at = IOAM_FIRST_WORD;
 	if (t->type == IOAM_PREALLOCATED)
 		walk->at += lengths & IOAM_REMAINING;
+	else if (ns->incremental && ioam_collect_own(ctx, w, walk))
+		return IOAM_UNREADABLE;
 	rc = ioam_walk_hops(walk);
 	if (rc != IOAM_PASS || !walk->hops)
 		return rc;

@@ -120,6 +120,61 @@ static __always_inline bool ioam_neutral(frame_ctx *ctx, struct ioam_work *w,
 	return true;
 }
 
+/* Sets Overflow in the trace at w->at. */
+static __always_inline int ioam_overflow(frame_ctx *ctx, const struct ioam_work *w, __u32 lengths)
+{
+	__be16 now = bpf_htons(lengths | IOAM_OVERFLOW);
+
+	return frame_store(ctx, w->at + offsetof(struct ioam_trace, lengths), &now, sizeof(now))
+		       ? IOAM_UNREADABLE
+		       : IOAM_FULL;
+}
+
+/*
+ * An incremental trace, which grow.h makes longer where the packet leaves: IOAM_GROWS; or a reason.
+ * Only those of namespaces that grow are checked.
+ */
+__feature(FEATURE_IOAM) __noinline int ioam_transit_incremental(frame_ctx *ctx, struct ioam_work *w)
+{
+	const struct ioam_namespace *ns;
+	__u32 lengths, words, fields, role;
+	struct ioam_trace t;
+	__be16 space;
+
+	if (!w || w->len < IOAM_BODY - 2 + sizeof(space))
+		return IOAM_PASS;
+	if (frame_load(ctx, w->at + IOAM_BODY, &space, sizeof(space)))
+		return IOAM_UNREADABLE;
+	w->space = bpf_ntohs(space);
+	ns = ioam_namespace(w->copy, w->space);
+	if (!ns)
+		return IOAM_NAMESPACE_UNKNOWN;
+	role = ioam_role(ctx, w, w->space);
+	if (!(role & IOAM_ROLE_INGRESS))
+		return role || !w->port.border ? IOAM_NO_ROLE : IOAM_PASS;
+	if (!ns->incremental)
+		return ns->remove ? IOAM_PASS : IOAM_GROW_OFF;
+	if (w->len < IOAM_HEADER - 2)
+		return IOAM_TRUNCATED;
+	if (frame_load(ctx, w->at, &t, sizeof(t)))
+		return IOAM_UNREADABLE;
+	lengths = bpf_ntohs(t.lengths);
+	fields = bpf_ntohl(t.fields);
+	words = ioam_node_length(fields);
+	if (lengths >> IOAM_NODELEN_SHIFT != words)
+		return IOAM_NODE_LENGTH;
+	if (lengths & IOAM_OVERFLOW)
+		return IOAM_OVERFLOWED;
+	if (fields & IOAM_SNAPSHOT)
+		words += ns->snapshot;
+	if (!(lengths & IOAM_REMAINING) || words > (lengths & IOAM_REMAINING) ||
+	    w->len + words * 4 > 255)
+		return ioam_overflow(ctx, w, lengths);
+	if (fields & (IOAM_TIMES | IOAM_BIT(4)))
+		ioam_arrived(ctx, w);
+	return cfg_ioam_stamp ? IOAM_GROWS : IOAM_GROW_OFF;
+}
+
 /*
  * One option: checks in the order of RFC 9197 and of Linux, then this node's data. An enum
  * ioam_reason, or IOAM_PASS for options that are not a pre-allocated trace.
@@ -143,6 +198,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 		return IOAM_TRUNCATED;
 	if (frame_load(ctx, w->at, &t, 4))
 		return IOAM_UNREADABLE;
+	if (t.type == IOAM_INCREMENTAL)
+		return ioam_transit_incremental(ctx, w);
 	if (t.type != IOAM_PREALLOCATED)
 		return t.type == IOAM_PROOF ? ioam_transit_proof(ctx, w) : IOAM_PASS;
 	if (w->len < IOAM_HEADER - 2)
@@ -169,13 +226,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit_option(frame_ctx *ctx, struc
 		return IOAM_OVERFLOWED;
 	if (fields & IOAM_SNAPSHOT)
 		words += ns->snapshot;
-	if (!remaining || words > remaining) {
-		now = bpf_htons(lengths | IOAM_OVERFLOW);
-		return frame_store(ctx, w->at + offsetof(struct ioam_trace, lengths), &now,
-				   sizeof(now))
-			       ? IOAM_UNREADABLE
-			       : IOAM_FULL;
-	}
+	if (!remaining || words > remaining)
+		return ioam_overflow(ctx, w, lengths);
 	to = w->at + IOAM_HEADER + (remaining - words) * 4;
 	n = ioam_fill(ctx, w, ns, fields);
 	if (fields & IOAM_CHECKSUM && !ioam_neutral(ctx, w, ns, fields, to, words, n))
@@ -217,6 +269,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_transit(frame_ctx *ctx, struct ioam_
 
 		if (rc == IOAM_PASS)
 			continue;
+		if (rc == IOAM_GROWS) {
+			w->written++; /* the egress learns the receive time */
+			continue;
+		}
 		if (rc == IOAM_WRITTEN) {
 			w->written++;
 			ioam_stat(IOAM_WRITTEN);

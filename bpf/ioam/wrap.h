@@ -66,6 +66,7 @@ static __always_inline int ioam_wrap_fit_tcp(struct __sk_buff *skb, struct mark_
 		most = mtu;
 		reason = MARK_MTU;
 	}
+	most -= seg->later;
 	if (want <= most) {
 		seg->len = want;
 		return MARK_OK;
@@ -95,7 +96,7 @@ static __always_inline int ioam_wrap_fit(struct __sk_buff *skb, const struct pac
 	}
 	if (seg->tcp && g)
 		return ioam_wrap_fit_tcp(skb, seg, g, mtu, now);
-	return seg->len + seg->mark <= mtu ? MARK_OK : MARK_MTU;
+	return seg->len + seg->mark + seg->later <= mtu ? MARK_OK : MARK_MTU;
 }
 
 /* Makes space and writes the outer headers. */
@@ -197,6 +198,7 @@ __feature(FEATURE_IOAM) __noinline
 		return TC_ACT_UNSPEC;
 	bytes = sizeof(struct ipv6hdr) + in->bytes[IOAM_HOP_NEW] + in->bytes[IOAM_DEST_NEW];
 	plan->segment.mark = bytes;
+	plan->segment.later = in->grows;
 	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	rc = ioam_may_wrap(skb, p, in, plan, g, now);
 	if (rc == MARK_OK)

@@ -102,6 +102,7 @@ __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 		most = path;
 		reason = MARK_PATH_MTU;
 	}
+	most -= seg->later;
 	if (seg->tcp)
 		full = socket_segment(skb, p, g);
 	/* The socket could send as much, or headroom for a mark was reserved. */
@@ -132,8 +133,9 @@ __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 	return MARK_OK;
 }
 
+/* later: bytes by which nodes on the path make the packet longer at most. */
 static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, struct mark_guard *g,
-			       struct mark_segment *seg, __u64 now, __u32 bytes)
+			       struct mark_segment *seg, __u64 now, __u32 bytes, __u32 later)
 {
 	int rc;
 
@@ -148,10 +150,11 @@ static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, st
 		}
 		seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
 	}
-	if (seg->len + bytes <= IPV6_MTU_MIN) {
+	if (seg->len + bytes + later <= IPV6_MTU_MIN) {
 		seg->len += bytes;
 		return MARK_OK;
 	}
+	seg->later = later;
 	return fit_large(skb, p, g, seg, now);
 }
 

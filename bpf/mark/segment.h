@@ -29,6 +29,7 @@ struct mark_segment {
 	bool empty; /* no payload */
 	bool tried; /* a datagram is marked that is not known to arrive; see datagram.h */
 	__u32 mark; /* bytes by which it is to grow, of all stages together */
+	__u32 later; /* bytes by which it grows on its way at most; only for fit_large() */
 	__u64 flags; /* for bpf_skb_adjust_room(); see fit.h */
 };
 

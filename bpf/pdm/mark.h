@@ -206,13 +206,13 @@ static __always_inline int fit_with(struct __sk_buff *skb, const struct packet *
 	if (cfg_pdm_packets && skb->gso_size)
 		return MARK_BURST;
 	if (*with) {
-		rc = fit(skb, p, g, seg, now, PDM_HEADER + *with);
+		rc = fit(skb, p, g, seg, now, PDM_HEADER + *with, ioam_grows());
 		if (rc == MARK_OK)
 			return rc;
 		*with = 0;
 		ioam_leaves(skb, rc);
 	}
-	rc = fit(skb, p, g, seg, now, PDM_HEADER);
+	rc = fit(skb, p, g, seg, now, PDM_HEADER, 0);
 	/* Unmarked, it can show that such packets arrive. */
 	if (rc != MARK_OK && seg->tcp && seg->len <= 0xffff)
 		guard_sent(g, seg, false, now);

@@ -48,8 +48,8 @@ int test_through(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	w->port = known->copy[w->copy & 1];
 	w->received = skb->tstamp;
-	if (ioam_complete_usual(skb, w) != IOAM_COMPLETED)
-		ioam_complete(skb, w);
+	if (ioam_complete_usual(skb, w) != IOAM_COMPLETED && ioam_complete(skb, w) != IOAM_PASS)
+		return TC_ACT_SHOT;
 	return TC_ACT_UNSPEC;
 }
 

@@ -156,7 +156,7 @@ func (h *host) early(t testing.TB, frame []byte) (out []byte, verdict int32) {
 
 func (h *host) run(t testing.TB, p *ebpf.Program, ctx any, frame []byte) (out []byte, verdict int32) {
 	t.Helper()
-	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: ctx}
+	opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+1024), Context: ctx}
 	v, err := p.Run(&opts)
 	if err != nil {
 		t.Fatalf("%v: in the namespace of the interfaces?", err)

@@ -39,6 +39,7 @@ var blocks = [2]uint8{ipv6.HopByHop, ipv6.Destination}
 type block struct {
 	template []byte
 	added    []abiIoamAdded
+	grows    int // bytes by which nodes on the path extend it at most
 }
 
 // sizes are the bytes of the block as a header of its own, and behind the options of another one.
@@ -65,7 +66,7 @@ func (in *Insertion) Size() int {
 				options += len(body.AppendTo(nil)) + optionHeader
 			}
 			if t, ok := body.(*ioam.Trace); ok && t.Incremental && header == ipv6.HopByHop {
-				options += 4 * int(t.Remaining)
+				options += grows(t)
 			}
 		}
 		if options > 0 {
@@ -74,6 +75,9 @@ func (in *Insertion) Size() int {
 	}
 	return size
 }
+
+// grows is by how much a packet grows at most where nodes extend a trace: options behind it keep their alignment.
+func grows(t *ioam.Trace) int { return (4*int(t.Remaining) + 7) &^ 7 }
 
 // optionHeader is in front of a body: Option Type, Opt Data Len, Reserved, IOAM-Opt-Type.
 const optionHeader = 4
@@ -108,6 +112,9 @@ func (b *block) add(n *Node, body ioam.Body) {
 	case *ioam.Trace:
 		added.Fields = uint32(body.Type) << 8
 		option = n.first(body, option, at, &added)
+		if filled, _ := ioam.DecodeOption(option); body.Incremental {
+			b.grows += grows(filled.(*ioam.Trace))
+		}
 	case *ioam.E2E:
 		added.Fields = uint32(body.Type)
 	case *ioam.DEX:
@@ -252,6 +259,7 @@ func (in *Insertion) compile(n *Node, index uint32, k kept) (abiIoamInsertion, [
 		}
 		out.Bytes[2*i], out.Bytes[2*i+1] = uint16(header), uint16(appended)
 		out.Options[i] = uint8(len(b.added))
+		out.Grows += uint32(b.grows)
 		for _, added := range b.added {
 			if added.Proof > 0 {
 				added.Proof += uint8(index / insertions * maxProofs)

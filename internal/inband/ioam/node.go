@@ -62,6 +62,8 @@ type Namespace struct {
 	Schema   *ioam.Snapshot // nil: none
 	Remove   bool           // options are removed from packets that arrive
 	Proof    *Proof         // nil: none
+	// Incremental traces grow by the node's data; else they pass as they are.
+	Incremental bool
 }
 
 // interfaceNamed is the interface of the node with this name; nil: it is none of them.
@@ -197,8 +199,8 @@ func (r *Registrar) writeNamespaces(known []Namespace, which, factor uint32) err
 			slot.SchemaHead, slot.Snapshot, slot.Schema = words<<24|s.Schema, uint8(1+words), uint8(index)
 			slot.SchemaSum = sum16(s.Data)
 		}
-		if ns.Remove {
-			slot.Remove = 1
+		if ns.Incremental {
+			slot.Incremental = 1
 		}
 		if ns.Proof != nil {
 			number := (&Node{Namespaces: known}).proofNumber(ns.ID)

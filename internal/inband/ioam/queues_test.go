@@ -152,6 +152,7 @@ func TestQueueMemory(t *testing.T) {
 
 // offsets of fields in struct __sk_buff, in words: 64 bits take two.
 const (
+	ctxIngress  = 9
 	ctxIfindex  = 10
 	ctxHwtstamp = 46
 )

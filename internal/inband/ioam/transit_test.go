@@ -32,11 +32,11 @@ func space(t testing.TB, namespace uint16, typ wire.TraceType, nodes int) *wire.
 	return tr
 }
 
-// passage is what the node knew of a packet. What only the programs can know, times, is
+// passage is what the node knew of a packet that leaves with a hop limit. What only the programs can know, times, is
 // taken from what they wrote.
-func passage(t testing.TB, option []byte, f wire.TimeFormat, through bool) wire.Passage {
+func passage(t testing.TB, option []byte, f wire.TimeFormat, through bool, leaves uint8) wire.Passage {
 	t.Helper()
-	p := wire.NewPassage(hopLimit - 1)
+	p := wire.NewPassage(leaves)
 	p.Ingress, p.IngressWide = fromID, fromWide
 	if through {
 		p.Egress, p.EgressWide = toID, toWide
@@ -110,7 +110,7 @@ func (h *host) checkOnce(t testing.TB, w way, ref *wire.Node, frame []byte, at, 
 	offset := at - prefix
 	want, v := ref.Update(before, offset, wire.NewPassage(hopLimit-1))
 	if v == wire.Filled {
-		want, _ = ref.Update(before, offset, passage(t, after, ref.Format, w.through))
+		want, _ = ref.Update(before, offset, passage(t, after, ref.Format, w.through, hopLimit-1))
 	}
 	wantVerdict := w.pass
 	if v.Drops() {

@@ -65,12 +65,13 @@ type RoleConfig struct {
 
 // NamespaceConfig is one namespace.
 type NamespaceConfig struct {
-	ID       uint32      `yaml:"id" default:"0" max:"65535" doc:"namespace id"`
-	Data     string      `yaml:"data" kind:"bits" doc:"namespace data, 32 bits; empty: not available"`
-	WideData string      `yaml:"wide_data" kind:"bits" doc:"wide namespace data, 64 bits; empty: not available"`
-	Remove   bool        `yaml:"remove" doc:"its options are removed from packets that arrive at an interface with role ingress for it, with the header if nothing else is in it"`
-	Proof    ProofConfig `yaml:"proof" doc:"proof of transit"`
-	Schema   string      `yaml:"schema" kind:"bits" doc:"id of the schema whose data is the opaque state snapshot; empty: none"`
+	ID          uint32      `yaml:"id" default:"0" max:"65535" doc:"namespace id"`
+	Data        string      `yaml:"data" kind:"bits" doc:"namespace data, 32 bits; empty: not available"`
+	WideData    string      `yaml:"wide_data" kind:"bits" doc:"wide namespace data, 64 bits; empty: not available"`
+	Remove      bool        `yaml:"remove" doc:"its options are removed from packets that arrive at an interface with role ingress for it, with the header if nothing else is in it"`
+	Incremental bool        `yaml:"incremental" default:"false" doc:"incremental traces grow at this node by its data, as far as the MTU of the interface allows; else they pass as they are. No node knows the MTU of the links behind the next one: reserve the space where the traces are inserted"`
+	Proof       ProofConfig `yaml:"proof" doc:"proof of transit"`
+	Schema      string      `yaml:"schema" kind:"bits" doc:"id of the schema whose data is the opaque state snapshot; empty: none"`
 }
 
 // SchemaConfig is one schema.
@@ -117,7 +118,7 @@ func (c *Config) node() inbandioam.Node {
 	for _, ns := range c.Namespaces {
 		one := inbandioam.Namespace{
 			ID: uint16(ns.ID), Data: uint32(number(ns.Data, ioam.Unavailable32)), WideData: number(ns.WideData, ioam.Unavailable64),
-			Remove: ns.Remove, Proof: ns.Proof.proof(),
+			Remove: ns.Remove, Proof: ns.Proof.proof(), Incremental: ns.Incremental,
 		}
 		if ns.Schema != "" {
 			one.Schema = schemas[number(ns.Schema, 0)]

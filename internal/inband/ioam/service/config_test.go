@@ -30,7 +30,7 @@ func TestNode(t *testing.T) {
   interfaces:
   - to-athos:31:ingress
   - {name: to-aramis, wide_id: 32, role: both, roles: ["7:none"]}
-  namespaces: [{id: 123, data: 0xcafe, schema: 9}, {id: 7, wide_data: 0xffff_0000_0000_0001}]
+  namespaces: [{id: 123, data: 0xcafe, schema: 9}, {id: 7, wide_data: 0xffff_0000_0000_0001, incremental: true}]
   schemas: [{id: 9, data: seven77}, {id: 10, data: "0x0102030405"}]
 `)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestNode(t *testing.T) {
 		},
 		Namespaces: []inbandioam.Namespace{
 			{ID: 123, Data: 0xcafe, WideData: ioam.Unavailable64, Schema: &ioam.Snapshot{Schema: 9, Data: []byte("seven77\x00")}},
-			{ID: 7, Data: ioam.Unavailable32, WideData: 0xffff000000000001},
+			{ID: 7, Data: ioam.Unavailable32, WideData: 0xffff000000000001, Incremental: true},
 		},
 		Direct: inbandioam.DirectExport{Every: 100, Rate: 100},
 	}

@@ -31,7 +31,7 @@ type OptionConfig struct {
 	Namespace   uint32   `yaml:"namespace" default:"0" max:"65535" doc:"namespace id of the options of this entry"`
 	Trace       []string `yaml:"trace" oneof:"hop_limit_node_id interface_ids timestamp_seconds timestamp_fraction transit_delay namespace_data queue_depth checksum_complement hop_limit_node_id_wide interface_ids_wide namespace_data_wide buffer_occupancy opaque_state_snapshot" doc:"fields of a trace, in any order"`
 	Size        uint32   `yaml:"size" default:"0" doc:"space for data of nodes in the trace, in bytes: a multiple of 4, at most 244"`
-	Incremental bool     `yaml:"incremental" default:"false" doc:"the trace grows at each node, up to size; else the space is there from the start. Linux fills only the latter"`
+	Incremental bool     `yaml:"incremental" default:"false" doc:"the trace grows at each node of the namespace with incremental: true, up to size; else the space is there from the start. Linux fills only the latter"`
 	E2E         []string `yaml:"e2e" oneof:"sequence_64 sequence_32 timestamp_seconds timestamp_fraction" doc:"fields of an edge-to-edge option, for loss and delay between the ends of the domain"`
 	POT         bool     `yaml:"pot" default:"false" doc:"proof of transit, with proof of the namespace; experimental"`
 	DEX         []string `yaml:"dex" oneof:"hop_limit_node_id interface_ids timestamp_seconds timestamp_fraction transit_delay namespace_data queue_depth checksum_complement hop_limit_node_id_wide interface_ids_wide namespace_data_wide buffer_occupancy opaque_state_snapshot flow_id sequence" doc:"direct export: fields that nodes export, and optionally flow_id and sequence. Needs every: 1/100 or less (RFC 9326)"`
