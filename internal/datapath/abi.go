@@ -45,7 +45,7 @@ func (m meta) direction() flow.Direction {
 	return flow.Direction(m >> tcMetaMETA_DIRECTION_SHIFT & 1)
 }
 func (m meta) ipv6() bool          { return m>>tcMetaMETA_IPV6SHIFT&1 == 1 }
-func (m meta) l2() tcL2       { return tcL2(m >> tcMetaMETA_L2SHIFT & 7) }
+func (m meta) l2() tcL2            { return tcL2(m >> tcMetaMETA_L2SHIFT & 7) }
 func (m meta) tunnel() flow.Tunnel { return flow.Tunnel(m >> tcMetaMETA_TUNNEL_SHIFT & 7) }
 func (m meta) vlan() uint16        { return uint16(m >> tcMetaMETA_VLAN_SHIFT & 0xfff) }
 func (m meta) innerVLAN() uint16   { return uint16(m >> tcMetaMETA_INNER_VLAN_SHIFT & 0xfff) }
