@@ -135,7 +135,6 @@ func eachFlag(flags *pflag.FlagSet, show func(f *pflag.Flag, argument, usage, de
 	})
 }
 
-
 // useLine is how the command is called.
 func useLine(cmd *cobra.Command) string {
 	if cmd.HasAvailableSubCommands() {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,6 +147,10 @@ func TestGateOnVeth(t *testing.T) {
 			g := newGuard(t, beta, iface, c.mode)
 			if got := g.dp.Modes(g.iface)[datapath.XDP]; got != c.early {
 				t.Fatalf("at XDP: %q, want %q", got, c.early)
+			}
+			places, err := g.Places()
+			if err != nil || len(places) != 1 || strings.Contains(places[0].Why, "another program") != c.foreign {
+				t.Errorf("%+v, %v", places, err)
 			}
 			try := func(text string, tcp4, tcp6, ping bool) {
 				t.Helper()

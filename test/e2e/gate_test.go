@@ -77,7 +77,7 @@ func TestRules(t *testing.T) {
 	arrives(t, beta, alpha, false)
 
 	// What is wrong changes nothing.
-	wants(t, a.rules(t, "add", "dorp", "udp"), 2, "did you mean drop?")
+	wants(t, a.rules(t, "add", "drop", "upd"), 2, "did you mean udp?")
 	wants(t, a.rules(t, "del", "17"), 1, "there is no rule 17")
 	wants(t, a.rules(t, "add", "sample"), 2, "captures")
 	write("drop upd\n")
