@@ -11,9 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/built"
 )
 
@@ -136,14 +136,14 @@ func TestLabPath(t *testing.T) {
 	// Six datagrams, of which the second, fourth and sixth are lost.
 	waymark.must("lab", "exec", prefix, "alpha", "--", "bash", "-c", "for i in 1 2 3 4 5 6; do echo $i >/dev/udp/10.0.1.2/9; done")
 	var info labWithStats
-	for deadline := time.Now().Add(time.Minute); info.Wire == nil || info.Wire.AB.Matched < 6; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the relay tells %+v", info.Wire)
+	await.Success(t, func() error {
+		if info = findLab(t, waymark, name); info.Wire == nil || info.Wire.AB.Matched < 6 {
+			return fmt.Errorf("the relay reports %+v", info.Wire)
 		}
-		info = findLab(t, waymark, name)
-	}
+		return nil
+	})
 	if ab := info.Wire.AB; ab.Matched != 6 || ab.Dropped != 3 || ab.Lost() != 0 {
-		t.Errorf("the relay tells %+v, want 3 of 6 dropped", ab)
+		t.Errorf("the relay reports %+v, want 3 of 6 dropped", ab)
 	}
 	if table := waymark.must("lab", "list"); !strings.Contains(table, name+" alpha to beta") {
 		t.Errorf("lab list says nothing of the relay:\n%s", table)
@@ -160,13 +160,9 @@ func TestLabPath(t *testing.T) {
 	if err := relay.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); info.Relay.Alive(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the relay outlives SIGKILL")
-		}
-	}
+	await.True(t, "the end of the relay after SIGKILL", func() bool { return !info.Relay.Alive() })
 	if info := findLab(t, waymark, name); info.Wire != nil {
-		t.Errorf("a dead relay tells %+v", info.Wire)
+		t.Errorf("a dead relay reports %+v", info.Wire)
 	}
 	waymark.must("lab", "down", prefix)
 

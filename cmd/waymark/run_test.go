@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 func TestNotify(t *testing.T) {
@@ -58,15 +59,6 @@ func kill(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-func waitFor(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(time.Minute):
-		t.Fatal(what)
-	}
-}
-
 // timeout(1) signals a process and its group: both are one request to stop. One
 // that comes later ends the process at once.
 func TestSignalsEndTheContext(t *testing.T) {
@@ -82,11 +74,11 @@ func TestSignalsEndTheContext(t *testing.T) {
 	ctx, release := s.context(t.Context())
 	defer release()
 	kill(t, syscall.SIGTERM)
-	waitFor(t, "SIGTERM does not end the context", ctx.Done())
-	waitFor(t, "the clock is not read", asked)
+	await.Signal(t, "the end of the context by SIGTERM", ctx.Done())
+	await.Signal(t, "a reading of the clock", asked)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		kill(t, sig)
-		waitFor(t, "the repeated signal is not seen", asked)
+		await.Signal(t, "the repeated signal", asked)
 	}
 	select {
 	case <-forced:
@@ -97,7 +89,7 @@ func TestSignalsEndTheContext(t *testing.T) {
 	now = now.Add(sameStop)
 	mu.Unlock()
 	kill(t, syscall.SIGTERM)
-	waitFor(t, "a later signal does not force the end", forced)
+	await.Signal(t, "the end forced by a later signal", forced)
 }
 
 func TestRunEndsAfterItsTime(t *testing.T) {
@@ -109,7 +101,7 @@ func TestRunEndsAfterItsTime(t *testing.T) {
 	}
 	s.counting()
 	s.counting() // readiness may change
-	waitFor(t, "the time does not end the context", ctx.Done())
+	await.Signal(t, "the end of the context by time", ctx.Done())
 	release()
 	if !strings.Contains(log.String(), `reason="run --for"`) {
 		t.Errorf("logged %s", log.String())

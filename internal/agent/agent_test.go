@@ -22,6 +22,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // newLab is a pair of hosts that goes with the test.
@@ -228,9 +229,8 @@ func (p *pair) records(t *testing.T) []flow.Record {
 // interface counted, with the counters at rest.
 func waitCovered(t *testing.T, a *running) {
 	t.Helper()
-	var off []obs.Interface
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		off = off[:0]
+	await.Success(t, func() error {
+		var off []obs.Interface
 		list := a.Status().Interfaces
 		for _, c := range list {
 			atRest := c.IfaceBytes-c.IfaceBytesMin < 1000 // router solicitations and the like
@@ -238,11 +238,11 @@ func waitCovered(t *testing.T, a *running) {
 				off = append(off, c)
 			}
 		}
-		if len(list) > 0 && len(off) == 0 {
-			return
+		if len(list) == 0 || len(off) > 0 {
+			return fmt.Errorf("coverage of %d interfaces: %+v", len(list), off)
 		}
-	}
-	t.Errorf("coverage after 10 s: %+v", off)
+		return nil
+	})
 }
 
 var discard = slog.New(slog.DiscardHandler)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // endChain attaches a program that lets every packet pass and ends the chain.
@@ -65,8 +67,8 @@ func TestProgramAhead(t *testing.T) {
 	}
 	warning := func(a *running, want string) {
 		t.Helper()
-		var got string
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		await.Success(t, func() error {
+			var got string
 			a.hooks.inspectAll()
 			for _, h := range a.Status().Hooks {
 				if h.Direction == flow.Egress.String() {
@@ -74,10 +76,10 @@ func TestProgramAhead(t *testing.T) {
 				}
 			}
 			if want == "" && got == "" || want != "" && strings.Contains(got, want) {
-				return
+				return nil
 			}
-		}
-		t.Fatalf("the hook at egress warns %q, want %q", got, want)
+			return fmt.Errorf("the hook at egress warns %q, want %q", got, want)
+		})
 	}
 
 	detach := endChain(t, alpha, link.Head())

@@ -2,12 +2,13 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // An interface whose index has more than 22 bits is counted like any other, under
@@ -36,20 +37,18 @@ func TestLargeIndex(t *testing.T) {
 			if err := alpha.Do(func() error { return netlink.LinkSetUp(small) }); err != nil {
 				t.Fatal(err)
 			}
-			covered := func() bool {
-				n := 0
-				for _, i := range a.Status().Interfaces {
+			await.Success(t, func() error {
+				n, list := 0, a.Status().Interfaces
+				for _, i := range list {
 					if i.Iface == "big0" && i.Coverage == 1 && i.Packets > 0 {
 						n++
 					}
 				}
-				return n == 2
-			}
-			for deadline := time.Now().Add(time.Minute); !covered(); time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("not covered: %+v", a.Status().Interfaces)
+				if n != 2 {
+					return fmt.Errorf("not covered: %+v", list)
 				}
-			}
+				return nil
+			})
 			for _, h := range a.Status().Hooks {
 				if h.IfIndex != large || h.State != "attached" {
 					t.Errorf("hook %+v", h)

@@ -5,25 +5,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // waitReady polls until the reason against readiness contains want; "" is ready.
 func waitReady(t *testing.T, a *running, want string) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if err = a.readiness(); want == "" && err == nil || want != "" && err != nil && strings.Contains(err.Error(), want) {
-			return
+	await.Success(t, func() error {
+		err := a.readiness()
+		if want == "" && err == nil || want != "" && err != nil && strings.Contains(err.Error(), want) {
+			return nil
 		}
-	}
-	t.Fatalf("not ready: %v; want %q", err, want)
+		return fmt.Errorf("not ready: %v; want %q", err, want)
+	})
 }
 
 // hookStates are the states of the hooks on an interface.
@@ -81,8 +81,7 @@ func TestReadiness(t *testing.T) {
 	}
 	addVeth(t, alpha, "missing0")
 	waitReady(t, a, "")
-	for deadline := time.Now().Add(time.Minute); len(a.reports.all()) < 2 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-	}
+	await.True(t, "a second report of readiness", func() bool { return len(a.reports.all()) >= 2 })
 	if got := a.reports.all(); len(got) != 2 || got[1] != "" {
 		t.Errorf("readiness reported as %q after the interface appeared", got)
 	}

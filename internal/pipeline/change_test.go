@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // closable counts what it is given.
@@ -32,11 +33,11 @@ func TestExportersComeAndGo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	for running := false; !running; time.Sleep(time.Millisecond) {
+	await.True(t, "a running pipeline", func() bool {
 		p.mu.Lock()
-		running = p.soft != nil
-		p.mu.Unlock()
-	}
+		defer p.mu.Unlock()
+		return p.soft != nil
+	})
 	publish := func(n int) {
 		for range n {
 			p.Publish(append(p.Buffer(), flow.Record{Counters: flow.Counters{Packets: 1}}))

@@ -61,11 +61,12 @@ func TestRun(t *testing.T) {
 	go func() { done <- top.Run(t.Context()) }()
 	wait := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(out.String(), text); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("never showed %q:\n%s", text, out.String())
+		await.Success(t, func() error {
+			if shown := out.String(); !strings.Contains(shown, text) {
+				return fmt.Errorf("never showed %q:\n%s", text, shown)
 			}
-		}
+			return nil
+		})
 	}
 	wait("CLIENT")
 	wait("03:04:11") // the third interval

@@ -9,12 +9,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 func TestDoStaysInItsNamespaceAndLeaksNoThread(t *testing.T) {
@@ -110,11 +110,12 @@ func TestThreadThatCannotGoHomeEnds(t *testing.T) {
 		}
 	}
 	// The last thread ends on its own time.
-	for deadline := time.Now().Add(patience); strays(t, home) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d threads stayed in the namespace", strays(t, home))
+	await.Success(t, func() error {
+		if n := strays(t, home); n > 0 {
+			return fmt.Errorf("%d threads stayed in the namespace", n)
 		}
-	}
+		return nil
+	})
 }
 
 func TestDoPassesGoexitOn(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // No number has two namespaces within the time that late records take, whatever
@@ -103,16 +104,10 @@ func TestGoneLinksLingerOut(t *testing.T) {
 	// Forgetting happens when the next one goes.
 	in(t, own, func() error { return errors.Join(addVeth("v1", "peer"), byName("v1", netlink.LinkDel)) })
 	w.expect(t, "added v1", "removed v1")
-	deadline := time.Now().Add(patience)
-	for {
-		if _, ok := w.Link(gone); !ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a link that lingered out is still known")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "the end of a link that lingered out", func() bool {
+		_, known := w.Link(gone)
+		return !known
+	})
 }
 
 // ip is the judge of the counters.
@@ -124,7 +119,7 @@ func TestCounters(t *testing.T) {
 	w := startWatch(t, own, topology.Config{Interfaces: []string{"v0"}, Netns: []string{other}, Linger: time.Minute})
 	v0 := w.expect(t, "added other/v0", "synced")[0].Link.Iface
 	// IPv6 announces itself on the new link: something is sent.
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	await.True(t, "counters at rest", func() bool {
 		before, err := w.Counters(v0)
 		if err != nil {
 			t.Fatal(err)
@@ -134,16 +129,14 @@ func TestCounters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if before == after && before.TxPackets > 0 {
-			if diff := cmp.Diff(want, before); diff != "" {
-				t.Errorf("counters (-ip +registry):\n%s", diff)
-			}
-			break
+		if before != after || before.TxPackets == 0 {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the counters never rest")
+		if diff := cmp.Diff(want, before); diff != "" {
+			t.Errorf("counters (-ip +registry):\n%s", diff)
 		}
-	}
+		return true
+	})
 	if _, err := w.Counters(flow.NewIface(0, 4000)); err == nil {
 		t.Error("counters of an interface that does not exist")
 	}
@@ -267,11 +260,7 @@ func checkWiring(t *testing.T, own, other string, w *watch) {
 			return byName("br0", func(br netlink.Link) error { return netlink.LinkSetMasterByIndex(vx, br.Attrs().Index) })
 		})
 	})
-	for deadline := time.Now().Add(time.Minute); w.Changes() == before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a link was added to a bridge, and no change is seen")
-		}
-	}
+	await.True(t, "a change, as a link was added to a bridge", func() bool { return w.Changes() != before })
 	if wiring, err = w.Wiring(); err != nil || !slices.Equal(wiring.Uppers[ports["v1"]], []flow.Port{ports["vx0"], ports["br0"]}) {
 		t.Errorf("uppers %v of %v: %v", wiring.Uppers, ports, err)
 	}

@@ -21,8 +21,6 @@ import (
 	"github.com/waymark-net/waymark/test/await"
 )
 
-const patience = 10 * time.Second
-
 // netnsPrefix is unique to this process.
 var netnsPrefix = fmt.Sprintf("tt%d-", os.Getpid())
 
@@ -117,8 +115,8 @@ func (w *watch) expect(t *testing.T, want ...string) []topology.Event {
 		case e := <-w.events:
 			events = append(events, e)
 			got = append(got, describe(e))
-		case <-time.After(patience):
-			t.Fatalf("no event within %v; got %v, want %v", patience, got, want)
+		case <-time.After(await.Patience):
+			t.Fatalf("no event within %v; got %v, want %v", await.Patience, got, want)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -315,7 +313,7 @@ func TestResyncAfterOverflow(t *testing.T) {
 	w.gate.Unlock()
 
 	known := map[string]bool{}
-	deadline := time.After(patience)
+	deadline := time.After(await.Patience)
 	for len(known) != 21 || !known["v0"] || !known["v39"] {
 		select {
 		case e := <-w.events:
@@ -376,11 +374,7 @@ func TestLargeIndex(t *testing.T) {
 		t.Errorf("refused %v", got)
 	}
 	in(t, own, func() error { return byName("v1", netlink.LinkDel) })
-	for deadline := time.Now().Add(patience); len(w.Refused()) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("what is gone is still refused")
-		}
-	}
+	await.True(t, "the end of a refusal whose link is gone", func() bool { return len(w.Refused()) == 0 })
 }
 
 func TestRefusesBadConfig(t *testing.T) {

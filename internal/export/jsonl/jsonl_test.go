@@ -172,12 +172,7 @@ func TestFullDiskInPipeline(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	p.Publish(numbered(0, 200))
-	for deadline := time.Now().Add(time.Minute); p.Status()[0].Retries < 3; {
-		if time.Now().After(deadline) {
-			t.Fatalf("no retry: %+v", p.Status()[0])
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "three retries", func() bool { return p.Status()[0].Retries >= 3 })
 	p.Publish(numbered(200, 300))
 	cancel()
 	if err := <-ended; err != nil {

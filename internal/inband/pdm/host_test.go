@@ -1,11 +1,11 @@
 package pdm
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
@@ -86,7 +87,7 @@ func mark(t testing.TB, h *lab.Host, cfg Config, mode headroom.Mode, policies ..
 // neither counts.
 func (m *markingHost) begin(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	await.True(t, "a silent interface", func() bool {
 		before := m.statistics(t)
 		m.drain(t)
 		m.counts = map[flow.Direction]flow.Counts{}
@@ -94,13 +95,9 @@ func (m *markingHost) begin(t testing.TB) {
 			m.base[d][0], m.base[d][1] = 0, 0
 			m.base[d][0], m.base[d][1] = m.tally(t, d)
 		}
-		if m.start = m.statistics(t); m.start == before {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the interface is never silent")
-		}
-	}
+		m.start = m.statistics(t)
+		return m.start == before
+	})
 }
 
 func (m *markingHost) statistics(t testing.TB) (s netlink.LinkStatistics) {
@@ -172,8 +169,7 @@ func (m *markingHost) tally(t testing.TB, direction flow.Direction) (packets, by
 // byte: records tell what is on the wire, marks included. It restarts then.
 func (m *markingHost) settle(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	await.Success(t, func() error {
 		m.drain(t)
 		now := m.statistics(t)
 		var got [4]uint64
@@ -183,15 +179,11 @@ func (m *markingHost) settle(t testing.TB) {
 			now.RxPackets - m.start.RxPackets, now.RxBytes - m.start.RxBytes,
 			now.TxPackets - m.start.TxPackets, now.TxBytes - m.start.TxBytes,
 		}
-		if got == want {
-			return
+		if got != want {
+			return fmt.Errorf("%s counted %d, its interface %d (packets and bytes in, packets and bytes out)", m.Name, got, want)
 		}
-		if time.Now().After(deadline) {
-			t.Errorf("%s counted %d, its interface %d (packets and bytes in, packets and bytes out)", m.Name, got, want)
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func (m *markingHost) reported(d flow.Direction) flow.PDM {

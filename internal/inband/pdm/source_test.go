@@ -19,6 +19,7 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/marktest"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -91,15 +92,12 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 // await drains until packets were passed over for a reason.
 func (m *markingHost) await(t testing.TB, reason string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		m.drain(t)
-		if m.lost[reason] > 0 {
-			return
+	await.Success(t, func() error {
+		if m.drain(t); m.lost[reason] == 0 {
+			return fmt.Errorf("none was passed over as %s: %v", reason, m.lost)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("none was passed over as %s: %v", reason, m.lost)
-		}
-	}
+		return nil
+	})
 }
 
 // Segments of a burst in a tunnel have headers that the outer packet doesn't
