@@ -27,7 +27,7 @@ type growingRoute struct {
 	to            *Registrar
 }
 
-func newGrowingRoute(t *testing.T) *growingRoute {
+func newGrowingRoute(t *testing.T, aramis Transit) *growingRoute {
 	t.Helper()
 	g := &growingRoute{Lab: labtest.New(t, lab.Config{Topology: "chain", MTU: 1500})}
 	const typ = wire.HopLimitNodeID | wire.InterfaceIDs | wire.TimestampSeconds | wire.TimestampFraction | wire.TransitDelay
@@ -38,18 +38,18 @@ func newGrowingRoute(t *testing.T) *growingRoute {
 	in := insertionTo("::/0", tr)
 	in.Policy.To = netip.PrefixFrom(g.Host("beta").Addr6(), 128)
 	g.from = newProbes(t).inserts(t, g.Host("alpha"), headroom.Interface, false, in)
-	transit := func(name string, id uint32, interfaces ...string) *Registrar {
+	transit := func(name string, where Transit, id uint32, interfaces ...string) *Registrar {
 		n := growing()
 		n.ID, n.Interfaces = id, nil
 		for k, i := range interfaces {
 			n.Interfaces = append(n.Interfaces, Interface{Name: i, ID: uint16(id)*10 + uint16(k), Role: RoleBoth})
 		}
 		n.Namespaces[0].Remove = name == "beta"
-		return attachNode(t, g.Host(name), Config{Time: wire.POSIX, Transit: TransitTC}, n)
+		return attachNode(t, g.Host(name), Config{Time: wire.POSIX, Transit: where}, n)
 	}
-	g.athos = transit("athos", 101, "to-alpha", "to-porthos")
-	g.aramis = transit("aramis", 102, "to-porthos", "to-beta")
-	g.to = transit("beta", 103, "to-aramis")
+	g.athos = transit("athos", TransitTC, 101, "to-alpha", "to-porthos")
+	g.aramis = transit("aramis", aramis, 102, "to-porthos", "to-beta")
+	g.to = transit("beta", TransitTC, 103, "to-aramis")
 	return g
 }
 
@@ -66,7 +66,7 @@ func wroteInto(t *testing.T, r *Registrar) uint64 {
 // A TCP transfer loses nothing where two routers make the traces in its packets longer, whoever cuts the bursts; the end of
 // the domain knows the path with all of its nodes, and removes the traces.
 func TestGrowOnRoute(t *testing.T) {
-	g := newGrowingRoute(t)
+	g := newGrowingRoute(t, TransitTC)
 	alpha, beta := g.Host("alpha"), g.Host("beta")
 	before := map[string]map[string]uint64{}
 	for _, h := range g.Hosts() {
@@ -97,6 +97,7 @@ func TestGrowOnRoute(t *testing.T) {
 			t.Errorf("%s could not use packets: %v", h.Name, moved)
 		}
 	}
+	g.bursts(t)
 	if o := g.from.outcome(t); o.Marked < 1000 || o.Fallbacks > 0 {
 		t.Errorf("%+v", o)
 	}
@@ -104,6 +105,32 @@ func TestGrowOnRoute(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	g.knowsPath(t)
+}
+
+// bursts sends UDP bursts, with checksums that are left to the device and with others: none is lost.
+func (g *growingRoute) bursts(t *testing.T) {
+	t.Helper()
+	closed := g.from.own
+	closed.ClosedDomain = true
+	if err := g.from.node.Apply(closed); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []bool{true, false} {
+		if err := g.SetOffloads(lab.TxChecksum, on); err != nil {
+			t.Fatal(err)
+		}
+		before := wroteInto(t, g.athos)
+		if err := marktest.Bursts(t, g.Host("alpha"), g.Host("beta"), 20, 8, 1000, 0); err != nil && !errors.Is(err, unix.EIO) { // kernels before 6.11 refuse to send some
+			t.Errorf("checksums left to the device %t: %v", on, err)
+		}
+		if n := wroteInto(t, g.athos) - before; n == 0 && on {
+			t.Errorf("no burst grew; athos: %v, alpha: %+v", reasons(t, g.athos), g.from.outcome(t))
+		}
+		t.Logf("checksums left to the device %t: %d traces grew; athos %v, aramis %v", on, wroteInto(t, g.athos)-before, reasons(t, g.athos), reasons(t, g.aramis))
+	}
+	if err := g.SetOffloads(lab.VethDefault, true); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // knowsPath awaits the path at its end.
@@ -134,9 +161,10 @@ func (g *growingRoute) knowsPath(t *testing.T) {
 	}
 }
 
-// Where a link takes less than those at the ends, connections go on, and soon as fast as without traces.
+// Where a link takes less than those at the ends, connections go on, and soon as fast as without traces. One node sees
+// packets at XDP first.
 func TestGrowOnNarrowRoute(t *testing.T) {
-	g := newGrowingRoute(t)
+	g := newGrowingRoute(t, TransitXDP)
 	alpha, beta := g.Host("alpha"), g.Host("beta")
 	for _, end := range [][2]string{{"porthos", "to-aramis"}, {"aramis", "to-porthos"}} {
 		if err := g.Host(end[0]).Do(func() error { return marktest.SetMTU(end[1], 1400) }); err != nil {
@@ -155,8 +183,8 @@ func TestGrowOnNarrowRoute(t *testing.T) {
 			t.Errorf("transfer %d took %v", n, took)
 		}
 	}
-	if took > 2*time.Second {
-		t.Errorf("the last transfer took %v", took)
+	if took > 2*time.Second || wroteInto(t, g.aramis) == 0 {
+		t.Errorf("the last transfer took %v; %d traces grew behind the narrow link", took, wroteInto(t, g.aramis))
 	}
 	// Nothing acknowledges datagrams: once the path is known, they get a trace only if they fit with all that nodes add.
 	closed := g.from.own

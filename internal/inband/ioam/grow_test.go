@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/test/packet"
 	wire "github.com/waymark-net/waymark/wire/ioam"
@@ -366,5 +368,38 @@ func TestGrowOff(t *testing.T) {
 	})
 	if why := h.reasons(t); why["grow_off"] != 2 {
 		t.Errorf("%v", why)
+	}
+}
+
+// What a node takes for a packet whose trace grows, and for one whose trace has the space.
+func BenchmarkGrow(b *testing.B) {
+	h := newHost(b, Config{Time: wire.POSIX, Transit: TransitTC}, growing())
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stats.Close()
+	incremental, err := wire.NewIncrementalTrace(spaceA, 0xF80000, 60)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, tr := range map[string]*wire.Trace{"incremental": incremental, "pre-allocated": space(b, spaceA, 0xF80000, 3)} {
+		frame, p := carrying(b, tr), h.program(b, "test_through")
+		b.Run(name, func(b *testing.B) {
+			before, err := p.Stats()
+			if err != nil {
+				b.Fatal(err)
+			}
+			h.inside(b, func() {
+				for b.Loop() {
+					h.through(b, frame)
+				}
+			})
+			after, err := p.Stats()
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(after.Runtime-before.Runtime)/float64(after.RunCount-before.RunCount), "ns/packet")
+		})
 	}
 }

@@ -201,7 +201,7 @@ func framed(header []byte) []byte {
 // The verifier takes every program, in all variants: tests of single hosts load only what they use.
 func TestPrograms(t *testing.T) {
 	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{
-		New(Config{Transit: TransitXDP}).Stage(func(string) bool { return true }),
+		New(Config{Transit: TransitXDP, NICTime: true}).Stage(func(string) bool { return true }),
 	}}, slog.New(slog.DiscardHandler))
 	t.Run("of agents", func(t *testing.T) {
 		if err := d.Load(); err != nil {
