@@ -132,7 +132,8 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 
 	if (!features)
 		return stages(skb, direction, 0);
-	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS && gate_run(skb) == GATE_DROP)
+	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS &&
+	    gate_run(skb, GATE_HOOK_TC) == GATE_DROP)
 		return TC_ACT_SHOT;
 	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS) {
 		verdict = ioam_egress(skb);

@@ -21,7 +21,7 @@ SEC("xdp.frags")
 int waymark_xdp(struct xdp_md *xdp)
 {
 	hints_observe(xdp);
-	if (cfg_features & FEATURE_GATE && gate_run(xdp) == GATE_DROP)
+	if (cfg_features & FEATURE_GATE && gate_run(xdp, GATE_HOOK_XDP) == GATE_DROP)
 		return XDP_DROP;
 	if (cfg_features & FEATURE_IOAM)
 		ioam_xdp(xdp);

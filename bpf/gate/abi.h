@@ -184,8 +184,12 @@ struct gate_table {
 struct gate_iface {
 	__u32 iface; /* as in flow_slot; 0: none */
 	__u16 row;
-	__u16 zero;
+	__u8 hooks; /* enum gate_hook: where its packets meet them */
+	__u8 zero;
 };
+
+/* A copy of a program may have more features than its hook needs. */
+enum gate_hook { GATE_HOOK_XDP = 1 << 0, GATE_HOOK_TC = 1 << 1 };
 
 struct gate_control {
 	__u32 copy; /* that programs use: the one word that changes while they run */

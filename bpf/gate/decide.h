@@ -162,10 +162,10 @@ static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts
 }
 
 /* A frame at a hook. Verified alone. */
-__feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx)
+__feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx, __u32 hook)
 {
 	__u32 copy = gate.copy & 1;
-	const volatile struct gate_iface *iface = gate_find_iface(copy, iface_of(ctx));
+	const volatile struct gate_iface *iface = gate_find_iface(copy, iface_of(ctx), hook);
 	const volatile struct gate_table *t = &gate.table[copy & 1];
 	struct gate_facts f = {};
 	int action;

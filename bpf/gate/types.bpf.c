@@ -28,5 +28,6 @@ struct gate_types {
 	enum gate_sub sub;
 	enum gate_dscp dscp;
 	enum gate_used used;
+	enum gate_hook hook;
 };
 const struct gate_types *const gate_types __attribute__((unused));

@@ -100,7 +100,7 @@ func (g *Gate) turn(table *engine.Table, which uint32) error {
 	clear(next.Iface[which][:])
 	next.Copy = which
 	for i, p := range g.ifaces {
-		if err := table.AddIface(&next, uint32(i), p.Name); err != nil {
+		if err := table.AddIface(&next, uint32(i), p.Name, p.hooks); err != nil {
 			return fmt.Errorf("gate of %s: %w", p.Name, err)
 		}
 	}

@@ -88,6 +88,7 @@ type Place struct {
 	Name  string
 	Hook  string // xdp, xdp-generic or tc
 	Why   string // not XDP, where that was wanted
+	hooks uint8  // the same as Hook, for the programs
 }
 
 // New returns a gate that has loaded nothing yet. Without rules all packets pass.
@@ -202,25 +203,30 @@ func (g *Gate) do(f func() error) error {
 
 // attached has packets of an interface meet the rules, or follows its new name.
 func (g *Gate) attached(h datapath.Hook) error {
+	return g.enter(g.place(h))
+}
+
+// enter has packets of an interface meet the rules at a place.
+func (g *Gate) enter(p Place) error {
 	next := g.control
-	if err := g.table.AddIface(&next, uint32(h.Target.Iface), h.Target.Name); err != nil {
-		return fmt.Errorf("gate of %s: %w", h.Target.Name, err)
+	if err := g.table.AddIface(&next, uint32(p.Iface), p.Name, p.hooks); err != nil {
+		return fmt.Errorf("gate of %s: %w", p.Name, err)
 	}
 	// A name may need a row that no other has.
 	if err := put(g.maps["gate_rows"], g.table.Header.Row+uint32(g.written), g.table.Rows[g.written:]); err != nil {
-		return fmt.Errorf("gate of %s: %w", h.Target.Name, err)
+		return fmt.Errorf("gate of %s: %w", p.Name, err)
 	}
 	g.written = len(g.table.Rows)
-	g.ifaces[h.Target.Iface] = g.place(h)
+	g.ifaces[p.Iface] = p
 	return g.publish(&next)
 }
 
 // place says where packets of an interface meet the rules, and why there.
 func (g *Gate) place(h datapath.Hook) Place {
-	p := Place{Iface: h.Target.Iface, Name: h.Target.Name, Hook: "tc"}
+	p := Place{Iface: h.Target.Iface, Name: h.Target.Name, Hook: "tc", hooks: engine.HookTC}
 	switch {
 	case h.Type == datapath.XDP:
-		p.Hook = string(h.Target.Early)
+		p.Hook, p.hooks = string(h.Target.Early), engine.HookXDP
 	case g.wantsXDP(h.Target):
 		p.Why = "the driver or the kernel takes no program at XDP"
 		_ = h.Target.Do(func() error { // a missing interface has no program

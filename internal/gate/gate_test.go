@@ -44,7 +44,7 @@ func open(t testing.TB, cfg Config) *bench {
 		t.Fatalf("%+v", err)
 	}
 	if err := b.do(func() error {
-		return b.attached(datapath.Hook{Type: datapath.XDP, Target: &datapath.Target{Iface: lo, Name: "lo"}})
+		return b.enter(Place{Iface: lo, Name: "lo", hooks: engine.HookXDP | engine.HookTC})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,9 @@ const (
 	SlotPassed = uint32(abiGateSlotGATE_SLOT_PASSED)
 	SlotNotIP  = uint32(abiGateSlotGATE_SLOT_NOT_IP)
 
+	HookXDP = uint8(abiGateHookGATE_HOOK_XDP)
+	HookTC  = uint8(abiGateHookGATE_HOOK_TC)
+
 	SlotForgotten = uint32(abiGateSlotGATE_SLOT_FORGOTTEN)
 )
 
