@@ -62,7 +62,7 @@ func (g *Gate) Rules() *rules.Ruleset {
 }
 
 func (g *Gate) apply(rs *rules.Ruleset, now time.Time) error {
-	which := 1 - g.control.Copy&1 // only changed here
+	which := 1 - g.which
 	table, err := engine.Compile(rs, g.options(which, now))
 	if err != nil {
 		return err
@@ -70,27 +70,34 @@ func (g *Gate) apply(rs *rules.Ruleset, now time.Time) error {
 	if err := g.do(func() error { return g.turn(table, which) }); err != nil {
 		return err
 	}
-	g.rules = rs
+	g.rules, g.which = rs, which
 	g.expireAt(table.Next)
 	return nil
 }
 
 // expireAt has the rules compiled again when something ends.
 func (g *Gate) expireAt(next time.Time) {
-	if g.timer != nil {
-		g.timer.Stop()
+	g.expiry.Lock()
+	defer g.expiry.Unlock()
+	if g.expiry.timer != nil {
+		g.expiry.timer.Stop()
 	}
-	if next.IsZero() {
-		return
+	if !next.IsZero() && !g.expiry.closed {
+		g.expiry.timer = time.AfterFunc(time.Until(next), g.expire)
 	}
-	g.timer = time.AfterFunc(time.Until(next), func() {
-		g.applying.Lock()
-		defer g.applying.Unlock()
-		if err := g.apply(g.rules, time.Now()); err != nil && g.core != nil {
-			g.log.Error("rules whose time has ended stay in effect", "error", err)
-			g.expireAt(time.Now().Add(time.Second))
-		}
-	})
+}
+
+// retryExpiry is when what should have ended is tried again.
+const retryExpiry = time.Second
+
+// expire leaves out what has ended.
+func (g *Gate) expire() {
+	g.applying.Lock()
+	defer g.applying.Unlock()
+	if err := g.apply(g.rules, time.Now()); err != nil {
+		g.log.Warn("packet rules whose time has ended stay for another second", "error", err)
+		g.expireAt(time.Now().Add(retryExpiry))
+	}
 }
 
 // turn fills the copy that no program uses, and has all packets use it.

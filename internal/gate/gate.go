@@ -44,7 +44,7 @@ type Config struct {
 	Sources uint32        // token buckets of limits per source
 }
 
-// Default is room for 100,000 IPv4 addresses or 40,000 of IPv6.
+// Default is room for 100,000 IPv4 addresses or 70,000 of IPv6.
 func Default() Config {
 	return Config{Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rows: 8192, Pages: 1024}, Sources: 1 << 16}
 }
@@ -67,7 +67,13 @@ type Gate struct {
 
 	applying sync.Mutex     // held while rules are replaced; below: guarded by it
 	rules    *rules.Ruleset // as applied, with what has ended since
-	timer    *time.Timer    // until something ends
+	which    uint32         // copy of the tables that programs use
+
+	expiry struct { // of what has an end
+		sync.Mutex
+		timer  *time.Timer
+		closed bool
+	}
 
 	core *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps map[string]*ebpf.Map
@@ -185,9 +191,11 @@ func (g *Gate) open(c *datapath.Core) (err error) {
 }
 
 func (g *Gate) close() {
-	g.core = nil
-	if g.timer != nil {
-		g.timer.Stop()
+	g.expiry.Lock()
+	defer g.expiry.Unlock()
+	g.expiry.closed = true
+	if g.expiry.timer != nil {
+		g.expiry.timer.Stop()
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/waymark-net/waymark/internal/gate/rules/rulestest"
 )
 
+func slogDiscard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // lo is the interface of test runs.
 const lo = flow.Iface(1)
 
@@ -29,7 +31,7 @@ type bench struct {
 // open loads a gate with packets of lo.
 func open(t testing.TB, cfg Config) *bench {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
+	log := slogDiscard()
 	b := &bench{Gate: New(cfg, log)}
 	d := datapath.New(datapath.Config{MaxEntries: 1024, RingSize: 4096 * 16, Stages: []*datapath.Stage{b.Stage(func(string) bool { return true })}}, log)
 	if err := d.Open(); err != nil {

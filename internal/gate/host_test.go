@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -33,7 +32,7 @@ func newGuard(t *testing.T, h *lab.Host, iface string, mode Mode) *guard {
 	t.Helper()
 	cfg := small()
 	cfg.Mode = mode
-	log := slog.New(slog.DiscardHandler)
+	log := slogDiscard()
 	g := &guard{Gate: New(cfg, log)}
 	g.dp = datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{g.Stage(func(name string) bool { return name == iface })}}, log)
 	if err := g.dp.Open(); err != nil {

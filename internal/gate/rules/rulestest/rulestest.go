@@ -37,7 +37,8 @@ func Ruleset(t *rapid.T, frames [][]byte, actions []string, now time.Time) *rule
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
-	for range d.below(100) + 1 {
+	// As many as one word of bits has, as half of all words have, and more.
+	for range rapid.SampledFrom([]int{4, 30, 30, 60, 120, 700}).Draw(t, "rules") {
 		// One after the other: a rule that cannot be is left out.
 		line := d.rule()
 		one, _, err := rules.Parse("f", text+line, rules.Options{Now: now})
