@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -77,10 +78,12 @@ func (s *space) counted(number *regexp.Regexp, name string, args ...string) func
 
 var iptablesCount = regexp.MustCompile(`(?m)^\s*(\d+)\s+\d+ DROP`)
 
-func startIptables(ctx context.Context, s *space, iface, _ string) (dropping, error) {
-	const tool = "iptables-legacy"
-	_, err := s.command(ctx, "", tool, "-w", "-t", "raw", "-A", "PREROUTING", "-i", iface, "-p", "udp", "--dport", "53", "-j", "DROP")
-	return dropping{count: s.counted(iptablesCount, tool, "-t", "raw", "-nvxL", "PREROUTING")}, err
+func startIptables(ctx context.Context, s *space, iface, dir string) (dropping, error) {
+	tool := func(args ...string) []string {
+		return append([]string{"XTABLES_LOCKFILE=" + filepath.Join(dir, "xtables.lock"), "iptables-legacy", "-t", "raw"}, args...)
+	}
+	_, err := s.command(ctx, "", "env", tool("-A", "PREROUTING", "-i", iface, "-p", "udp", "--dport", "53", "-j", "DROP")...)
+	return dropping{count: s.counted(iptablesCount, "env", tool("-nvxL", "PREROUTING")...)}, err
 }
 
 var nftCount = regexp.MustCompile(`counter packets (\d+)`)
@@ -150,7 +153,7 @@ var xdpFilterCount = regexp.MustCompile(`XDP_DROP\s+(\d+) pkts`)
 // xdpFilterScript keeps its maps in a file system that ends with it. It answers a line on stdin with the status, once,
 // and the end of stdin by taking the program away.
 const xdpFilterScript = `set -e
-mount -t bpf bpf /sys/fs/bpf
+mount -n -t bpf bpf /sys/fs/bpf
 xdp-filter load -m native -f udp "$0"
 xdp-filter port 53 -m dst -p udp
 echo ready
