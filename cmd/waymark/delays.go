@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/stage/list"
-	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/view"
 )
@@ -99,7 +99,7 @@ func onlyMarked(filter string) string {
 
 // judge puts loss and verdict into the JSON of each row.
 func (f *flowsCommand) judge(a *api.Answer) {
-	by, err := store.ParseBy(f.request.By)
+	by, err := query.ParseBy(f.request.By)
 	if err != nil {
 		return // check came before
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/timespec"
 	"github.com/waymark-net/waymark/internal/view"
@@ -31,6 +31,7 @@ type flowsCommand struct {
 	request api.Request
 	read    string
 	wide    bool
+	cost    bool // of the request, not its answer
 
 	// Of a table that is followed: which columns there were, and how wide.
 	titles []string
@@ -76,6 +77,7 @@ output interface; --by in,out shows the traffic between each pair of interfaces.
   waymark flows tcp and dport 443 --since 5m --sort rtt
   waymark flows --by conversation --limit 10
   waymark flows --by in,out
+  waymark flows --since 14:00 --until 15:00 --by dst/24 --step 5m
   waymark flows --by src/24/64,dport -o csv
   waymark flows --follow -o jsonl | jq .bytes
   waymark flows --read trace.pcapng udp`,
@@ -83,6 +85,7 @@ output interface; --by in,out shows the traffic between each pair of interfaces.
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.register(cmd, "flow", "bytes")
+	cmd.Flags().BoolVar(&f.cost, "explain", false, "show what the query would read, without running it")
 	cmd.Flags().StringVar(&f.read, "read", "", "read flows from a capture `FILE` (pcap, pcapng) instead of the agent")
 	return cmd
 }
@@ -93,23 +96,26 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.request.Filter, "filter", "f", "", "show only flows that match the filter `EXPR`; --filter may be omitted")
 	flags.StringVarP(&f.request.By, "by", "b", by, "group by `KEYS`, separated by commas")
-	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(store.SortNames(), ", ")+" or a key of --by")
+	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(query.SortNames(), ", ")+" or a key of --by")
 	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "reverse order: sums smallest first, keys largest first")
 	flags.BoolVar(&f.request.Everywhere, "everywhere", false, "count a packet on every interface that it passes, instead of once")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
+	flags.StringVar(&f.request.Until, "until", "", "only what was counted until `TIME`, written as --since")
+	durationVar(flags, &f.request.Step, "step", 0, "show each row for each step of `TIME`: 1m, 1h; --limit counts rows without steps")
+	durationVar(flags, &f.request.Timeout, "timeout", 0, "show what was found after `TIME`; 0 is "+query.DefaultBudget().Time.String())
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
 	durationVar(flags, &f.request.Every, "every", 0, "with --follow: request scan intervals of at most `TIME`")
 	flags.BoolVarP(&f.wide, "wide", "w", false, "show all columns, even if the table is wider than the terminal")
 	f.agent.register(cmd)
 	cmd.ValidArgsFunction = completeFilter
 	_ = cmd.RegisterFlagCompletionFunc("by", completeList(keyNames()))
-	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(store.SortNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(query.SortNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func keyNames() []string {
 	var names []string
-	for _, k := range store.KeyDocs() {
+	for _, k := range query.KeyDocs() {
 		names = append(names, k.Name)
 	}
 	return names
@@ -120,6 +126,9 @@ func (f *flowsCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if f.cost {
+		return f.printCost(cmd, stdout)
+	}
 	if f.request.Follow {
 		return f.follow(cmd, func(a api.Answer) error { return f.print(stdout, stderr, a) })
 	}
@@ -156,6 +165,9 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 	if f.request.Limit < 0 {
 		return usageErrorf("%s: --limit %d: write a number of rows, or 0 for all", f.verb, f.request.Limit)
 	}
+	if f.cost && f.request.Follow {
+		return usageErrorf("%s: --follow has no end, and so no cost: omit --explain", f.verb)
+	}
 	if f.request.Follow && f.out.format == outputJSON {
 		return usageErrorf("%s: -o json is one document and --follow has no end: use -o jsonl", f.verb)
 	}
@@ -171,12 +183,15 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	now := time.Now()
-	if f.request.Since != "" {
-		since, err := timespec.Since(f.request.Since, now)
-		if err != nil {
-			return usageErrorf("%s: --since %s: %w", f.verb, f.request.Since, err)
+	for name, text := range map[string]*string{"since": &f.request.Since, "until": &f.request.Until} {
+		if *text == "" {
+			continue
 		}
-		f.request.Since = since.Format(time.RFC3339Nano) // a time of day is in the user's zone
+		at, err := timespec.Since(*text, now)
+		if err != nil {
+			return usageErrorf("%s: --%s %s: %w", f.verb, name, *text, err)
+		}
+		*text = at.Format(time.RFC3339Nano) // a time of day is in the user's zone
 	}
 	q, err := f.request.Query(now)
 	if err == nil {
@@ -195,8 +210,10 @@ func (f *flowsCommand) checkRead() error {
 		return nil
 	case f.request.Follow:
 		return usageErrorf("%s: --follow needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
-	case f.request.Since != "":
-		return usageErrorf("%s: --since is relative to now, but --read %s is a capture: omit one of them", f.verb, f.read)
+	case f.request.Since != "", f.request.Until != "":
+		return usageErrorf("%s: --since and --until are relative to now, but --read %s is a capture: omit one of them", f.verb, f.read)
+	case f.request.Step != 0, f.cost:
+		return usageErrorf("%s: --step and --explain need an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.agent.socket != "":
 		return usageErrorf("%s: --socket needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	}
@@ -206,7 +223,7 @@ func (f *flowsCommand) checkRead() error {
 // ask returns with failed what an answer lacks.
 func (f *flowsCommand) ask(cmd *cobra.Command) (answer api.Answer, failed, err error) {
 	if f.read != "" {
-		return readCapture(f.read, f.request)
+		return readCapture(cmd.Context(), f.read, f.request)
 	}
 	answer, err = f.agent.client().Flows(cmd.Context(), f.request)
 	return answer, nil, err
@@ -217,7 +234,7 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 	if err := warn(stderr, a); err != nil {
 		return err
 	}
-	keys, err := store.ParseBy(f.request.By)
+	keys, err := query.ParseBy(f.request.By)
 	if err != nil {
 		return err
 	}
@@ -231,7 +248,7 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 	case outputCSV:
 		return f.printCSV(stdout, keys, a)
 	}
-	by := view.NewMerging(keys).SortedBy(f.request.Sort)
+	by := view.NewMerging(keys).SortedBy(f.request.Sort).Stepped(f.request.Step)
 	if f.request.Follow {
 		return f.printFollowed(stdout, stderr, by, a)
 	}
@@ -326,9 +343,9 @@ func (f *flowsCommand) printFollowed(stdout, stderr io.Writer, by view.Merging, 
 }
 
 // printCSV writes all that is in the JSON of a row, under the same names.
-func (f *flowsCommand) printCSV(w io.Writer, by store.By, a api.Answer) error {
+func (f *flowsCommand) printCSV(w io.Writer, by query.By, a api.Answer) error {
 	out := csv.NewWriter(w)
-	fields, extras := api.RowFields(by.Keys), func(*api.Row) []view.Extra { return nil }
+	fields, extras := api.RowFields(by.Keys, f.request.Step), func(*api.Row) []view.Extra { return nil }
 	if f.extras != nil {
 		extras = func(w *api.Row) []view.Extra { return f.extras(view.NewMerging(by), w) }
 	}

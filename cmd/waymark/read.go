@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // readCapture answers a request from a capture file, as the agent would have
 // from its interfaces. The interval is the time of its packets. What was read
 // before an error in the file (failed) is worth showing; err: there is no answer.
-func readCapture(path string, r api.Request) (answer api.Answer, failed, err error) {
+func readCapture(ctx context.Context, path string, r api.Request) (answer api.Answer, failed, err error) {
 	s := store.New(store.Config{History: 1 << 24})
 	var from, to time.Time
 	interval := s.Begin(time.Time{})
@@ -34,7 +35,7 @@ func readCapture(path string, r api.Request) (answer api.Answer, failed, err err
 		return answer, nil, err
 	}
 	interval.End(to)
-	found, err := s.Query(q)
+	found, err := s.Query(ctx, q)
 	if err != nil {
 		return answer, nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/filter"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 func writeQueries(w io.Writer) error {
@@ -37,14 +37,14 @@ func writeQueries(w io.Writer) error {
 	p.table("Field|Also|Meaning|Values|Tests the", fields)
 
 	var keys [][]string
-	for _, k := range store.KeyDocs() {
+	for _, k := range query.KeyDocs() {
 		keys = append(keys, []string{code(k.Name), upper(k.Doc)})
 	}
 	p.heading(2, "Keys to group by")
 	p.WriteString("\nSeveral are joined with commas. A packet that is seen on several interfaces counts in one row, unless rows are of an interface or direction: see [Measure a router](../how-to/router.md).\n")
 	p.table("Key|Meaning", keys)
 	p.heading(2, "Orders")
-	fmt.Fprintf(p, "\n`%s`, or one of the keys to group by. Sums come with the largest first, keys with the smallest.\n", strings.Join(store.SortNames(), "`, `"))
+	fmt.Fprintf(p, "\n`%s`, or one of the keys to group by. Sums come with the largest first, keys with the smallest.\n", strings.Join(query.SortNames(), "`, `"))
 	return p.writeTo(w)
 }
 

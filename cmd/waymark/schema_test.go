@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/view"
 )
@@ -36,9 +38,9 @@ func flatten(v map[string]any) map[string]any {
 }
 
 // fullAnswer has rows in which every field is set, both ways and on two interfaces.
-func fullAnswer(t *testing.T, by string) (api.Answer, store.By) {
+func fullAnswer(t *testing.T, by string) (api.Answer, query.By) {
 	t.Helper()
-	keys, err := store.ParseBy(by)
+	keys, err := query.ParseBy(by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func fullAnswer(t *testing.T, by string) (api.Answer, store.By) {
 		iv.Add(x)
 	}
 	iv.End(at.Add(2 * time.Second))
-	a, err := s.Query(store.Query{By: keys})
+	a, err := s.Query(context.Background(), query.Plan{By: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func TestOneSchema(t *testing.T) {
 	for _, f := range api.ExtraFields() {
 		known[f.Name] = true
 	}
-	sortable := store.SortNames()
+	sortable := query.SortNames()
 
 	for _, by := range []string{"flow", "transit", "conversation", "session", "in,out", "src/48,tos"} {
 		for _, verb := range []*flowsCommand{

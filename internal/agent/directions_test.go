@@ -16,7 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 	"github.com/waymark-net/waymark/internal/obs"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // newChain is a row of five hosts, three of which route, that goes with the test.
@@ -150,9 +150,9 @@ func TestForwardedCountsOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			waitCovered(t, a)
-			ask := func(by, expr string, everywhere bool) store.Answer {
+			ask := func(by, expr string, everywhere bool) query.Answer {
 				t.Helper()
-				keys, err := store.ParseBy(by)
+				keys, err := query.ParseBy(by)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -160,7 +160,7 @@ func TestForwardedCountsOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer, err := a.store.Query(store.Query{By: keys, Filter: chosen, Everywhere: everywhere})
+				answer, err := a.store.Query(t.Context(), query.Plan{By: keys, Filter: chosen, Everywhere: everywhere})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // Answer is what the agent knows about flows. When following, there is one for
@@ -28,30 +28,37 @@ type Answer struct {
 	// older intervals had to leave (api.history); "started", the agent runs only
 	// since then. Absent: they cover it.
 	Since      time.Time   `json:"since,omitzero"`
-	Incomplete store.Short `json:"incomplete,omitempty"`
+	Incomplete query.Short `json:"incomplete,omitempty"`
+	Until      time.Time   `json:"until,omitzero"`    // what was asked for
+	Step       string      `json:"step,omitempty"`    // likewise
+	Lost       uint64      `json:"lost,omitempty"`    // intervals that the history could not keep, or cannot read
+	Partial    string      `json:"partial,omitempty"` // why some records are not in the answer; absent: all are
 	Rows       []Row       `json:"rows"`
 }
 
 // Row is a row of the store with its JSON. Rows by flow are flow records as the
 // exporters write them, with records added; other rows have their keys and sums.
 type Row struct {
-	store.Row
+	query.Row
 	JSON json.RawMessage
 }
 
 // NewAnswer puts an answer of the store into the form of the API.
-func NewAnswer(a store.Answer, o flow.Origin) Answer {
+func NewAnswer(a query.Answer, o flow.Origin) Answer {
 	out := Answer{
 		Host: o.Host, Sampling: max(o.Sampling, 1),
 		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
 		Total: a.Total, Repeated: a.Repeated, Summed: a.Summed, Missed: a.Missed,
-		Since: a.Asked, Incomplete: a.Short,
+		Since: a.Asked, Until: a.AskedUntil, Incomplete: a.Short, Lost: a.Lost, Partial: a.Partial,
 		Rows: make([]Row, len(a.Rows)),
+	}
+	if a.Step != 0 {
+		out.Step = a.Step.String()
 	}
 	for _, k := range a.By {
 		out.By = append(out.By, k.String())
 	}
-	fields := RowFields(a.By)
+	fields := RowFields(a.By, a.Step)
 	for i := range a.Rows {
 		out.Rows[i] = Row{a.Rows[i], appendRow(nil, fields, &o, &a.Rows[i])}
 	}
@@ -65,9 +72,9 @@ func (a *Answer) Warning() string {
 	switch a.Incomplete {
 	case "":
 		return ""
-	case store.ShortHistory:
+	case query.ShortHistory:
 		why = "older intervals made room for newer ones; api.history sets how many records are kept"
-	case store.ShortStarted:
+	case query.ShortStarted:
 		why = "the agent has counted since then"
 	default:
 		why = string(a.Incomplete)

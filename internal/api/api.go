@@ -6,6 +6,7 @@
 //	/metrics              Prometheus
 //	/api/v1/status        obs.Status
 //	/api/v1/flows         Answer; parameters as in Request
+//	/api/v1/explain       query.Explanation of the same parameters
 //	/api/v1/config        Effective configuration
 //	…                     events of Deps.Streams, one a line, as they come; Deps.Pages
 package api
@@ -19,6 +20,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -33,7 +35,8 @@ func Endpoints() []Endpoint {
 		{"/metrics", "[Metrics](metrics.md) in the text format of Prometheus, where an exporter `prometheus` is configured"},
 		{"/api/v1/status", "How the agent does, as `waymark status -o json` shows it"},
 		{"/api/v1/config", "The effective configuration, as YAML, and the keys that variables and flags set"},
-		{"/api/v1/flows", "Flows of the recent past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`"},
+		{"/api/v1/flows", "Flows of the past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`; where not all records could be read, the field `partial` and the header `Waymark-Partial` say so"},
+		{"/api/v1/explain", "What the same parameters would take, without asking: intervals, records and bytes to read in memory and on disk"},
 	}
 }
 
@@ -56,7 +59,9 @@ func Default() Config {
 // History is what flows are read from. store.Store keeps one in memory.
 type History interface {
 	// Query answers from what is kept.
-	Query(q store.Query) (store.Answer, error)
+	Query(ctx context.Context, p query.Plan) (query.Answer, error)
+	// Explain says what a plan will take.
+	Explain(p query.Plan) (query.Explanation, error)
 	// Follow calls emit with each interval that ends after it called began, until ctx
 	// ends or emit fails.
 	Follow(ctx context.Context, began func(), emit func(store.Period) error) error

@@ -22,6 +22,7 @@ import (
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -202,14 +203,14 @@ func TestIncompleteAnswer(t *testing.T) {
 	a.fill(web(1000))
 	for _, tt := range []struct {
 		since      time.Duration
-		incomplete store.Short
+		incomplete query.Short
 		warning    string
 	}{
 		{0, "", ""},
-		{-time.Hour, store.ShortStarted, "the history covers 10s only"},
-		{5 * time.Second, store.ShortHistory, "api.history"}, // once a flood came
+		{-time.Hour, query.ShortStarted, "the history covers 10s only"},
+		{5 * time.Second, query.ShortHistory, "api.history"}, // once a flood came
 	} {
-		if tt.incomplete == store.ShortHistory {
+		if tt.incomplete == query.ShortHistory {
 			a.fill(web(1), web(2), web(3))
 		}
 		request := Request{Since: epoch.Add(tt.since).Format(time.RFC3339)}
@@ -273,7 +274,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"/nothing", 404, `{"what":"nothing at /nothing","how":"there are /livez, /readyz, /metrics, /api/v1/status and /api/v1/flows"}`},
 		{"/api/v1/flows?fliter=tcp", 400, `{"what":"parameter \"fliter\" is not known","how":"did you mean filter?"}`},
-		{"/api/v1/flows?colour=blue", 400, `{"what":"parameter \"colour\" is not known","how":"there are filter, by, sort, reverse, everywhere, limit, since, follow, every"}`},
+		{"/api/v1/flows?colour=blue", 400, `{"what":"parameter \"colour\" is not known","how":"there are filter, by, sort, reverse, everywhere, limit, since, until, step, timeout, follow, every"}`},
 		{"/api/v1/flows?limit=1&limit=2", 400, `{"what":"parameter limit is given 2 times","how":"give it once"}`},
 		{"/api/v1/flows?limit=-1", 400, `{"what":"limit \"-1\" is not a number of rows","how":"write one like 20, or 0 for all"}`},
 		{"/api/v1/flows?since=tomorrow", 400, `{"what":"since \"tomorrow\" is neither a duration nor a time","how":"write a duration back from now, such as 90s, 5m or 1d, or a time, such as 09:50, 2026-01-02 09:50 or 2026-01-02T15:04:05Z"}`},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // maxAnswer bounds what a client reads of one answer, in bytes.
@@ -53,6 +54,12 @@ func (c *Client) Flows(ctx context.Context, r Request) (Answer, error) {
 	var a Answer
 	err := c.get(ctx, "/api/v1/flows?"+r.Values().Encode(), func(body *answers) error { return body.next(&a) })
 	return a, err
+}
+
+// Explain asks what a request would take.
+func (c *Client) Explain(ctx context.Context, r Request) (e query.Explanation, err error) {
+	err = c.get(ctx, "/api/v1/explain?"+r.Values().Encode(), func(body *answers) error { return body.next(&e) })
+	return e, err
 }
 
 // Follow calls emit with an answer for each interval until ctx ends, the agent

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // pieceSize is how much is written at once.
 const pieceSize = 64 << 10
 
 // head is the JSON of an answer up to its rows.
-func head(a store.Answer, o flow.Origin) ([]byte, error) {
+func head(a query.Answer, o flow.Origin) ([]byte, error) {
 	a.Rows = nil
 	whole, err := json.Marshal(NewAnswer(a, o))
 	return bytes.TrimSuffix(whole, []byte("]}")), err // Rows is the last field, and empty
@@ -25,7 +25,7 @@ var tail = []byte("]}\n")
 
 // appendRows adds the JSON of rows from one on, until b is as long as a piece;
 // it returns the first row that is left.
-func appendRows(b []byte, fields []RowField, o *flow.Origin, rows []store.Row, from, most int) ([]byte, int) {
+func appendRows(b []byte, fields []RowField, o *flow.Origin, rows []query.Row, from, most int) ([]byte, int) {
 	for ; from < len(rows) && len(b) < most; from++ {
 		if from > 0 {
 			b = append(b, ',')
@@ -36,13 +36,13 @@ func appendRows(b []byte, fields []RowField, o *flow.Origin, rows []store.Row, f
 }
 
 // writeAnswer writes an answer piece by piece: its JSON is never in memory whole.
-func writeAnswer(w http.ResponseWriter, a store.Answer, o flow.Origin, piece time.Duration) error {
+func writeAnswer(w http.ResponseWriter, a query.Answer, o flow.Origin, piece time.Duration) error {
 	b, err := head(a, o)
 	if err != nil {
 		return err
 	}
 	p := newPieces(w, piece, writeTimeout)
-	fields := RowFields(a.By)
+	fields := RowFields(a.By, a.Step)
 	for next := 0; next < len(a.Rows); b = b[:0] {
 		b, next = appendRows(b, fields, &o, a.Rows, next, pieceSize)
 		if err := p.write(b); err != nil {

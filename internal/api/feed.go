@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -30,7 +31,7 @@ type feeds struct {
 
 // feed is one query with those who follow it.
 type feed struct {
-	query     store.Query
+	query     query.Plan
 	followers map[*follower]struct{}
 }
 
@@ -48,7 +49,7 @@ type follower struct {
 
 // sharedAnswer is an answer without what differs between its readers.
 type sharedAnswer struct {
-	answer  store.Answer // without rows
+	answer  query.Answer // without rows
 	rows    [][]byte     // their JSON, in pieces
 	bytes   int          // of it
 	readers int
@@ -77,14 +78,14 @@ func newFeeds(h History, o flow.Origin, queries chan struct{}, most int) *feeds 
 }
 
 // join adds a follower of a checked query. key is the same for the same query.
-func (f *feeds) join(key string, q store.Query, cut func()) (fl *follower, leave func()) {
+func (f *feeds) join(key string, q query.Plan, cut func()) (fl *follower, leave func()) {
 	fl = &follower{wake: make(chan struct{}, 1), cut: cut}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.feeds[key]
 	if d == nil {
 		// More rows than this do not fit into an answer: none is shorter than the empty one.
-		least := len(appendRow(nil, RowFields(q.By.Keys), &f.origin, &store.Row{}))
+		least := len(appendRow(nil, RowFields(q.By.Keys, 0), &f.origin, &query.Row{}))
 		if most := max(f.most/4/least, 1); q.Limit == 0 || q.Limit > most {
 			q.Limit = most
 		}
@@ -147,9 +148,9 @@ func (f *feeds) run(ctx context.Context, watching chan struct{}) {
 
 // encode makes the rows' JSON, which takes at most a quarter of the memory for
 // answers: Answer.Groups says how many there are.
-func (f *feeds) encode(a store.Answer) *sharedAnswer {
+func (f *feeds) encode(a query.Answer) *sharedAnswer {
 	s := &sharedAnswer{answer: a}
-	fields, space := RowFields(a.By), f.most/4
+	fields, space := RowFields(a.By, 0), f.most/4
 	var piece []byte
 	for next := 0; next < len(a.Rows) && s.bytes < space; {
 		piece, next = appendRows(piece[:0], fields, &f.origin, a.Rows, next, min(pieceSize, space-s.bytes))

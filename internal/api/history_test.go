@@ -5,22 +5,27 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
 // elsewhere is a history that is not in memory: it has the flows that are asked for.
 type elsewhere struct{}
 
-func (elsewhere) Answer(q store.Query) store.Answer {
-	a := store.Answer{By: q.By.Keys, Groups: 1, Records: 1}
-	a.Rows = []store.Row{{Record: web(2000), Records: 1}}
+func (elsewhere) Answer(q query.Plan) query.Answer {
+	a := query.Answer{By: q.By.Keys, Groups: 1, Records: 1}
+	a.Rows = []query.Row{{Record: web(2000), Records: 1}}
 	a.Total = a.Rows[0].Counters
 	return a
 }
 
-func (e elsewhere) Query(q store.Query) (store.Answer, error) {
+func (e elsewhere) Query(_ context.Context, q query.Plan) (query.Answer, error) {
 	err := q.Check()
 	return e.Answer(q), err
+}
+
+func (elsewhere) Explain(query.Plan) (query.Explanation, error) {
+	return query.Explanation{Cost: query.Cost{Records: 1}}, nil
 }
 
 func (e elsewhere) Follow(ctx context.Context, began func(), emit func(store.Period) error) error {
@@ -32,7 +37,7 @@ func (e elsewhere) Follow(ctx context.Context, began func(), emit func(store.Per
 	return ctx.Err()
 }
 
-// TestAnotherHistory: the API needs nothing but Query and Follow of a history.
+// TestAnotherHistory: the API needs nothing else of a history.
 func TestAnotherHistory(t *testing.T) {
 	a := startWith(t, "", elsewhere{})
 	check := func(got Answer) {

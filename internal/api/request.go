@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/filter"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/suggest"
 	"github.com/waymark-net/waymark/internal/timespec"
 )
@@ -17,7 +17,7 @@ import (
 // Request asks for flows. Each field is a parameter of the URL.
 type Request struct {
 	Filter  string // filter: an expression of package filter
-	By      string // by: keys with commas, as store.ParseBy reads them
+	By      string // by: keys with commas, as query.ParseBy reads them
 	Sort    string // sort: a counter or one of the keys
 	Reverse bool   // reverse: the smallest first
 	Limit   int    // limit: rows; 0: all
@@ -25,6 +25,9 @@ type Request struct {
 	// rows that are of no interface.
 	Everywhere bool
 	Since      string        // since: as timespec.Since reads it; empty: all that is kept
+	Until      string        // until: likewise; empty: now
+	Step       time.Duration // step: a row of each group for each step of time; 0: one for all
+	Timeout    time.Duration // timeout: after which the answer is what was found until then; 0: the default
 	Follow     bool          // follow: one answer for each interval that ends
 	Every      time.Duration // every: with follow, ask for intervals as short as this
 }
@@ -46,6 +49,9 @@ var parameters = []Parameter{
 	{"everywhere", "`true`: a packet counts on each interface that it passes; left out, it counts once, in totals and in rows that are of no interface"},
 	{"limit", "Rows to answer with; `0` and nothing: all"},
 	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},
+	{"until", "Only intervals that began before it, written as `since`"},
+	{"step", "A row of each group for each step of time (`1m`, `1h`), with its begin in the field `time`; `limit` counts groups, which are chosen by all their time"},
+	{"timeout", "Time after which the answer is what was found until then, marked as `partial`; `" + query.DefaultBudget().Time.String() + "` when left out"},
 	{"follow", "`true`: an answer for each interval that ends from now on, one a line"},
 	{"every", "With `follow`: ask for intervals as short as this, at least " + MinEvery.String()},
 }
@@ -73,6 +79,9 @@ func (r Request) Values() url.Values {
 	set("everywhere", "true", r.Everywhere)
 	set("limit", strconv.Itoa(r.Limit), r.Limit != 0)
 	set("since", r.Since, r.Since != "")
+	set("until", r.Until, r.Until != "")
+	set("step", r.Step.String(), r.Step != 0)
+	set("timeout", r.Timeout.String(), r.Timeout != 0)
 	set("follow", "true", r.Follow)
 	set("every", r.Every.String(), r.Every != 0)
 	return v
@@ -101,6 +110,12 @@ func (r *Request) set(name, value string) (err error) {
 		r.Sort = value
 	case "since":
 		r.Since = value
+	case "until":
+		r.Until = value
+	case "step":
+		r.Step, err = parseTime(name, value, query.MinStep)
+	case "timeout":
+		r.Timeout, err = parseTime(name, value, time.Millisecond)
 	case "reverse":
 		r.Reverse, err = parseBool(name, value)
 	case "everywhere":
@@ -114,11 +129,7 @@ func (r *Request) set(name, value string) (err error) {
 		}
 		r.Limit = int(n)
 	case "every":
-		d, bad := time.ParseDuration(value)
-		if bad != nil || d < MinEvery {
-			return refuse(fmt.Sprintf("every %q is no duration of at least %v", value, MinEvery), "write one like 2s")
-		}
-		r.Every = d
+		r.Every, err = parseTime(name, value, MinEvery)
 	default:
 		if near := suggest.Nearest(name, parameterNames()); near != "" {
 			return refuse(fmt.Sprintf("parameter %q is not known", name), "did you mean "+near+"?")
@@ -129,32 +140,47 @@ func (r *Request) set(name, value string) (err error) {
 }
 
 // Query checks the request and turns it into what the store understands.
-func (r Request) Query(now time.Time) (q store.Query, err error) {
+func (r Request) Query(now time.Time) (q query.Plan, err error) {
 	if q.Filter, err = filter.Parse(r.Filter); err != nil {
 		return q, refuse(err.Error(), "")
 	}
 	if r.By != "" {
-		if q.By, err = store.ParseBy(r.By); err != nil {
+		if q.By, err = query.ParseBy(r.By); err != nil {
 			return q, refuse(err.Error(), "")
 		}
 	}
-	if q.Since, err = parseSince(r.Since, now); err != nil {
+	if q.Since, err = parsePast("since", r.Since, now); err != nil {
 		return q, err
 	}
+	if q.Until, err = parsePast("until", r.Until, now); err != nil {
+		return q, err
+	}
+	if r.Follow && (r.Until != "" || r.Step != 0) {
+		return q, refuse("until and step are of the past", "leave them out, or follow")
+	}
 	q.Sort, q.Reverse, q.Limit, q.Everywhere = r.Sort, r.Reverse, r.Limit, r.Everywhere
+	q.Step, q.Budget.Time = r.Step, r.Timeout
 	return q, nil
 }
 
-// parseSince reads a duration back from now, or a time.
-func parseSince(text string, now time.Time) (time.Time, error) {
+// parsePast reads a duration back from now, or a time.
+func parsePast(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	t, err := timespec.Since(text, now)
 	if err != nil {
-		return t, refuse(fmt.Sprintf("since %q is neither a duration nor a time", text), err.Error())
+		return t, refuse(fmt.Sprintf("%s %q is neither a duration nor a time", name, text), err.Error())
 	}
 	return t, nil
+}
+
+func parseTime(name, value string, least time.Duration) (time.Duration, error) {
+	d, err := timespec.Duration(value)
+	if err != nil || d < least {
+		return 0, refuse(fmt.Sprintf("%s %q is no duration of at least %v", name, value, least), "write one like "+max(least, 2*time.Second).String())
+	}
+	return d, nil
 }
 
 func parseBool(name, value string) (bool, error) {

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // appendRow writes a row as one JSON object.
-func appendRow(b []byte, fields []RowField, o *flow.Origin, w *store.Row) []byte {
+func appendRow(b []byte, fields []RowField, o *flow.Origin, w *query.Row) []byte {
 	b = append(b, '{')
 	object := ""
 	for i := range fields {
@@ -62,12 +62,12 @@ func quoted(s string) string {
 }
 
 // decodeRow is the inverse of appendRow.
-func decodeRow(data []byte, w *store.Row) error {
+func decodeRow(data []byte, w *query.Row) error {
 	objects, err := flow.ParseObjects(data)
 	if err != nil {
 		return err
 	}
-	*w = store.Row{}
+	*w = query.Row{}
 	var o flow.Origin
 	for i := range rowFields {
 		f := &rowFields[i]

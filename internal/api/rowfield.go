@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // RowField is one value of a row. The JSON of a row and its CSV are made of them,
@@ -21,19 +22,22 @@ type RowField struct {
 	object string // of rtt.responder_ns: rtt; see flow.Field.Inside
 	key    string
 
-	absent func(*flow.Origin, *store.Row) bool
-	append func([]byte, *flow.Origin, *store.Row) []byte
-	set    func(string, *flow.Origin, *store.Row) error // nil: follows from others
+	absent func(*flow.Origin, *query.Row) bool
+	append func([]byte, *flow.Origin, *query.Row) []byte
+	set    func(string, *flow.Origin, *query.Row) error // nil: follows from others
 }
 
 // RowFields are the fields of rows grouped by the keys: those of the record in its
 // order, of which rows by flow have all, and those that only rows have.
-func RowFields(by []store.Key) []RowField {
-	whole := store.By{Keys: by}.Whole()
+func RowFields(by []query.Key, step time.Duration) []RowField {
+	whole := query.By{Keys: by}.Whole()
 	isKey := func(name string) bool {
-		return slices.ContainsFunc(by, func(k store.Key) bool { return k.Name == name })
+		return slices.ContainsFunc(by, func(k query.Key) bool { return k.Name == name })
 	}
 	return slices.DeleteFunc(slices.Clone(rowFields), func(f RowField) bool {
+		if f.Name == "time" {
+			return step == 0
+		}
 		switch f.merge {
 		case flow.MergeKey:
 			return !isKey(f.Name) && (!whole || f.Doc != "")
@@ -47,18 +51,19 @@ func RowFields(by []store.Key) []RowField {
 // rowFields are all there are.
 var rowFields = func() []RowField {
 	fields := []RowField{
-		nameField("in", "interface on which the flow came in; absent: it began at this host", func(w *store.Row) *string { return &w.In }),
-		nameField("out", "interface on which the flow left; absent: it ended at this host", func(w *store.Row) *string { return &w.Out }),
+		timeField(),
+		nameField("in", "interface on which the flow came in; absent: it began at this host", func(w *query.Row) *string { return &w.In }),
+		nameField("out", "interface on which the flow left; absent: it ended at this host", func(w *query.Row) *string { return &w.Out }),
 	}
 	for i := range flow.Fields {
 		fields = append(fields, recordField(&flow.Fields[i]))
 	}
-	noBack := func(w *store.Row) bool { return w.Back == flow.Counters{} }
-	never := func(*store.Row) bool { return false }
+	noBack := func(w *query.Row) bool { return w.Back == flow.Counters{} }
+	never := func(*query.Row) bool { return false }
 	fields = append(
 		fields,
-		countField("records", "flow records in the row", never, func(w *store.Row) *uint64 { return &w.Records }),
-		countField("rtt_records", "those with a round trip; absent: none", func(w *store.Row) bool { return w.RTTSeen == 0 }, func(w *store.Row) *uint64 { return &w.RTTSeen }),
+		countField("records", "flow records in the row", never, func(w *query.Row) *uint64 { return &w.Records }),
+		countField("rtt_records", "those with a round trip; absent: none", func(w *query.Row) bool { return w.RTTSeen == 0 }, func(w *query.Row) *uint64 { return &w.RTTSeen }),
 	)
 	for i := range flow.CounterFields {
 		f := &flow.CounterFields[i]
@@ -68,10 +73,10 @@ var rowFields = func() []RowField {
 		}
 		absent := noBack
 		if f.Absent != nil {
-			absent = func(w *store.Row) bool { return *f.Counter(&w.Back) == 0 }
+			absent = func(w *query.Row) bool { return *f.Counter(&w.Back) == 0 }
 			doc += "; absent: none"
 		}
-		fields = append(fields, countField("back."+f.Name, doc, absent, func(w *store.Row) *uint64 { return f.Counter(&w.Back) }))
+		fields = append(fields, countField("back."+f.Name, doc, absent, func(w *query.Row) *uint64 { return f.Counter(&w.Back) }))
 	}
 	return fields
 }()
@@ -91,30 +96,30 @@ func newRowField(name string, kind flow.Kind, doc string) RowField {
 func recordField(of *flow.Field) RowField {
 	f := newRowField(of.Name, of.Kind, "")
 	f.Unit, f.merge = of.Unit, of.Merge
-	f.absent = func(o *flow.Origin, w *store.Row) bool { return of.Absent != nil && of.Absent(o, &w.Record) }
-	f.append = func(b []byte, o *flow.Origin, w *store.Row) []byte { return of.Append(b, o, &w.Record) }
+	f.absent = func(o *flow.Origin, w *query.Row) bool { return of.Absent != nil && of.Absent(o, &w.Record) }
+	f.append = func(b []byte, o *flow.Origin, w *query.Row) []byte { return of.Append(b, o, &w.Record) }
 	if of.Set != nil {
-		f.set = func(s string, o *flow.Origin, w *store.Row) error { return of.Set(s, o, &w.Record) }
+		f.set = func(s string, o *flow.Origin, w *query.Row) error { return of.Set(s, o, &w.Record) }
 	}
 	switch of.Name {
 	case "src":
-		f.cut(func(w *store.Row) (*netip.Addr, *netip.Prefix) { return &w.Src, &w.SrcPrefix })
+		f.cut(func(w *query.Row) (*netip.Addr, *netip.Prefix) { return &w.Src, &w.SrcPrefix })
 	case "dst":
-		f.cut(func(w *store.Row) (*netip.Addr, *netip.Prefix) { return &w.Dst, &w.DstPrefix })
+		f.cut(func(w *query.Row) (*netip.Addr, *netip.Prefix) { return &w.Dst, &w.DstPrefix })
 	}
 	return f
 }
 
 // cut makes an address a prefix where the key cut it.
-func (f *RowField) cut(of func(*store.Row) (*netip.Addr, *netip.Prefix)) {
+func (f *RowField) cut(of func(*query.Row) (*netip.Addr, *netip.Prefix)) {
 	whole := f.append
-	f.append = func(b []byte, o *flow.Origin, w *store.Row) []byte {
+	f.append = func(b []byte, o *flow.Origin, w *query.Row) []byte {
 		if _, p := of(w); p.IsValid() && !p.IsSingleIP() {
 			return p.AppendTo(b)
 		}
 		return whole(b, o, w)
 	}
-	f.set = func(s string, _ *flow.Origin, w *store.Row) error {
+	f.set = func(s string, _ *flow.Origin, w *query.Row) error {
 		a, p := of(w)
 		var err error
 		if *p, err = parsePrefix(s); err == nil {
@@ -124,20 +129,32 @@ func (f *RowField) cut(of func(*store.Row) (*netip.Addr, *netip.Prefix)) {
 	}
 }
 
-func nameField(name, doc string, of func(*store.Row) *string) RowField {
+func nameField(name, doc string, of func(*query.Row) *string) RowField {
 	f := newRowField(name, flow.Text, doc)
-	f.absent = func(_ *flow.Origin, w *store.Row) bool { return *of(w) == "" }
-	f.append = func(b []byte, _ *flow.Origin, w *store.Row) []byte { return append(b, *of(w)...) }
-	f.set = func(s string, _ *flow.Origin, w *store.Row) error { *of(w) = s; return nil }
+	f.absent = func(_ *flow.Origin, w *query.Row) bool { return *of(w) == "" }
+	f.append = func(b []byte, _ *flow.Origin, w *query.Row) []byte { return append(b, *of(w)...) }
+	f.set = func(s string, _ *flow.Origin, w *query.Row) error { *of(w) = s; return nil }
 	return f
 }
 
-func countField(name, doc string, absent func(*store.Row) bool, of func(*store.Row) *uint64) RowField {
+// timeField is the begin of a step, to the second.
+func timeField() RowField {
+	f := newRowField("time", flow.Time, "begin of the step of time that the row counts; absent: the request has no steps")
+	f.absent = func(_ *flow.Origin, w *query.Row) bool { return w.Time.IsZero() }
+	f.append = func(b []byte, _ *flow.Origin, w *query.Row) []byte { return w.Time.UTC().AppendFormat(b, time.RFC3339) }
+	f.set = func(s string, _ *flow.Origin, w *query.Row) (err error) {
+		w.Time, err = time.Parse(time.RFC3339, s)
+		return err
+	}
+	return f
+}
+
+func countField(name, doc string, absent func(*query.Row) bool, of func(*query.Row) *uint64) RowField {
 	f := newRowField(name, flow.Number, doc)
 	f.merge = flow.MergeSum
-	f.absent = func(_ *flow.Origin, w *store.Row) bool { return absent(w) }
-	f.append = func(b []byte, _ *flow.Origin, w *store.Row) []byte { return strconv.AppendUint(b, *of(w), 10) }
-	f.set = func(s string, _ *flow.Origin, w *store.Row) (err error) {
+	f.absent = func(_ *flow.Origin, w *query.Row) bool { return absent(w) }
+	f.append = func(b []byte, _ *flow.Origin, w *query.Row) []byte { return strconv.AppendUint(b, *of(w), 10) }
+	f.set = func(s string, _ *flow.Origin, w *query.Row) (err error) {
 		*of(w), err = strconv.ParseUint(s, 10, 64)
 		return err
 	}
@@ -146,7 +163,7 @@ func countField(name, doc string, absent func(*store.Row) bool, of func(*store.R
 
 // Text is the value of the field for people and for CSV, a protocol by its name; none
 // where it is absent.
-func (f *RowField) Text(o *flow.Origin, w *store.Row) string {
+func (f *RowField) Text(o *flow.Origin, w *query.Row) string {
 	switch {
 	case f.absent(o, w):
 		return ""

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/obs"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // Bounds of what callers may take of the agent. Those of classes with a bound add
@@ -172,7 +172,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/livez", s.live)
 	mux.HandleFunc("/readyz", s.ready)
 	mux.HandleFunc("/api/v1/status", s.status)
-	mux.HandleFunc("/api/v1/flows", s.flows)
+	mux.HandleFunc("/api/v1/flows", s.answering(s.answerFlows))
+	mux.HandleFunc("/api/v1/explain", s.answering(s.explain))
 	for _, one := range s.streams {
 		mux.HandleFunc(one.Path, s.serveStream(one))
 	}
@@ -249,26 +250,52 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) { s.writeJSON(w, s.deps.Status()) }
 
-func (s *Server) flows(w http.ResponseWriter, r *http.Request) {
-	if err := s.answerFlows(w, r); err != nil {
-		var refused *Error
-		if !errors.As(err, &refused) {
-			refused = refuse(err.Error(), "")
+// answering writes what a handler refuses before the first byte of an answer.
+func (s *Server) answering(handler func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := handler(w, r); err != nil {
+			var refused *Error
+			if !errors.As(err, &refused) {
+				refused = refuse(err.Error(), "")
+			}
+			writeError(w, refused)
 		}
-		writeError(w, refused)
 	}
 }
 
-// incompleteHeader names Answer.Incomplete for those who look at no body.
-const incompleteHeader = "Waymark-Incomplete"
+// The headers name Answer.Incomplete and Answer.Partial for those who look at no body.
+const (
+	incompleteHeader = "Waymark-Incomplete"
+	partialHeader    = "Waymark-Partial"
+)
 
-// answerFlows returns what it refuses before the first byte of an answer.
-func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
-	req, err := parseRequest(r.URL.Query())
+// planOf reads the parameters of a URL.
+func planOf(r *http.Request) (req Request, p query.Plan, err error) {
+	if req, err = parseRequest(r.URL.Query()); err == nil {
+		p, err = req.Query(time.Now())
+	}
+	return req, p, err
+}
+
+// explain answers what a plan would take.
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+	req, p, err := planOf(r)
 	if err != nil {
 		return err
 	}
-	q, err := req.Query(time.Now())
+	if req.Follow {
+		return refuse("follow has no end, and so no cost", "leave it out")
+	}
+	e, err := s.deps.History.Explain(p)
+	if err != nil {
+		return err
+	}
+	s.writeJSON(w, e)
+	return nil
+}
+
+func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
+	req, q, err := planOf(r)
 	if err != nil {
 		return err
 	}
@@ -290,12 +317,15 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { <-s.queries }()
-	answer, err := s.deps.History.Query(q)
+	answer, err := s.deps.History.Query(r.Context(), q)
 	if err != nil {
 		return err
 	}
 	if answer.Short != "" {
 		w.Header().Set(incompleteHeader, string(answer.Short))
+	}
+	if answer.Partial != "" {
+		w.Header().Set(partialHeader, "true")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := writeAnswer(w, answer, s.deps.Origin, s.piece); err != nil {
@@ -332,7 +362,7 @@ func acquire(ctx context.Context, places chan struct{}, wait time.Duration) erro
 }
 
 // follow answers once for each interval, as JSON lines.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q store.Query) error {
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q query.Plan) error {
 	if err := q.Check(); err != nil {
 		return err
 	}

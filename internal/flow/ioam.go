@@ -71,6 +71,19 @@ func (p *IOAMPath) Agree(first, other *IOAMPath) {
 	}
 }
 
+// Keep drops of a path what the agreement of another part of the row does not have.
+func (p *IOAMPath) Keep(other *IOAMPath) {
+	if other.ID == 0 {
+		p.ID = 0
+	}
+	if other.Nodes == "" {
+		p.Nodes = ""
+	}
+	if other.Hops == 0 {
+		p.Namespace, p.Hops = 0, 0
+	}
+}
+
 // Clone is a copy that shares no memory with p.
 func (p *IOAM) Clone() *IOAM {
 	own := *p

@@ -3,6 +3,8 @@ package store
 import (
 	"fmt"
 	"testing"
+
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 func BenchmarkAdd(b *testing.B) {
@@ -36,7 +38,7 @@ func BenchmarkQuery(b *testing.B) {
 	iv.End(at(1))
 	for _, by := range []string{"flow", "src/24", "proto"} {
 		b.Run(by, func(b *testing.B) {
-			q := Query{By: parseBy(b, by), Limit: 20}
+			q := query.Plan{By: parseBy(b, by), Limit: 20}
 			for b.Loop() {
 				ask(b, s, q)
 			}

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // The history holds no more than its bound while an interval is being filled,
@@ -31,7 +33,7 @@ func TestRunningIntervalCounts(t *testing.T) {
 		}
 	}
 	running.End(at(11))
-	a := ask(t, s, Query{})
+	a := ask(t, s, query.Plan{})
 	if want := uint64(9*rowsChunk + 1); a.Records != want || a.Intervals != 5 || a.Summed != 0 {
 		t.Errorf("%d records of %d intervals, %d summed; want %d of 5", a.Records, a.Intervals, a.Summed, want)
 	}
@@ -40,8 +42,8 @@ func TestRunningIntervalCounts(t *testing.T) {
 // An answer says when the history reaches back less than asked, and why.
 func TestShortHistory(t *testing.T) {
 	s := New(Config{History: 4})
-	ask := func(since int) Answer {
-		a := ask(t, s, Query{Since: at(since)})
+	ask := func(since int) query.Answer {
+		a := ask(t, s, query.Plan{Since: at(since)})
 		if !a.Asked.Equal(at(since)) {
 			t.Errorf("since %v was asked, the answer says %v", at(since), a.Asked)
 		}
@@ -52,7 +54,7 @@ func TestShortHistory(t *testing.T) {
 	if a := ask(15); a.Short != "" {
 		t.Errorf("all is there: %q", a.Short)
 	}
-	if a := ask(5); a.Short != ShortStarted || !a.From.Equal(at(10)) {
+	if a := ask(5); a.Short != query.ShortStarted || !a.From.Equal(at(10)) {
 		t.Errorf("before the start: %q, from %v", a.Short, a.From)
 	}
 	flood := make([]flow.Record, 20)
@@ -60,13 +62,13 @@ func TestShortHistory(t *testing.T) {
 		flood[i] = record(byte(i), 1, uint64(i))
 	}
 	fill(s, 30, 40, flood...)
-	if a := ask(15); a.Short != ShortHistory || !a.From.Equal(at(30)) {
+	if a := ask(15); a.Short != query.ShortHistory || !a.From.Equal(at(30)) {
 		t.Errorf("after a flood: %q, from %v", a.Short, a.From)
 	}
 	if a := ask(30); a.Short != "" {
 		t.Errorf("what is kept whole: %q", a.Short)
 	}
-	a, err := s.Query(Query{})
+	a, err := s.Query(context.Background(), query.Plan{})
 	if err != nil || a.Short != "" {
 		t.Errorf("all that is kept: %q, %v", a.Short, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/flow/flowtest"
 	"github.com/waymark-net/waymark/internal/inband"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // delays are those given.
@@ -55,7 +56,7 @@ func TestPeersAreSources(t *testing.T) {
 	}
 	fill(s, 0, 1, all...)
 
-	a := ask(t, s, Query{By: parseBy(t, "session"), Sort: "server"})
+	a := ask(t, s, query.Plan{By: parseBy(t, "session"), Sort: "server"})
 	if len(a.Rows) != 3 {
 		t.Fatalf("%d rows", len(a.Rows))
 	}
@@ -77,7 +78,7 @@ func TestPeersAreSources(t *testing.T) {
 		{"peer", "network_p99", 3, 1},
 		{"iface,direction", "server_p99", 2, 3},
 	} {
-		a := ask(t, s, Query{By: parseBy(t, tt.by), Sort: tt.sort})
+		a := ask(t, s, query.Plan{By: parseBy(t, tt.by), Sort: tt.sort})
 		if len(a.Rows) != tt.want || a.Rows[0].PDM.Lost != tt.lost {
 			t.Errorf("by %s: %d rows, %d lost in the first", tt.by, len(a.Rows), a.Rows[0].PDM.Lost)
 		}
@@ -91,7 +92,7 @@ func TestPingsOfAPeerAreOneRow(t *testing.T) {
 	sent.DstPort, received.DstPort = 128<<8, 129<<8
 	s := New(Default())
 	fill(s, 0, 1, sent, received)
-	a := ask(t, s, Query{By: parseBy(t, "session")})
+	a := ask(t, s, query.Plan{By: parseBy(t, "session")})
 	if len(a.Rows) != 1 || a.Rows[0].DstPort != 128<<8 || a.Rows[0].SrcPort != 77 {
 		t.Errorf("%+v", a.Rows)
 	}
@@ -103,7 +104,7 @@ func TestRowsWithoutMarksComeLast(t *testing.T) {
 	plain := record(1, 2, 1_000_000)
 	fill(s, 0, 1, plain, received)
 	for _, sort := range []string{"server", "network", "lost", "suspicious"} {
-		if a := ask(t, s, Query{Sort: sort}); a.Rows[0].PDM == nil || a.Rows[1].PDM != nil {
+		if a := ask(t, s, query.Plan{Sort: sort}); a.Rows[0].PDM == nil || a.Rows[1].PDM != nil {
 			t.Errorf("sorted by %s, a flow without marks comes first", sort)
 		}
 	}
@@ -128,9 +129,9 @@ func TestMergedDelaysAreTheSameInAnySteps(t *testing.T) {
 			}
 			fill(whole, n, n+1, batch...)
 		}
-		all := By{Keys: []Key{{"family", 32, 128}}}
+		all := query.By{Keys: []query.Key{{Name: "family", Bits4: 32, Bits6: 128}}}
 		for _, by := range []string{"flow", "peer/64,dport", "src,sport", "service", "pair", "iface"} {
-			rows := ask(t, whole, Query{By: parseBy(t, by)}).Rows
+			rows := ask(t, whole, query.Plan{By: parseBy(t, by)}).Rows
 			again := New(Default())
 			var merged []flow.Record
 			for i := range rows {
@@ -139,7 +140,7 @@ func TestMergedDelaysAreTheSameInAnySteps(t *testing.T) {
 			fill(again, 0, 1, merged...)
 			for _, s := range []*Store{whole, again} {
 				var got flow.PDM
-				for _, row := range ask(t, s, Query{By: all}).Rows {
+				for _, row := range ask(t, s, query.Plan{By: all}).Rows {
 					if row.PDM != nil {
 						got.Add(row.PDM)
 					}
@@ -167,7 +168,7 @@ func TestFullIntervalKeepsPDMOfItsRows(t *testing.T) {
 	if len(kept.reported) > 100 {
 		t.Errorf("%d bytes are kept of two flows", len(kept.reported))
 	}
-	a := ask(t, s, Query{}) // the sum of the others is the first row
+	a := ask(t, s, query.Plan{}) // the sum of the others is the first row
 	for i, want := range []uint64{199, 198} {
 		if row := &a.Rows[1+i]; row.PDM == nil || row.PDM.Received != want || row.PDM.Server.Max != want*1e6 {
 			t.Errorf("row %d: %+v", i, row.PDM)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 func TestFollow(t *testing.T) {
@@ -16,12 +17,12 @@ func TestFollow(t *testing.T) {
 	defer cancel()
 	fill(s, 0, 1, record(1, 1, 1)) // ended before: not reported
 
-	answers, held := make(chan Answer), make(chan struct{})
+	answers, held := make(chan query.Answer), make(chan struct{})
 	done := make(chan error, 1)
 	started := make(chan struct{})
 	go func() {
 		close(started)
-		done <- follow(ctx, s, Query{Since: at(1000)}, func(a Answer) error {
+		done <- follow(ctx, s, query.Plan{Since: at(1000)}, func(a query.Answer) error {
 			answers <- a
 			<-held
 			return nil
@@ -29,7 +30,7 @@ func TestFollow(t *testing.T) {
 	}()
 	<-started
 	// Until the follower waits, what ends counts as before it came.
-	var first Answer
+	var first query.Answer
 	for n := 1; ; n++ {
 		fill(s, n, n+1, record(1, 1, 2))
 		select {
@@ -47,7 +48,7 @@ func TestFollow(t *testing.T) {
 		fill(s, 100+n, 101+n, record(1, 1, uint64(100+n)))
 	}
 	close(held)
-	var got []Answer
+	var got []query.Answer
 	for range 4 {
 		got = append(got, <-answers)
 	}
@@ -64,7 +65,7 @@ func TestFollowEndsWithItsReader(t *testing.T) {
 	s := New(Default())
 	gone := errors.New("gone")
 	done := make(chan error)
-	go func() { done <- follow(t.Context(), s, Query{}, func(Answer) error { return gone }) }()
+	go func() { done <- follow(t.Context(), s, query.Plan{}, func(query.Answer) error { return gone }) }()
 	for {
 		fill(s, 0, 1)
 		select {
@@ -84,7 +85,7 @@ func TestManyAtOnce(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for range 200 {
-				a, err := s.Query(Query{By: By{Keys: []Key{{"src", 24, 48}}}})
+				a, err := s.Query(context.Background(), query.Plan{By: query.By{Keys: []query.Key{{Name: "src", Bits4: 24, Bits6: 48}}}})
 				if err != nil || a.Records > 0 && a.Total.Bytes != 10*a.Records {
 					t.Errorf("%v, %d bytes in %d records", err, a.Total.Bytes, a.Records)
 				}
@@ -102,7 +103,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // follow answers one query for each interval.
-func follow(ctx context.Context, s *Store, q Query, emit func(Answer) error) error {
+func follow(ctx context.Context, s *Store, q query.Plan, emit func(query.Answer) error) error {
 	if err := q.Check(); err != nil {
 		return err
 	}

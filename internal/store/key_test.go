@@ -8,6 +8,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 func TestKeys(t *testing.T) {
@@ -49,7 +50,7 @@ func TestKeys(t *testing.T) {
 			"eth0 17 ? ? ? ? 7",
 		}},
 	} {
-		a := ask(t, s, Query{By: parseBy(t, tt.by)})
+		a := ask(t, s, query.Plan{By: parseBy(t, tt.by)})
 		if diff := gocmp.Diff(tt.want, texts(a)); diff != "" {
 			t.Errorf("by %s (-want +got):\n%s", tt.by, diff)
 		}
@@ -60,7 +61,7 @@ func TestKeys(t *testing.T) {
 }
 
 // texts shows the keys and the bytes of each row.
-func texts(a Answer) []string {
+func texts(a query.Answer) []string {
 	var out []string
 	for _, w := range a.Rows {
 		line := ""
@@ -76,7 +77,7 @@ func texts(a Answer) []string {
 	return out
 }
 
-func keyText(k Key, w *Row) string {
+func keyText(k query.Key, w *query.Row) string {
 	f := flow.FieldNamed(k.Name)
 	if w.Unattributed && f.Endpoint {
 		return "?"
@@ -117,7 +118,7 @@ func TestServicesOfARouter(t *testing.T) {
 		"local_service": {"6 0 400 (200 back)", "6 443 400 (200 back)"},
 		"peer_port":     {"443 400 (200 back)", "50000 200 (100 back)", "50001 200 (100 back)"},
 	} {
-		if diff := gocmp.Diff(want, texts(ask(t, s, Query{By: parseBy(t, by)}))); diff != "" {
+		if diff := gocmp.Diff(want, texts(ask(t, s, query.Plan{By: parseBy(t, by)}))); diff != "" {
 			t.Errorf("by %s (-want +got):\n%s", by, diff)
 		}
 	}
@@ -132,7 +133,7 @@ func TestICMPConversation(t *testing.T) {
 	unreachable.SrcPort, unreachable.DstPort = 0, 3<<8
 	s := New(Default())
 	fill(s, 0, 1, request, reply, unreachable)
-	a := ask(t, s, Query{By: parseBy(t, "conversation")})
+	a := ask(t, s, query.Plan{By: parseBy(t, "conversation")})
 	want := []string{
 		"1 10.0.0.1/32 7 10.0.1.2/32 2048 168 (84 back)",
 		"1 10.0.0.1/32 0 10.0.1.2/32 768 84",
@@ -166,7 +167,7 @@ func TestConversationByInitiator(t *testing.T) {
 		"pair":    {"10.0.0.1/32 10.0.0.2/32 11000 (9000 back) src ports"},
 		"family":  {"4 11000 unknown none"}, // some are of one end, some of the other
 	} {
-		a := ask(t, s, Query{By: parseBy(t, by)})
+		a := ask(t, s, query.Plan{By: parseBy(t, by)})
 		got := texts(a)
 		for i := range got {
 			got[i] += fmt.Sprint(" ", a.Rows[i].Initiator, " ", a.Rows[i].InitiatorBy)

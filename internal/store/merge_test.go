@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // TestMergedAsDeclared groups two records, and finds in the row of each field what
@@ -25,7 +26,7 @@ func TestMergedAsDeclared(t *testing.T) {
 		s := New(Default())
 		a.VLAN = b.VLAN
 		fill(s, 0, 1, a, b)
-		w := &ask(t, s, Query{By: parseBy(t, "vlan")}).Rows[0]
+		w := &ask(t, s, query.Plan{By: parseBy(t, "vlan")}).Rows[0]
 		if a.Initiator == flow.InitiatorUnknown {
 			a.InitiatorBy = b.InitiatorBy
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"net/netip"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/flow/flowtest"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // Over random batches: the bound holds, totals of what is kept are exact, and
@@ -28,7 +30,7 @@ func TestAgainstModel(t *testing.T) {
 			batches = append(batches, batch)
 			fill(s, n, n+1, batch...)
 		}
-		a, err := s.Query(Query{By: By{Keys: []Key{{"dst", 32, 128}}}})
+		a, err := s.Query(context.Background(), query.Plan{By: query.By{Keys: []query.Key{{Name: "dst", Bits4: 32, Bits6: 128}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

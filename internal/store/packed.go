@@ -78,7 +78,7 @@ func appendIOAM(b []byte, i *flow.IOAM) []byte {
 		b = binary.AppendUvarint(b, *of(i))
 	}
 	b = appendDelays(binary.AppendVarint(b, i.Lost), &i.Delay)
-	for _, n := range []uint64{uint64(i.ID), uint64(i.Namespace), uint64(i.Hops), uint64(boolean(i.Relative)), uint64(len(i.Nodes))} {
+	for _, n := range []uint64{uint64(i.ID), uint64(i.Namespace), uint64(i.Hops), boolean(i.Relative), uint64(len(i.Nodes))} {
 		b = binary.AppendUvarint(b, n)
 	}
 	return append(b, i.Nodes...)
@@ -139,4 +139,11 @@ func (r *reader) delays(d *flow.Delays) {
 		*r = (*r)[1:]
 		d.Buckets = append(d.Buckets, flow.DelayBucket{Index: index, Count: r.uvarint()})
 	}
+}
+
+func boolean(b bool) (n uint64) {
+	if b {
+		n = 1
+	}
+	return n
 }

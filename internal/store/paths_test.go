@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // tracedFlow is a flow to a host, on a path with these nodes.
@@ -28,7 +29,7 @@ func TestRowsOfPaths(t *testing.T) {
 	untraced := tracedFlow(4, 0, "", 0)
 	untraced.IOAM = nil
 	fill(s, 0, 1, tracedFlow(1, 0xa, "1-2-4", 1), tracedFlow(2, 0xb, "1-3-4", 2), tracedFlow(3, 0xc, "1-3-4", 3), untraced)
-	show := func(w *Row) string {
+	show := func(w *query.Row) string {
 		if w.IOAM == nil {
 			return "none"
 		}
@@ -43,7 +44,7 @@ func TestRowsOfPaths(t *testing.T) {
 		{"ioam.nodes", []string{" 1-3-4 3 hops: 5 lost, 20 delays to 153", "none", "00000000000a 1-2-4 3 hops: 1 lost, 10 delays to 151"}},
 		{"iface", []string{"  3 hops: 6 lost, 30 delays to 153"}},
 	} {
-		a := ask(t, s, Query{By: parseBy(t, tt.by)})
+		a := ask(t, s, query.Plan{By: parseBy(t, tt.by)})
 		if len(a.Rows) != len(tt.want) {
 			t.Errorf("by %s: %d rows", tt.by, len(a.Rows))
 			continue
@@ -55,7 +56,7 @@ func TestRowsOfPaths(t *testing.T) {
 		}
 	}
 	fill(s, 1, 2, tracedFlow(1, 0xd, "1-5-4", 1))
-	a := ask(t, s, Query{By: ByFlow(), Sort: "path_lost"})
+	a := ask(t, s, query.Plan{By: query.ByFlow(), Sort: "path_lost"})
 	for i := range a.Rows {
 		if w := &a.Rows[i]; w.Dst.As16()[15] == 1 && show(w) != "00000000000d 1-5-4 3 hops: 2 lost, 20 delays to 151" {
 			t.Errorf("a flow that moved: %s", show(w))

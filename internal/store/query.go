@@ -3,51 +3,81 @@ package store
 import (
 	"context"
 	"slices"
-	"time"
 
-	"github.com/waymark-net/waymark/internal/filter"
-	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
-// Query says what is asked of the history. The zero Query asks for every flow.
-type Query struct {
-	Filter  filter.Filter // tests of sums are of rows, all others of records
-	Since   time.Time     // intervals that ended after it; zero: all
-	By      By            // no keys: ByFlow
-	Sort    string        // one of SortNames, or a key of By; empty: bytes
-	Reverse bool          // counters ascending, keys descending
-	Limit   int           // rows; 0: all
-	// Everywhere counts a packet on each interface that it passes. Else it counts
-	// once in the totals, and in rows that are of no interface or direction.
-	Everywhere bool
-
-	records, rows filter.Filter // the two parts of Filter, of a checked query
+// Query answers a plan from memory, and from what lies behind it.
+func (s *Store) Query(ctx context.Context, p query.Plan) (query.Answer, error) {
+	return s.executor().Answer(ctx, p)
 }
 
-// Query answers from what is kept.
-func (s *Store) Query(q Query) (Answer, error) {
-	if err := q.Check(); err != nil {
-		return Answer{}, err
-	}
+// Explain says what a plan will take.
+func (s *Store) Explain(p query.Plan) (query.Explanation, error) { return s.executor().Explain(p) }
+
+func (s *Store) executor() *query.Executor {
+	return &query.Executor{Host: s.host, Sources: append([]query.Source{s}, s.behind...)}
+}
+
+// Behind has plans answered by sources that keep intervals longer, too. host is whose records
+// they are.
+func (s *Store) Behind(host string, sources ...query.Source) { s.host, s.behind = host, sources }
+
+// Open implements query.Source.
+func (s *Store) Open() query.Engine {
 	v := s.view()
-	first := slices.IndexFunc(v.intervals, func(iv *interval) bool { return iv.to.After(q.Since) })
-	if first < 0 {
-		first = len(v.intervals)
+	return &v
+}
+
+// Name implements query.Engine.
+func (v *view) Name() string { return "memory" }
+
+// Close implements query.Engine.
+func (v *view) Close() {}
+
+// Span implements query.Engine.
+func (v *view) Span() query.Span {
+	s := query.Span{Began: v.began, Dropped: v.dropped}
+	if len(v.intervals) > 0 {
+		s.First, s.Last = v.intervals[0].sequence, v.sequence
 	}
+	return s
+}
+
+// Explain implements query.Engine.
+func (v *view) Explain(p *query.Plan, _ uint64) (c query.Cost) {
+	for _, iv := range v.intervals {
+		if !p.Within(iv.from, iv.to) {
+			c.Skipped += uint64(iv.rows.len())
+			continue
+		}
+		c.Intervals++
+		c.Records += uint64(iv.rows.len())
+	}
+	return c
+}
+
+// Run implements query.Engine. Where the clock stepped, the intervals that are asked for may not
+// follow each other: the others are skipped.
+func (v *view) Run(_ context.Context, p *query.Plan, _ uint64) (query.Groups, error) {
 	var before *interval
-	if first > 0 {
-		before = v.intervals[first-1]
+	var asked []*interval
+	for _, iv := range v.intervals {
+		switch {
+		case p.Within(iv.from, iv.to):
+			asked = append(asked, iv)
+		case len(asked) == 0:
+			before = iv
+		}
 	}
-	a := q.run(before, v.intervals[first:], &scratch{})
-	a.Asked, a.Short = q.Since, v.short(q.Since)
-	return a, nil
+	return run(p, before, asked, &scratch{}), nil
 }
 
 // Period is a span of time that has ended and whose flows can be asked for.
 type Period interface {
-	// Answer answers a checked query from this period; its window is ignored. The rows
+	// Answer answers a checked plan from this period; its range is ignored. The rows
 	// are valid until the next call.
-	Answer(q Query) Answer
+	Answer(p query.Plan) query.Answer
 }
 
 // ended is an interval that ended while somebody followed.
@@ -55,11 +85,11 @@ type ended struct {
 	before   *interval // nil: not known
 	interval *interval
 	missed   uint64
-	scratch  scratch // of all queries
+	scratch  scratch // of all plans
 }
 
-func (e *ended) Answer(q Query) Answer {
-	a := q.run(e.before, []*interval{e.interval}, &e.scratch)
+func (e *ended) Answer(p query.Plan) query.Answer {
+	a := p.Collect([]query.Groups{run(&p, e.before, []*interval{e.interval}, &e.scratch)}, &e.scratch.collect)
 	a.Missed = e.missed
 	return a
 }
@@ -92,95 +122,4 @@ func (s *Store) Follow(ctx context.Context, began func(), emit func(Period) erro
 			return err
 		}
 	}
-}
-
-// Check refuses what cannot be answered, and fills in defaults.
-func (q *Query) Check() error {
-	if len(q.By.Keys) == 0 {
-		q.By = ByFlow()
-	}
-	if q.Sort == "" {
-		q.Sort = "bytes"
-	}
-	var err error
-	if q.records, q.rows, err = q.Filter.Split(q.By.Whole()); err != nil {
-		return err
-	}
-	_, err = q.order()
-	return err
-}
-
-// run answers from the given intervals. In the one before them, packets may have
-// been seen whose last sighting is in these: an interval ends between two.
-func (q *Query) run(before *interval, intervals []*interval, sc *scratch) Answer {
-	a := Answer{By: q.By.Keys}
-	for i, iv := range intervals {
-		if i == 0 {
-			a.From = iv.from
-		}
-		a.To = iv.to
-		a.Intervals++
-		a.Summed += iv.summed
-	}
-	w := newWindow(intervals)
-	g := newGrouping(q.By)
-	g.seen = q.sightings(g, before, w, sc)
-	g.everywhere = q.Everywhere
-	items := g.collect(w, sc)
-	top := newTop(q, g.count(items), sc)
-	g.merge(w, items, func(row *Row) {
-		if row.Records == 0 { // nothing but repeated packets
-			if q.rows.Empty() {
-				a.Repeated.Add(&row.repeated)
-			}
-			return
-		}
-		if !q.rows.Empty() && !q.rows.Match(&row.Record) {
-			return
-		}
-		a.Groups++
-		a.Records += row.Records
-		a.Total.Add(&row.Counters)
-		a.Repeated.Add(&row.repeated)
-		if !g.once { // the row has them, too
-			a.Total.Subtract(&row.repeated)
-		}
-		top.offer(row)
-	})
-	a.Rows = top.sorted()
-	return a
-}
-
-// sightings joins the records that the filter matches.
-func (q *Query) sightings(g *grouping, before *interval, w *window, sc *scratch) *sightings {
-	s := newSightings(sc, w.len(), g.once && q.By.has("netns"), q.Everywhere && !g.passage)
-	var r flow.Record
-	var memory reports
-	match := func(iv *interval, w *row) bool {
-		if q.records.Empty() {
-			return true
-		}
-		w.record(iv, &r, &memory)
-		return q.records.Match(&r)
-	}
-	for _, iv := range w.intervals {
-		s.enter(iv)
-		for i := range iv.rows.len() {
-			n, w := int32(notMatched), iv.rows.at(i)
-			if match(iv, w) {
-				n = s.add(w)
-			}
-			s.rows = append(s.rows, n)
-		}
-	}
-	if before != nil && !s.idle {
-		s.enter(before)
-		for i := range before.rows.len() {
-			if w := before.rows.at(i); match(before, w) {
-				s.addBefore(w)
-			}
-		}
-	}
-	s.resolve()
-	return s
 }

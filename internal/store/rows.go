@@ -3,6 +3,8 @@ package store
 import (
 	"slices"
 	"unsafe"
+
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // RecordBytes is what a record of the history takes of memory: its row, and half
@@ -11,7 +13,7 @@ const RecordBytes = uint64(unsafe.Sizeof(row{}) * 3 / 2)
 
 // QueryBytes is what a query takes at most for each record of the history: a row of
 // the answer, where its packets were seen, what tells its row, and its places in lists.
-const QueryBytes = uint64(unsafe.Sizeof(Row{})+unsafe.Sizeof(item{})+unsafe.Sizeof(sighting{})) + 5*4
+const QueryBytes = uint64(unsafe.Sizeof(query.Row{})+unsafe.Sizeof(item{})+unsafe.Sizeof(sighting{})) + 5*4
 
 // rowsChunk is how many rows are allocated at once.
 const rowsChunk = 1 << 10

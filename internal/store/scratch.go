@@ -1,5 +1,7 @@
 package store
 
+import "github.com/waymark-net/waymark/internal/query"
+
 // scratch is the memory that queries of one interval use, one after the other: in a
 // flood, that of each would be garbage of many megabytes.
 type scratch struct {
@@ -7,14 +9,5 @@ type scratch struct {
 	sightings []sighting
 	flows     []int32
 	items     []item
-	rows      []Row
-	order     []int32
-}
-
-// empty returns a list with room for n elements, in the memory of the one before.
-func empty[T any](of *[]T, n int) []T {
-	if cap(*of) < n {
-		*of = make([]T, 0, n)
-	}
-	return (*of)[:0]
+	collect   query.Scratch
 }

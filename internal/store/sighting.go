@@ -6,7 +6,9 @@ import (
 	"math/bits"
 	"net/netip"
 
+	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // sightings finds records of the same packets. A packet that this host forwards
@@ -28,7 +30,7 @@ type sightings struct {
 	flows   []int32 // hash table with open addressing: one more than the first sighting of each; 0: free
 	list    []sighting
 	current []uint32 // places by link and direction, of the interval at hand
-	rows    []int32  // the sighting of each row, in their order; see the constants
+	scratch *scratch
 }
 
 // Rows without a sighting.
@@ -48,6 +50,8 @@ type placeKey struct {
 	link   link
 	egress bool
 }
+
+var seed = maphash.MakeSeed()
 
 type flowKey struct {
 	src, dst     [16]byte
@@ -79,29 +83,76 @@ func (x *sighting) addFragments(n uint64) {
 }
 
 // take returns how many packets of a row of the sighting are repeated. Rows of the
-// window come before those of the interval before it, whose own predecessors are
-// not known: what is missing there must not count in the window.
+// interval come before those of the one before it, whose own predecessors are
+// not known: what is missing there must not count in the interval.
 func (x *sighting) take(packets uint64) uint64 {
 	n := min(packets, x.repeated)
 	x.repeated -= n
 	return n
 }
 
-// newSightings is for so many rows of a window. An idle one joins nothing.
-func newSightings(sc *scratch, rows int, apart, idle bool) *sightings {
-	s := &sightings{apart: apart, idle: idle, index: map[placeKey]uint32{}, rows: empty(&sc.seen, rows)}
-	if !idle {
-		n := 1 << bits.Len(uint(rows+rows/4))
-		s.list, s.flows = empty(&sc.sightings, rows), empty(&sc.flows, n)[:n]
-		clear(s.flows)
+// newSightings joins nothing when it is idle.
+func newSightings(sc *scratch, apart, idle bool) *sightings {
+	return &sightings{apart: apart, idle: idle, index: map[placeKey]uint32{}, scratch: sc}
+}
+
+// resolveInterval calls each with the rows of an interval that match, in their order, and with
+// the sighting of each; nil: none. Packets may have been seen first in the interval before it
+// (nil: not known): an interval ends between two sightings.
+func (s *sightings) resolveInterval(before, iv *interval, f filter.Filter, each func(int, *sighting)) {
+	var r flow.Record
+	var memory reports
+	match := func(iv *interval, w *row) bool {
+		if f.Empty() {
+			return true
+		}
+		w.record(iv, &r, &memory)
+		return f.Match(&r)
 	}
-	return s
+	s.begin(iv)
+	of := query.Empty(&s.scratch.seen, iv.rows.len())
+	for i := range iv.rows.len() {
+		n, w := int32(notMatched), iv.rows.at(i)
+		if match(iv, w) {
+			n = s.add(w)
+		}
+		of = append(of, n)
+	}
+	if before != nil && !s.idle {
+		s.enter(before)
+		for i := range before.rows.len() {
+			if w := before.rows.at(i); s.known(w) && match(before, w) {
+				s.addBefore(w)
+			}
+		}
+	}
+	s.resolve()
+	for i, n := range of {
+		switch {
+		case n >= 0:
+			each(i, &s.list[n])
+		case n == notJoined:
+			each(i, nil)
+		}
+	}
+}
+
+// begin forgets the sightings of other intervals, but not the places.
+func (s *sightings) begin(iv *interval) {
+	s.wirings = s.wirings[:0]
+	s.enter(iv)
+	if s.idle {
+		return
+	}
+	n := 1 << bits.Len(uint(iv.rows.len()+iv.rows.len()/4))
+	s.list, s.flows = query.Empty(&s.scratch.sightings, iv.rows.len()), query.Empty(&s.scratch.flows, n)[:n]
+	clear(s.flows)
 }
 
 // find is where the first sighting of a flow is or belongs.
 func (s *sightings) find(key flowKey) *int32 {
 	mask := uint64(len(s.flows) - 1)
-	at := maphash.Comparable(seeds[0], key) & mask
+	at := maphash.Comparable(seed, key) & mask
 	for s.flows[at] != 0 && s.list[s.flows[at]-1].first.flowKey() != key {
 		at = (at + 1) & mask
 	}
@@ -145,16 +196,15 @@ func (s *sightings) add(w *row) int32 {
 	return n
 }
 
-// addBefore takes a row of the interval before the window, once all rows of the window
-// were added: it matters only to flows that these have.
+// known reports whether the interval has the flow of a row.
+func (s *sightings) known(w *row) bool { return !w.unattributed && *s.find(w.flowKey()) != 0 }
+
+// addBefore takes a row of the interval before, once all rows of the interval were added: it
+// matters only to flows that these have.
 func (s *sightings) addBefore(w *row) {
-	if w.unattributed {
-		return
-	}
-	if head := *s.find(w.flowKey()); head != 0 {
-		if n, known, last := s.merge(head-1, w); !known {
-			s.list[last].next = n
-		}
+	head := *s.find(w.flowKey())
+	if n, known, last := s.merge(head-1, w); !known {
+		s.list[last].next = n
 	}
 }
 

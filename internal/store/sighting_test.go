@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // seen is the flow of record(1, 1) at a place such as "eth0 in" or "blue/eth0 out",
@@ -88,7 +90,7 @@ func TestCountedOnce(t *testing.T) {
 				all += r.Bytes
 			}
 			for _, by := range []string{"conversation", "pair", "src", "transit", "in,out", "proto"} {
-				a := ask(t, s, Query{By: parseBy(t, by)})
+				a := ask(t, s, query.Plan{By: parseBy(t, by)})
 				var rows, records uint64
 				for _, w := range a.Rows {
 					rows += w.Bytes
@@ -98,13 +100,13 @@ func TestCountedOnce(t *testing.T) {
 					t.Errorf("by %s: %d bytes in rows, %d in total, %d repeated; want %d of %d", by, rows, a.Total.Bytes, a.Repeated.Bytes, tt.bytes, all)
 				}
 			}
-			everything := ask(t, s, Query{By: parseBy(t, "conversation"), Everywhere: true})
-			flows := ask(t, s, Query{})
+			everything := ask(t, s, query.Plan{By: parseBy(t, "conversation"), Everywhere: true})
+			flows := ask(t, s, query.Plan{})
 			if everything.Rows[0].Bytes != all || everything.Total.Bytes != all || len(flows.Rows) != len(tt.records) || flows.Total.Bytes != tt.bytes {
 				t.Errorf("everywhere %d bytes, want %d; %d flows of %d bytes", everything.Rows[0].Bytes, all, len(flows.Rows), flows.Total.Bytes)
 			}
 			var ways []string
-			for _, w := range ask(t, s, Query{By: parseBy(t, "in,out"), Sort: "in"}).Rows {
+			for _, w := range ask(t, s, query.Plan{By: parseBy(t, "in,out"), Sort: "in"}).Rows {
 				ways = append(ways, w.In+" > "+w.Out)
 			}
 			slices.Sort(ways)
@@ -157,7 +159,7 @@ func TestRepeatedAtMost(t *testing.T) {
 		}
 		for _, by := range []string{"conversation", "src", "transit", "in,out", "proto", "iface", "iface,in,out", "flow"} {
 			for _, everywhere := range []bool{false, true} {
-				a := ask(t, s, Query{By: parseBy(t, by), Everywhere: everywhere})
+				a := ask(t, s, query.Plan{By: parseBy(t, by), Everywhere: everywhere})
 				var rows, sum flow.Counters
 				for _, w := range a.Rows {
 					rows.Add(&w.Counters)
@@ -177,7 +179,7 @@ func TestRepeatedAtMost(t *testing.T) {
 			}
 		}
 		var ways []string
-		for _, w := range ask(t, s, Query{By: parseBy(t, "transit"), Sort: "in"}).Rows {
+		for _, w := range ask(t, s, query.Plan{By: parseBy(t, "transit"), Sort: "in"}).Rows {
 			ways = append(ways, fmt.Sprintf("%s > %s %d", w.In, w.Out, w.Packets))
 		}
 		slices.Sort(ways)
@@ -195,7 +197,7 @@ func TestTranslatedFlowsAreTwo(t *testing.T) {
 	address.Src = record(7, 1, 0).Src
 	ports.SrcPort++
 	fill(s, 0, 1, inside, address, ports)
-	if a := ask(t, s, Query{By: parseBy(t, "transit")}); len(a.Rows) != 3 || a.Total.Bytes != 300 || a.Repeated.Bytes != 0 {
+	if a := ask(t, s, query.Plan{By: parseBy(t, "transit")}); len(a.Rows) != 3 || a.Total.Bytes != 300 || a.Repeated.Bytes != 0 {
 		t.Errorf("%d rows, total %+v, repeated %+v", len(a.Rows), a.Total, a.Repeated)
 	}
 }
@@ -205,19 +207,19 @@ func TestTranslatedFlowsAreTwo(t *testing.T) {
 func TestCountedOnceOverIntervals(t *testing.T) {
 	s := New(Default())
 	fill(s, 0, 1, seen("eth0 in", 64, 100))
-	followed := make(chan Answer, 1)
+	followed := make(chan query.Answer, 1)
 	begun := s.view()
 	fill(s, 1, 2, seen("eth1 out", 63, 100))
 	v := s.view()
 	e := ended{before: v.intervals[0], interval: v.intervals[1]}
-	q := Query{By: parseBy(t, "conversation")}
+	q := query.Plan{By: parseBy(t, "conversation")}
 	if err := q.Check(); err != nil {
 		t.Fatal(err)
 	}
 	followed <- e.Answer(q)
-	for name, a := range map[string]Answer{
+	for name, a := range map[string]query.Answer{
 		"all":      ask(t, s, q),
-		"since":    ask(t, s, Query{By: q.By, Since: at(1)}),
+		"since":    ask(t, s, query.Plan{By: q.By, Since: at(1)}),
 		"followed": <-followed,
 	} {
 		want := uint64(0)
@@ -241,21 +243,21 @@ func TestOnceKeepsWhatWasMeasured(t *testing.T) {
 	out.RTT.Responder = 5
 	fill(s, 0, 1, in, out)
 	by := parseBy(t, "conversation")
-	if w := ask(t, s, Query{By: by}).Rows[0]; w.Bytes != 100 || w.RTT.Responder != 5 || w.Records != 1 || w.RTTSeen != 1 {
+	if w := ask(t, s, query.Plan{By: by}).Rows[0]; w.Bytes != 100 || w.RTT.Responder != 5 || w.Records != 1 || w.RTTSeen != 1 {
 		t.Errorf("row %+v", w)
 	}
 	chosen, err := filter.Parse("iface eth1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := ask(t, s, Query{By: by, Filter: chosen}); a.Total.Bytes != 100 || a.Repeated.Bytes != 0 {
+	if a := ask(t, s, query.Plan{By: by, Filter: chosen}); a.Total.Bytes != 100 || a.Repeated.Bytes != 0 {
 		t.Errorf("at eth1: %+v", a)
 	}
 	// By namespace a flow counts in each.
 	s = New(Default())
 	s.SetWiring(&flow.Wiring{Peers: map[flow.Port]flow.Port{port("blue/eth2"): port("veth5")}})
 	fill(s, 0, 1, seen("blue/eth2 out", 64, 9), seen("veth5 in", 64, 9), seen("eth0 out", 63, 9))
-	if a := ask(t, s, Query{By: parseBy(t, "netns,conversation")}); len(a.Rows) != 2 || a.Rows[0].Bytes != 9 || a.Rows[1].Bytes != 9 {
+	if a := ask(t, s, query.Plan{By: parseBy(t, "netns,conversation")}); len(a.Rows) != 2 || a.Rows[0].Bytes != 9 || a.Rows[1].Bytes != 9 {
 		t.Errorf("by namespace: %+v", a.Rows)
 	}
 }
@@ -275,7 +277,7 @@ func BenchmarkOnce(b *testing.B) {
 	for _, everywhere := range []bool{false, true} {
 		b.Run(fmt.Sprintf("everywhere=%t", everywhere), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := s.Query(Query{By: By{Keys: []Key{{"src", 32, 128}}}, Everywhere: everywhere}); err != nil {
+				if _, err := s.Query(context.Background(), query.Plan{By: query.By{Keys: []query.Key{{Name: "src", Bits4: 32, Bits6: 128}}}, Everywhere: everywhere}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // Config bounds the store.
@@ -28,7 +29,9 @@ func Default() Config { return Config{History: 131072} }
 // Store is the recent history. Its methods may be called at the same time; of
 // Intervals there is one at a time.
 type Store struct {
-	limit int
+	limit  int
+	host   string
+	behind []query.Source // older intervals
 
 	mu        sync.Mutex
 	intervals []*interval   // oldest first; never changed once here

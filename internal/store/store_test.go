@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -37,18 +39,18 @@ func fill(s *Store, from, to int, records ...flow.Record) {
 	iv.End(at(to))
 }
 
-func ask(t rapid.TB, s *Store, q Query) Answer {
+func ask(t rapid.TB, s *Store, q query.Plan) query.Answer {
 	t.Helper()
-	a, err := s.Query(q)
+	a, err := s.Query(context.Background(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func parseBy(t rapid.TB, text string) By {
+func parseBy(t rapid.TB, text string) query.By {
 	t.Helper()
-	by, err := ParseBy(text)
+	by, err := query.ParseBy(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func parseBy(t rapid.TB, text string) By {
 }
 
 func TestEmpty(t *testing.T) {
-	a := ask(t, New(Default()), Query{})
+	a := ask(t, New(Default()), query.Plan{})
 	if a.Intervals != 0 || !a.From.IsZero() || len(a.Rows) != 0 {
 		t.Errorf("%+v", a)
 	}
@@ -74,7 +76,7 @@ func TestMergesAFlowOverIntervals(t *testing.T) {
 	fill(s, 0, 10, one)
 	fill(s, 10, 20, two)
 
-	a := ask(t, s, Query{})
+	a := ask(t, s, query.Plan{})
 	if !a.From.Equal(at(0)) || !a.To.Equal(at(20)) || a.Intervals != 2 || a.Records != 2 || a.Groups != 1 {
 		t.Fatalf("%+v", a)
 	}
@@ -93,7 +95,7 @@ func TestMergesAFlowOverIntervals(t *testing.T) {
 	if got, want := a.Rows[0].Rate(), 150*8/12.0; got != want {
 		t.Errorf("Rate = %v, want %v", got, want)
 	}
-	if a := ask(t, s, Query{Since: at(10)}); a.Intervals != 1 || a.Total.Bytes != 50 || !a.From.Equal(at(10)) {
+	if a := ask(t, s, query.Plan{Since: at(10)}); a.Intervals != 1 || a.Total.Bytes != 50 || !a.From.Equal(at(10)) {
 		t.Errorf("since the end of the first: %+v", a)
 	}
 }
@@ -103,7 +105,7 @@ func TestOldestIntervalsLeave(t *testing.T) {
 	for n := range 5 {
 		fill(s, n, n+1, record(byte(n), 1, 10), record(byte(n), 2, 10))
 	}
-	a := ask(t, s, Query{})
+	a := ask(t, s, query.Plan{})
 	if !a.From.Equal(at(4)) || a.Records != 2 {
 		t.Errorf("from %v with %d records, want the last interval alone", a.From, a.Records)
 	}
@@ -111,7 +113,7 @@ func TestOldestIntervalsLeave(t *testing.T) {
 	for n := range 3 {
 		fill(s, 5+n, 6+n)
 	}
-	if a := ask(t, s, Query{}); !a.From.Equal(at(5)) || a.Intervals != 3 || a.Records != 0 {
+	if a := ask(t, s, query.Plan{}); !a.From.Equal(at(5)) || a.Intervals != 3 || a.Records != 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -126,7 +128,7 @@ func TestIntervalBeyondTheBound(t *testing.T) {
 		records = append(records, r)
 	}
 	fill(s, 0, 1, records...)
-	a := ask(t, s, Query{})
+	a := ask(t, s, query.Plan{})
 	if a.Summed != 90 {
 		t.Errorf("Summed = %d, want 90", a.Summed)
 	}
@@ -170,7 +172,7 @@ func TestSortAndLimit(t *testing.T) {
 		{"src", true, []byte{3, 2, 1}},
 		{"proto", true, []byte{1, 2, 3}},
 	} {
-		answer := ask(t, s, Query{Sort: tt.sort, Reverse: tt.reverse})
+		answer := ask(t, s, query.Plan{Sort: tt.sort, Reverse: tt.reverse})
 		var got []byte
 		for _, row := range answer.Rows {
 			b := row.Src.As4()
@@ -180,7 +182,7 @@ func TestSortAndLimit(t *testing.T) {
 			t.Errorf("sort %s, reverse %v: %v, want %v", tt.sort, tt.reverse, got, tt.want)
 		}
 	}
-	answer := ask(t, s, Query{Limit: 2})
+	answer := ask(t, s, query.Plan{Limit: 2})
 	if len(answer.Rows) != 2 || answer.Groups != 3 || answer.Total.Bytes != 60 {
 		t.Errorf("limit 2: %d rows of %d, total %d bytes", len(answer.Rows), answer.Groups, answer.Total.Bytes)
 	}
@@ -193,7 +195,7 @@ func TestFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := ask(t, s, Query{Filter: f}); a.Total.Bytes != 20 || a.Records != 1 || a.Groups != 1 {
+	if a := ask(t, s, query.Plan{Filter: f}); a.Total.Bytes != 20 || a.Records != 1 || a.Groups != 1 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -210,16 +212,16 @@ func TestRefusals(t *testing.T) {
 		"src,,dst":          `group by ""`,
 		"pair,conversation": "group by conversation: not together with another fold",
 	} {
-		_, err := ParseBy(text)
+		_, err := query.ParseBy(text)
 		if err == nil || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {
-			t.Errorf("ParseBy(%q): %v, want %s", text, err, want)
+			t.Errorf("query.ParseBy(%q): %v, want %s", text, err, want)
 		}
 	}
 	for sort, want := range map[string]string{
 		"byte": `sort by "byte": did you mean bytes?`,
 		"src":  `sort by "src": there are records, rate, delay, delays, packets, bytes, wire_bytes, first, last, payload_bytes, fragments, ce_packets, ttl_min, ttl_max, rtt_responder, rtt_initiator, rtt, lost, reordered, duplicates, suspicious, server, server_p90, server_p99, network, network_p90, network_p99, traced_packets, path_changes, path_lost, path_reordered, path_duplicates, path_delay, proto`,
 	} {
-		_, err := New(Default()).Query(Query{By: parseBy(t, "proto"), Sort: sort})
+		_, err := New(Default()).Query(context.Background(), query.Plan{By: parseBy(t, "proto"), Sort: sort})
 		if err == nil || err.Error() != want {
 			t.Errorf("sort %s: %v, want %s", sort, err, want)
 		}
@@ -255,7 +257,7 @@ func TestFilterOfRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := s.Query(Query{By: parseBy(t, tt.by), Filter: f})
+		a, err := s.Query(context.Background(), query.Plan{By: parseBy(t, tt.by), Filter: f})
 		if len(a.Rows) != tt.rows || a.Groups != tt.rows || a.Total.Bytes != tt.bytes || (err != nil) != tt.err {
 			t.Errorf("by %s, %s: %d rows of %d with %d bytes, %v; want %d with %d", tt.by, tt.filter, len(a.Rows), a.Groups, a.Total.Bytes, err, tt.rows, tt.bytes)
 		}
@@ -268,9 +270,18 @@ func TestRateOfABurst(t *testing.T) {
 		lasted time.Duration
 		want   float64
 	}{{0, 8000}, {time.Millisecond, 8000}, {time.Second, 8000}, {4 * time.Second, 2000}} {
-		w := Row{Record: flow.Record{Counters: flow.Counters{Bytes: 1000}, First: at(0), Last: at(0).Add(tt.lasted)}}
+		w := query.Row{Record: flow.Record{Counters: flow.Counters{Bytes: 1000}, First: at(0), Last: at(0).Add(tt.lasted)}}
 		if got := w.Rate(); got != tt.want {
 			t.Errorf("1000 bytes in %v: %v bit/s, want %v", tt.lasted, got, tt.want)
 		}
 	}
+}
+
+func parseFilter(t rapid.TB, text string) filter.Filter {
+	t.Helper()
+	f, err := filter.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // TestLimitKeepsFirst: an answer with a limit is the beginning of the one without.
@@ -20,7 +21,7 @@ func TestLimitKeepsFirst(t *testing.T) {
 		}
 		fill(s, n, n+1, records...)
 	}
-	for _, q := range []Query{
+	for _, q := range []query.Plan{
 		{},
 		{Sort: "src"},
 		{Sort: "rate", Reverse: true},
@@ -57,7 +58,7 @@ func TestQueryMemory(t *testing.T) {
 		}
 		iv.End(at(n + 1))
 	}
-	check := func(what string, most uint64, answer func() Answer) {
+	check := func(what string, most uint64, answer func() query.Answer) {
 		t.Helper()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -69,19 +70,19 @@ func TestQueryMemory(t *testing.T) {
 	}
 	flood(0)
 	flood(1)
-	q := Query{Since: at(1).Add(time.Millisecond)}
-	check("all", QueryBytes, func() Answer { return ask(t, s, q) })
+	q := query.Plan{Since: at(1).Add(time.Millisecond)}
+	check("all", QueryBytes, func() query.Answer { return ask(t, s, q) })
 	q.Limit = 10
-	check("ten", QueryBytes/5, func() Answer { return ask(t, s, q) })
+	check("ten", QueryBytes/5, func() query.Answer { return ask(t, s, q) })
 
-	q = Query{}
+	q = query.Plan{}
 	if err := q.Check(); err != nil {
 		t.Fatal(err)
 	}
 	ended := errors.New("an interval ended")
 	err := s.Follow(t.Context(), func() { flood(2) }, func(p Period) error {
-		check("first of an interval", QueryBytes, func() Answer { return p.Answer(q) })
-		check("second of an interval", 1, func() Answer { return p.Answer(q) })
+		check("first of an interval", QueryBytes, func() query.Answer { return p.Answer(q) })
+		check("second of an interval", 1, func() query.Answer { return p.Answer(q) })
 		return ended
 	})
 	if !errors.Is(err, ended) {

@@ -1,10 +1,6 @@
 package store
 
-import (
-	"slices"
-
-	"github.com/waymark-net/waymark/internal/flow"
-)
+import "slices"
 
 // window is the intervals that a query is about, whose rows are numbered through.
 type window struct {
@@ -27,15 +23,4 @@ func (w *window) len() int { return w.firsts[len(w.intervals)] }
 func (w *window) find(n int32) (*interval, int) {
 	i, _ := slices.BinarySearch(w.firsts, int(n)+1)
 	return w.intervals[i-1], int(n) - w.firsts[i-1]
-}
-
-func (w *window) row(n int32) *row {
-	iv, i := w.find(n)
-	return iv.rows.at(i)
-}
-
-// record gives a record back; see row.record.
-func (w *window) record(n int32, r *flow.Record, memory *reports) {
-	iv, i := w.find(n)
-	iv.rows.at(i).record(iv, r, memory)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -28,11 +28,11 @@ func (m *model) openDetail() {
 	if row == nil {
 		return
 	}
-	by, err := store.ParseBy(views[m.view].by)
+	by, err := query.ParseBy(views[m.view].by)
 	if err != nil {
 		return // a test parses those of all views
 	}
-	m.detail = &detail{key: keyOf(row), row: *row, fields: api.RowFields(by.Keys)}
+	m.detail = &detail{key: keyOf(row), row: *row, fields: api.RowFields(by.Keys, 0)}
 }
 
 // detailKey reports whether the open row took a key.

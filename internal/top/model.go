@@ -13,7 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/obs"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // model is everything on the screen. Update changes it, View draws it.
@@ -266,7 +266,7 @@ func (m *model) checkFilter(text string) error {
 	if err != nil {
 		return err
 	}
-	by, err := store.ParseBy(views[m.view].by)
+	by, err := query.ParseBy(views[m.view].by)
 	if err != nil {
 		return err
 	}

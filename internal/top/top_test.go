@@ -1,6 +1,7 @@
 package top
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/netip"
@@ -19,6 +20,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/test/golden"
 )
@@ -61,7 +63,7 @@ func scene(n int) []flow.Record {
 // answers are n intervals of two seconds as the agent tells them.
 func answers(t testing.TB, by, sort string, n int, change func([]flow.Record) []flow.Record) []api.Answer {
 	t.Helper()
-	keys, err := store.ParseBy(by)
+	keys, err := query.ParseBy(by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func answers(t testing.TB, by, sort string, n int, change func([]flow.Record) []
 			iv.Add(&records[r])
 		}
 		iv.End(epoch.Add(time.Duration(i+1) * 2 * time.Second))
-		a, err := s.Query(store.Query{By: keys, Sort: sort})
+		a, err := s.Query(context.Background(), query.Plan{By: keys, Sort: sort})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +271,7 @@ func TestAgentGone(t *testing.T) {
 
 func TestTrend(t *testing.T) {
 	past := trends{}
-	row := api.Row{Row: store.Row{Record: flow.Record{Iface: "eth0", Counters: flow.Counters{Bytes: 1000}}}}
+	row := api.Row{Row: query.Row{Record: flow.Record{Iface: "eth0", Counters: flow.Counters{Bytes: 1000}}}}
 	past.add(1, time.Second, []api.Row{row})
 	past.add(4, time.Second, []api.Row{row})
 	p := past[keyOf(&row)]

@@ -9,8 +9,8 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/stage/list"
-	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/view"
 )
@@ -140,7 +140,7 @@ var views = []aView{
 const delaysBy = "netns,iface,proto,peer,peer_port"
 
 var delaysMerging = func() view.Merging {
-	by, err := store.ParseBy(delaysBy)
+	by, err := query.ParseBy(delaysBy)
 	if err != nil {
 		panic("top: " + err.Error())
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -33,14 +33,15 @@ type Column struct {
 
 // Merging is what rows were merged by.
 type Merging struct {
-	keys  []store.Key
+	keys  []query.Key
 	whole bool
-	fold  store.Fold
+	fold  query.Fold
 	sort  string
+	step  time.Duration
 }
 
 // NewMerging takes keys as the request named them.
-func NewMerging(by store.By) Merging {
+func NewMerging(by query.By) Merging {
 	return Merging{keys: by.Keys, whole: by.Whole(), fold: by.Fold}
 }
 
@@ -50,8 +51,14 @@ func (m Merging) SortedBy(name string) Merging {
 	return m
 }
 
+// Stepped is the merging with a column for the steps of a series; 0: there are none.
+func (m Merging) Stepped(step time.Duration) Merging {
+	m.step = step
+	return m
+}
+
 func (m Merging) has(name string) bool {
-	return slices.ContainsFunc(m.keys, func(k store.Key) bool { return k.Name == name })
+	return slices.ContainsFunc(m.keys, func(k query.Key) bool { return k.Name == name })
 }
 
 // Columns are the columns for rows. A column in which no row has anything is left
@@ -71,6 +78,9 @@ func (m Merging) withSort(columns []Column) []Column {
 
 func (m Merging) keyColumns() []Column {
 	var columns []Column
+	if m.step != 0 {
+		columns = append(columns, stepColumn)
+	}
 	for _, k := range m.keys {
 		// A port stands with its address.
 		if k.Name == "sport" && m.has("src") || k.Name == "dport" && m.has("dst") {
@@ -187,6 +197,14 @@ var keyColumns = map[string]Column{
 		Column: term.Column{Title: "TOS"},
 		cell:   func(_ Merging, w *api.Row) string { return "0x" + strconv.FormatUint(uint64(w.TOS), 16) },
 	},
+}
+
+// stepColumn is the begin of a step.
+var stepColumn = Column{
+	Name:   "time",
+	Column: term.Column{Title: "TIME"},
+	cell:   func(_ Merging, w *api.Row) string { return w.Time.Local().Format(time.DateTime) },
+	brief:  func(_ Merging, w *api.Row) string { return w.Time.Local().Format(time.TimeOnly) },
 }
 
 // Passage is an interface on which a flow came in or left; - for this host.

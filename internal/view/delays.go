@@ -8,7 +8,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -118,7 +118,7 @@ func (m Merging) Verdict(w *api.Row) string {
 	case p == nil:
 		return "not marked"
 	case p.Server.Count == 0 && p.Network.Count == 0 && p.Received == 0:
-		if m.fold == store.FoldNone {
+		if m.fold == query.FoldNone {
 			return "sent: see the other direction"
 		}
 		return "no marks from the peer"
@@ -188,7 +188,7 @@ const firstEphemeral = 32768
 // request is that of a client, and no server's fault. The peer is the source of
 // what is received. Where the initiator is not known, ports decide.
 func (m Merging) peerName(w *api.Row) string {
-	if m.fold != store.FoldPeer && m.fold != store.FoldNone {
+	if m.fold != query.FoldPeer && m.fold != query.FoldNone {
 		return "peer"
 	}
 	var server bool
@@ -213,9 +213,9 @@ func (m Merging) peerName(w *api.Row) string {
 }
 
 // foldTitles are the titles of keys where a fold says what the source is.
-var foldTitles = map[store.Fold]map[string]string{
-	store.FoldPeer:         {"SRC": "PEER", "SPORT": "PORT", "DST": "LOCAL", "DPORT": "LOCAL PORT"},
-	store.FoldConversation: {"SRC": "CLIENT", "DST": "SERVER", "DPORT": "PORT"},
+var foldTitles = map[query.Fold]map[string]string{
+	query.FoldPeer:         {"SRC": "PEER", "SPORT": "PORT", "DST": "LOCAL", "DPORT": "LOCAL PORT"},
+	query.FoldConversation: {"SRC": "CLIENT", "DST": "SERVER", "DPORT": "PORT"},
 }
 
 // Extra is a value of a row that its fields don't have, under the name that JSON

@@ -13,7 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // delays are n equal ones and then those of the tail, in milliseconds.
@@ -166,7 +166,7 @@ func TestDelaysOfDecodedRows(t *testing.T) {
 			t.Errorf("no peer in:\n%s", &direct)
 		}
 	}
-	if m := NewMerging(store.ByFlow()); m.fold != store.FoldNone {
+	if m := NewMerging(query.ByFlow()); m.fold != query.FoldNone {
 		t.Error("flows are folded")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/query"
 )
 
 // Direction is in or out.
@@ -46,7 +46,7 @@ func Source(w *api.Row) string { return flowMerging.source(w) }
 func Destination(w *api.Row) string { return flowMerging.destination(w) }
 
 // flowMerging has addresses and ports.
-var flowMerging = NewMerging(store.ByFlow())
+var flowMerging = NewMerging(query.ByFlow())
 
 func address(w *api.Row, p netip.Prefix) string {
 	switch {

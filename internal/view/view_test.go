@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"context"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -51,11 +53,11 @@ func answer(t *testing.T, by string, records []flow.Record) (Merging, api.Answer
 		iv.Add(&records[i])
 	}
 	iv.End(epoch.Add(10 * time.Second))
-	keys, err := store.ParseBy(by)
+	keys, err := query.ParseBy(by)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := s.Query(store.Query{By: keys})
+	a, err := s.Query(context.Background(), query.Plan{By: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,13 +152,13 @@ func TestTableOfDecodedRows(t *testing.T) {
 
 // Every key has a column.
 func TestEveryKeyHasAColumn(t *testing.T) {
-	for _, doc := range store.KeyDocs() {
-		by, err := store.ParseBy(doc.Name)
+	for _, doc := range query.KeyDocs() {
+		by, err := query.ParseBy(doc.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, k := range by.Keys {
-			for _, c := range (Merging{keys: []store.Key{k}}).keyColumns() {
+			for _, c := range (Merging{keys: []query.Key{k}}).keyColumns() {
 				if c.cell == nil || c.Name != k.Name {
 					t.Errorf("no column for %s", k.Name)
 				}
@@ -167,9 +169,9 @@ func TestEveryKeyHasAColumn(t *testing.T) {
 
 // TestSortedByAnyCounter: what rows are sorted by is shown, once.
 func TestSortedByAnyCounter(t *testing.T) {
-	rows := []api.Row{{Row: store.Row{Record: flow.Record{Counters: flow.Counters{Bytes: 5000, CEPackets: 12}}}}}
+	rows := []api.Row{{Row: query.Row{Record: flow.Record{Counters: flow.Counters{Bytes: 5000, CEPackets: 12}}}}}
 	for sort, want := range map[string]string{"ce_packets": "CE_PACKETS", "bytes": "BYTES", "reordered": "REORD", "server": "", "proto": "", "": ""} {
-		m := NewMerging(store.ByFlow()).SortedBy(sort)
+		m := NewMerging(query.ByFlow()).SortedBy(sort)
 		n := 0
 		for _, c := range m.Columns(rows, nil) {
 			if c.Title == want {

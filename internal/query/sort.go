@@ -1,4 +1,4 @@
-package store
+package query
 
 import (
 	"cmp"
@@ -82,9 +82,9 @@ func SortNames() (names []string) {
 }
 
 // order finds the comparison for q.Sort.
-func (q *Query) order() (sortDef, error) {
+func (p *Plan) order() (sortDef, error) {
 	known := SortNames()
-	name := q.Sort
+	name := p.Sort
 	if f := flow.FieldNamed(name); f != nil {
 		name = f.Short() // or another of its names
 	}
@@ -93,29 +93,29 @@ func (q *Query) order() (sortDef, error) {
 			return sorted[i], nil
 		}
 	}
-	for _, k := range q.By.Keys {
-		if k.Name == q.Sort {
+	for _, k := range p.By.Keys {
+		if k.Name == p.Sort {
 			return sortDef{name: k.Name, compare: keyDefs[defOf(k.Name)].compare}, nil
 		}
 		known = append(known, k.Name)
 	}
-	if near := suggest.Nearest(q.Sort, known); near != "" {
-		return sortDef{}, fmt.Errorf("sort by %q: did you mean %s?", q.Sort, near)
+	if near := suggest.Nearest(p.Sort, known); near != "" {
+		return sortDef{}, fmt.Errorf("sort by %q: did you mean %s?", p.Sort, near)
 	}
-	return sortDef{}, fmt.Errorf("sort by %q: there are %s", q.Sort, strings.Join(known, ", "))
+	return sortDef{}, fmt.Errorf("sort by %q: there are %s", p.Sort, strings.Join(known, ", "))
 }
 
 // compare is the whole order of rows, once rank, unless nil, was asked of each.
 // Equal ones stand in an order that does not
 // change from call to call.
-func (q *Query) compare() (rank func(*Row) int64, compare func(a, b *Row) int) {
-	order, err := q.order()
+func (p *Plan) compare() (rank func(*Row) int64, compare func(a, b *Row) int) {
+	order, err := p.order()
 	if err != nil {
-		panic("store: " + err.Error()) // Check came before
+		panic("query: " + err.Error()) // Check came before
 	}
 	return order.rank, func(a, b *Row) int {
 		c := order.compare(a, b)
-		if q.Reverse {
+		if p.Reverse {
 			c = -c
 		}
 		if c != 0 {
@@ -131,5 +131,5 @@ func compareKeys(a, b *Row) int {
 			return c
 		}
 	}
-	return 0
+	return a.Time.Compare(b.Time)
 }

@@ -1,4 +1,4 @@
-package store
+package query
 
 import (
 	"cmp"
@@ -129,7 +129,7 @@ var flowKeys = []string{"netns", "iface", "direction", "proto", "src", "sport", 
 func ByFlow() By {
 	by, err := ParseBy("flow")
 	if err != nil {
-		panic("store: " + err.Error())
+		panic("query: " + err.Error())
 	}
 	return by
 }

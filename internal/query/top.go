@@ -1,4 +1,4 @@
-package store
+package query
 
 import "slices"
 
@@ -6,19 +6,42 @@ import "slices"
 type top struct {
 	rank    func(*Row) int64 // nil: there is none
 	compare func(a, b *Row) int
-	limit   int
+	limit   int     // 0: none
 	rows    []Row   // in no order: they are large, and stay where they are
 	order   []int32 // of rows; once there are as many as the limit: a heap, the last on top
 }
 
-// newTop expects at most so many rows.
-func newTop(q *Query, most int, sc *scratch) *top {
-	if q.Limit > 0 {
-		most = min(most, q.Limit)
+// Scratch is memory that plans use one after the other: in a flood, that of each would be
+// garbage of many megabytes. The rows of an answer are valid until its next use.
+type Scratch struct {
+	rows  []Row
+	order []int32
+}
+
+// newTop expects at most so many rows; 0: not known.
+func newTop(p *Plan, most int, sc *Scratch) *top {
+	limit := most
+	if p.Limit > 0 && (limit == 0 || p.Limit < limit) {
+		limit = p.Limit
 	}
-	t := &top{limit: most, rows: empty(&sc.rows, most), order: empty(&sc.order, most)}
-	t.rank, t.compare = q.compare()
+	reserved := limit
+	if most == 0 {
+		reserved = min(limit, mostReserved)
+	}
+	t := &top{limit: limit, rows: Empty(&sc.rows, reserved), order: Empty(&sc.order, reserved)}
+	t.rank, t.compare = p.compare()
 	return t
+}
+
+// mostReserved is for how many rows there is memory before the first comes.
+const mostReserved = 1 << 10
+
+// Empty returns a list with room for n elements, in the memory of the one before.
+func Empty[T any](of *[]T, n int) []T {
+	if cap(*of) < n {
+		*of = make([]T, 0, n)
+	}
+	return (*of)[:0]
 }
 
 // offer takes a copy of a row if it is among the first.
@@ -26,7 +49,7 @@ func (t *top) offer(w *Row) {
 	if t.rank != nil {
 		w.rank = t.rank(w)
 	}
-	if len(t.rows) < t.limit {
+	if t.limit == 0 || len(t.rows) < t.limit {
 		t.order = append(t.order, int32(len(t.rows)))
 		if t.rows = append(t.rows, *w); len(t.rows) == t.limit {
 			for i := t.limit/2 - 1; i >= 0; i-- {

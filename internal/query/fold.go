@@ -1,4 +1,4 @@
-package store
+package query
 
 import "github.com/waymark-net/waymark/internal/flow"
 

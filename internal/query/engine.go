@@ -1,0 +1,69 @@
+package query
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Source has records, some of which it may forget at any time.
+type Source interface {
+	// Open returns what is there now; it stays until the engine is closed.
+	Open() Engine
+}
+
+// Engine is what a source has at one moment.
+type Engine interface {
+	// Name says where the records are.
+	Name() string
+	Span() Span
+	// Explain estimates what a checked plan takes.
+	Explain(p *Plan, before uint64) Cost
+	// Run starts a checked plan over the intervals with numbers below before.
+	Run(ctx context.Context, p *Plan, before uint64) (Groups, error)
+	Close()
+}
+
+// Span is which intervals an engine has. Intervals have numbers that grow by one, whatever the
+// clock does.
+type Span struct {
+	First, Last uint64    // 0: none
+	Began       time.Time // of the first interval that the source ever had; zero: it had none
+	Dropped     time.Time // end of the latest interval that it had to forget; zero: none
+}
+
+// Groups are the groups of one engine.
+type Groups struct {
+	Report
+	// Rows are in the order of Row.Digest. Each is valid until the next. What they learn on the
+	// way, such as the end of a budget, is in the report that End returns.
+	Rows  iter.Seq[*Row]
+	Count int // how many there are; 0: not known
+	// End is asked after the rows; nil: the report does not change.
+	End func() Report
+}
+
+// Report is what groups are made of.
+type Report struct {
+	From, To  time.Time // of the intervals; zero: there are none
+	Intervals int
+	Summed    uint64 // records that were too many to keep
+	Lost      uint64 // intervals that the engine should have, and has not
+	Partial   string // why not all records are in the groups; empty: they are
+}
+
+// add adds what another engine reports.
+func (r *Report) add(o *Report) {
+	if r.From.IsZero() || !o.From.IsZero() && o.From.Before(r.From) {
+		r.From = o.From
+	}
+	if o.To.After(r.To) {
+		r.To = o.To
+	}
+	r.Intervals += o.Intervals
+	r.Summed += o.Summed
+	r.Lost += o.Lost
+	if r.Partial == "" {
+		r.Partial = o.Partial
+	}
+}

@@ -1,0 +1,234 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/waymark-net/waymark/internal/filter"
+)
+
+// Executor answers plans from several sources.
+type Executor struct {
+	Host    string   // whose records the sources have
+	Sources []Source // newest first: an interval that two have is asked of the first
+}
+
+// Answer answers a plan.
+func (x *Executor) Answer(ctx context.Context, p Plan) (Answer, error) {
+	if err := p.Check(); err != nil {
+		return Answer{}, err
+	}
+	if err := p.wants(x.Host); err != nil {
+		return Answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Budget.Time)
+	defer cancel()
+	asked := x.open()
+	defer asked.close()
+	if p.Step == 0 {
+		return asked.answer(ctx, &p, &Scratch{})
+	}
+	return asked.series(ctx, p)
+}
+
+// Explanation is what a plan will take.
+type Explanation struct {
+	Cost
+	Engines []EngineCost `json:"engines"`
+	Budget  string       `json:"over_budget,omitempty"` // why the answer will be partial; absent: it will not, as far as is known
+}
+
+// EngineCost is what a plan will take of one engine.
+type EngineCost struct {
+	Engine string `json:"engine"`
+	Cost
+}
+
+// Explain says what a plan will take, without running it.
+func (x *Executor) Explain(p Plan) (e Explanation, err error) {
+	if err := p.Check(); err != nil {
+		return e, err
+	}
+	if err := p.wants(x.Host); err != nil {
+		return e, err
+	}
+	asked := x.open()
+	defer asked.close()
+	for i := range asked {
+		c := EngineCost{asked[i].engine.Name(), asked[i].engine.Explain(&p, asked[i].before)}
+		e.Cost.add(c.Cost)
+		e.Engines = append(e.Engines, c)
+	}
+	e.Budget = e.Cost.Over(p.Budget)
+	return e, nil
+}
+
+// asked are engines with their ranges, oldest first.
+type asked []share
+
+// share is the range of an engine: all intervals with numbers below before.
+type share struct {
+	engine Engine
+	before uint64
+}
+
+// open divides the intervals between the sources. The newest is opened first: what moves from
+// it to an older one meanwhile is asked of it alone.
+func (x *Executor) open() asked {
+	var list asked
+	before := ^uint64(0)
+	for _, s := range x.Sources {
+		e := s.Open()
+		list = append(list, share{e, before})
+		if span := e.Span(); span.First > 0 {
+			before = min(before, span.First)
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
+func (a asked) close() {
+	for i := range a {
+		a[i].engine.Close()
+	}
+}
+
+func (a asked) spans() (list []Span) {
+	for i := range a {
+		list = append(list, a[i].engine.Span())
+	}
+	return list
+}
+
+// answer runs a checked plan on all engines.
+func (a asked) answer(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
+	var groups []Groups
+	for i := range a {
+		g, err := a[i].engine.Run(ctx, p, a[i].before)
+		if err != nil {
+			return Answer{}, err
+		}
+		groups = append(groups, g)
+	}
+	answer := p.Collect(groups, sc)
+	answer.Short = short(a.spans(), p.Since)
+	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return Answer{}, err
+	}
+	return answer, nil
+}
+
+// series answers a plan with steps: the groups are chosen by all their time, then each step of
+// them is a row.
+func (a asked) series(ctx context.Context, p Plan) (Answer, error) {
+	whole := p
+	whole.Step = 0
+	answer, err := a.answer(ctx, &whole, &Scratch{})
+	if err != nil {
+		return answer, err
+	}
+	g := NewGrouping(&p)
+	p.only = make(map[Digest]int, len(answer.Rows))
+	for i := range answer.Rows {
+		p.only[g.base(&answer.Rows[i])] = i
+	}
+	p.Limit, p.rows = 0, filter.Filter{} // both are of the whole time
+	steps, err := a.answer(ctx, &p, &Scratch{})
+	if err != nil {
+		return steps, err
+	}
+	slices.SortFunc(steps.Rows, func(x, y Row) int {
+		return cmp.Or(cmp.Compare(p.only[g.base(&x)], p.only[g.base(&y)]), x.Time.Compare(y.Time))
+	})
+	answer.Step, answer.Rows = p.Step, steps.Rows
+	if answer.Partial == "" {
+		answer.Partial = steps.Partial
+	}
+	return answer, nil
+}
+
+// Collect merges groups of engines, oldest first, ranks and cuts.
+func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
+	a := Answer{By: p.By.Keys, Asked: p.Since, AskedUntil: p.Until}
+	g := NewGrouping(p)
+	most := 0
+	if len(groups) == 1 {
+		most = groups[0].Count
+	}
+	top := newTop(p, most, sc)
+	for row := range merged(groups, g.whole) {
+		row.finish()
+		if row.Records == 0 { // nothing but repeated packets
+			if p.rows.Empty() {
+				a.Repeated.Add(&row.repeated)
+			}
+			continue
+		}
+		if !p.rows.Empty() && !p.rows.Match(&row.Record) {
+			continue
+		}
+		a.Groups++
+		a.Records += row.Records
+		a.Total.Add(&row.Counters)
+		a.Repeated.Add(&row.repeated)
+		if !g.once { // the row has them, too
+			a.Total.Subtract(&row.repeated)
+		}
+		top.offer(row)
+	}
+	a.Rows = top.sorted()
+	var r Report
+	for i := range groups {
+		report := groups[i].Report
+		if groups[i].End != nil {
+			report = groups[i].End()
+		}
+		r.add(&report)
+	}
+	a.From, a.To, a.Intervals, a.Summed, a.Lost, a.Partial = r.From, r.To, r.Intervals, r.Summed, r.Lost, r.Partial
+	return a
+}
+
+// merged merges groups that are sorted by digest; of equal ones, those of earlier engines
+// come first.
+func merged(groups []Groups, whole bool) iter.Seq[*Row] {
+	if len(groups) == 1 {
+		return groups[0].Rows
+	}
+	return func(yield func(*Row) bool) {
+		heads := make([]*Row, len(groups))
+		nexts := make([]func() (*Row, bool), len(groups))
+		for i := range groups {
+			next, stop := iter.Pull(groups[i].Rows)
+			defer stop()
+			nexts[i] = next
+			heads[i], _ = next()
+		}
+		for {
+			first := -1
+			for i, h := range heads {
+				if h != nil && (first < 0 || h.Digest.Compare(heads[first].Digest) < 0) {
+					first = i
+				}
+			}
+			if first < 0 {
+				return
+			}
+			row := *heads[first] // the engine uses its memory for the next
+			heads[first], _ = nexts[first]()
+			for i := range heads {
+				if heads[i] != nil && heads[i].Digest == row.Digest {
+					row.Merge(heads[i], whole)
+					heads[i], _ = nexts[i]()
+				}
+			}
+			if !yield(&row) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// Package query answers questions about flow records, whichever engines hold them. Input: a
+// Plan: which records, grouped by what, sorted, cut. Output: an Answer. Callers: the API, the
+// command line, the live view. Engines: package store (memory), package disk below it.
+//
+// An engine turns its records into groups (Row), which can be merged with those of another
+// engine. The executor asks the engines for disjoint ranges of intervals, merges what they
+// return, and only then ranks and cuts: the first rows are exact.
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/filter"
+)
+
+// Plan is what is asked. The zero Plan asks for every flow.
+type Plan struct {
+	Filter filter.Filter // tests of sums are of rows, all others of records
+	Since  time.Time     // intervals that ended after it; zero: all
+	Until  time.Time     // intervals that began before it; zero: all
+	By     By            // no keys: ByFlow
+	// Step makes rows of each group for steps of time; 0: one row for all of it.
+	Step    time.Duration
+	Sort    string // one of SortNames, or a key of By; empty: bytes
+	Reverse bool   // counters ascending, keys descending
+	Limit   int    // groups; 0: all
+	// Everywhere counts a packet on each interface that it passes. Else it counts
+	// once in the totals, and in rows that are of no interface or direction.
+	Everywhere bool
+	Hosts      []string // whose records are asked for; empty: of all
+	Budget     Budget   // the zero Budget: DefaultBudget
+
+	records, rows filter.Filter  // the two parts of Filter, of a checked plan
+	only          map[Digest]int // groups, by their keys without the time, that are meant; nil: all
+}
+
+// Records is the part of the filter that each record has to match, of a checked plan.
+func (p *Plan) Records() filter.Filter { return p.records }
+
+// Check refuses what cannot be answered, and fills in defaults.
+func (p *Plan) Check() error {
+	if len(p.By.Keys) == 0 {
+		p.By = ByFlow()
+	}
+	if p.Sort == "" {
+		p.Sort = "bytes"
+	}
+	p.Budget.fill()
+	var err error
+	if p.records, p.rows, err = p.Filter.Split(p.By.Whole()); err != nil {
+		return err
+	}
+	if !p.Since.IsZero() && !p.Until.IsZero() && !p.Since.Before(p.Until) {
+		return fmt.Errorf("until %s is not after since %s: exchange them", p.Until.Format(time.DateTime), p.Since.Format(time.DateTime))
+	}
+	if p.Step != 0 && p.Step < MinStep {
+		return fmt.Errorf("step %v: the shortest is %v", p.Step, MinStep)
+	}
+	_, err = p.order()
+	return err
+}
+
+// MinStep is the shortest step of a series.
+const MinStep = time.Second
+
+// wants refuses a plan for other hosts than the one whose records there are.
+func (p *Plan) wants(host string) error {
+	if len(p.Hosts) == 0 || slices.Contains(p.Hosts, host) {
+		return nil
+	}
+	return fmt.Errorf("no records of host %s: this agent has those of %s", strings.Join(p.Hosts, ", "), host)
+}
+
+// Within reports whether an interval is asked for.
+func (p *Plan) Within(from, to time.Time) bool {
+	return to.After(p.Since) && (p.Until.IsZero() || from.Before(p.Until))
+}
+
+// Bucket is the step that an interval counts in; zero: the plan has no steps.
+func (p *Plan) Bucket(from time.Time) time.Time {
+	if p.Step == 0 {
+		return time.Time{}
+	}
+	return from.Truncate(p.Step)
+}
