@@ -284,6 +284,7 @@ enum feature {
 	FEATURE_IOAM = 1 << 4, /* the interface belongs to an IOAM node */
 	FEATURE_GATE = 1 << 5, /* packets meet the rules of the gate */
 	FEATURE_HINTS = 1 << 6, /* the program is bound to its device, whose driver may be called */
+	FEATURE_META = 1 << 7, /* hints are passed on, in front of each frame */
 };
 
 /* A hash has so many keys; the loader writes them in place of these numbers and up. */
@@ -307,6 +308,7 @@ enum reason {
 	REASON_CPU_UNKNOWN, /* a processor that was not there at the start */
 	REASON_UNATTRIBUTED_FULL, /* the sum by protocol was full, too */
 	REASON_DROPPED_BY_RULE, /* a rule of the gate dropped it */
+	REASON_AF_XDP, /* an AF_XDP socket took it at XDP */
 	/* The packet is in a flow. */
 	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
 	REASON_FRAGMENT_LOST, /* its ports could not be remembered */

@@ -54,6 +54,12 @@ static __always_inline bool frame_tag(frame_ctx *skb, __u32 *tci)
 	return true;
 }
 
+/* The tag that a hint has and frame_tag() has not. */
+static __always_inline bool frame_hint_tag(frame_ctx *skb, __u32 *tci)
+{
+	return false;
+}
+
 /* When the NIC received the frame, by its own clock; 0: not known. */
 static __always_inline __u64 frame_nic_time(frame_ctx *skb)
 {

@@ -9,9 +9,10 @@
 #include "extension.h"
 #include "parse.h"
 #include "count.h"
-#include "gate/gate.h"
 #include "hints/hints.h"
 #include "hints/observe.h"
+#include "gate/gate.h"
+#include "hints/pass.h"
 #include "ioam/ioam.h"
 #include "ioam/xdp.h"
 
@@ -20,10 +21,14 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("xdp.frags")
 int waymark_xdp(struct xdp_md *xdp)
 {
+	bool left = false;
+
 	hints_observe(xdp);
 	if (cfg_features & FEATURE_GATE && gate_run(xdp, GATE_HOOK_XDP) == GATE_DROP)
 		return XDP_DROP;
 	if (cfg_features & FEATURE_IOAM)
-		ioam_xdp(xdp);
+		left = ioam_xdp(xdp);
+	if (cfg_features & FEATURE_META)
+		return hints_pass_on(xdp, left);
 	return XDP_PASS;
 }

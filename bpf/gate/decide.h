@@ -168,12 +168,18 @@ __feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx, __u32 hook)
 	const volatile struct gate_iface *iface = gate_find_iface(copy, iface_of(ctx), hook);
 	const volatile struct gate_table *t = &gate.table[copy & 1];
 	struct gate_facts f = {};
+	__u32 tci;
 	int action;
 
 	if (!iface)
 		return GATE_PASS;
 	if (!gate_read_fast(ctx, &f))
 		gate_read(ctx, &f);
+	/* Outside of the frame: it is the outer one, whatever else the frame has. */
+	if (t->used & GATE_USES_NUMBER << GATE_VLAN && frame_hint_tag(ctx, &tci)) {
+		f.tagged = true;
+		f.vlan = tci & 0xfff;
+	}
 	f.packets = segments_of(ctx);
 	f.rules = t->rule;
 	if (!f.ip) {

@@ -19,6 +19,43 @@ enum hint_source {
 	HINT_COMPUTED = 3, /* this program: the clock of the host, the bytes of the frame */
 };
 
+/* What is in front of a frame: struct hints_meta of meta.h. */
+enum hints_version { HINTS_META_1 = 0x31484d57 };
+
+/* Of the packet rules at XDP. What they drop is not passed on. */
+enum hints_verdict {
+	HINTS_UNDECIDED = 0, /* it met no rules there */
+	HINTS_PASSED = 1,
+};
+
+/* struct hints_meta.own: of programs of Waymark. */
+enum hints_own {
+	HINTS_OWN_IOAM = 1 << 0, /* XDP has done what a node of IOAM does */
+	HINTS_OWN_WRITTEN = 1 << 1, /* node data were added */
+	HINTS_OWN_SETTLED = 1 << 2, /* tc has nothing to remove or to read */
+	HINTS_OWN_DROP = 1 << 3, /* tc drops the packet: it is in the flows */
+};
+
+enum hints_size {
+	HINTS_TAKERS = 64, /* interfaces on which hints are passed on */
+	HINTS_QUEUES = 64, /* of such an interface, with sockets of AF_XDP */
+};
+
+/* How far the clock of a network card is behind that of the kernel: least differences in which packets were seen, ns. */
+struct hints_clock {
+	__u64 window; /* when the running one began */
+	__s64 best; /* in it */
+	__s64 last; /* in the one before */
+};
+
+/* An interface on which hints are passed on. */
+struct hints_taker {
+	struct hints_clock clock;
+	__u64 refused; /* frames without space in front of them */
+	__u32 first; /* element of xsks_map: its queue 0 */
+	__u32 zero;
+};
+
 /* Packets of a device by what their hints were when they were asked for. */
 struct hints_count {
 	__u64 present[HINTS];

@@ -25,6 +25,17 @@ static __always_inline void hints_observe(struct xdp_md *xdp)
 	hints_count(&h, HINTS_ALL);
 }
 
+/* As frame_hint_tag() at tc. */
+static __always_inline bool frame_hint_tag(struct xdp_md *xdp, __u32 *tci)
+{
+	struct hints h = {};
+
+	if (!(cfg_features & FEATURE_HINTS) || hints_driver_vlan(xdp, &h))
+		return false;
+	*tci = h.vlan_tci;
+	return true;
+}
+
 /* As frame_nic_time() at tc. */
 static __always_inline __u64 frame_nic_time(struct xdp_md *xdp)
 {

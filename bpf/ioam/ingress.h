@@ -10,14 +10,18 @@
 /* What XDP left, if it has run. */
 static __always_inline bool ioam_handed(struct __sk_buff *skb, __u64 *stamp)
 {
-	struct ioam_meta *m;
+	const struct hints_meta *m;
 
 	barrier(); /* the bounds are read here: a copy of half a register would be no pointer */
-	m = (void *)(long)skb->data_meta;
-	if ((void *)(m + 1) > (void *)(long)skb->data || m->cookie != cfg_ioam_cookie ||
-	    m->iface != iface_of(skb))
+	m = hints_meta_at((void *)(long)skb->data_meta, (void *)(long)skb->data);
+	if (!m || !(m->own & HINTS_OWN_IOAM) || m->owner != ioam_owner(skb))
 		return false;
-	*stamp = m->stamp;
+	if (m->own & HINTS_OWN_WRITTEN)
+		*stamp = m->time ?: IOAM_STAMP_NO_TIME;
+	if (m->own & HINTS_OWN_SETTLED)
+		*stamp |= IOAM_STAMP_SETTLED;
+	if (m->own & HINTS_OWN_DROP)
+		*stamp |= IOAM_STAMP_DROP;
 	return true;
 }
 

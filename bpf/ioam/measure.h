@@ -8,6 +8,8 @@
 #ifndef WAYMARK_IOAM_MEASURE_H
 #define WAYMARK_IOAM_MEASURE_H
 
+#include "hints/clock.h"
+
 /* By flow_slot.iface. Written by the agent, which replaces whole elements. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -17,26 +19,14 @@ struct {
 	__type(value, struct ioam_queue);
 } ioam_queues SEC(".maps");
 
-/* How far the clock of a NIC is behind that of the kernel: least differences in which packets were seen, ns. */
-struct ioam_nic {
-	__u64 window; /* when the running one began */
-	__s64 best; /* in it */
-	__s64 last; /* in the one before */
-};
-
 /* By flow_slot.iface. Written and read by the programs, deleted by the agent with the interface. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
-	__type(value, struct ioam_nic);
+	__type(value, struct hints_clock);
 } ioam_nics SEC(".maps");
-
-/* Clocks that run apart by 50 ppm differ by 10 µs more after two of them. */
-#define IOAM_NIC_WINDOW (100 * 1000 * 1000ULL)
-/* Between NIC and program; beyond, the clock was set. */
-#define IOAM_NIC_LATE (10 * 1000 * 1000LL)
 
 /* Of the interface where the packet leaves; all ones where nothing recent is known. */
 static __always_inline void ioam_queue_of(frame_ctx *ctx, struct ioam_queue *q)
@@ -51,36 +41,19 @@ static __always_inline void ioam_queue_of(frame_ctx *ctx, struct ioam_queue *q)
 	q->occupancy = known->occupancy;
 }
 
-/*
- * When the NIC received a packet, on the kernel's clock. The packet that took the least time from the NIC to here
- * shows how far the clocks are apart; all others are as much earlier than now as they took longer. So it does not
- * matter what the NIC's clock shows, and no time is later than the kernel's own. Verified alone.
- */
+/* When the NIC received a packet, on the kernel's clock. Verified alone. */
 __feature(FEATURE_IOAM) __noinline int ioam_nic_received(frame_ctx *ctx, __u64 *received)
 {
 	__u64 now = bpf_ktime_get_ns(), at = frame_nic_time(ctx);
-	struct ioam_nic *n, first = {};
-	__s64 behind = now - at, late;
+	struct hints_clock *c, first = {};
 	__u32 iface = iface_of(ctx);
 
 	if (!received)
 		return 0;
 	*received = now;
-	n = at ? find_or_make(&ioam_nics, &iface, &first) : NULL;
-	if (!n)
-		return 0;
-	if (now - n->window > IOAM_NIC_WINDOW) {
-		n->last = now - n->window > 2 * IOAM_NIC_WINDOW ? behind : n->best;
-		n->best = behind;
-		n->window = now;
-	} else if (behind < n->best) {
-		n->best = behind;
-	}
-	late = behind - (n->best < n->last ? n->best : n->last);
-	if (late >= IOAM_NIC_LATE)
-		n->best = n->last = behind;
-	else if (late > 0)
-		*received = now - late;
+	c = at ? find_or_make(&ioam_nics, &iface, &first) : NULL;
+	if (c)
+		*received = hints_host_time(c, now, at);
 	return 0;
 }
 

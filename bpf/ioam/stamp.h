@@ -2,24 +2,26 @@
 /*
  * What the programs that a packet passes tell each other about it.
  *
- * XDP leaves struct ioam_meta in front of the frame for tc ingress. Tc ingress sets the
+ * XDP leaves struct hints_meta in front of the frame for tc ingress (hints/meta.h). Tc ingress sets the
  * packet's delivery time to the time of its receipt, which the kernel keeps until tc egress only
  * where it forwards a packet, and which nobody can send along.
  */
 #ifndef WAYMARK_IOAM_STAMP_H
 #define WAYMARK_IOAM_STAMP_H
 
+#include "hints/meta.h"
+
 /* Node data were added; no field asked for the time. A clock never shows it. */
 #define IOAM_STAMP_NO_TIME 1
-/* From XDP to tc: the packet is to be dropped; it has nothing that tc ingress removes or reads. */
+/* At tc ingress, as HINTS_OWN_DROP and HINTS_OWN_SETTLED. */
 #define IOAM_STAMP_DROP (1ULL << 63)
 #define IOAM_STAMP_SETTLED (1ULL << 62)
 
-struct ioam_meta {
-	__u64 stamp; /* 0: no data were added */
-	__u32 cookie;
-	__u32 iface; /* as in flow_slot */
-};
+/* Who leaves something, and for which interface: other agents, and other interfaces that the packet passes, have others. */
+static __always_inline __u32 ioam_owner(frame_ctx *ctx)
+{
+	return cfg_ioam_cookie ^ iface_of(ctx);
+}
 
 static __always_inline __u64 ioam_stamp_of(const struct ioam_work *w)
 {

@@ -2,6 +2,7 @@
 /* What hints.h reads of each packet, as tests see it; and what an skb has of it later. */
 #include "prelude.h"
 #include "hints/hints.h"
+#include "hints/meta.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -72,6 +73,36 @@ int hints_tc(struct __sk_buff *skb)
 
 	bpf_skb_load_bytes(skb, skb->len - sizeof(s.last), &s.last, sizeof(s.last));
 	bpf_map_push_elem(&hints_skbs, &s, 0);
+	return TC_ACT_UNSPEC;
+}
+
+/* What XDP left in front of the packet. */
+struct hints_left {
+	struct hints_meta meta;
+	__u64 now;
+	__u32 hash; /* of the skb */
+	__u32 found;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1024);
+	__type(value, struct hints_left);
+} hints_lefts SEC(".maps");
+
+SEC("tc")
+int hints_tc_meta(struct __sk_buff *skb)
+{
+	const struct hints_meta *m =
+		hints_meta_at((void *)(long)skb->data_meta, (void *)(long)skb->data);
+	struct hints_left left = { .now = bpf_ktime_get_ns() };
+
+	if (m) {
+		left.meta = *m;
+		left.found = 1;
+	}
+	left.hash = bpf_get_hash_recalc(skb);
+	bpf_map_push_elem(&hints_lefts, &left, 0);
 	return TC_ACT_UNSPEC;
 }
 

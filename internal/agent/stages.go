@@ -38,8 +38,10 @@ func newStages(cfg *config.Config, deps stage.Deps) (*stages, error) {
 // datapath are the parts in the kernel.
 func (s *stages) datapath() (out []*datapath.Stage) {
 	for _, one := range s.all {
-		if one.Datapath != nil {
-			out = append(out, one.Datapath)
+		for _, part := range []*datapath.Stage{one.Datapath, one.Beside} {
+			if part != nil {
+				out = append(out, part)
+			}
 		}
 	}
 	return out

@@ -42,6 +42,9 @@ type Config struct {
 	Mode    Mode
 	Tables  engine.Limits // of each of two copies
 	Sources uint32        // token buckets of limits per source
+	// Bound reports whether the driver of an interface shows programs at XDP the VLAN tags that are not in frames; nil:
+	// none does.
+	Bound func(datapath.Hook) bool
 }
 
 // Default is room for 100,000 IPv4 addresses or 70,000 of IPv6.
@@ -119,6 +122,7 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Open:     g.open,
 		Uses:     func(h datapath.Hook) bool { return names(h.Target.Name) && g.uses(h) },
 		Anywhere: func(h datapath.Hook) bool { return g.cfg.Mode == ModeGeneric && names(h.Target.Name) },
+		Bound:    g.bound,
 		Attach:   g.attached,
 		Detach:   g.detached,
 		Drain: func(datapath.Epoch, func(*flow.Delta)) error {
@@ -135,6 +139,11 @@ func (g *Gate) uses(h datapath.Hook) bool {
 		return g.wantsXDP(h.Target)
 	}
 	return h.Type == datapath.TCIngress && (h.Target.Early == "" || !g.wantsXDP(h.Target))
+}
+
+// bound reports whether the program at XDP asks the driver for VLAN tags.
+func (g *Gate) bound(h datapath.Hook) bool {
+	return h.Type == datapath.XDP && g.cfg.Bound != nil && g.cfg.Bound(h)
 }
 
 func (g *Gate) wantsXDP(t *datapath.Target) bool {

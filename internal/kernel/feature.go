@@ -105,6 +105,11 @@ var (
 		Without: "programs compute them",
 		probe:   probeXDPHints,
 	}
+	SocketMap = &Feature{
+		Name: "xdp-sockets", Since: "4.18", Purpose: "packets with their hints for AF_XDP sockets (hints.metadata)",
+		Without: "no socket gets packets from the agent's program",
+		probe:   func() error { return features.HaveMapType(ebpf.XSKMap) },
+	}
 	TCX = &Feature{
 		Name: "tcx", Since: "6.6", Purpose: "attaching that ends with the agent, in order with other programs",
 		Without: "clsact filters, which the next agent removes if this one is killed",
@@ -119,7 +124,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, XDPHints, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, XDPHints, SocketMap, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.

@@ -34,11 +34,11 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		{"headroom", "internal/inband/headroom", "."},
 		{"gate", "internal/gate", "TestKernelDecidesAsRules"},
 		{"hints", "internal/hints", "TestExamine$|TestUnboundTwin"},
-		{"ladder", "internal/hints/service", "TestLadder"},
+		{"ladder", "internal/hints/service", "TestLadder|TestMetadata/never|TestMetadataGeneric"},
 	}
 	m := Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 25 * time.Minute,
-		Modules: append(slices.Clone(DefaultModules), "ifb"), // of a driver without XDP
+		Modules: append(slices.Clone(DefaultModules), "ifb", "bridge"), // of drivers without XDP
 		Files:   map[string]string{"/bin/waymark": built.Waymark(t)},
 		Cmds:    []Cmd{{Args: []string{"/bin/waymark", "doctor"}}},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/gate"
 	"github.com/waymark-net/waymark/internal/gate/rules"
+	hints "github.com/waymark-net/waymark/internal/hints/service"
 	"github.com/waymark-net/waymark/internal/stage"
 )
 
@@ -48,10 +49,17 @@ type service struct {
 	cfg Config     // never changed in place
 }
 
+// At XDP, rules may ask for VLAN tags that are not in frames.
+var _ = hints.Consumer(Section.Enabled)
+
 // New prepares the stage.
 func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	own := Section.Of(cfg)
-	s := &service{cfg: own, deps: deps, gate: gate.New(own.gate(), deps.Log)}
+	table := own.gate()
+	if hints.Enabled(cfg) {
+		table.Bound = hints.OffersVLAN
+	}
+	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log)}
 	return &stage.Stage{
 		Datapath: s.gate.Stage(own.has),
 		Start: func() error {

@@ -18,6 +18,15 @@ import (
 
 var frame = packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1000, 2000).Payload(100).Bytes()
 
+// newReader reads all hints, or only what others need.
+func newReader(always bool) *Reader {
+	use := "auto"
+	if always {
+		use = "always"
+	}
+	return NewReader(&Config{Use: use}, slog.New(slog.DiscardHandler))
+}
+
 // asks wants to run at XDP of all interfaces.
 func asks() *datapath.Stage {
 	return &datapath.Stage{
@@ -47,7 +56,7 @@ func TestLadder(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := datapathtest.NewVeth(t)
-			r := NewReader(c.reads)
+			r := newReader(c.reads)
 			stages := []*datapath.Stage{asks(), r.Stage()}
 			if c.mustBe {
 				toy := toystage.New(60).Stage(toystage.Program)
@@ -145,7 +154,7 @@ func TestFull(t *testing.T) {
 		t.Skip("programs that are bound to a device: Linux 6.3")
 	}
 	v := datapathtest.NewVeth(t)
-	r := NewReader(true)
+	r := newReader(true)
 	for i := range r.used {
 		r.used[i] = true
 	}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -17,13 +18,15 @@ const slots = 64
 
 // Reader is the stage in the kernel. Its methods may be called from any goroutine.
 type Reader struct {
-	always bool
+	cfg *Config
+	log *slog.Logger
 
 	mu      sync.Mutex
 	core    *datapath.Core
 	counts  *ebpf.Map
 	devices map[flow.Iface]*bound
 	used    [slots]bool
+	passing
 }
 
 // bound is an interface with a program that is bound to it.
@@ -32,9 +35,9 @@ type bound struct {
 	slot uint32
 }
 
-// NewReader has read nothing yet. always: all hints are counted, whoever needs them.
-func NewReader(always bool) *Reader {
-	return &Reader{always: always, devices: map[flow.Iface]*bound{}}
+// NewReader has read nothing yet.
+func NewReader(cfg *Config, log *slog.Logger) *Reader {
+	return &Reader{cfg: cfg, log: log, devices: map[flow.Iface]*bound{}, passing: passing{takers: map[flow.Iface]uint32{}}}
 }
 
 // Stage registers it in the datapath. It runs wherever others run at XDP.
@@ -42,22 +45,22 @@ func (r *Reader) Stage() *datapath.Stage {
 	return &datapath.Stage{
 		Name: name, Programs: []*datapath.Program{datapath.Early}, Maps: []string{"hints_counts"},
 		Set: r.set, Open: r.open, Forget: r.forget,
-		Bound: func(h datapath.Hook) bool {
-			if !r.always {
-				return false
-			}
-			d, err := hints.Examine(h.Target.Name)
-			return err == nil && d.Offered != 0
-		},
+		Bound: func(h datapath.Hook) bool { return r.cfg.Use == "always" && offers(h, hints.Kinds()...) },
 	}
+}
+
+// offers reports whether the driver of an interface has one of these hints. The caller is in its namespace.
+func offers(h datapath.Hook, kinds ...hints.Kind) bool {
+	d, err := hints.Examine(h.Target.Name)
+	return err == nil && slices.ContainsFunc(kinds, d.Offered.Has)
 }
 
 // OffersTime reports whether packets of an interface may have a receive time at XDP: the reason for a stage to be
 // bound to it. The caller is in its namespace.
-func OffersTime(h datapath.Hook) bool {
-	d, err := hints.Examine(h.Target.Name)
-	return err == nil && d.Offered.Has(hints.Time)
-}
+func OffersTime(h datapath.Hook) bool { return offers(h, hints.Time) }
+
+// OffersVLAN is the same of tags that are not in the frame.
+func OffersVLAN(h datapath.Hook) bool { return offers(h, hints.VLAN) }
 
 // set gives a copy that is bound to an interface its place in the maps.
 func (r *Reader) set(s *datapath.Spec) error {
@@ -84,7 +87,7 @@ func (r *Reader) set(s *datapath.Spec) error {
 	if err := s.Enable("FEATURE_HINTS"); err != nil {
 		return err
 	}
-	return s.SetConstants(map[string]any{"hints_slot": b.slot, "hints_hardware": d.Hardware, "hints_observed": r.always})
+	return s.SetConstants(map[string]any{"hints_slot": b.slot, "hints_hardware": d.Hardware, "hints_observed": r.cfg.Use == "always"})
 }
 
 func (r *Reader) open(c *datapath.Core) (err error) {

@@ -1,9 +1,11 @@
 // Package service is the reading of hints as a stage of the agent: it decides which interfaces get a
-// program that is bound to their device, and reports how often hints were there. Input: interfaces on
-// which other stages run at XDP. Output: constants for bpf/hints. Package list registers it.
+// program that is bound to their device, and on which packets carry their hints on; it reports how often hints
+// were there. Input: interfaces on which other stages run at XDP, or where somebody wants hints. Output: constants
+// and maps for bpf/hints. Package list registers it.
 package service
 
 import (
+	"path"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/config"
@@ -16,11 +18,22 @@ const name = "hints"
 // Config is the section of the configuration.
 type Config struct {
 	Use string `yaml:"use" default:"auto" oneof:"auto never always" doc:"auto: a stage at XDP that needs a hint of the driver reads it (ioam.node.receive_time: nic). always: the agent also counts how often each hint is there, where it runs at XDP. never: hints are computed"`
+
+	Metadata     []string `yaml:"metadata" kind:"glob" doc:"names or globs of interfaces whose packets carry their hints in front of them, for other programs at tc and for AF_XDP sockets; the agent must attach to them (interfaces)"`
+	MetadataTime bool     `yaml:"metadata_time" doc:"the receive time is among them: the kernel then merges no segments of TCP (GRO) on these interfaces, since each packet has another"`
+}
+
+// passes reports whether packets of an interface carry their hints on.
+func (c *Config) passes(iface string) bool {
+	return slices.ContainsFunc(c.Metadata, func(glob string) bool {
+		is, _ := path.Match(glob, iface) // checked when it was read
+		return is
+	})
 }
 
 var section = config.Register(config.Section[Config]{
-	Name: name, Doc: "what network cards know of received packets, for stages at XDP",
-	On: func(c *Config) bool { return c.Use == "always" }, // by itself
+	Name: name, Doc: "what network cards know of received packets, for stages at XDP and those behind it",
+	On: func(c *Config) bool { return c.Use == "always" || len(c.Metadata) > 0 }, // by itself
 })
 
 // Enabled reports whether hints are read where a stage needs them.
@@ -48,9 +61,11 @@ func Kind() stage.Kind {
 }
 
 func newStage(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
-	r := NewReader(section.Of(cfg).Use == "always")
+	own := section.Of(cfg)
+	r := NewReader(&own, deps.Log)
 	return &stage.Stage{
 		Datapath: r.Stage(),
+		Beside:   r.Passing(),
 		Status:   func() (any, error) { return r.status(deps.IfaceName) },
 	}, nil
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -14,6 +15,7 @@ import (
 // Status is the section of the status.
 type Status struct {
 	Interfaces []Interface `json:"interfaces"` // that a program was bound to
+	Metadata   []Passed    `json:"metadata"`   // on which packets carry their hints on
 }
 
 // Interface is one of them.
@@ -30,7 +32,7 @@ func StatusOf(s *obs.Status) *Status { return obs.SectionOf[Status](s, name) }
 
 // status gathers the section.
 func (r *Reader) status(place func(flow.Iface) (name, netns string)) (any, error) {
-	out := &Status{Interfaces: []Interface{}}
+	out := &Status{Interfaces: []Interface{}, Metadata: []Passed{}}
 	if r.core == nil {
 		return out, nil
 	}
@@ -52,7 +54,15 @@ func (r *Reader) status(place func(flow.Iface) (name, netns string)) (any, error
 			}
 			out.Interfaces = append(out.Interfaces, one)
 		}
-		return nil
+		if r.takersMap == nil {
+			return nil
+		}
+		passed, err := r.passed(place)
+		out.Metadata = append(out.Metadata, passed...)
+		return err
+	})
+	order.By(out.Metadata, func(a, b Passed) int {
+		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface))
 	})
 	order.By(out.Interfaces, func(a, b Interface) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface))
@@ -73,6 +83,22 @@ func writeText(w io.Writer, s *obs.Status) error {
 		for _, h := range i.Hints {
 			t.Add(h.Kind.String(), obs.Place(i.Netns, i.Iface), h.Source, term.Count(h.Rate.Present+h.Rate.Absent), term.Percent(h.Rate.Share()))
 		}
+	}
+	if err := term.Section(w, t); err != nil || len(own.Metadata) == 0 {
+		return err
+	}
+	t = &term.Table{Columns: []term.Column{
+		{Title: "METADATA"}, {Title: "HINTS"}, {Title: "AF_XDP MAP", Right: true}, {Title: "QUEUE 0", Right: true}, {Title: "REFUSED", Right: true},
+	}}
+	for _, p := range own.Metadata {
+		with, sockets := "hash, vlan", "none"
+		if p.Time {
+			with = "time, hash, vlan"
+		}
+		if p.SocketMap != 0 {
+			sockets = fmt.Sprint(p.SocketMap)
+		}
+		t.Add(obs.Place(p.Netns, p.Iface), with, sockets, fmt.Sprint(p.FirstQueue), term.Count(p.Refused))
 	}
 	return term.Section(w, t)
 }

@@ -31,7 +31,7 @@ const (
 	verdictPass        = -1
 	verdictDrop        = 2
 	prefix             = 14 // of the link header
-	metaBytes          = 16
+	metaBytes          = 32
 	optionAt, hopLimit = prefix + 40 + 4, 64
 )
 

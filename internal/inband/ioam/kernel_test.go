@@ -70,7 +70,7 @@ func attachNode(t testing.TB, h *lab.Host, cfg Config, n Node) *Registrar {
 	r := New(cfg)
 	stages := []*datapath.Stage{r.Stage(func(string) bool { return true })}
 	if cfg.Bound != nil {
-		stages = append(stages, hints.NewReader(false).Stage())
+		stages = append(stages, hints.NewReader(&hints.Config{}, slog.New(slog.DiscardHandler)).Stage())
 	}
 	d := datapath.New(datapath.Config{MaxEntries: 64, Stages: stages}, slog.New(slog.DiscardHandler))
 	if err := d.Open(); err != nil {

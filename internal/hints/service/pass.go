@@ -1,0 +1,166 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hints"
+	"github.com/waymark-net/waymark/internal/kernel"
+)
+
+const (
+	maxTakers = uint32(abiHintsSizeHINTS_TAKERS)
+	maxQueues = uint32(abiHintsSizeHINTS_QUEUES)
+)
+
+// Bits of hints_passed, by enum hint.
+const (
+	passTime = 1 << iota
+	passHash
+	passVLAN
+)
+
+// passing is what is known of interfaces whose packets carry their hints on. It is guarded by the lock of the reader.
+type passing struct {
+	takersMap *ebpf.Map
+	sockets   *ebpf.Map
+	takers    map[flow.Iface]uint32 // with the element of xsks_map that is their queue 0
+}
+
+// Passing registers a second stage: on some interfaces, packets carry their hints on.
+func (r *Reader) Passing() *datapath.Stage {
+	passes := func(h datapath.Hook) bool { return r.cfg.passes(h.Target.Name) }
+	return &datapath.Stage{
+		Name: "metadata", Programs: []*datapath.Program{datapath.Early}, Maps: []string{"hints_takers", "xsks_map"},
+		Feature: uint32(abiFeatureFEATURE_META),
+		Set:     r.setPassing, Open: r.openPassing,
+		Uses: passes, Anywhere: passes,
+		Bound:  r.binds,
+		Attach: r.attach, Detach: r.detach,
+	}
+}
+
+// binds reports whether the driver of an interface has a hint that is passed on.
+func (r *Reader) binds(h datapath.Hook) bool {
+	switch {
+	case r.cfg.Use == "never":
+		return false
+	case r.cfg.MetadataTime:
+		return offers(h, hints.Kinds()...)
+	}
+	return offers(h, hints.Hash, hints.VLAN)
+}
+
+func (r *Reader) openPassing(c *datapath.Core) error {
+	m, err := c.Maps("hints_takers", "xsks_map")
+	r.takersMap, r.sockets = m["hints_takers"], m["xsks_map"]
+	return err
+}
+
+// setPassing sets what is passed on, and whether to sockets.
+func (r *Reader) setPassing(s *datapath.Spec) error {
+	passed := uint32(passHash | passVLAN)
+	if r.cfg.MetadataTime {
+		passed |= passTime
+	}
+	sockets := len(r.cfg.Metadata) > 0 && kernel.SocketMap.Has()
+	if m := s.Maps["xsks_map"]; sockets {
+		m.Type, m.MaxEntries = ebpf.XSKMap, maxTakers*maxQueues
+	}
+	return s.SetConstants(map[string]any{"hints_passed": passed, "hints_sockets": sockets})
+}
+
+// attach has packets of an interface carry their hints on.
+func (r *Reader) attach(h datapath.Hook) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.takers[h.Target.Iface]; known {
+		return nil
+	}
+	first, free := r.freeTaker()
+	if !free {
+		r.log.Warn("hints are not passed on: too many interfaces", "interface", h.Target.String(), "most", maxTakers)
+		return nil
+	}
+	if err := r.takersMap.Put(uint32(h.Target.Iface), &abiHintsTaker{First: first}); err != nil {
+		return fmt.Errorf("passing on hints of %s: %w", h.Target.String(), err)
+	}
+	r.takers[h.Target.Iface] = first
+	return nil
+}
+
+// freeTaker finds elements of xsks_map that no interface has.
+func (r *Reader) freeTaker() (first uint32, free bool) {
+	var taken []uint32
+	for _, first := range r.takers {
+		taken = append(taken, first)
+	}
+	for first := range maxTakers {
+		if !slices.Contains(taken, first*maxQueues) {
+			return first * maxQueues, true
+		}
+	}
+	return 0, false
+}
+
+// detach has packets of an interface carry nothing any more, and leaves no socket of it to the next.
+func (r *Reader) detach(h datapath.Hook) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, known := r.takers[h.Target.Iface]
+	if !known {
+		return nil
+	}
+	delete(r.takers, h.Target.Iface)
+	errs := []error{r.takersMap.Delete(uint32(h.Target.Iface))}
+	for queue := range maxQueues {
+		if r.sockets.Type() != ebpf.XSKMap {
+			break
+		}
+		if err := r.sockets.Delete(first + queue); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("passing on no more hints of %s: %w", h.Target.String(), err)
+	}
+	return nil
+}
+
+// Passed is where hints are passed on to.
+type Passed struct {
+	Iface      string `json:"iface"`
+	Netns      string `json:"netns,omitempty"`
+	IfIndex    int    `json:"ifindex"`
+	Time       bool   `json:"time"`                 // with the receive time
+	Refused    uint64 `json:"refused"`              // frames without space in front of them: they carry none
+	SocketMap  uint32 `json:"socket_map,omitempty"` // id of the map for AF_XDP sockets; 0: the kernel has none
+	FirstQueue uint32 `json:"first_queue"`          // the element of queue 0 in it
+}
+
+// passed gathers the interfaces. The caller holds the lock.
+func (r *Reader) passed(place func(flow.Iface) (name, netns string)) (all []Passed, err error) {
+	var id ebpf.MapID
+	if r.sockets.Type() == ebpf.XSKMap {
+		info, err := r.sockets.Info()
+		if err != nil {
+			return nil, fmt.Errorf("asking for the id of xsks_map: %w", err)
+		}
+		id, _ = info.ID()
+	}
+	for iface, first := range r.takers {
+		var t abiHintsTaker
+		if err := r.takersMap.Lookup(uint32(iface), &t); err != nil {
+			return nil, fmt.Errorf("reading what was passed on of interface %d: %w", iface.IfIndex(), err)
+		}
+		one := Passed{IfIndex: int(iface.IfIndex()), Time: r.cfg.MetadataTime, Refused: t.Refused, SocketMap: uint32(id), FirstQueue: first}
+		one.Iface, one.Netns = place(iface)
+		all = append(all, one)
+	}
+	return all, nil
+}
