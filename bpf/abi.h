@@ -22,6 +22,8 @@ enum delay {
 #include "ioam/direct_abi.h"
 #include "pdm/abi.h"
 #include "gate/abi.h"
+#include "gate/ban_abi.h"
+#include "gate/cookie_abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {
@@ -307,8 +309,9 @@ enum reason {
 	REASON_SAMPLED_OUT,
 	REASON_CPU_UNKNOWN, /* a processor that was not there at the start */
 	REASON_UNATTRIBUTED_FULL, /* the sum by protocol was full, too */
-	REASON_DROPPED_BY_RULE, /* a rule of the gate dropped it */
 	REASON_AF_XDP, /* an AF_XDP socket took it at XDP */
+	REASON_DROPPED_BY_RULE, /* a rule of the gate dropped it, or a ban */
+	REASON_ANSWERED_BY_RULE, /* a SYN that a rule of the gate answered with a cookie, and the answer of XDP */
 	/* The packet is in a flow. */
 	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
 	REASON_FRAGMENT_LOST, /* its ports could not be remembered */

@@ -48,6 +48,12 @@ static __always_inline long frame_load(frame_ctx *ctx, __u32 offset, void *to, _
  */
 static __always_inline long frame_store(frame_ctx *ctx, __u32 offset, const void *from, __u32 n);
 
+/* Changes a checksum that does not cover itself by a difference. Not 0 where that fails. Only where FRAME_WRITABLE is 0. */
+static __always_inline long frame_replace_sum(frame_ctx *ctx, __u32 offset, __u32 difference);
+
+/* The verdict that sends the frame back through its interface. */
+static __always_inline int frame_send_back(frame_ctx *ctx);
+
 /* Makes the first n bytes readable through pointers. Not 0 where that fails. */
 static __always_inline long frame_pull(frame_ctx *ctx, __u32 n);
 

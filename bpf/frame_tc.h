@@ -40,6 +40,16 @@ static __always_inline long frame_store(frame_ctx *skb, __u32 offset, const void
 	return bpf_skb_store_bytes(skb, offset, from, n, BPF_F_RECOMPUTE_CSUM);
 }
 
+static __always_inline long frame_replace_sum(frame_ctx *skb, __u32 offset, __u32 difference)
+{
+	return bpf_l4_csum_replace(skb, offset, 0, difference, 0);
+}
+
+static __always_inline int frame_send_back(frame_ctx *skb)
+{
+	return bpf_redirect(skb->ifindex, 0);
+}
+
 static __always_inline long frame_pull(frame_ctx *skb, __u32 n)
 {
 	return bpf_skb_pull_data(skb, n);

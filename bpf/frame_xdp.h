@@ -47,6 +47,16 @@ static __always_inline long frame_store(frame_ctx *xdp, __u32 offset, const void
 	return bpf_xdp_store_bytes(xdp, offset, (void *)from, n);
 }
 
+static __always_inline long frame_replace_sum(frame_ctx *xdp, __u32 offset, __u32 difference)
+{
+	return -1;
+}
+
+static __always_inline int frame_send_back(frame_ctx *xdp)
+{
+	return XDP_TX;
+}
+
 /* Drivers put headers into the first buffer, as a rule. */
 static __always_inline long frame_pull(frame_ctx *xdp, __u32 n)
 {

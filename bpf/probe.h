@@ -132,9 +132,11 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 
 	if (!features)
 		return stages(skb, direction, 0);
-	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS &&
-	    gate_run(skb, GATE_HOOK_TC) == GATE_DROP)
-		return TC_ACT_SHOT;
+	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS) {
+		verdict = gate_run(skb, GATE_HOOK_TC);
+		if (verdict != GATE_PASS)
+			return verdict == GATE_ANSWER ? frame_send_back(skb) : TC_ACT_SHOT;
+	}
 	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS) {
 		verdict = ioam_egress(skb);
 		if (verdict != TC_ACT_UNSPEC)

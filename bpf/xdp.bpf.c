@@ -22,10 +22,14 @@ SEC("xdp.frags")
 int waymark_xdp(struct xdp_md *xdp)
 {
 	bool left = false;
+	int verdict;
 
 	hints_observe(xdp);
-	if (cfg_features & FEATURE_GATE && gate_run(xdp, GATE_HOOK_XDP) == GATE_DROP)
-		return XDP_DROP;
+	if (cfg_features & FEATURE_GATE) {
+		verdict = gate_run(xdp, GATE_HOOK_XDP);
+		if (verdict != GATE_PASS)
+			return verdict == GATE_ANSWER ? frame_send_back(xdp) : XDP_DROP;
+	}
 	if (cfg_features & FEATURE_IOAM)
 		left = ioam_xdp(xdp);
 	if (cfg_features & FEATURE_META)

@@ -14,7 +14,7 @@ enum gate_size {
 	GATE_RULES = 64 * GATE_WORDS,
 	GATE_ROWS_MAX = 65536, /* of a copy: their numbers have 16 bits */
 	/* Counters: of rules of both copies, after those of what no rule decided. */
-	GATE_SLOTS = 3 + 2 * GATE_RULES,
+	GATE_SLOTS = 5 + 2 * GATE_RULES,
 	GATE_BUCKETS = 512, /* of interfaces */
 	GATE_WAYS = 4, /* interfaces in a bucket; sources in a line */
 	GATE_LEAF_KEYS = 5,
@@ -27,6 +27,8 @@ enum gate_slot {
 	GATE_SLOT_PASSED, /* packets that no rule decided about */
 	GATE_SLOT_NOT_IP, /* other frames, which meet no rule */
 	GATE_SLOT_FORGOTTEN, /* buckets of sources that were given to other sources before they were full again */
+	GATE_SLOT_BANNED, /* packets whose source is banned */
+	GATE_SLOT_EXEMPT, /* packets of banned prefixes that an allow list let through to the rules */
 	GATE_SLOT_FIRST, /* of a rule */
 };
 
@@ -103,6 +105,8 @@ enum gate_action {
 	GATE_DROP,
 	GATE_COUNT,
 	GATE_LIMIT,
+	GATE_SYNCOOKIE,
+	GATE_ANSWER, /* of no rule: the frame has become an answer */
 };
 
 enum gate_per { GATE_PER_RULE, GATE_PER_SOURCE };
@@ -172,6 +176,7 @@ struct gate_table {
 	__u64 all[GATE_WORDS]; /* the rules that there are */
 	__u32 src[2]; /* tries of IPv4 and IPv6 */
 	__u32 dst[2];
+	__u32 allow[2]; /* likewise; they find 1 for sources that cannot be banned, and 0 */
 	__u16 no_src, no_dst; /* rows of packets without */
 	__u16 no_number[GATE_NUMBERS];
 	__u16 head[GATE_HEADS];
@@ -185,7 +190,7 @@ struct gate_iface {
 	__u32 iface; /* as in flow_slot; 0: none */
 	__u16 row;
 	__u8 hooks; /* enum gate_hook: where its packets meet them */
-	__u8 zero;
+	__u8 answers; /* enum gate_answers: how SYNs are answered */
 };
 
 /* A copy of a program may have more features than its hook needs. */

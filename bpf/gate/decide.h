@@ -2,7 +2,7 @@
 /*
  * The verdict about a packet: which rules match, which count it, and which decides.
  *
- * Input: a frame. Output: GATE_PASS or GATE_DROP, and counters.
+ * Input: a frame. Output: GATE_PASS, GATE_DROP or GATE_ANSWER, and counters.
  */
 #ifndef WAYMARK_GATE_DECIDE_H
 #define WAYMARK_GATE_DECIDE_H
@@ -18,6 +18,10 @@ static __always_inline __u32 gate_lowest(__u64 word)
 {
 	return gate_bit_numbers[(word & -word) * 0x022fdd63cc95386dULL >> 58 & 63];
 }
+
+/* The number of a rule that decides about what the packet is, above its action. */
+#define GATE_NUMBER_SHIFT 8
+#define GATE_ACTION_MASK 255
 
 /*
  * The packet meets the rules of a word, in order. 0: none has decided. Verified alone.
@@ -42,6 +46,8 @@ __feature(FEATURE_GATE) __noinline
 		action = rule->action;
 		if (action == GATE_LIMIT)
 			action = gate_exceeds(n, f) ? GATE_DROP : GATE_COUNT;
+		if (action == GATE_SYNCOOKIE)
+			return action | n << GATE_NUMBER_SHIFT; /* counted by gate_cookie() */
 		gate_count(rule->slot, f, action == GATE_DROP);
 		if (action == GATE_PASS || action == GATE_DROP)
 			return action;
@@ -148,8 +154,9 @@ static __always_inline int gate_decide(const struct gate_facts *f,
 	return 0;
 }
 
-/* A packet that is dropped is in no flow: what an interface received stays the sum of what is counted. */
-static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts *f)
+/* A packet that goes no further is in no flow: what an interface received stays the sum of what is counted. */
+static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts *f,
+					 __u32 direction, enum reason reason)
 {
 	struct count_value one = {
 		.packets = f->packets,
@@ -157,8 +164,8 @@ static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts
 		.bytes = frame_len(ctx),
 	};
 
-	if (!count_cached(iface_of(ctx), DIRECTION_INGRESS, REASON_DROPPED_BY_RULE, &one))
-		count_many(iface_of(ctx), DIRECTION_INGRESS, REASON_DROPPED_BY_RULE, &one);
+	if (!count_cached(iface_of(ctx), direction, reason, &one))
+		count_many(iface_of(ctx), direction, reason, &one);
 }
 
 /* A frame at a hook. Verified alone. */
@@ -186,11 +193,20 @@ __feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx, __u32 hook)
 		gate_count(GATE_SLOT_NOT_IP, &f, false);
 		return GATE_PASS;
 	}
-	action = gate_decide(&f, t, iface->row);
-	if (!action)
-		gate_count(GATE_SLOT_PASSED, &f, false);
+	action = GATE_DROP;
+	if (!gate_is_banned(&f, copy)) {
+		action = gate_decide(&f, t, iface->row);
+		if (!action)
+			gate_count(GATE_SLOT_PASSED, &f, false);
+	}
+	if ((action & GATE_ACTION_MASK) == GATE_SYNCOOKIE)
+		action = gate_cookie(ctx, &f, action >> GATE_NUMBER_SHIFT, iface->answers);
 	if (action == GATE_DROP)
-		gate_account(ctx, &f);
+		gate_account(ctx, &f, DIRECTION_INGRESS, REASON_DROPPED_BY_RULE);
+	if (action == GATE_ANSWER)
+		gate_account(ctx, &f, DIRECTION_INGRESS, REASON_ANSWERED_BY_RULE);
+	if (action == GATE_ANSWER && FRAME_WRITABLE) /* tc egress sees no answer of XDP */
+		gate_account(ctx, &f, DIRECTION_EGRESS, REASON_ANSWERED_BY_RULE);
 	return action ?: GATE_PASS;
 }
 

@@ -11,6 +11,8 @@
 #include "find.h"
 #include "count.h"
 #include "limit.h"
+#include "ban.h"
+#include "cookie.h"
 #include "decide.h"
 
 #endif

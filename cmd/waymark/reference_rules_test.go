@@ -8,7 +8,7 @@ const rulesLead = "A rule file says what happens to packets, with one rule per l
 	"`drop udp dst port 1900 len > 400`. A rule without conditions matches every packet. `#` begins a comment. Words and names of other\n" +
 	"tools have their meaning where there is no doubt; `waymark rules check` reports errors with the remedy, and `waymark rules explain`\n" +
 	"shows which rule decides about a packet. The [how-to](../how-to/gate.md) shows how\n" +
-	"the agent applies rules; sample, syncookie, no-flow and only-flow are for a later version."
+	"the agent applies rules; sample, no-flow and only-flow are for a later version."
 
 const rulesOrder = "A packet meets the rules in the order of the file until one decides: the first match that decides wins. Without one the packet passes.\n" +
 	"Write allow lists in front of ban lists. Every rule counts the packets that match, up to the one that decides. Rules apply to IPv4\n" +

@@ -17,10 +17,10 @@ import (
 func newRulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "Check, apply and list packet rules, and show which rule decides about a packet",
+		Short: "Check, apply and list packet rules, ban sources, and show which rule decides about a packet",
 	}
 	cmd.AddCommand(newRulesCheckCommand(), newRulesApplyCommand(), newRulesListCommand(), newRulesAddCommand(), newRulesDelCommand(),
-		newRulesExplainCommand(), newRulesImportCommand())
+		newRulesBanCommand(), newRulesUnbanCommand(), newRulesBansCommand(), newRulesExplainCommand(), newRulesImportCommand())
 	return cmd
 }
 

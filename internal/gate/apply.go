@@ -14,10 +14,9 @@ import (
 
 // unsupported are actions that the programs do not carry out.
 var unsupported = map[rules.Action]string{
-	rules.ActionSample:    "captures",
-	rules.ActionSynCookie: "SYN cookies",
-	rules.ActionNoFlow:    "flow records by rule",
-	rules.ActionOnlyFlow:  "flow records by rule",
+	rules.ActionSample:   "captures",
+	rules.ActionNoFlow:   "flow records by rule",
+	rules.ActionOnlyFlow: "flow records by rule",
 }
 
 // Check reports rules that the gate cannot apply.
@@ -49,6 +48,9 @@ func (g *Gate) Apply(rs *rules.Ruleset) error {
 	if err := Check(rs); err != nil {
 		return err
 	}
+	if err := g.checkCookies(rs); err != nil {
+		return err
+	}
 	g.applying.Lock()
 	defer g.applying.Unlock()
 	return g.apply(rs, time.Now())
@@ -67,7 +69,7 @@ func (g *Gate) apply(rs *rules.Ruleset, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := g.do(func() error { return g.turn(table, which) }); err != nil {
+	if err := g.do(func() error { return g.turn(table, which, hasCookies(rs)) }); err != nil {
 		return err
 	}
 	g.rules, g.which = rs, which
@@ -101,13 +103,17 @@ func (g *Gate) expire() {
 }
 
 // turn fills the copy that no program uses, and has all packets use it.
-func (g *Gate) turn(table *engine.Table, which uint32) error {
+func (g *Gate) turn(table *engine.Table, which uint32, cookies bool) error {
+	g.cookies = cookies
+	if err := g.refreshCookies(); err != nil {
+		return err
+	}
 	next := g.control
 	next.Table[which] = table.Header
 	clear(next.Iface[which][:])
 	next.Copy = which
 	for i, p := range g.ifaces {
-		if err := table.AddIface(&next, uint32(i), p.Name, p.hooks); err != nil {
+		if err := table.AddIface(&next, uint32(i), p.Name, p.hooks, p.answers); err != nil {
 			return fmt.Errorf("gate of %s: %w", p.Name, err)
 		}
 	}

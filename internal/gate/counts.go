@@ -39,6 +39,8 @@ type Counters struct {
 	Passed  Counts       // packets that no rule decided about
 	NotIP   Counts       // other frames
 	Removed Counts       // of rules that are no longer in effect
+	Banned  Counts       // packets whose source was banned
+	Exempt  Counts       // packets of banned prefixes that an allow list let through to the rules
 	// Forgotten are token buckets of sources that were given to others before they were
 	// full again: these sources had their burst too early.
 	Forgotten uint64
@@ -51,7 +53,7 @@ func (g *Gate) Counters() (c Counters, err error) {
 		if err != nil {
 			return err
 		}
-		c = Counters{Passed: totals[engine.SlotPassed], NotIP: totals[engine.SlotNotIP], Removed: g.gone, Forgotten: totals[engine.SlotForgotten].Packets}
+		c = Counters{Passed: totals[engine.SlotPassed], NotIP: totals[engine.SlotNotIP], Removed: g.gone, Forgotten: totals[engine.SlotForgotten].Packets, Banned: totals[engine.SlotBanned], Exempt: totals[engine.SlotExempt]}
 		for _, r := range g.table.Rules {
 			one := RuleCounts{Rule: r, Counts: totals[g.slots[r.ID]]}
 			one.PacketRate, one.ByteRate = g.rates.of(r.ID)

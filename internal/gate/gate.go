@@ -45,16 +45,18 @@ type Config struct {
 	// Bound reports whether the driver of an interface shows programs at XDP the VLAN tags that are not in frames; nil:
 	// none does.
 	Bound func(datapath.Hook) bool
+	Bans  uint32 // at a time
 }
 
 // Default is room for 100,000 IPv4 addresses or 70,000 of IPv6.
 func Default() Config {
-	return Config{Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rows: 8192, Pages: 1024}, Sources: 1 << 16}
+	return Config{Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rows: 8192, Pages: 1024}, Sources: 1 << 16, Bans: 1 << 14}
 }
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
 	"gate_lines", "gate_rows", "gate_pages", "gate_rules", "gate_counts", "gate_buckets", "gate_sources", ".data.gate",
+	"gate_bans", "gate_ban_counts", ".data.gateban", "gate_cookie_counts", "gate_local", "gate_answers",
 }
 
 // sourceWays are the buckets in an element of gate_sources.
@@ -89,6 +91,9 @@ type Gate struct {
 	gone    Counts // of rules that were removed
 	ifaces  map[flow.Iface]Place
 	rates   rates
+	bans    bans
+	cookies bool // rules answer SYNs
+	local   map[abiGateLocalKey]bool
 }
 
 // Place is where packets of an interface meet the rules.
@@ -98,11 +103,16 @@ type Place struct {
 	Hook  string // xdp, xdp-generic or tc
 	Why   string // not XDP, where that was wanted
 	hooks uint8  // the same as Hook, for the programs
+
+	sends   bool  // the hook can answer SYNs
+	answers uint8 // what answers say
+	do      func(func() error) error
 }
 
 // New returns a gate that has loaded nothing yet. Without rules all packets pass.
 func New(cfg Config, log *slog.Logger) *Gate {
-	g := &Gate{cfg: cfg, log: log, rules: &rules.Ruleset{}, slots: map[uint32]uint16{}, ifaces: map[flow.Iface]Place{}}
+	g := &Gate{cfg: cfg, log: log, rules: &rules.Ruleset{}, slots: map[uint32]uint16{}, ifaces: map[flow.Iface]Place{}, local: map[abiGateLocalKey]bool{}}
+	g.bans.init(cfg.Bans)
 	for n := engine.Slots; n > uint32(engine.FirstSlot); n-- {
 		g.free = append(g.free, uint16(n-1))
 	}
@@ -126,7 +136,7 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Attach:   g.attached,
 		Detach:   g.detached,
 		Drain: func(datapath.Epoch, func(*flow.Delta)) error {
-			return g.sample(time.Now())
+			return errors.Join(g.sample(time.Now()), g.unbanEnded(time.Now()), g.refreshCookies())
 		},
 		Forget: g.forget,
 		Close:  g.close,
@@ -179,11 +189,15 @@ func (g *Gate) set(s *datapath.Spec) error {
 	if err := s.SetSizes(map[string]uint32{
 		"gate_lines": engine.Copies * t.Lines, "gate_rows": engine.Copies * t.Rows, "gate_pages": engine.Copies * t.Pages,
 		"gate_rules": engine.Copies * uint32(engine.MaxRules), "gate_counts": (g.cpus + 1) * engine.Slots, "gate_buckets": engine.Slots,
-		"gate_sources": lines,
+		"gate_sources": lines, "gate_bans": max(g.cfg.Bans, 1), "gate_ban_counts": max(g.cfg.Bans, 1),
 	}); err != nil {
 		return err
 	}
-	return s.SetConstants(map[string]any{"cfg_gate_cpus": g.cpus, "cfg_gate_source_mask": lines - 1})
+	at := kernel.SocketOffsets()
+	return s.SetConstants(map[string]any{
+		"cfg_gate_cpus": g.cpus, "cfg_gate_source_mask": lines - 1,
+		"cfg_gate_sock": abiGateSockOffsets{Locks: at.Locks, Shift: at.Shift, Clamp: at.Clamp},
+	})
 }
 
 // open gets the maps.
@@ -196,6 +210,9 @@ func (g *Gate) open(c *datapath.Core) (err error) {
 		return err
 	}
 	g.core = c
+	if err := g.maps[".data.gateban"].Put(uint32(0), &g.bans.control); err != nil {
+		return fmt.Errorf("preparing bans: %w", err)
+	}
 	return g.publish(&g.control)
 }
 
@@ -226,7 +243,7 @@ func (g *Gate) attached(h datapath.Hook) error {
 // enter has packets of an interface meet the rules at a place.
 func (g *Gate) enter(p Place) error {
 	next := g.control
-	if err := g.table.AddIface(&next, uint32(p.Iface), p.Name, p.hooks); err != nil {
+	if err := g.table.AddIface(&next, uint32(p.Iface), p.Name, p.hooks, p.answers); err != nil {
 		return fmt.Errorf("gate of %s: %w", p.Name, err)
 	}
 	// A name may need a row that no other has.
@@ -235,15 +252,19 @@ func (g *Gate) enter(p Place) error {
 	}
 	g.written = len(g.table.Rows)
 	g.ifaces[p.Iface] = p
-	return g.publish(&next)
+	return errors.Join(g.publish(&next), g.refreshCookies())
 }
 
 // place says where packets of an interface meet the rules, and why there.
 func (g *Gate) place(h datapath.Hook) Place {
-	p := Place{Iface: h.Target.Iface, Name: h.Target.Name, Hook: "tc", hooks: engine.HookTC}
+	p := Place{Iface: h.Target.Iface, Name: h.Target.Name, Hook: "tc", hooks: engine.HookTC, sends: true, do: h.Target.Do}
 	switch {
 	case h.Type == datapath.XDP:
 		p.Hook, p.hooks = string(h.Target.Early), engine.HookXDP
+		_ = h.Target.Do(func() error { // a missing interface sends nothing
+			p.sends = h.Target.Early == datapath.ModeXDPGeneric || sends(h.Target.Name)
+			return nil
+		})
 	case g.wantsXDP(h.Target):
 		p.Why = "the driver or the kernel takes no program at XDP"
 		_ = h.Target.Do(func() error { // a missing interface has no program

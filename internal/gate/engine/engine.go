@@ -44,6 +44,8 @@ const (
 	HookTC  = uint8(abiGateHookGATE_HOOK_TC)
 
 	SlotForgotten = uint32(abiGateSlotGATE_SLOT_FORGOTTEN)
+	SlotBanned    = uint32(abiGateSlotGATE_SLOT_BANNED)
+	SlotExempt    = uint32(abiGateSlotGATE_SLOT_EXEMPT)
 )
 
 // Limits are the sizes of one copy of the tables.
@@ -127,7 +129,7 @@ func Compile(rs *rules.Ruleset, o Options) (*Table, error) {
 			return nil, err
 		}
 	}
-	return t, nil
+	return t, c.allowed(rs)
 }
 
 // compiler is a table in the making.

@@ -23,8 +23,8 @@ func (t *Table) IfaceRow(name string) (uint16, error) {
 func bucketOf(iface uint32) uint32 { return iface * 0x9e3779b1 >> 23 }
 
 // AddIface enters an interface into the copy of the table, or changes its name. hooks are
-// those where its packets meet the rules.
-func (t *Table) AddIface(c *Control, iface uint32, name string, hooks uint8) error {
+// those where its packets meet the rules, answers what SYN-ACKs say there.
+func (t *Table) AddIface(c *Control, iface uint32, name string, hooks, answers uint8) error {
 	row, err := t.IfaceRow(name)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (t *Table) AddIface(c *Control, iface uint32, name string, hooks uint8) err
 	bucket := &c.Iface[t.options.Copy][bucketOf(iface)]
 	for _, known := range []uint32{iface, 0} {
 		if i := slices.IndexFunc(bucket[:], func(one Iface) bool { return one.Iface == known }); i >= 0 {
-			bucket[i] = Iface{Iface: iface, Row: row, Hooks: hooks}
+			bucket[i] = Iface{Iface: iface, Row: row, Hooks: hooks, Answers: answers}
 			return nil
 		}
 	}

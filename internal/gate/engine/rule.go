@@ -9,6 +9,7 @@ import (
 // actions are what programs do for a rule. What they do not know is counted.
 var actions = map[rules.Action]abiGateAction{
 	rules.ActionPass: abiGateActionGATE_PASS, rules.ActionDrop: abiGateActionGATE_DROP, rules.ActionLimit: abiGateActionGATE_LIMIT,
+	rules.ActionSynCookie: abiGateActionGATE_SYNCOOKIE,
 }
 
 // longest is the time in which a bucket fills at most: it can be added to a time.

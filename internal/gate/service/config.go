@@ -16,12 +16,19 @@ var Section = config.Register(config.Section[Config]{
 
 // Config says which packets meet the rules, and where the rules are.
 type Config struct {
-	Interfaces  []string `yaml:"interfaces" kind:"glob" doc:"names or globs of interfaces whose packets meet the rules when they arrive; the agent must attach to them (interfaces)"`
-	Rules       string   `yaml:"rules" reload:"yes" doc:"path of the rule file, which is read at the start and at each reload; empty: rules come from waymark rules apply and add"`
-	Mode        string   `yaml:"mode" default:"auto" oneof:"auto native generic tc" doc:"where packets meet the rules. native: at XDP in the driver; generic: there, or behind the driver; tc: at tc ingress. auto: native, but tc on veth, whose peer cannot send segments in bursts to an XDP program. An interface that takes no program at XDP uses tc"`
-	TableMemory uint32   `yaml:"table_memory" default:"16MiB" min:"64KiB" max:"1GiB" kind:"size" doc:"memory for the addresses of rules and sets: 100,000 addresses of IPv4 take 14MiB, of IPv6 21MiB"`
-	Rows        uint32   `yaml:"rows" default:"8192" min:"64" max:"65535" doc:"sets of rules that the tables tell apart; each takes 272 bytes"`
-	Sources     uint32   `yaml:"sources" default:"65536" min:"64" max:"16777216" doc:"token buckets of limits per source; each takes 16 bytes. When all are in use, the bucket that is nearest to full goes to another source"`
+	Interfaces  []string   `yaml:"interfaces" kind:"glob" doc:"names or globs of interfaces whose packets meet the rules when they arrive; the agent must attach to them (interfaces)"`
+	Rules       string     `yaml:"rules" reload:"yes" doc:"path of the rule file, which is read at the start and at each reload; empty: rules come from waymark rules apply and add"`
+	Mode        string     `yaml:"mode" default:"auto" oneof:"auto native generic tc" doc:"where packets meet the rules. native: at XDP in the driver; generic: there, or behind the driver; tc: at tc ingress. auto: native, but tc on veth, whose peer cannot send segments in bursts to an XDP program. An interface that takes no program at XDP uses tc"`
+	TableMemory uint32     `yaml:"table_memory" default:"16MiB" min:"64KiB" max:"1GiB" kind:"size" doc:"memory for the addresses of rules and sets: 100,000 addresses of IPv4 take 14MiB, of IPv6 21MiB"`
+	Rows        uint32     `yaml:"rows" default:"8192" min:"64" max:"65535" doc:"sets of rules that the tables tell apart; each takes 272 bytes"`
+	Sources     uint32     `yaml:"sources" default:"65536" min:"64" max:"16777216" doc:"token buckets of limits per source; each takes 16 bytes. When all are in use, the bucket that is nearest to full goes to another source"`
+	Bans        BansConfig `yaml:"bans" doc:"sources whose packets are dropped before they meet the rules (waymark rules ban)"`
+}
+
+// BansConfig bounds bans.
+type BansConfig struct {
+	Max  uint32 `yaml:"max" default:"16384" min:"1" max:"1048576" doc:"bans at a time; each takes about 120 bytes"`
+	File string `yaml:"file" doc:"path of a file that keeps bans over a restart of the agent, such as /var/lib/waymark/bans.json, in a directory that its user may write to; empty: bans end with the agent"`
 }
 
 func (c *Config) on() bool { return len(c.Interfaces) > 0 }
@@ -39,7 +46,7 @@ const lineSize = 64
 
 func (c *Config) gate() gate.Config {
 	out := gate.Default()
-	out.Mode, out.Sources = gate.Mode(c.Mode), c.Sources
+	out.Mode, out.Sources, out.Bans = gate.Mode(c.Mode), c.Sources, c.Bans.Max
 	out.Tables.Rows = c.Rows
 	out.Tables.Lines = c.TableMemory / lineSize / engine.Copies
 	return out

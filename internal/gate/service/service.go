@@ -4,9 +4,11 @@
 package service
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -36,7 +38,8 @@ func Kind() stage.Kind {
 		Example: example,
 		Text:    writeText,
 		Metrics: metrics,
-		Pages:   []api.Page{rulesPage},
+		Pages:   []api.Page{rulesPage, bansPage},
+		Streams: []api.Stream{eventsStream},
 	}
 }
 
@@ -47,6 +50,16 @@ type service struct {
 
 	mu  sync.Mutex // held while rules change
 	cfg Config     // never changed in place
+
+	maxBans uint32
+	bans    struct {
+		sync.Mutex
+		known map[netip.Prefix]Ban // in effect, and shortly after
+	}
+	events struct {
+		sync.Mutex
+		emit func(api.Event) // nil: nobody follows
+	}
 }
 
 // At XDP, rules may ask for VLAN tags that are not in frames.
@@ -59,7 +72,9 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if hints.Enabled(cfg) {
 		table.Bound = hints.OffersVLAN
 	}
-	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log)}
+	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max}
+	s.bans.known = map[netip.Prefix]Ban{}
+	s.gate.OnUnban(func(c gate.BanCounts, err error) { go s.unbanned(c, err) }) // the caller may hold the lock
 	return &stage.Stage{
 		Datapath: s.gate.Stage(own.has),
 		Start: func() error {
@@ -67,12 +82,16 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 			if err == nil && rs != nil {
 				err = s.gate.Apply(rs)
 			}
+			if err == nil {
+				err = s.loadBans(time.Now())
+			}
 			return err
 		},
 		Reload: s.reload, Rereads: true,
 		Status:  s.status,
-		Pages:   map[string]func() (any, error){RulesPath: s.page},
-		Changes: map[string]func(json.RawMessage) (any, error){RulesPath: s.change},
+		Pages:   map[string]func() (any, error){RulesPath: s.page, BansPath: s.bansPage},
+		Changes: map[string]func(json.RawMessage) (any, error){RulesPath: s.change, BansPath: s.changeBans},
+		Events:  map[string]func(context.Context, func(api.Event)) error{EventsPath: s.follow},
 	}, nil
 }
 

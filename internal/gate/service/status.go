@@ -48,6 +48,8 @@ type Rules struct {
 	Passed  Counts `json:"passed"`  // packets that no rule decided about
 	NotIP   Counts `json:"not_ip"`  // frames that meet no rule
 	Removed Counts `json:"removed"` // of rules that are no longer in effect
+	Banned  Counts `json:"banned"`  // packets whose source was banned
+	Exempt  Counts `json:"exempt"`  // packets of banned prefixes that an allow list let through to the rules
 	// Forgotten are token buckets that went to other sources before they were full again.
 	Forgotten uint64 `json:"forgotten_sources"`
 }
@@ -62,6 +64,10 @@ type Set struct {
 type Status struct {
 	Mode       string      `json:"mode"`
 	Interfaces []Interface `json:"interfaces"`
+	Bans       int         `json:"bans"` // in effect
+	MaxBans    uint32      `json:"max_bans"`
+	// SYNCookies are packets that syncookie rules decided about, by what became of them.
+	SYNCookies map[string]uint64 `json:"syncookies"`
 	Rules
 }
 
@@ -86,6 +92,7 @@ func (s *service) rules() (Rules, error) {
 		return out, err
 	}
 	out.Passed, out.NotIP, out.Removed, out.Forgotten = Counts(c.Passed), Counts(c.NotIP), Counts(c.Removed), c.Forgotten
+	out.Banned, out.Exempt = Counts(c.Banned), Counts(c.Exempt)
 	for _, r := range c.Rules {
 		out.Rules = append(out.Rules, Rule{ID: r.Rule.ID, Text: r.Rule.Text, Counts: Counts(r.Counts), PacketRate: r.PacketRate, ByteRate: r.ByteRate})
 	}
@@ -101,18 +108,20 @@ func (s *service) status() (any, error) {
 	mode := s.cfg.Mode
 	s.mu.Unlock()
 	list, err := s.rules()
-	out := &Status{Mode: mode, Interfaces: []Interface{}, Rules: list}
+	bans, bansErr := s.listBans()
+	cookies, cookiesErr := s.gate.CookieCounts()
+	out := &Status{Mode: mode, Interfaces: []Interface{}, Rules: list, Bans: len(bans.Bans), MaxBans: s.maxBans, SYNCookies: cookies}
 	places, placesErr := s.gate.Places()
 	for _, p := range places {
 		iface, netns := s.deps.IfaceName(p.Iface)
 		out.Interfaces = append(out.Interfaces, Interface{Name: iface, Netns: netns, Hook: p.Hook, Why: p.Why})
 	}
-	return out, errors.Join(err, placesErr)
+	return out, errors.Join(err, bansErr, cookiesErr, placesErr)
 }
 
 // totals are packets that met the rules, and those of them that were dropped.
 func (r *Rules) totals() (all, dropped uint64) {
-	dropped = r.Removed.Dropped
+	dropped = r.Removed.Dropped + r.Banned.Dropped
 	for _, one := range r.Rules {
 		dropped += one.Dropped
 	}
@@ -126,7 +135,7 @@ func writeText(w io.Writer, s *obs.Status) error {
 		return nil
 	}
 	passed, dropped := g.totals()
-	if err := term.Heading(w, "Gate: %s; %s dropped, %s passed without a rule that decides", term.Number(uint64(len(g.Rules.Rules)), "rules"), term.Count(dropped), term.Count(passed)); err != nil {
+	if err := term.Heading(w, "Gate: %s, %s; %s dropped, %s passed without a rule that decides", term.Number(uint64(len(g.Rules.Rules)), "rules"), term.Number(uint64(g.Bans), "bans"), term.Count(dropped), term.Count(passed)); err != nil {
 		return err
 	}
 	t := &term.Table{Columns: []term.Column{{Title: "GATE INTERFACE", Least: 12}, {Title: "HOOK"}, {Title: "REASON"}}}
@@ -144,6 +153,20 @@ var metrics = []prometheus.Metric{
 	counter("waymark_gate_passed_packets_total", "Packets that no rule of the gate decided about.", func(r *Rules) uint64 { return r.Passed.Packets }),
 	counter("waymark_gate_not_ip_frames_total", "Frames that meet no rule of the gate: they are not IP.", func(r *Rules) uint64 { return r.NotIP.Packets }),
 	counter("waymark_gate_removed_rules_dropped_packets_total", "Packets that were dropped by rules of the gate that are no longer in effect.", func(r *Rules) uint64 { return r.Removed.Dropped }),
+	counter("waymark_gate_banned_packets_total", "Packets that were dropped because their source is banned.", func(r *Rules) uint64 { return r.Banned.Dropped }),
+	counter("waymark_gate_exempt_packets_total", "Packets of banned prefixes that an allow list let through to the rules of the gate.", func(r *Rules) uint64 { return r.Exempt.Packets }),
+	{Name: "waymark_gate_bans", Type: prometheus.Gauge, Help: "Bans in effect.", Collect: func(s *obs.Status, sample func(float64, ...string)) {
+		if g := StatusOf(s); g != nil {
+			sample(float64(g.Bans))
+		}
+	}},
+	{Name: "waymark_gate_syncookie_packets_total", Type: prometheus.Counter, Help: "Packets that syncookie rules of the gate decided about, by what became of them.", Labels: []string{"result"}, Collect: func(s *obs.Status, sample func(float64, ...string)) {
+		if g := StatusOf(s); g != nil {
+			for result, n := range g.SYNCookies {
+				sample(float64(n), result)
+			}
+		}
+	}},
 	counter("waymark_gate_forgotten_sources_total", "Token buckets of limits that went to other sources before they were full again.", func(r *Rules) uint64 { return r.Forgotten }),
 }
 
