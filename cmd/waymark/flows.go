@@ -19,7 +19,6 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/term"
-	"github.com/waymark-net/waymark/internal/timespec"
 	"github.com/waymark-net/waymark/internal/view"
 )
 
@@ -183,15 +182,8 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	now := time.Now()
-	for name, text := range map[string]*string{"since": &f.request.Since, "until": &f.request.Until} {
-		if *text == "" {
-			continue
-		}
-		at, err := timespec.Since(*text, now)
-		if err != nil {
-			return usageErrorf("%s: --%s %s: %w", f.verb, name, *text, err)
-		}
-		*text = at.Format(time.RFC3339Nano) // a time of day is in the user's zone
+	if err := absoluteTimes(f.verb, now, &f.request.Since, &f.request.Until); err != nil {
+		return err
 	}
 	q, err := f.request.Query(now)
 	if err == nil {

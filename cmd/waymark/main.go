@@ -70,6 +70,7 @@ and Prometheus metrics.`,
 		newStatusCommand(),
 		newTopCommand(),
 		newVersionCommand(),
+		newWhyCommand(),
 	)
 	for _, k := range list.Kinds() {
 		for _, v := range k.Verbs {

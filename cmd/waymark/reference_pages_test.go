@@ -176,6 +176,15 @@ func writeAPI(w io.Writer) error {
 	p.table("Parameter|Meaning", parameters)
 	p.WriteString("\nRows by `flow` are [flow records](record.md) with `records`, the number of records merged; other rows have their keys and sums.\n" +
 		"What was turned round by `conversation`, `service`, `pair` or a peer stands in `back`, too. CSV has the same fields, inner ones with a dot.\n")
+	p.heading(2, "Parameters of /api/v1/why")
+	parameters = nil
+	for _, q := range api.WhyParameters() {
+		parameters = append(parameters, []string{code(q.Name), q.Doc})
+	}
+	p.table("Parameter|Meaning", parameters)
+	p.WriteString("\n[Verdicts](verdicts.md) has the rules. Each verdict has `kind`, `severity`, `score`, `text`, the time (`from`, `to`), what was measured\n" +
+		"(`measure`, `unit`, `value`, `threshold`, `usual`, `samples`), the place (`where`, `flow`), a `command` that shows the rows, and `consequences`;\n" +
+		"`examined` has what each rule looked at.\n")
 	p.heading(2, "Fields that only rows have")
 	var extras [][]string
 	for _, f := range api.ExtraFields() {

@@ -36,6 +36,7 @@ var documents = []document{
 	{"record.schema.json", withoutCommands(func(w io.Writer) error { _, err := w.Write(jsonl.Schema()); return err })},
 	{"decode.md", withoutCommands(writeDecode)},
 	{"rules.md", withoutCommands(writeRules)},
+	{"verdicts.md", withoutCommands(writeVerdicts)},
 	{"ipfix.md", withoutCommands(writeIPFIX)},
 	{"metrics.md", withoutCommands(writeMetrics)},
 	{"kernel.md", withoutCommands(writeKernel)},

@@ -23,6 +23,7 @@ import (
 	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/verdict"
 )
 
 // Deps are what an agent is given in addition to its configuration.
@@ -64,6 +65,10 @@ type Agent struct {
 	pipeline *pipeline.Pipeline
 	store    *store.Store
 	history  *store.Interval // that takes records now; of the table
+	wiring   atomic.Pointer[flow.Wiring]
+	ledger   *verdict.Ledger
+	examiner *verdict.Examiner
+	noted    notes
 	leaving  *leaving
 	server   *api.Server
 	wired    uint64 // changes of the wiring that the history knows; of drainOnce
@@ -95,7 +100,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: readinessReport{report: deps.Ready}, drop: deps.DropPrivileges, host: host,
 		profile: deps.Profile, origins: deps.Origins,
 		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), early: newEarly(), failed: make(chan error, 16),
-		control: make(chan func()), stopped: make(chan struct{}),
+		control: make(chan func()), stopped: make(chan struct{}), ledger: verdict.NewLedger(),
 	}
 	if err := a.findBudget(); err != nil {
 		return nil, err
@@ -117,6 +122,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	}
 	a.hooks = newHooks(a.registry, a.probe, &reservations{a.headroom, a.stages.all, deps.Log}, a.directions, deps.Log)
 	a.store = store.New(store.Config{History: bounded.API.History})
+	a.examiner = a.newExaminer()
 	a.pipeline = pipeline.New(pipeline.Default(), nil, deps.Log, deps.Clock)
 	a.leaving = &leaving{pipeline: a.pipeline}
 	a.exports = &exporters{

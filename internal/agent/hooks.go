@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -43,6 +44,7 @@ type attachment struct {
 	err        error
 	retry      retry // while err is set
 	attaching  moment
+	since      time.Time // all packets after it are counted
 	draining   moment
 	// What had been counted on an interface of the same number before.
 	base map[flow.Direction]seen
@@ -87,6 +89,7 @@ func (h *hooks) add(l topology.Link, all map[place]seen) {
 		h.failed(at)
 		return
 	}
+	at.since = time.Now()
 	after, err := h.registry.Counters(l.Iface)
 	if err != nil { // gone again: the event is on its way
 		after = before

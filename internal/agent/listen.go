@@ -13,7 +13,7 @@ func (a *Agent) api() *api.Server {
 		Queries: 1 + int(a.budget.Count(shareQueries)), AnswerBytes: int(a.budget.Count(shareAnswers) * 4 / 5),
 	}, api.Deps{
 		Origin:  a.exports.origin,
-		History: a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Log: a.log,
+		History: a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Why: a.why, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: a.stages.streams(), Pages: a.stages.pages(),
 		Configuration: a.configuration,
 	})

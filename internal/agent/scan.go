@@ -78,6 +78,9 @@ func (a *Agent) drainOnce(last bool) error {
 	a.leaving.flush()
 	end := a.clock()
 	a.noteDrain(start, end, coverage, err)
+	if !last {
+		a.note(end, noteEvery)
+	}
 	return err
 }
 
@@ -93,6 +96,7 @@ func (a *Agent) rewire() error {
 	}
 	a.wired = changes
 	a.store.SetWiring(w)
+	a.wiring.Store(w)
 	return nil
 }
 

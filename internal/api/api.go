@@ -7,6 +7,7 @@
 //	/api/v1/status        obs.Status
 //	/api/v1/flows         Answer; parameters as in Request
 //	/api/v1/explain       query.Explanation of the same parameters
+//	/api/v1/why           verdict.Answer; parameters as in WhyRequest
 //	/api/v1/config        Effective configuration
 //	…                     events of Deps.Streams, one a line, as they come; Deps.Pages
 package api
@@ -37,6 +38,7 @@ func Endpoints() []Endpoint {
 		{"/api/v1/config", "The effective configuration, as YAML, and the keys that variables and flags set"},
 		{"/api/v1/flows", "Flows of the past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`; where not all records could be read, the field `partial` and the header `Waymark-Partial` say so"},
 		{"/api/v1/explain", "What the same parameters would take, without asking: intervals, records and bytes to read in memory and on disk"},
+		{whyPath, "What is slow or broken, and why, as `waymark why -o json` shows it"},
 	}
 }
 
@@ -73,6 +75,8 @@ type Deps struct {
 	History History
 	Status  func() obs.Status
 	Ready   func() error // nil once flows are counted, else what is missing
+	// Why finds verdicts; the request is checked. Nil: /api/v1/why is not found.
+	Why func(context.Context, WhyRequest) (any, error)
 	// Configuration is the one in force. Nil: /api/v1/config is not found.
 	Configuration func() (Configuration, error)
 	Metrics       http.Handler // nil: /metrics is not found

@@ -272,7 +272,7 @@ func TestRefusals(t *testing.T) {
 		code int
 		want string
 	}{
-		{"/nothing", 404, `{"what":"nothing at /nothing","how":"there are /livez, /readyz, /metrics, /api/v1/status and /api/v1/flows"}`},
+		{"/nothing", 404, `{"what":"nothing at /nothing","how":"there are /livez, /readyz, /metrics, /api/v1/status, /api/v1/flows and /api/v1/why"}`},
 		{"/api/v1/flows?fliter=tcp", 400, `{"what":"parameter \"fliter\" is not known","how":"did you mean filter?"}`},
 		{"/api/v1/flows?colour=blue", 400, `{"what":"parameter \"colour\" is not known","how":"there are filter, by, sort, reverse, everywhere, limit, since, until, step, timeout, follow, every"}`},
 		{"/api/v1/flows?limit=1&limit=2", 400, `{"what":"parameter limit is given 2 times","how":"give it once"}`},

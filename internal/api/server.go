@@ -174,6 +174,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/api/v1/status", s.status)
 	mux.HandleFunc("/api/v1/flows", s.answering(s.answerFlows))
 	mux.HandleFunc("/api/v1/explain", s.answering(s.explain))
+	if s.deps.Why != nil {
+		mux.HandleFunc(whyPath, s.answering(s.answerWhy))
+	}
 	for _, one := range s.streams {
 		mux.HandleFunc(one.Path, s.serveStream(one))
 	}
@@ -234,7 +237,7 @@ func (s *Server) deadline(w http.ResponseWriter) {
 func notFound(w http.ResponseWriter, r *http.Request) {
 	writeError(w, &Error{
 		http.StatusNotFound, fmt.Sprintf("nothing at %s", r.URL.Path),
-		"there are /livez, /readyz, /metrics, /api/v1/status and /api/v1/flows",
+		"there are /livez, /readyz, /metrics, /api/v1/status, /api/v1/flows and /api/v1/why",
 	})
 }
 
@@ -305,18 +308,11 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	if req.Every != 0 {
 		return refuse("every goes with follow", "add follow=true or leave it out")
 	}
-	s.freshen(r.Context())
-	if err := acquire(r.Context(), s.waiting, 0); err != nil {
-		w.Header().Set("Retry-After", "5")
+	done, err := s.admit(w, r)
+	if err != nil {
 		return err
 	}
-	defer func() { <-s.waiting }()
-	defer s.connections.keep(r.Context())()
-	if err := acquire(r.Context(), s.queries, queryWait); err != nil {
-		w.Header().Set("Retry-After", "5")
-		return err
-	}
-	defer func() { <-s.queries }()
+	defer done()
 	answer, err := s.deps.History.Query(r.Context(), q)
 	if err != nil {
 		return err
@@ -332,33 +328,6 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 		s.deps.Log.Debug("API: reader left", "error", err)
 	}
 	return nil
-}
-
-func (s *Server) freshen(ctx context.Context) {
-	if s.deps.Freshen == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
-	s.deps.Freshen(ctx)
-}
-
-// acquire takes a place, or tells to come again.
-func acquire(ctx context.Context, places chan struct{}, wait time.Duration) error {
-	select {
-	case places <- struct{}{}:
-		return nil
-	default:
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case places <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-	return &Error{http.StatusServiceUnavailable, fmt.Sprintf("%d others are asking already", cap(places)), "ask again in a few seconds"}
 }
 
 // follow answers once for each interval, as JSON lines.

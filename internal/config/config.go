@@ -13,7 +13,8 @@
 //	oneof    the words allowed
 //	min, max the range allowed, likewise in text
 //	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector,
-//	         prefix6, proto, ports, bits, ratio, address6, filter
+//	         prefix6, proto, ports, bits, ratio, address6, speed, percent,
+//	         filter
 //	short    of a list of mappings: the keys whose values, joined by colons, are the short form of
 //	         an entry; keys at the end may be left out
 //	keyed    of a list of mappings: the key that names an entry, where the list is written as a
@@ -25,7 +26,7 @@ import "time"
 
 // Config is the whole configuration.
 type Config struct {
-	Interfaces []Interface `yaml:"interfaces" short:"match:direction" reload:"yes" doc:"interfaces to attach to: names or globs; the first match wins. eth0:ingress is short for {match: eth0, direction: ingress}"`
+	Interfaces []Interface `yaml:"interfaces" short:"match:direction:speed" reload:"yes" doc:"interfaces to attach to: names or globs; the first match wins. eth0:ingress is short for {match: eth0, direction: ingress}, eth0:both:1Gbit sets the speed of its link too"`
 	Exclude    []string    `yaml:"exclude" kind:"glob" reload:"yes" doc:"names or globs of interfaces not to attach to; overrides interfaces"`
 	Netns      []string    `yaml:"netns" kind:"netns" doc:"names of further network namespaces in which to attach, or all"`
 	OnMissing  string      `yaml:"on_missing" default:"wait" oneof:"wait fail" doc:"what to do when a named interface does not exist: wait for it, or fail"`
@@ -35,6 +36,7 @@ type Config struct {
 	Stages     Sections    // each under its own key, see Section
 	Export     []Export    `yaml:"export" reload:"yes" doc:"exporters of flow records, one per entry"`
 	API        API         `yaml:"api" doc:"API for the command line"`
+	Why        Why         `yaml:"why" doc:"thresholds of waymark why"`
 	Log        Log         `yaml:"log" doc:"log messages on stderr"`
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -15,14 +17,22 @@ import (
 type Interface struct {
 	Match     string `yaml:"match" kind:"glob" doc:"name of an interface, or a glob"`
 	Direction string `yaml:"direction" default:"both" oneof:"both ingress egress" doc:"packets that are counted there: those that arrive, those that leave, or both"`
+	Speed     string `yaml:"speed" kind:"speed" doc:"speed of its link, for waymark why: such as 100Mbit or 1.5Gbit, where the driver does not know it or something behind the interface is slower; empty: what the driver of a physical interface reports"`
 }
 
 // String is the entry as it is written in its short form.
 func (i Interface) String() string {
-	if i.Direction == "" || i.Direction == "both" {
-		return i.Match
+	direction := i.Direction
+	if direction == "" {
+		direction = "both"
 	}
-	return i.Match + ":" + i.Direction
+	switch {
+	case i.Speed != "":
+		return i.Match + ":" + direction + ":" + i.Speed
+	case direction != "both":
+		return i.Match + ":" + direction
+	}
+	return i.Match
 }
 
 // Patterns are the names and globs alone.
@@ -58,6 +68,44 @@ func (c *Config) Directions(name string) []flow.Direction {
 	return []flow.Direction{flow.Ingress, flow.Egress}
 }
 
+// Speed is the speed of the link of an interface as it is configured, in bit/s; 0: it is not.
+func (c *Config) Speed(name string) uint64 {
+	for _, i := range c.Interfaces {
+		if ok, _ := path.Match(i.Match, name); ok {
+			speed, _ := ParseSpeed(i.Speed) // checked when it was read
+			return speed
+		}
+	}
+	return 0
+}
+
+// speedUnits are the powers of 1000 that speeds are written with.
+var speedUnits = map[string]float64{"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
+
+var speedForm = regexp.MustCompile(`^(\d{1,12}(?:\.\d{1,6})?)([a-z]+)$`)
+
+// ParseSpeed reads a speed like 100Mbit, in bit/s; an empty text is 0.
+func ParseSpeed(s string) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	parts := speedForm.FindStringSubmatch(strings.ToLower(s))
+	if parts == nil || speedUnits[parts[2]] == 0 {
+		return 0, fmt.Errorf("%q is no speed", s)
+	}
+	n, err := strconv.ParseFloat(parts[1], 64)
+	bits := n * speedUnits[parts[2]]
+	if err != nil || bits < 1 || bits > 1e15 {
+		return 0, fmt.Errorf("%q is no speed of a link", s)
+	}
+	return uint64(bits), nil
+}
+
+func checkSpeed(s string) error {
+	_, err := ParseSpeed(s)
+	return err
+}
+
 // isText reports whether an entry of a list may be a short form.
 func isText(n *yaml.Node) bool {
 	if n.Kind == yaml.AliasNode {
@@ -86,7 +134,7 @@ func (d *decoder) short(n *yaml.Node, v reflect.Value, form, key string) {
 	}
 }
 
-// shortForm is what a user calls a short form: match or match:direction.
+// shortForm is what a user calls a short form: match, match:direction or match:direction:speed.
 func shortForm(form string) string {
 	names := strings.Split(form, ":")
 	words := make([]string, len(names))

@@ -36,6 +36,8 @@ var kinds = map[string]struct {
 	"bits":      {"number", "numbers", "write a decimal or hexadecimal number, such as 51966 or 0xcafe", checkBits, true},
 	"ratio":     {"k/n or n", "", "write n for one packet in n, or k/n, such as 1/100 or 3/10; n is at most 1000000", checkRatio, true},
 	"address6":  {"IPv6 address", "", "write it like 2001:db8::1", checkAddress, false},
+	"speed":     {"speed", "", "write it like 100Mbit, 2.5Gbit or 56kbit", checkSpeed, false},
+	"percent":   {"percentage", "", "write a percentage above 0, like 0.5%, at most 100%", checkPercent, false},
 	"filter":    {"filter", "filters", "write it like proto tcp and not port 22, as for waymark flows", checkFilter, false},
 }
 

@@ -85,7 +85,7 @@ func TestPrecedence(t *testing.T) {
 	want.Flow.Sampling = 4
 	want.Flow.ScanInterval = 2 * time.Second
 	want.Flow.IdleTimeout = 3 * time.Second
-	want.Interfaces = []Interface{{"b", "both"}, {"c", "both"}, {"d", "both"}}
+	want.Interfaces = []Interface{{"b", "both", ""}, {"c", "both", ""}, {"d", "both", ""}}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -109,10 +109,11 @@ func TestListsInVariables(t *testing.T) {
 		value string
 		want  []Interface
 	}{
-		{"eth0", []Interface{{"eth0", "both"}}},
-		{"eth0, veth*:ingress", []Interface{{"eth0", "both"}, {"veth*", "ingress"}}},
-		{`["eth0", 'veth*:egress']`, []Interface{{"eth0", "both"}, {"veth*", "egress"}}},
-		{`[{match: eth0, direction: ingress}, {match: "*"}, "lo:both"]`, []Interface{{"eth0", "ingress"}, {"*", "both"}, {"lo", "both"}}},
+		{"eth0", []Interface{{"eth0", "both", ""}}},
+		{"eth0, veth*:ingress", []Interface{{"eth0", "both", ""}, {"veth*", "ingress", ""}}},
+		{`["eth0", 'veth*:egress']`, []Interface{{"eth0", "both", ""}, {"veth*", "egress", ""}}},
+		{`[{match: eth0, direction: ingress}, {match: "*"}, "lo:both"]`, []Interface{{"eth0", "ingress", ""}, {"*", "both", ""}, {"lo", "both", ""}}},
+		{"eth0:both:100Mbit", []Interface{{"eth0", "both", "100Mbit"}}},
 		{"", nil},
 		{"[]", []Interface{}},
 	} {
@@ -155,7 +156,7 @@ func TestBadVariablesAndFlags(t *testing.T) {
 
 // TestDirections: the first entry that matches decides.
 func TestDirections(t *testing.T) {
-	c := Config{Interfaces: []Interface{{"eth0", "ingress"}, {"veth*", "egress"}, {"veth7", "both"}, {"*", "both"}}}
+	c := Config{Interfaces: []Interface{{"eth0", "ingress", ""}, {"veth*", "egress", ""}, {"veth7", "both", ""}, {"*", "both", ""}}}
 	in, out := flow.Ingress, flow.Egress
 	for name, want := range map[string][]flow.Direction{
 		"eth0": {in}, "veth1": {out}, "veth7": {out}, "eth1": {in, out},
@@ -229,5 +230,36 @@ gate: {rate: 2000, rules: [{}]}
 	want := []string{"interfaces[1].matc", "export[2].ipfix.flush", "gate.rate", "flow.ring_size", "interfaces[0]", "export[1].prometheus.listen"}
 	if !slices.Equal(keys, want) {
 		t.Errorf("%v: keys %q, want %q", err, keys, want)
+	}
+}
+
+// TestSpeeds: texts of speeds and percentages, and those that are refused.
+func TestSpeeds(t *testing.T) {
+	for text, want := range map[string]uint64{"": 0, "100Mbit": 100e6, "2.5gbit": 2.5e9, "56kbit": 56e3, "9bit": 9} {
+		if got, err := ParseSpeed(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"100", "Mbit", "-1Mbit", "0bit", "1e9bit", "5MB", "99999999999Tbit"} {
+		if got, err := ParseSpeed(text); err == nil {
+			t.Errorf("%q: accepted as %d", text, got)
+		}
+	}
+	for text, want := range map[string]float64{"0.5%": 0.005, "100 %": 1, "60%": 0.6} {
+		if got, err := ParsePercent(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "%", "0%", "-1%", "101%", "0.5", "NaN%", "x%"} {
+		if got, err := ParsePercent(text); err == nil {
+			t.Errorf("%q: accepted as %v", text, got)
+		}
+	}
+	c := Config{Interfaces: []Interface{{"eth0", "both", ""}, {"eth*", "both", "10Mbit"}}}
+	if a, b, none := c.Speed("eth0"), c.Speed("eth1"), c.Speed("lo"); a != 0 || b != 10e6 || none != 0 {
+		t.Errorf("%d, %d, %d", a, b, none)
+	}
+	if got := c.InterfaceTexts()[1]; got != "eth*:both:10Mbit" {
+		t.Error(got)
 	}
 }

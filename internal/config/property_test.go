@@ -80,6 +80,8 @@ func drawScalar(t *rapid.T, f reflect.StructField, v reflect.Value) {
 		"prefix6":   {"2001:db8::/32", "2001:db8:1::/48", "fd00::1", "ff0e::/16"},
 		"proto":     {"any", "tcp", "58"},
 		"filter":    {"", "port 22 or proto tcp"},
+		"speed":     {"", "100Mbit", "2.5Gbit"},
+		"percent":   {"0.5%", "100%"},
 		"ports":     {"53", "0", "8000-8099"},
 		"":          {"", "x", "0x10", "- a", "yes"},
 	}[f.Tag.Get("kind")]

@@ -19,6 +19,7 @@ import (
 	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/internal/verdict"
 )
 
 // Kind is a stage that this program has, whether it is on or not. A nil field
@@ -43,7 +44,9 @@ type Kind struct {
 	// NoDelays is why records have no delays of the stage; empty: it has no reason.
 	NoDelays func(*obs.Status) string
 	// Off is the one-line form of it for an agent in which the stage is off.
-	Off        string
+	Off string
+	// Counters are running totals that verdicts are made of (waymark why).
+	Counters   func(*obs.Status) []verdict.Counter
 	Metrics    []prometheus.Metric
 	Histograms []prometheus.Histogram
 	Streams    []api.Stream

@@ -32,14 +32,15 @@ const example = `gate:
 // Kind registers the gate.
 func Kind() stage.Kind {
 	return stage.Kind{
-		Name:    name,
-		On:      Section.Enabled,
-		New:     New,
-		Example: example,
-		Text:    writeText,
-		Metrics: metrics,
-		Pages:   []api.Page{rulesPage, bansPage},
-		Streams: []api.Stream{eventsStream},
+		Name:     name,
+		On:       Section.Enabled,
+		New:      New,
+		Example:  example,
+		Text:     writeText,
+		Counters: counters,
+		Metrics:  metrics,
+		Pages:    []api.Page{rulesPage, bansPage},
+		Streams:  []api.Stream{eventsStream},
 	}
 }
 

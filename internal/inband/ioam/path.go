@@ -154,3 +154,6 @@ func (p *Path) clone() Path {
 	})
 	return own
 }
+
+// Nodes are the ids of its nodes, as in flow records.
+func (p *Path) Nodes() string { return p.nodes }

@@ -29,12 +29,13 @@ const example = `ioam:
 // Kind registers the node.
 func Kind() stage.Kind {
 	return stage.Kind{
-		Name:    name,
-		On:      Section.Enabled,
-		New:     New,
-		Example: example,
-		Text:    writeText,
-		Metrics: slices.Concat(metrics, directMetrics, pathMetrics), Histograms: pathHistograms,
+		Name:     name,
+		On:       Section.Enabled,
+		New:      New,
+		Example:  example,
+		Text:     writeText,
+		Counters: counters,
+		Metrics:  slices.Concat(metrics, directMetrics, pathMetrics), Histograms: pathHistograms,
 		Pages:   []api.Page{pathsPage},
 		Streams: []api.Stream{eventsStream, tracesStream, exportsStream},
 		Verbs:   []stage.Verb{pathsVerb},

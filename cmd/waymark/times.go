@@ -1,0 +1,23 @@
+package main
+
+import (
+	"time"
+
+	"github.com/waymark-net/waymark/internal/timespec"
+)
+
+// absoluteTimes has --since and --until mean the same on the agent: a time of day is in the user's
+// zone.
+func absoluteTimes(verb string, now time.Time, since, until *string) error {
+	for name, text := range map[string]*string{"since": since, "until": until} {
+		if *text == "" {
+			continue
+		}
+		at, err := timespec.Since(*text, now)
+		if err != nil {
+			return usageErrorf("%s: --%s %s: %w", verb, name, *text, err)
+		}
+		*text = at.Format(time.RFC3339Nano)
+	}
+	return nil
+}

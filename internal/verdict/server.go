@@ -1,0 +1,125 @@
+package verdict
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/term"
+)
+
+// service is a port of a server, with what PDM reports of its answers.
+type service struct {
+	Flow
+	pdm   *flow.PDM
+	usual *flow.PDM // before the window; nil: not known
+}
+
+type serviceID struct {
+	proto uint8
+	addr  netip.Addr
+	port  uint16
+}
+
+// answers of servers, which stand with the half of a conversation that the client receives.
+var ofServers = question{filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500}
+
+// servers asks for the services once.
+func (w *window) servers() ([]service, error) {
+	if w.asked {
+		return w.services, nil
+	}
+	rows, err := w.rows(ofServers)
+	if err != nil {
+		return nil, err
+	}
+	before, err := w.usual(ofServers)
+	if err != nil {
+		return nil, err
+	}
+	usual := map[serviceID]*flow.PDM{}
+	for i := range before {
+		r := &before[i]
+		usual[serviceID{r.Proto, r.Src, r.SrcPort}] = r.PDM
+	}
+	for i := range rows {
+		r := &rows[i]
+		if r.PDM == nil {
+			continue
+		}
+		w.services = append(w.services, service{
+			Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}, r.PDM, usual[serviceID{r.Proto, r.Src, r.SrcPort}],
+		})
+	}
+	w.asked = true
+	return w.services, nil
+}
+
+// median of enough delays; 0: of too few.
+func (w *window) median(d *flow.Delays) time.Duration {
+	if d == nil || d.Count < w.Samples {
+		return 0
+	}
+	return d.Quantile(0.5)
+}
+
+// usualMedian is that of a service before the window.
+func (w *window) usualMedian(p *flow.PDM, of func(*flow.PDM) *flow.Delays) time.Duration {
+	if p == nil {
+		return 0
+	}
+	return w.median(of(p))
+}
+
+func serverDelays(p *flow.PDM) *flow.Delays  { return &p.Server }
+func networkDelays(p *flow.PDM) *flow.Delays { return &p.Network }
+
+// judgeServers finds servers that take most of the time.
+func judgeServers(w *window, f *finding) error {
+	services, err := w.servers()
+	if err != nil {
+		return err
+	}
+	for i := range services {
+		s := &services[i]
+		server, network := w.median(&s.pdm.Server), w.median(&s.pdm.Network)
+		if s.pdm.Server.Count >= w.Samples {
+			f.count++
+		}
+		usual := w.usualMedian(s.usual, serverDelays)
+		if server < w.ServerDelay || float64(server) < w.Share*float64(server+network) || usual > 0 && !w.unusual(server, usual, 0) {
+			continue
+		}
+		own := s.Flow
+		f.add(Verdict{
+			Text: fmt.Sprintf("The server takes %s of %s at %s, %s; threshold %s",
+				term.Duration(server), term.Duration(server+network), own.String(), compared(server, usual), term.Duration(w.ServerDelay)),
+			Measure: "median server delay", Unit: "s", Value: server.Seconds(), Threshold: w.ServerDelay.Seconds(), Usual: usual.Seconds(),
+			Samples: s.pdm.Server.Count, Flow: &own, Where: Where{Dst: own.Dst},
+			Evidence: []string{
+				fmt.Sprintf("server delay p90 %s, p99 %s, of %s", term.Duration(s.pdm.Server.Quantile(0.9)), term.Duration(s.pdm.Server.Quantile(0.99)), term.Number(s.pdm.Server.Count, "answers")),
+				"median round trip on the network " + term.Duration(network),
+			},
+			Command: w.command(question{filter: fmt.Sprintf("pdm and direction ingress and %s and src %s and sport %d", own.Proto, own.Dst, own.DstPort), by: "proto,src,sport", sort: "server"}),
+			scope:   scope{id: own.String(), addresses: addresses(own.Dst)},
+		})
+	}
+	return nil
+}
+
+// compared says how a delay compares with before.
+func compared(value, usual time.Duration) string {
+	if usual <= 0 {
+		return "with no earlier history to compare with"
+	}
+	return fmt.Sprintf("%s × the usual %s", times(float64(value)/float64(usual)), term.Duration(usual))
+}
+
+// times is a factor in two digits.
+func times(factor float64) string {
+	if factor < 10 {
+		return fmt.Sprintf("%.1f", factor)
+	}
+	return fmt.Sprintf("%.0f", factor)
+}
