@@ -212,7 +212,7 @@ func TestWhy(t *testing.T) {
 }
 
 // looks is how often a verdict is looked at once it is there.
-const looks = 5
+const looks = 3
 
 // look waits for intervals or, where there has to be one, for a verdict.
 func (s *scene) look(t *testing.T, a *running) {
@@ -224,7 +224,7 @@ func (s *scene) look(t *testing.T, a *running) {
 		case s.kind == "" && len(answer.Verdicts) > 0:
 			t.Fatalf("%s: %+v", answer.Summary, answer.Verdicts)
 		case s.kind == "" || len(answer.Verdicts) == 0:
-			return s.kind == "" && a.intervals() > 20
+			return s.kind == "" && a.intervals() > 12
 		}
 		if err := s.check(answer); err != nil {
 			t.Fatal(err)
