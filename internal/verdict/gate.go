@@ -21,7 +21,11 @@ func judgeGate(w *window, f *finding) error {
 		if c.N < w.GateDrops {
 			continue
 		}
-		text := fmt.Sprintf("The gate drops %s packets/s by rule %d (%s)", term.Rate(float64(c.N), over), c.Where.Rule, c.Where.RuleText)
+		by, command := fmt.Sprintf("by rule %d (%s)", c.Where.Rule, c.Where.RuleText), "waymark rules list"
+		if c.Where.Rule == 0 {
+			by, command = "because their source is banned", "waymark rules bans"
+		}
+		text := fmt.Sprintf("The gate drops %s packets/s %s", term.Rate(float64(c.N), over), by)
 		if len(at) > 0 {
 			text += " at " + strings.Join(at, ", ")
 		}
@@ -32,7 +36,7 @@ func judgeGate(w *window, f *finding) error {
 		f.add(Verdict{
 			Text:    fmt.Sprintf("%s, %s; threshold %d", text, term.Number(c.N, "packets"), w.GateDrops),
 			Measure: "packets dropped", Unit: packets, Value: float64(c.N), Threshold: float64(w.GateDrops), Samples: c.N,
-			Where: where, Command: "waymark rules list",
+			Where: where, Command: command,
 			scope: scope{id: c.ID, addresses: addresses(), dropped: c.N},
 		})
 	}
