@@ -101,6 +101,14 @@ and of xdp-filter, as far as they are installed; and programs that only drop, as
 that a hook takes. Ways take turns on one processor, and each must have dropped what was sent.`, false,
 		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Drop(ctx, cfg) },
 	},
+	{
+		"hints", "Cost of hints, and what it saves not to read a packet",
+		`What no driver knows is computed, by BPF_PROG_TEST_RUN over an empty program. Then programs drop
+all packets that arrive on veth pairs in unnamed network namespaces: one reads nothing, one
+parses, one asks the driver; packets that are in the cache, that the processor evicted, and
+that another processor wrote. veth has no hints in hardware: the report says what it can show.`, false,
+		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Hints(ctx, cfg) },
+	},
 }
 
 func newCommand(started *bool) *cobra.Command {

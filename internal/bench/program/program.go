@@ -16,6 +16,7 @@ import (
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types generate ../../../bpf/test/generate.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types ioam ../../../bpf/test/ioam_bench.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types ioamXDP ../../../bpf/test/ioam_bench_xdp.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type time_spent hints ../../../bpf/test/hints_bench.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Senders is what each CPU sends: variable senders of the programs.
 type Senders = benchAllSenders
@@ -34,6 +35,12 @@ func IOAM() (*ebpf.CollectionSpec, error) { return loadIoam() }
 
 // IOAMXDP reads those at XDP.
 func IOAMXDP() (*ebpf.CollectionSpec, error) { return loadIoamXDP() }
+
+// Spent is the time that programs that drop packets spent: variable spent.
+type Spent = hintsTimeSpent
+
+// Hints reads the programs that read hints, or not even the packet.
+func Hints() (*ebpf.CollectionSpec, error) { return loadHints() }
 
 // Stride, how far it is from one flow to the next, is a prime, so coprime to all smaller numbers of flows.
 const Stride = 2654435761
