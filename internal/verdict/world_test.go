@@ -31,6 +31,7 @@ type world struct {
 	sent    uint64 // segments
 	again   uint64
 	speeds  map[string]uint64
+	hops    [2]struct{ n, sum uint64 } // of IOAM: node 2, and its link to node 3
 	places  []verdict.Place
 }
 
@@ -42,6 +43,7 @@ type fault struct {
 	dead         bool          // beta does not answer
 	drops        uint64        // of the gate
 	agent        uint64        // records that an exporter lost
+	node, behind time.Duration // node 2 and its link take longer
 	again        float64       // share of the segments that alpha sends again
 	noMarks      bool          // nothing carries PDM
 }
@@ -157,6 +159,10 @@ func (w *world) run(n int, f fault) {
 		segments := 3000 + w.random.Uint64N(2000)
 		w.sent += segments
 		w.again += uint64((f.again + 0.002*w.random.Float64()) * float64(segments))
+		for i, more := range []time.Duration{f.node, f.behind} {
+			w.hops[i].n += 100
+			w.hops[i].sum += 100 * uint64(w.jitter(50*time.Microsecond)+more)
+		}
 		w.now = w.now.Add(scan)
 		w.ledger.Add(w.now, w.counters())
 		iv.End(w.now)
@@ -164,7 +170,12 @@ func (w *world) run(n int, f fault) {
 }
 
 func (w *world) counters() []verdict.Counter {
+	hop := verdict.Where{Path: "0c1b4b1e2f60", Nodes: "1-2-3", Hop: 2, Src: addrs["alpha"], Dst: addrs["beta"]}
+	link := hop
+	link.Link = true
 	return []verdict.Counter{
+		{Kind: verdict.PathDelay, ID: "node", N: w.hops[0].n, Of: int64(w.hops[0].sum), Where: hop},
+		{Kind: verdict.PathDelay, ID: "link", N: w.hops[1].n, Of: int64(w.hops[1].sum), Where: link},
 		{Kind: verdict.GateDrops, ID: "7", N: w.gate, Where: verdict.Where{Rule: 7, RuleText: "drop tcp dst port 23"}},
 		{Kind: verdict.AgentLosses, ID: "exporter ipfix queue_full", N: w.lost, Where: verdict.Where{Part: "exporter ipfix", Reason: "queue_full"}},
 		{Kind: verdict.Retransmissions, ID: "alpha", N: w.again, Of: int64(w.sent), Older: true, Where: verdict.Where{Netns: "alpha"}},

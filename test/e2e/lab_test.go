@@ -130,7 +130,7 @@ func TestDemo(t *testing.T) {
 		// The second act: the verdict, and the ground truth.
 		"server 4", "tcp, time at the server", "udp, round trip on the network",
 		// The third: the hops, and which of them is slow.
-		"2 > 3 > 4 > 5", "LINK TO NEXT", "The slow hop is porthos",
+		"2 > 3 > 4 > 5", "LINK TO NEXT", "The slow hop is porthos", "path_delay, medium: Node 3 keeps packets for 2",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the demonstration lacks %q:\n%s", want, out)

@@ -14,14 +14,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waymark-net/waymark/internal/api"
 	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/traffic"
+	"github.com/waymark-net/waymark/internal/verdict"
 )
 
 // The third act: one of the routers is slow.
 const (
 	slowHost  = "porthos"
+	slowHop   = 3
 	slowBy    = 2 * time.Millisecond
 	namespace = 123
 )
@@ -70,7 +73,28 @@ func (d *demo) paths(ctx context.Context) (err error) {
 		return err
 	}
 	d.say("And the ground truth")
-	return d.compareHops(hosts, &answer.Paths[0])
+	if err := d.compareHops(hosts, &answer.Paths[0]); err != nil {
+		return err
+	}
+	return d.why(ctx, last)
+}
+
+// why asks for a verdict, which names the slow host by its node.
+func (d *demo) why(ctx context.Context, a *agent) error {
+	d.say("Or ask why it is slow (why.path_delay is 1ms here)")
+	if err := d.show(ctx, a, "why"); err != nil {
+		return err
+	}
+	var answer verdict.Answer
+	if err := a.client.Why(ctx, api.WhyRequest{}, &answer); err != nil {
+		return err
+	}
+	for _, v := range answer.Verdicts {
+		if v.Kind == verdict.PathDelay && !v.Where.Link && v.Where.Hop == slowHop {
+			return nil
+		}
+	}
+	return fmt.Errorf("no verdict names %s, node %d: %+v", slowHost, slowHop, answer.Verdicts)
 }
 
 // nodeConfig is the part of a configuration that makes a host the node of its number.
@@ -89,6 +113,9 @@ func nodeConfig(hosts []*lab.Host, i int) string {
   interfaces: [%s]
   namespaces: [{id: %d%s}]
 `, id, strings.Join(ifaces, ", "), namespace, remove)
+	if i == len(hosts)-1 {
+		text += "why: {path_delay: 1ms}\n"
+	}
 	if i > 0 {
 		return text
 	}
