@@ -207,6 +207,8 @@ struct skb_offsets {
 	__u32 gso_type;
 };
 
+#include "gate/drop_abi.h"
+
 /* Packets that wait until they are as many as this, and are counted together. */
 enum flow_batch_size { FLOW_BATCH = 8 };
 
@@ -310,8 +312,9 @@ enum reason {
 	REASON_CPU_UNKNOWN, /* a processor that was not there at the start */
 	REASON_UNATTRIBUTED_FULL, /* the sum by protocol was full, too */
 	REASON_AF_XDP, /* an AF_XDP socket took it at XDP */
-	REASON_DROPPED_BY_RULE, /* a rule of the gate dropped it, or a ban */
+	REASON_DROPPED_BY_RULE, /* a rule of the gate, or a ban, dropped it, and its flow is not known or could not be kept */
 	REASON_ANSWERED_BY_RULE, /* a SYN that a rule of the gate answered with a cookie, and the answer of XDP */
+	REASON_NO_FLOW, /* a rule of the gate says that there is no record of it */
 	/* The packet is in a flow. */
 	REASON_FRAGMENT_UNMATCHED, /* its first fragment was not seen: ports 0 */
 	REASON_FRAGMENT_LOST, /* its ports could not be remembered */

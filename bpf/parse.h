@@ -104,6 +104,15 @@ static __always_inline void set_ports(struct packet *p, const void *header)
 	*(__u32 *)&p->id.sport = *(const __u32 *)header;
 }
 
+/* One condition instead of seven: as a rule all words are equal. */
+static __always_inline bool same_flow(const struct flow_slot *a, const struct flow_slot *b)
+{
+	const __u64 *x = (const __u64 *)a, *y = (const __u64 *)b;
+
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]) |
+		 (x[WORD_META] ^ y[WORD_META]) << (64 - META_TOS_SHIFT));
+}
+
 /* 1 where both ECN bits are set: "congestion experienced". */
 static __always_inline __u32 is_congested(__u32 tos)
 {

@@ -13,7 +13,9 @@
 #include "flow/handshake.h"
 #include "flow/flow.h"
 #include "flow/batch.h"
+#include "sample.h"
 #include "match.h"
+#include "gate/capture_tc.h"
 #include "gate/gate.h"
 #include "mark/mark.h"
 #include "ioam/ioam.h"
@@ -34,40 +36,14 @@
 #include "ioam/ingress.h"
 #include "ioam/egress.h"
 
-/* State of sampling, by CPU. Written and read by the programs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} sample_state SEC(".maps");
-
-/*
- * One packet in so many is counted; of all others only how many they are. The
- * generator is xorshift32 (Marsaglia), seeded by the kernel's, which costs 9 ns more.
- */
-static __always_inline bool is_sampled(__u32 features)
-{
-	__u32 zero = 0, *state, x;
-
-	if (!(features & FEATURE_SAMPLING))
-		return true;
-	state = bpf_map_lookup_elem(&sample_state, &zero);
-	if (!state) /* unreachable; satisfies the verifier */
-		return true;
-	x = *state ?: bpf_get_prandom_u32() | 1;
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	*state = x;
-	return x <= cfg_sample_below;
-}
-
 /* All stages of a hook, in order. The verdict is TC_ACT_UNSPEC, or what PDM says. */
-static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 features)
+static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 features,
+				  bool recorded)
 {
-	bool sampled = is_sampled(features), marked = false;
-	enum reason uncounted = sampled ? REASON_CPU_UNKNOWN : REASON_SAMPLED_OUT;
+	bool sampled = recorded && is_sampled(features), marked = false;
+	enum reason uncounted = sampled	   ? REASON_CPU_UNKNOWN :
+				recorded ? REASON_SAMPLED_OUT :
+					   REASON_NO_FLOW;
 	struct flow_batch *batch = sampled ? current_batch() : NULL;
 	/* Read once: the agent may change it while the packet is here. */
 	bool inserts = false;
@@ -128,12 +104,13 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 {
 	__u32 features = cfg_features;
+	__u8 marks = 0;
 	int verdict;
 
 	if (!features)
-		return stages(skb, direction, 0);
+		return stages(skb, direction, 0, true);
 	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS) {
-		verdict = gate_run(skb, GATE_HOOK_TC);
+		verdict = gate_verdict(skb, GATE_HOOK_TC, &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(skb) : TC_ACT_SHOT;
 	}
@@ -144,7 +121,7 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 	} else if (features & FEATURE_IOAM) {
 		ioam_ingress(skb);
 	}
-	verdict = stages(skb, direction, features);
+	verdict = stages(skb, direction, features, !(marks & GATE_MARK_NO_FLOW));
 	if (features & FEATURE_IOAM && direction == DIRECTION_INGRESS)
 		verdict = ioam_finish(skb, verdict);
 	return verdict;

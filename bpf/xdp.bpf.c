@@ -5,12 +5,12 @@
 #include "config.h"
 #include "frame_xdp.h"
 #include "hash.h"
-#include "gso.h"
-#include "extension.h"
-#include "parse.h"
-#include "count.h"
+#include "dissect.h"
+#include "fast.h"
+#include "sample.h"
 #include "hints/hints.h"
 #include "hints/observe.h"
+#include "gate/capture_xdp.h"
 #include "gate/gate.h"
 #include "hints/pass.h"
 #include "ioam/ioam.h"
@@ -23,10 +23,11 @@ int waymark_xdp(struct xdp_md *xdp)
 {
 	bool left = false;
 	int verdict;
+	__u8 marks;
 
 	hints_observe(xdp);
 	if (cfg_features & FEATURE_GATE) {
-		verdict = gate_run(xdp, GATE_HOOK_XDP);
+		verdict = gate_verdict(xdp, GATE_HOOK_XDP, &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(xdp) : XDP_DROP;
 	}

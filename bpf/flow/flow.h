@@ -60,15 +60,6 @@ struct {
 	__type(value, struct unattributed_sum);
 } unattributed SEC(".maps");
 
-/* One condition instead of seven: as a rule all words are equal. */
-static __always_inline bool same_flow(const struct flow_slot *a, const struct flow_slot *b)
-{
-	const __u64 *x = (const __u64 *)a, *y = (const __u64 *)b;
-
-	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]) |
-		 (x[WORD_META] ^ y[WORD_META]) << (64 - META_TOS_SHIFT));
-}
-
 /* Hands a slot's counts to user space. Not 0 where the ring is full. */
 __noinline int evict(struct flow_slot *slot, struct flow_extra *extra)
 {

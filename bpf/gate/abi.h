@@ -8,6 +8,8 @@
 #ifndef WAYMARK_GATE_ABI_H
 #define WAYMARK_GATE_ABI_H
 
+#include "capture_abi.h"
+
 enum gate_size {
 	GATE_COPIES = 2, /* of all tables: programs use one, the agent writes the other */
 	GATE_WORDS = 16,
@@ -107,6 +109,9 @@ enum gate_action {
 	GATE_LIMIT,
 	GATE_SYNCOOKIE,
 	GATE_ANSWER, /* of no rule: the frame has become an answer */
+	GATE_SAMPLE, /* one packet of `cost` */
+	GATE_NO_FLOW,
+	GATE_ONLY_FLOW,
 };
 
 enum gate_per { GATE_PER_RULE, GATE_PER_SOURCE };
@@ -118,7 +123,7 @@ struct gate_rule {
 	__u8 per; /* enum gate_per */
 	/* Of a limit; see gate/limit.h. */
 	__u64 full; /* ns in which a bucket fills */
-	__u64 cost; /* ns per packet */
+	__u64 cost; /* ns per packet; of GATE_SAMPLE, packets */
 	__u64 rate; /* bytes per second */
 	__u8 bits4, bits6; /* of a source that has a bucket */
 	__u8 bytes; /* bytes are limited, else packets */
@@ -172,6 +177,8 @@ struct gate_table {
 	__u32 row; /* first of this copy */
 	__u32 rule;
 	__u32 page;
+	__u32 has; /* enum gate_has */
+	__u32 zero;
 	__u64 summary; /* words that have rules */
 	__u64 all[GATE_WORDS]; /* the rules that there are */
 	__u32 src[2]; /* tries of IPv4 and IPv6 */
@@ -196,9 +203,23 @@ struct gate_iface {
 /* A copy of a program may have more features than its hook needs. */
 enum gate_hook { GATE_HOOK_XDP = 1 << 0, GATE_HOOK_TC = 1 << 1 };
 
+/* What rules that do not decide say of a packet. */
+enum gate_mark {
+	GATE_MARK_NO_FLOW = 1 << 0, /* there is no flow record of it */
+	GATE_MARK_FLOW_KNOWN = 1 << 1, /* the first rule about that has matched */
+	GATE_MARK_SAMPLED = 1 << 2,
+};
+
+/* Of a table: rules that there are. */
+enum gate_has { GATE_HAS_NO_FLOW = 1 << 0, GATE_HAS_ONLY_FLOW = 1 << 1 };
+
 struct gate_control {
-	__u32 copy; /* that programs use: the one word that changes while they run */
+	__u32 copy; /* that programs use */
+	__u32 capture; /* enum gate_capture; 0: nobody captures */
+	__u32 capture_snap; /* bytes of a packet at most */
 	__u32 zero;
+	__u64 capture_cost; /* ns per packet, as in gate_rule */
+	__s64 capture_bucket;
 	__u64 keys[8]; /* random, of the buckets of sources */
 	struct gate_table table[GATE_COPIES];
 	struct gate_iface iface[GATE_COPIES][GATE_BUCKETS][GATE_WAYS];

@@ -9,6 +9,9 @@ const volatile __u32 cfg_gate_cpus = 0;
 /* Lines of gate_sources, less one: they are a power of two. */
 const volatile __u32 cfg_gate_source_mask = 0;
 
+/* Sets of gate_drops of one CPU in one epoch, a power of two. */
+const volatile __u32 cfg_gate_drop_sets = 1;
+
 volatile struct gate_control gate SEC(".data.gate");
 
 /* Written by the agent, for the copy that no program uses; read by the programs. Sized by it. */

@@ -24,6 +24,8 @@ static __always_inline void gate_count(__u32 slot, const struct gate_facts *f, b
 	__u32 cpu = bpf_get_smp_processor_id(), n;
 	struct gate_count *c;
 
+	if (f->quiet)
+		return;
 	if (cpu > cfg_gate_cpus)
 		cpu = cfg_gate_cpus;
 	n = cpu * GATE_SLOTS + slot;

@@ -22,12 +22,31 @@ static __always_inline __u32 gate_lowest(__u64 word)
 /* The number of a rule that decides about what the packet is, above its action. */
 #define GATE_NUMBER_SHIFT 8
 #define GATE_ACTION_MASK 255
+/* A rule that leaves the verdict to others. */
+static __always_inline void gate_note(const struct gate_rule *rule, struct gate_facts *f)
+{
+	switch (rule->action) {
+	case GATE_SAMPLE:
+		if (f->quiet || (rule->cost > 1 && bpf_get_prandom_u32() % (__u32)rule->cost))
+			return;
+		f->marks |= GATE_MARK_SAMPLED;
+		f->sampled = f->sampled ?: rule->id;
+		return;
+	case GATE_NO_FLOW:
+	case GATE_ONLY_FLOW:
+		if (f->marks & GATE_MARK_FLOW_KNOWN)
+			return;
+		f->marks |= GATE_MARK_FLOW_KNOWN;
+		if (rule->action == GATE_NO_FLOW)
+			f->marks |= GATE_MARK_NO_FLOW;
+	}
+}
 
 /*
  * The packet meets the rules of a word, in order. 0: none has decided. Verified alone.
  */
 __feature(FEATURE_GATE) __noinline
-	int gate_meet(const struct gate_facts *f, __u32 first, __u64 word)
+	int gate_meet(struct gate_facts *f, __u32 first, __u64 word)
 {
 	const struct gate_rule *rule;
 	__u32 n, action;
@@ -45,12 +64,17 @@ __feature(FEATURE_GATE) __noinline
 			return 0;
 		action = rule->action;
 		if (action == GATE_LIMIT)
-			action = gate_exceeds(n, f) ? GATE_DROP : GATE_COUNT;
-		if (action == GATE_SYNCOOKIE)
+			action = !f->quiet && gate_exceeds(n, f) ? GATE_DROP : GATE_COUNT;
+		if (action == GATE_SYNCOOKIE) {
+			f->decided = rule->id;
 			return action | n << GATE_NUMBER_SHIFT; /* counted by gate_cookie() */
+		}
 		gate_count(rule->slot, f, action == GATE_DROP);
-		if (action == GATE_PASS || action == GATE_DROP)
+		if (action == GATE_PASS || action == GATE_DROP) {
+			f->decided = rule->id;
 			return action;
+		}
+		gate_note(rule, f);
 	}
 	return 0;
 }
@@ -111,7 +135,7 @@ static __always_inline __u32 gate_within(__u32 n, __u32 size)
 	} while (0)
 
 /* Up to 64 rules: as gate_decide(), in half of the time. */
-static __always_inline int gate_decide_few(const struct gate_facts *f,
+static __always_inline int gate_decide_few(struct gate_facts *f,
 					   const volatile struct gate_table *t, __u32 iface_row)
 {
 	const struct gate_rule *rule;
@@ -126,20 +150,32 @@ static __always_inline int gate_decide_few(const struct gate_facts *f,
 	if (!rule || (rule->action != GATE_DROP && rule->action != GATE_PASS))
 		return gate_meet(f, 0, word);
 	gate_count(rule->slot, f, rule->action == GATE_DROP);
+	f->decided = rule->id;
 	return rule->action;
 }
 
-/* The rule that decides. Output: its action, or 0. */
-static __always_inline int gate_decide(const struct gate_facts *f,
-				       const volatile struct gate_table *t, __u32 iface_row)
+/* Words of the rules that match so far. Written and read by the programs; one element. They would take too much stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_row);
+} gate_matching SEC(".maps");
+
+/* More rules. Verified alone. */
+__feature(FEATURE_GATE) __noinline
+	int gate_decide_many(struct gate_facts *f, __u32 copy, __u32 iface_row)
 {
-	__u64 word[GATE_WORDS], summary = t->summary;
+	const volatile struct gate_table *t = &gate.table[copy & 1];
+	__u64 summary = t->summary, *word;
 	bool many = summary >> GATE_WORDS / 2;
-	__u32 first = t->row;
+	__u32 first = t->row, zero = 0;
+	struct gate_row *matching = bpf_map_lookup_elem(&gate_matching, &zero);
 	int action;
 
-	if (summary <= 1)
-		return gate_decide_few(f, t, iface_row);
+	if (!f || !matching)
+		return 0;
+	word = matching->word;
 	for (int i = 0; i < GATE_WORDS; i++)
 		word[i] = t->all[i];
 	GATE_DIMENSIONS(GATE_KEEP);
@@ -154,7 +190,16 @@ static __always_inline int gate_decide(const struct gate_facts *f,
 	return 0;
 }
 
-/* A packet that goes no further is in no flow: what an interface received stays the sum of what is counted. */
+/* The rule that decides. Output: its action, or 0. */
+static __always_inline int gate_decide(struct gate_facts *f, __u32 copy, __u32 iface_row)
+{
+	const volatile struct gate_table *t = &gate.table[copy & 1];
+
+	return t->summary <= 1 ? gate_decide_few(f, t, iface_row) :
+				 gate_decide_many(f, copy, iface_row);
+}
+
+/* A packet that has become an answer is in no flow: what an interface received stays the sum of what is counted. */
 static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts *f,
 					 __u32 direction, enum reason reason)
 {
@@ -168,18 +213,35 @@ static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts
 		count_many(iface_of(ctx), direction, reason, &one);
 }
 
+/* What gate_run() says: the action, above it enum gate_mark, and above these the id of the rule that decided. */
+#define GATE_MARKS_SHIFT 8
+#define GATE_DECIDED_SHIFT 32
+
+/* Packets that met the rules at XDP meet them at tc again, only for what they say of flow records. */
+static __always_inline bool gate_is_again(const volatile struct gate_iface *iface,
+					  const volatile struct gate_table *t, __u32 hook)
+{
+	return hook == GATE_HOOK_TC && !(iface->hooks & GATE_HOOK_TC) && t->has;
+}
+
 /* A frame at a hook. Verified alone. */
-__feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx, __u32 hook)
+__feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 {
 	__u32 copy = gate.copy & 1;
-	const volatile struct gate_iface *iface = gate_find_iface(copy, iface_of(ctx), hook);
+	const volatile struct gate_iface *iface = gate_iface_of(copy, iface_of(ctx));
 	const volatile struct gate_table *t = &gate.table[copy & 1];
 	struct gate_facts f = {};
+	bool again = false;
 	__u32 tci;
 	int action;
 
 	if (!iface)
 		return GATE_PASS;
+	if (!(iface->hooks & hook)) {
+		if (!gate_is_again(iface, t, hook))
+			return GATE_PASS;
+		again = true;
+	}
 	if (!gate_read_fast(ctx, &f))
 		gate_read(ctx, &f);
 	/* Outside of the frame: it is the outer one, whatever else the frame has. */
@@ -187,27 +249,51 @@ __feature(FEATURE_GATE) __noinline int gate_run(frame_ctx *ctx, __u32 hook)
 		f.tagged = true;
 		f.vlan = tci & 0xfff;
 	}
+	f.quiet = again;
 	f.packets = segments_of(ctx);
 	f.rules = t->rule;
 	if (!f.ip) {
 		gate_count(GATE_SLOT_NOT_IP, &f, false);
+		if (gate.capture && !again)
+			gate_capture(ctx, &f, GATE_PASS, hook);
 		return GATE_PASS;
 	}
 	action = GATE_DROP;
-	if (!gate_is_banned(&f, copy)) {
-		action = gate_decide(&f, t, iface->row);
+	if (again || !gate_is_banned(&f, copy)) {
+		action = gate_decide(&f, copy, iface->row);
 		if (!action)
 			gate_count(GATE_SLOT_PASSED, &f, false);
 	}
+	if (t->has & GATE_HAS_ONLY_FLOW && !(f.marks & GATE_MARK_FLOW_KNOWN))
+		f.marks |= GATE_MARK_NO_FLOW;
+	if (again)
+		return f.marks << GATE_MARKS_SHIFT | GATE_PASS;
 	if ((action & GATE_ACTION_MASK) == GATE_SYNCOOKIE)
 		action = gate_cookie(ctx, &f, action >> GATE_NUMBER_SHIFT, iface->answers);
-	if (action == GATE_DROP)
-		gate_account(ctx, &f, DIRECTION_INGRESS, REASON_DROPPED_BY_RULE);
 	if (action == GATE_ANSWER)
 		gate_account(ctx, &f, DIRECTION_INGRESS, REASON_ANSWERED_BY_RULE);
 	if (action == GATE_ANSWER && FRAME_WRITABLE) /* tc egress sees no answer of XDP */
 		gate_account(ctx, &f, DIRECTION_EGRESS, REASON_ANSWERED_BY_RULE);
-	return action ?: GATE_PASS;
+	if (gate.capture && action != GATE_ANSWER)
+		gate_capture(ctx, &f, action ?: GATE_PASS, hook);
+	return (__u64)f.decided << GATE_DECIDED_SHIFT | f.marks << GATE_MARKS_SHIFT |
+	       (action ?: GATE_PASS);
+}
+
+/* A frame meets the rules. Output: GATE_PASS, GATE_DROP or GATE_ANSWER, and enum gate_mark. */
+static __always_inline __u32 gate_verdict(frame_ctx *ctx, __u32 hook, __u8 *marks)
+{
+	__u64 decision = gate_run(ctx, hook);
+	__u32 action = (__u8)decision;
+
+	*marks = decision >> GATE_MARKS_SHIFT;
+	if (action != GATE_DROP)
+		return action;
+	if (*marks & GATE_MARK_NO_FLOW)
+		count(ctx, DIRECTION_INGRESS, REASON_NO_FLOW);
+	else
+		gate_drop(ctx, decision >> GATE_DECIDED_SHIFT);
+	return action;
 }
 
 #endif

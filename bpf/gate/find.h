@@ -80,9 +80,8 @@ static __always_inline __u32 gate_find_number(const volatile struct gate_table *
 	return page ? page->row[value & 0xff] : 0;
 }
 
-/* The entry of an interface; NULL: its packets do not meet the rules at this hook. */
-static __always_inline const volatile struct gate_iface *gate_find_iface(__u32 copy, __u32 iface,
-									 __u32 hook)
+/* The entry of an interface; NULL: its packets do not meet the rules. */
+static __always_inline const volatile struct gate_iface *gate_iface_of(__u32 copy, __u32 iface)
 {
 	__u32 bucket = iface * 0x9e3779b1U >> 23;
 
@@ -92,9 +91,18 @@ static __always_inline const volatile struct gate_iface *gate_find_iface(__u32 c
 			&gate.iface[copy & 1][bucket & (GATE_BUCKETS - 1)][i];
 
 		if (one->iface == iface)
-			return one->hooks & hook ? one : NULL;
+			return one;
 	}
 	return NULL;
+}
+
+/* Likewise; NULL also where they do not meet them at this hook. */
+static __always_inline const volatile struct gate_iface *gate_find_iface(__u32 copy, __u32 iface,
+									 __u32 hook)
+{
+	const volatile struct gate_iface *one = gate_iface_of(copy, iface);
+
+	return one && one->hooks & hook ? one : NULL;
 }
 
 #endif

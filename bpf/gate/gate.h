@@ -13,6 +13,8 @@
 #include "limit.h"
 #include "ban.h"
 #include "cookie.h"
+#include "drop.h"
+#include "capture.h"
 #include "decide.h"
 
 #endif

@@ -26,10 +26,14 @@ struct gate_facts {
 	bool ports;
 	bool tagged;
 	bool fragment;
-	__u8 zero[3];
+	__u8 marks; /* enum gate_mark */
+	bool quiet; /* nothing is counted: the packet has met the rules before */
+	__u8 zero;
+	__u32 decided; /* id of the rule that decided; 0: none */
+	__u32 sampled; /* of the first that samples the packet */
 };
 
-_Static_assert(sizeof(struct gate_facts) == 72, "no bytes that the verifier finds unwritten");
+_Static_assert(sizeof(struct gate_facts) == 80, "no bytes that the verifier finds unwritten");
 
 #define GATE_EXT_HEADERS 8
 

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"context"
 	"fmt"
 	"sync"
@@ -85,18 +87,44 @@ func lossCounters(s *obs.Status) (out []verdict.Counter) {
 	}
 	for _, i := range s.Interfaces {
 		for _, r := range i.Uncounted {
-			kind := verdict.AgentLosses
-			switch {
-			case r.Reason == "dropped_by_rule":
-				kind = verdict.DroppedAt
-			case !lossReasons[r.Reason]:
+			if !lossReasons[r.Reason] {
 				continue
 			}
 			place := obs.Place(i.Netns, i.Iface)
 			out = append(out, verdict.Counter{
-				Kind: kind, ID: place + " " + i.Direction + " " + r.Reason, N: r.Packets,
+				Kind: verdict.AgentLosses, ID: place + " " + i.Direction + " " + r.Reason, N: r.Packets,
 				Where: verdict.Where{Netns: i.Netns, Iface: i.Iface, Direction: i.Direction, Part: "packets of " + place, Reason: r.Reason},
 			})
+		}
+	}
+	return append(out, dropCounters(s)...)
+}
+
+// dropCounters are the packets that the gate dropped, by interface: in flows, or by reason.
+func dropCounters(s *obs.Status) (out []verdict.Counter) {
+	add := func(netns, iface, direction string, n uint64) {
+		if n == 0 {
+			return
+		}
+		place := obs.Place(netns, iface)
+		i := slices.IndexFunc(out, func(c verdict.Counter) bool { return c.ID == place })
+		if i < 0 {
+			out = append(out, verdict.Counter{
+				Kind: verdict.DroppedAt, ID: place,
+				Where: verdict.Where{Netns: netns, Iface: iface, Direction: direction, Part: "packets of " + place, Reason: "dropped_by_rule"},
+			})
+			i = len(out) - 1
+		}
+		out[i].N += n
+	}
+	for _, t := range s.Totals {
+		add(t.Netns, t.Iface, t.Direction, t.Dropped)
+	}
+	for _, i := range s.Interfaces {
+		for _, r := range i.Uncounted {
+			if r.Reason == "dropped_by_rule" {
+				add(i.Netns, i.Iface, i.Direction, r.Packets)
+			}
 		}
 	}
 	return out

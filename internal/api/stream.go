@@ -16,6 +16,8 @@ type Stream struct {
 	Doc  string
 	// Missing is the answer of an agent that reports no such events.
 	Missing *Error
+	// Private: only root and the agent's own user may read it, over the unix socket.
+	Private bool
 	// Run emits events until its context ends; it is called once at a time, and what
 	// it emits goes to all readers. Nil: Missing.
 	Run func(ctx context.Context, emit func(Event)) error
@@ -140,6 +142,10 @@ func (s *Server) serveStream(feed *eventFeed) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if feed.Run == nil {
 			writeError(w, feed.Missing)
+			return
+		}
+		if feed.Private && !isOwner(r) {
+			writeError(w, &Error{http.StatusForbidden, "only root and the agent's user may read packets", "ask over the unix socket as one of them"})
 			return
 		}
 		defer s.connections.keep(r.Context())()

@@ -85,6 +85,14 @@ func (m meta) accelLen() uint64 {
 	return 0
 }
 
+// OnLink adds to the delta of a flow what its packets were on the link, from the fields of flow_slot and flow_extra.
+func OnLink(d *flow.Delta, flowMeta uint32, overhead, gsoPackets, gsoBytes uint64) {
+	m := meta(flowMeta)
+	d.WireBytes = d.Bytes + d.Packets*m.linkLen() + overhead
+	d.Frames = d.Packets - gsoPackets
+	d.FrameBytes = d.WireBytes - d.Packets*m.accelLen() - gsoBytes
+}
+
 // HostPort turns a port that was read as it lies in memory into its value.
 func HostPort(p uint16) uint16 {
 	if nativeIsLittle {

@@ -14,7 +14,7 @@ func (d *Datapath) Alongside(load func() (*ebpf.CollectionSpec, error), adapt fu
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	all := variant{features: d.features(Ingress, func(*Stage) bool { return true })}
 	spec, err := d.prepare("of tests", load, all, Ingress.has)
@@ -39,7 +39,7 @@ func (d *Datapath) Copy(p *Program) (*ebpf.Program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	return d.load(p, d.allFeatures(p, variant{}))
 }

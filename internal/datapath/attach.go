@@ -40,7 +40,7 @@ func (d *Datapath) Attach(t Target) (Mode, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return "", errClosed
+		return "", ErrClosed
 	}
 	if len(d.hooks[t.Iface]) > 0 {
 		return "", fmt.Errorf("attaching to %s: attached already", t.String())
@@ -63,7 +63,7 @@ func (d *Datapath) Refresh() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return errClosed
+		return ErrClosed
 	}
 	var errs []error
 	for _, hooks := range d.hooks {

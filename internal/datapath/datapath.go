@@ -7,6 +7,7 @@ package datapath
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -54,10 +55,14 @@ type Datapath struct {
 // New returns a datapath that has loaded nothing yet.
 func New(cfg Config, log *slog.Logger) *Datapath {
 	cache := newFlowCache(cfg, log)
+	own := []*Stage{cache.stage(), cache.countStage(cfg.Stages)}
+	if slices.Contains(programs(cfg.Stages), Early) {
+		own = append(own, cache.earlyStage())
+	}
 	d := &Datapath{
 		flowCache: cache,
 		cfg:       cfg, log: log,
-		stages:   append([]*Stage{cache.stage(), cache.countStage(cfg.Stages)}, cfg.Stages...),
+		stages:   append(own, cfg.Stages...),
 		maps:     map[string]*ebpf.Map{},
 		loaded:   map[copyOf]*ebpf.Program{},
 		hooks:    map[flow.Iface][]*hook{},

@@ -26,8 +26,8 @@ type Stats struct {
 	Grace time.Duration // its part that waited for programs to end
 }
 
-// errClosed is what a drain after Close gets.
-var errClosed = errors.New("the probe is closed")
+// ErrClosed is what a drain after Close gets.
+var ErrClosed = errors.New("the probe is closed")
 
 // Drain turns the epoch, waits until no program uses the old one, and has every
 // stage emit what that counted. Implements flow.Probe.
@@ -35,7 +35,7 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return errClosed
+		return ErrClosed
 	}
 	start := time.Now()
 	old := d.table.turn()
@@ -67,7 +67,7 @@ func (d *Datapath) Forget(iface flow.Iface) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return errClosed
+		return ErrClosed
 	}
 	var errs []error
 	for _, s := range d.stages {
@@ -84,7 +84,7 @@ func (d *Datapath) Stream(ctx context.Context, emit func(*flow.Delta)) error {
 	table, open := d.table, d.open
 	d.mu.Unlock()
 	if !open {
-		return errClosed
+		return ErrClosed
 	}
 	// To grow takes a grace period, during which the ring is read.
 	woken := make(chan struct{}, 1)
@@ -109,7 +109,7 @@ func (d *Datapath) Stats() (Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
-		return Stats{}, errClosed
+		return Stats{}, ErrClosed
 	}
 	s := d.stats
 	s.MaxEntries = uint64(d.cpus) * uint64(d.shape.sets) * uint64(ways)

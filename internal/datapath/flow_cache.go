@@ -69,6 +69,11 @@ func (f *flowCache) countStage(others []*Stage) *Stage {
 	return s
 }
 
+// earlyStage has packets that are dropped at XDP counted as those at tc are.
+func (f *flowCache) earlyStage() *Stage {
+	return &Stage{Name: "early", Programs: []*Program{Early}, Set: f.setParser}
+}
+
 // size derives the shape of the table from the configuration.
 func (f *flowCache) size() error {
 	if f.cfg.MaxEntries == 0 {
@@ -96,6 +101,17 @@ func (f *flowCache) set(s *Spec) error {
 		return err
 	}
 	f.inner = f.shape.setChunk(s.Maps["flows"])
+	if err := s.SetConstants(map[string]any{
+		"cfg_chunk_sets": f.shape.chunkSets(), "cfg_chunk_shift": f.shape.shift,
+		"cfg_ring_wakeup": uint32(f.ringWakeup()), "cfg_stores_ordered": storesOrdered,
+	}); err != nil {
+		return err
+	}
+	return f.setParser(s)
+}
+
+// setParser sets which packets are counted, and what is known of them.
+func (f *flowCache) setParser(s *Spec) error {
 	var tunnels uint32
 	for _, t := range f.cfg.Tunnels {
 		tunnels |= 1 << t
@@ -109,11 +125,7 @@ func (f *flowCache) set(s *Spec) error {
 	if s.NoLinkHeader {
 		s.Features |= uint32(tcFeatureFEATURE_NO_LINK)
 	}
-	if err := s.SetConstants(map[string]any{
-		"cfg_chunk_sets": f.shape.chunkSets(), "cfg_chunk_shift": f.shape.shift,
-		"cfg_ring_wakeup": uint32(f.ringWakeup()), "cfg_stores_ordered": storesOrdered,
-		"cfg_sample_below": below, "cfg_tunnels": tunnels, "cfg_skb": f.skbOffsets(),
-	}); err != nil {
+	if err := s.SetConstants(map[string]any{"cfg_sample_below": below, "cfg_tunnels": tunnels, "cfg_skb": f.skbOffsets()}); err != nil {
 		return err
 	}
 	return setHashKeys(s.CollectionSpec, &f.keys)

@@ -107,7 +107,7 @@ func (c *Core) Do(f func() error) error {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
 	if !c.d.open {
-		return errClosed
+		return ErrClosed
 	}
 	return f()
 }
@@ -118,6 +118,16 @@ func (c *Core) Refresh() error { return c.d.Refresh() }
 // Wait returns when no program uses anymore what it could reach at the call. The
 // caller is in Do, or in a function of its stage.
 func (c *Core) Wait() error { return c.d.grace.Wait() }
+
+// Ticks maps the ticks of the kernel's timer, by which programs stamp packets, to wall time as it is now. A packet came up to
+// spread ms later.
+func (c *Core) Ticks() (wall func(stamp uint32) int64, spread uint8, err error) {
+	now, err := c.d.ticks.read()
+	if err != nil {
+		return nil, 0, err
+	}
+	return now.wall, now.spread(), nil
+}
 
 // checkStages reports stages that cannot run, and maps that two of them claim.
 func (d *Datapath) checkStages() error {

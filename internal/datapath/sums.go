@@ -33,8 +33,6 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 		}
 		r.reported[key] = sum
 		m := meta(key.Meta)
-		packets := sum.Packets - reported.Packets
-		wire := sum.Bytes - reported.Bytes + packets*m.linkLen() + sum.Overhead - reported.Overhead
 		d := flow.Delta{Unattributed: true}
 		d.Key = flow.Key{
 			Iface: flow.Iface(key.Iface), Proto: key.Proto,
@@ -42,12 +40,11 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 		}
 		d.Counts = flow.Counts{
 			Counters: flow.Counters{
-				Packets: packets, Bytes: sum.Bytes - reported.Bytes, PayloadBytes: sum.Payload - reported.Payload, WireBytes: wire,
+				Packets: sum.Packets - reported.Packets, Bytes: sum.Bytes - reported.Bytes, PayloadBytes: sum.Payload - reported.Payload,
 			},
-			Frames:     packets - (sum.GsoPackets - reported.GsoPackets),
-			FrameBytes: wire - packets*m.accelLen() - (sum.GsoBytes - reported.GsoBytes),
-			First:      r.last.UnixNano(), Last: now.UnixNano(),
+			First: r.last.UnixNano(), Last: now.UnixNano(),
 		}
+		OnLink(&d, uint32(key.Meta), sum.Overhead-reported.Overhead, sum.GsoPackets-reported.GsoPackets, sum.GsoBytes-reported.GsoBytes)
 		emit(&d)
 	}
 	if err := iter.Err(); err != nil {

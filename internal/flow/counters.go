@@ -16,6 +16,8 @@ type Counters struct {
 	WireBytes    uint64 `json:"wire_bytes"`    // IP bytes, link header, padding and tunnel headers
 	Fragments    uint64 `json:"fragments"`     // packets that are IP fragments
 	CEPackets    uint64 `json:"ce_packets"`    // packets marked congestion experienced (ECN)
+	Dropped      uint64 `json:"dropped"`       // packets that rules of the gate dropped
+	DroppedBytes uint64 `json:"dropped_bytes"` // of Bytes, those of dropped packets
 }
 
 // counters is how many there are. A field of another type than uint64 would be
@@ -94,7 +96,7 @@ var rareCounterFields = []Field{
 }
 
 // CounterFields are the fields of Counters.
-var CounterFields = slices.Concat(counterFields, rareCounterFields)
+var CounterFields = slices.Concat(counterFields, rareCounterFields, dropCounterFields)
 
 // MetricName is what Prometheus calls the sum of a counter over flows. A sum that
 // may decrease is a gauge.

@@ -223,7 +223,7 @@ func (t *Table) oldest() int32 {
 func (t *Table) exportLost() {
 	var r Record
 	for k, counts := range t.lost {
-		t.recordLost(&r, &k, counts)
+		t.recordLost(&r, &k.Key, counts)
 		if t.out.Interval != nil {
 			t.out.Interval(&r)
 		}

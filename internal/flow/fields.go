@@ -8,7 +8,7 @@ import (
 
 // Fields lists the fields in the order of the JSON record.
 var Fields = slices.Concat(keyFields, counterFields, timeFields, recordFields, rareCounterFields, rareFields,
-	conversationFields, rttFields, pdmFields, ioamFields)
+	conversationFields, rttFields, dropCounterFields, dropFields, pdmFields, ioamFields)
 
 // keyFields say which flow it is, and what its packets have in common.
 var keyFields = []Field{

@@ -65,6 +65,7 @@ type Record struct {
 	InitiatorBy Evidence  // how that is known
 
 	RTT  RTT
+	Drop *Drop // nil: no rule dropped packets; shared between records, never changed
 	PDM  *PDM  // nil: the flow is not marked
 	IOAM *IOAM // nil: its packets bring no IOAM options that end here
 }

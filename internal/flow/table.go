@@ -47,7 +47,7 @@ type Table struct {
 	interval chunks[delta] // what this interval brought, at most one per entry
 	holes    []int32       // of flows that were shed, in interval
 	number   uint32        // of this interval, from 1
-	lost     map[Key]*Counts
+	lost     map[lostKey]*Counts
 	began    beginnings
 	recall   recall
 	scratch  Record // being emitted
@@ -100,7 +100,7 @@ type TableStats struct {
 // its network namespace.
 func NewTable(cfg TableConfig, name func(Iface) (name, netns string), out TableOutput) *Table {
 	cfg.MaxFlows = max(cfg.MaxFlows, 1)
-	t := &Table{cfg: cfg, name: name, out: out, lost: map[Key]*Counts{}, began: newBeginnings(), recall: newRecall(cfg.MaxFlows), number: 1}
+	t := &Table{cfg: cfg, name: name, out: out, lost: map[lostKey]*Counts{}, began: newBeginnings(), recall: newRecall(cfg.MaxFlows), number: 1}
 	t.index = newIndex(func(entry int32) *Key { return &t.entries.at(entry).key })
 	return t
 }
@@ -241,9 +241,18 @@ func (t *Table) removeLeaving() {
 	l.n = 0
 }
 
-// addLost adds to the sum of an interface, direction and protocol.
+// lostKey is what is known of packets whose flow could not be kept.
+type lostKey struct {
+	Key
+	drop Drop // zero: they went on
+}
+
+// addLost adds to the sum of an interface, direction and protocol, and of the rule that dropped the packets.
 func (t *Table) addLost(d *Delta) {
-	k := Key{Iface: d.Iface, Direction: d.Direction, Proto: d.Proto, IPv6: d.IPv6, Tunnel: d.Tunnel}
+	k := lostKey{Key: Key{Iface: d.Iface, Direction: d.Direction, Proto: d.Proto, IPv6: d.IPv6, Tunnel: d.Tunnel}}
+	if d.Drop != nil {
+		k.drop = *d.Drop
+	}
 	counts := d.Counts
 	// Of a mixture of flows these would say nothing.
 	counts.FlowLabel, counts.VNI, counts.RTT = 0, 0, RTT{}
@@ -283,7 +292,7 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 	r.First, r.Last = time.Unix(0, c.First).UTC(), time.Unix(0, c.Last).UTC()
 	r.EndReason, r.Unattributed = EndReasonNone, false
 	r.Initiator, r.InitiatorBy = InitiatorUnknown, EvidenceNone
-	r.RTT, r.PDM, r.IOAM = c.RTT, c.PDM, c.IOAM
+	r.RTT, r.Drop, r.PDM, r.IOAM = c.RTT, c.Drop, c.PDM, c.IOAM
 }
 
 func (t *Table) recordLost(r *Record, k *Key, c *Counts) {

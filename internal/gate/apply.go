@@ -12,23 +12,6 @@ import (
 	"github.com/waymark-net/waymark/internal/gate/rules"
 )
 
-// unsupported are actions that the programs do not carry out.
-var unsupported = map[rules.Action]string{
-	rules.ActionSample:   "captures",
-	rules.ActionNoFlow:   "flow records by rule",
-	rules.ActionOnlyFlow: "flow records by rule",
-}
-
-// Check reports rules that the gate cannot apply.
-func Check(rs *rules.Ruleset) error {
-	for _, r := range rs.Rules {
-		if what := unsupported[r.Action]; what != "" && !r.DryRun {
-			return fmt.Errorf("%s: %s: this version has no %s: remove the rule, or add dry-run to it", r.Pos, r.Text, what)
-		}
-	}
-	return nil
-}
-
 func randomKeys() (keys [8]uint64) {
 	var b [64]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -45,9 +28,6 @@ func (g *Gate) options(which uint32, now time.Time) engine.Options {
 // Apply replaces the rules: each packet meets the old ones or the new ones. Rules that are
 // in both go on with their counters and token buckets. After an error the old ones stay.
 func (g *Gate) Apply(rs *rules.Ruleset) error {
-	if err := Check(rs); err != nil {
-		return err
-	}
 	if err := g.checkCookies(rs); err != nil {
 		return err
 	}
@@ -69,12 +49,30 @@ func (g *Gate) apply(rs *rules.Ruleset, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	if table.SaysFlows() { // before the first packet meets these rules
+		if err := g.sayFlows(true); err != nil {
+			return err
+		}
+	}
 	if err := g.do(func() error { return g.turn(table, which, hasCookies(rs)) }); err != nil {
 		return err
 	}
 	g.rules, g.which = rs, which
+	if !table.SaysFlows() {
+		if err := g.sayFlows(false); err != nil {
+			return err
+		}
+	}
 	g.expireAt(table.Next)
 	return nil
+}
+
+// sayFlows has packets that meet the rules at XDP meet them at tc, too, where flows are counted; or no longer.
+func (g *Gate) sayFlows(do bool) error {
+	if g.core == nil || g.saysFlows.Swap(do) == do {
+		return nil
+	}
+	return g.core.Refresh()
 }
 
 // expireAt has the rules compiled again when something ends.
@@ -123,6 +121,7 @@ func (g *Gate) turn(table *engine.Table, which uint32, cookies bool) error {
 		return err
 	}
 	g.table, g.slots = table, kept
+	g.dropped.learn(table.Rules)
 	// Now no program counts for what was removed, or reads the old tables.
 	if err := g.core.Wait(); err != nil {
 		return err

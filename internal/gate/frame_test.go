@@ -11,6 +11,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/gate/engine"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/await"
@@ -142,5 +143,29 @@ func TestOneHook(t *testing.T) {
 				t.Errorf("attached to %s: at %s: dropped %t", hook, h.name, dropped)
 			}
 		}
+	}
+}
+
+// TestFlowRulesBehindXDP: packets that met the rules at XDP meet them at tc for what they say of flow records, and are not
+// counted again.
+func TestFlowRulesBehindXDP(t *testing.T) {
+	b := open(t, small())
+	if err := b.do(func() error { return b.enter(Place{Iface: lo, Name: "lo", hooks: engine.HookXDP}) }); err != nil {
+		t.Fatal(err)
+	}
+	b.apply(t, "limit 1/s burst 1 udp\nno-flow udp dst port 1\ndrop udp dst port 3\nonly-flow udp\ncount")
+	for port := range uint16(5) {
+		b.send(t, hooks[1], burst{data: packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, port).Bytes()})
+	}
+	b.send(t, hooks[1], burst{data: packet.Eth().IPv4("192.0.2.1", "192.0.2.2").TCP(1, 2).Bytes()})
+	if got := fmt.Sprint(b.counted(t)); got != "[[0 0] [0 0] [0 0] [0 0] [0 0] [0 0]]" {
+		t.Error(got)
+	}
+	// Port 1, port 3, which no packet behind XDP has, and TCP.
+	if got := b.reasons(t)["no_flow"]; got != 3 {
+		t.Errorf("%d packets have no record", got)
+	}
+	if flows := b.drain(t).flows; len(flows) != 3 {
+		t.Errorf("%d flows, want 3", len(flows))
 	}
 }

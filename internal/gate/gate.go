@@ -13,6 +13,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -39,9 +40,11 @@ const (
 
 // Config is what only a restart changes.
 type Config struct {
-	Mode    Mode
-	Tables  engine.Limits // of each of two copies
-	Sources uint32        // token buckets of limits per source
+	Mode        Mode
+	Tables      engine.Limits // of each of two copies
+	Sources     uint32        // token buckets of limits per source
+	CaptureRate uint32        // packets per second that are captured at most
+	Dropped     uint32        // flows of dropped packets that are kept apart in an epoch, over all processors
 	// Bound reports whether the driver of an interface shows programs at XDP the VLAN tags that are not in frames; nil:
 	// none does.
 	Bound func(datapath.Hook) bool
@@ -50,13 +53,17 @@ type Config struct {
 
 // Default is room for 100,000 IPv4 addresses or 70,000 of IPv6.
 func Default() Config {
-	return Config{Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rows: 8192, Pages: 1024}, Sources: 1 << 16, Bans: 1 << 14}
+	return Config{
+		Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rows: 8192, Pages: 1024}, Sources: 1 << 16, Bans: 1 << 14, Dropped: 1 << 13,
+		CaptureRate: 10000,
+	}
 }
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
 	"gate_lines", "gate_rows", "gate_pages", "gate_rules", "gate_counts", "gate_buckets", "gate_sources", ".data.gate",
 	"gate_bans", "gate_ban_counts", ".data.gateban", "gate_cookie_counts", "gate_local", "gate_answers",
+	"gate_drops", "gate_drop_parts", "gate_rings", "gate_captures", "gate_matching",
 }
 
 // sourceWays are the buckets in an element of gate_sources.
@@ -68,7 +75,8 @@ type Gate struct {
 	log  *slog.Logger
 	cpus uint32
 
-	early sync.Map // flow.Iface: whether XDP is wanted
+	early     sync.Map    // flow.Iface: whether XDP is wanted
+	saysFlows atomic.Bool // rules say which packets have flow records
 
 	applying sync.Mutex     // held while rules are replaced; below: guarded by it
 	rules    *rules.Ruleset // as applied, with what has ended since
@@ -94,6 +102,8 @@ type Gate struct {
 	bans    bans
 	cookies bool // rules answer SYNs
 	local   map[abiGateLocalKey]bool
+	dropped drops
+	capture capture // guards itself
 }
 
 // Place is where packets of an interface meet the rules.
@@ -135,26 +145,30 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Bound:    g.bound,
 		Attach:   g.attached,
 		Detach:   g.detached,
-		Drain: func(datapath.Epoch, func(*flow.Delta)) error {
-			return errors.Join(g.sample(time.Now()), g.unbanEnded(time.Now()), g.refreshCookies())
+		Drain: func(e datapath.Epoch, emit func(*flow.Delta)) error {
+			return errors.Join(g.sample(time.Now()), g.dropped.drain(g, e.Number, emit), g.unbanEnded(time.Now()), g.refreshCookies())
 		},
 		Forget: g.forget,
 		Close:  g.close,
 	}
 }
 
-// uses reports whether the gate has work at a hook: at tc ingress where it has none at XDP.
+// uses reports whether the gate has work at a hook: at tc ingress where it has none at XDP, or where rules say what is
+// counted there.
 func (g *Gate) uses(h datapath.Hook) bool {
 	if h.Type == datapath.XDP {
 		return g.wantsXDP(h.Target)
 	}
-	return h.Type == datapath.TCIngress && (h.Target.Early == "" || !g.wantsXDP(h.Target))
+	return h.Type == datapath.TCIngress && (g.saysFlows.Load() || !g.isEarly(h.Target))
 }
 
 // bound reports whether the program at XDP asks the driver for VLAN tags.
 func (g *Gate) bound(h datapath.Hook) bool {
 	return h.Type == datapath.XDP && g.cfg.Bound != nil && g.cfg.Bound(h)
 }
+
+// isEarly reports whether packets meet the rules at XDP.
+func (g *Gate) isEarly(t *datapath.Target) bool { return t.Early != "" && g.wantsXDP(t) }
 
 func (g *Gate) wantsXDP(t *datapath.Target) bool {
 	if g.cfg.Mode != ModeAuto {
@@ -190,12 +204,13 @@ func (g *Gate) set(s *datapath.Spec) error {
 		"gate_lines": engine.Copies * t.Lines, "gate_rows": engine.Copies * t.Rows, "gate_pages": engine.Copies * t.Pages,
 		"gate_rules": engine.Copies * uint32(engine.MaxRules), "gate_counts": (g.cpus + 1) * engine.Slots, "gate_buckets": engine.Slots,
 		"gate_sources": lines, "gate_bans": max(g.cfg.Bans, 1), "gate_ban_counts": max(g.cfg.Bans, 1),
+		"gate_drops": 2 * g.cpus * g.dropSets(), "gate_drop_parts": 2 * g.cpus,
 	}); err != nil {
 		return err
 	}
 	at := kernel.SocketOffsets()
 	return s.SetConstants(map[string]any{
-		"cfg_gate_cpus": g.cpus, "cfg_gate_source_mask": lines - 1,
+		"cfg_gate_cpus": g.cpus, "cfg_gate_source_mask": lines - 1, "cfg_gate_drop_sets": g.dropSets(),
 		"cfg_gate_sock": abiGateSockOffsets{Locks: at.Locks, Shift: at.Shift, Clamp: at.Clamp},
 	})
 }
@@ -209,6 +224,9 @@ func (g *Gate) open(c *datapath.Core) (err error) {
 	if g.table, err = engine.Compile(&rules.Ruleset{}, g.options(0, time.Now())); err != nil {
 		return err
 	}
+	if err := g.dropped.open(g.maps["gate_drops"], g.maps["gate_drop_parts"]); err != nil {
+		return err
+	}
 	g.core = c
 	if err := g.maps[".data.gateban"].Put(uint32(0), &g.bans.control); err != nil {
 		return fmt.Errorf("preparing bans: %w", err)
@@ -217,6 +235,7 @@ func (g *Gate) open(c *datapath.Core) (err error) {
 }
 
 func (g *Gate) close() {
+	g.dropped.close()
 	g.expiry.Lock()
 	defer g.expiry.Unlock()
 	g.expiry.closed = true
@@ -237,6 +256,9 @@ func (g *Gate) do(f func() error) error {
 
 // attached has packets of an interface meet the rules, or follows its new name.
 func (g *Gate) attached(h datapath.Hook) error {
+	if h.Type == datapath.TCIngress && g.isEarly(h.Target) {
+		return nil
+	}
 	return g.enter(g.place(h))
 }
 

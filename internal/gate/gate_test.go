@@ -25,6 +25,7 @@ const lo = flow.Iface(1)
 // bench is a gate whose programs are run by BPF_PROG_TEST_RUN.
 type bench struct {
 	*Gate
+	dp             *datapath.Datapath
 	early, ingress *ebpf.Program
 }
 
@@ -34,6 +35,7 @@ func open(t testing.TB, cfg Config) *bench {
 	log := slogDiscard()
 	b := &bench{Gate: New(cfg, log)}
 	d := datapath.New(datapath.Config{MaxEntries: 1024, RingSize: 4096 * 16, Stages: []*datapath.Stage{b.Stage(func(string) bool { return true })}}, log)
+	b.dp = d
 	if err := d.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +98,15 @@ const slow = 800 * time.Millisecond
 type want struct {
 	rules         map[uint32]*Counts
 	passed, notIP uint64
+	noFlow        uint64 // that have no record for that reason
 }
 
 // decide has the reference decide about a packet.
-func (w *want) decide(rs *rules.Ruleset, p *rules.Packet, s rules.State) (dropped bool) {
+func (w *want) decide(rs *rules.Ruleset, p *rules.Packet, s rules.State, h at) (dropped bool) {
 	d := rs.Decide(p, s)
+	if d.NoFlow && (h.name == "tc" || d.Verdict == rules.VerdictDrop) { // what goes on at XDP is for tc to count
+		w.noFlow++
+	}
 	for _, r := range d.Counted {
 		c := w.rules[r.ID]
 		if c == nil {
@@ -127,6 +133,7 @@ func TestKernelDecidesAsRules(t *testing.T) {
 	b := open(t, small())
 	actions := []string{
 		"pass", "drop", "drop", "count", "count", "limit 1/s burst 3", "limit 1/s burst 2 per src",
+		"no-flow", "only-flow", "sample", "sample every 2",
 		"limit 1 bytes/s burst 2000", "limit 1 bytes/s burst 700 per src/16/32",
 	}
 	sent, refused, dropped, sets := 0, 0, 0, 0
@@ -141,6 +148,7 @@ func TestKernelDecidesAsRules(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
+		unrecorded := b.reasons(r)["no_flow"]
 		now := time.Now()
 		buckets := rules.NewBuckets()
 		state := rules.State{Now: now, Exceeds: func(rule *rules.Rule, p *rules.Packet) bool { return buckets.Exceeds(rule, p, now) }}
@@ -156,7 +164,7 @@ func TestKernelDecidesAsRules(t *testing.T) {
 						continue
 					}
 					sent++
-					if should := w.decide(rs, p, state); got != should && time.Since(now) < slow {
+					if should := w.decide(rs, p, state, h); got != should && time.Since(now) < slow {
 						r.Fatalf("%s: dropped %v, want %v\n%x\n%+v\n%s\n%s", h.name, got, should, f[:n], p, rs, rs.Decide(p, state).Rule)
 					}
 					if got {
@@ -177,6 +185,9 @@ func TestKernelDecidesAsRules(t *testing.T) {
 		}
 		if got := after.NotIP.Packets - before.NotIP.Packets; got != w.notIP {
 			r.Errorf("not IP: %d, want %d", got, w.notIP)
+		}
+		if got := b.reasons(r)["no_flow"] - unrecorded; got != w.noFlow {
+			r.Errorf("%d packets have no record for that reason, want %d\n%s", got, w.noFlow, rs)
 		}
 		for _, c := range after.Rules {
 			exp := w.rules[c.Rule.ID]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -52,28 +53,41 @@ func TestSwapsUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	var inFlows uint64 // of both epochs
+	dropped := func(d *flow.Delta) { inFlows += d.Dropped }
 	for i := range swaps {
 		if err := b.Apply(sets[i%len(sets)]); err != nil {
 			t.Error(err)
 			break
 		}
+		if i%50 == 0 {
+			if err := b.dp.Drain(dropped); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 	stop.Store(true)
 	senders.Wait()
+	if err := b.dp.Drain(dropped); err != nil {
+		t.Error(err)
+	}
+	if inFlows != offered.Load() {
+		t.Errorf("%d dropped packets are in flows, of %d", inFlows, offered.Load())
+	}
 	c, err := b.Counters()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// All rules that were removed drop.
-	dropped := c.Removed.Dropped
+	gone := c.Removed.Dropped
 	for _, r := range c.Rules {
-		dropped += r.Dropped
+		gone += r.Dropped
 		if r.Rule.Action == rules.ActionCount && r.Packets != offered.Load() {
 			t.Errorf("the rule of all sets counted %d packets of %d", r.Packets, offered.Load())
 		}
 	}
-	if c.Passed.Packets != 0 || dropped != offered.Load() || dropped < swaps {
-		t.Errorf("offered %d: dropped %d, passed %d", offered.Load(), dropped, c.Passed.Packets)
+	if c.Passed.Packets != 0 || gone != offered.Load() || gone < swaps {
+		t.Errorf("offered %d: dropped %d, passed %d", offered.Load(), gone, c.Passed.Packets)
 	}
 	if used := len(c.Rules) + len(b.free); used != 2*1024 {
 		t.Errorf("%d slots of counters, want 2048", used)

@@ -13,7 +13,8 @@ type Interval struct {
 	iv       *interval
 	reserved int // rows that were reserved, those in use included
 	index    map[link]uint32
-	last     link // of the record before, and its number
+	drops    map[flow.Drop]uint32 // numbers in iv.drops, from 1
+	last     link                 // of the record before, and its number
 	lastN    uint32
 
 	// Once full: the rows as a heap, the smallest on top, and sums of what had to go.
@@ -27,6 +28,7 @@ type sumKey struct {
 	direction flow.Direction
 	proto     uint8
 	family    uint8
+	drop      uint32
 }
 
 // Begin starts the interval after the one that ended at from.
@@ -41,15 +43,17 @@ func (s *Store) Begin(from time.Time) *Interval {
 
 // Add takes one record; r is not kept.
 func (i *Interval) Add(r *flow.Record) {
-	number := i.linkNumber(r)
+	number, drop := i.linkNumber(r), i.dropNumber(r.Drop)
 	if !r.Unattributed && i.hasSpace() {
 		w := i.iv.rows.add(row{})
 		w.set(r, number)
+		w.drop = drop
 		w.reported = i.iv.reported.put(r.PDM, r.IOAM)
 		return
 	}
 	var w row
 	w.set(r, number)
+	w.drop = drop
 	if w.unattributed {
 		i.sum(&w)
 		return
@@ -94,6 +98,23 @@ func (i *Interval) linkNumber(r *flow.Record) uint32 {
 	return n
 }
 
+// dropNumber is the number of a reason in the interval.
+func (i *Interval) dropNumber(d *flow.Drop) uint32 {
+	if d == nil {
+		return 0
+	}
+	n, ok := i.drops[*d]
+	if !ok {
+		if i.drops == nil {
+			i.drops = map[flow.Drop]uint32{}
+		}
+		i.iv.drops = append(i.iv.drops, d)
+		n = uint32(len(i.iv.drops))
+		i.drops[*d] = n
+	}
+	return n
+}
+
 // replaceSmallest keeps w if it has more bytes than the smallest row kept, and
 // sums the loser.
 func (i *Interval) replaceSmallest(w *row, r *flow.Record) {
@@ -126,14 +147,14 @@ func (iv *interval) forget() {
 // sum adds w to the one unattributed row of its interface, direction, family and
 // protocol. Of a mixture of flows, delays would say nothing.
 func (i *Interval) sum(w *row) {
-	key := sumKey{w.link, w.direction, w.proto, w.family}
+	key := sumKey{w.link, w.direction, w.proto, w.family, w.drop}
 	total, ok := i.sums[key]
 	if !ok {
 		if i.sums == nil {
 			i.sums = map[sumKey]*row{}
 		}
 		total = &row{
-			link: w.link, direction: w.direction, proto: w.proto, family: w.family, unattributed: true,
+			link: w.link, direction: w.direction, proto: w.proto, family: w.family, unattributed: true, drop: w.drop,
 			first: w.first, last: w.last, ttlMin: w.ttlMin,
 		}
 		i.sums[key] = total

@@ -88,6 +88,9 @@ func drawRecord(t *rapid.T) flow.Record {
 	if rapid.Bool().Draw(t, "ioam") {
 		r.IOAM = flowtest.IOAM(t)
 	}
+	if rapid.IntRange(0, 3).Draw(t, "drops") == 0 {
+		flowtest.Drop(t, &r)
+	}
 	src, dst := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "src"), rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "dst")
 	if rapid.Bool().Draw(t, "v6") {
 		r.Family = 6

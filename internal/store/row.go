@@ -17,6 +17,7 @@ type row struct {
 	rttResponder, rttInitiator int64
 	link, vni, flowLabel       uint32
 	reported                   uint32 // where it is in interval.reported; 0: nowhere
+	drop                       uint32 // number in interval.drops, from 1; 0: nothing was dropped
 	sport, dport               uint16
 	vlan, innerVLAN, tcpFlags  uint16
 	proto, tos, ttlMin, ttlMax uint8
@@ -69,6 +70,9 @@ func (w *row) record(iv *interval, r *flow.Record, memory *reports) {
 	}
 	if !w.unattributed {
 		r.Src, r.Dst = address(w.src, w.family), address(w.dst, w.family)
+	}
+	if w.drop != 0 {
+		r.Drop = iv.drops[w.drop-1]
 	}
 	if w.reported != 0 {
 		r.PDM, r.IOAM = iv.reported.get(w.reported, memory)

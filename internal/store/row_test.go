@@ -28,12 +28,13 @@ func TestRowKeepsARecord(t *testing.T) {
 // keep puts a record into an interval and takes it out again.
 func keep(r *flow.Record) (got flow.Record) {
 	iv := New(Default()).Begin(at(0))
+	iv.dropNumber(&flow.Drop{Rule: 9}) // of another row
 	iv.iv.links = []link{{}}
 	iv.iv.reported.put(&flow.PDM{Sent: 1, Lost: -1}, nil) // of another row
 	w := iv.iv.rows.add(row{})
 	w.set(r, 1)
 	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
-	w.reported = iv.iv.reported.put(r.PDM, r.IOAM)
+	w.reported, w.drop = iv.iv.reported.put(r.PDM, r.IOAM), iv.dropNumber(r.Drop)
 	w.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
 	return got
 }
@@ -81,7 +82,7 @@ func fillEvery(t *testing.T, v reflect.Value) {
 }
 
 func TestRowSize(t *testing.T) {
-	if got := unsafe.Sizeof(row{}); got > 152 {
+	if got := unsafe.Sizeof(row{}); got > 176 {
 		t.Errorf("a row takes %d bytes: correct what Default says of a history", got)
 	}
 }

@@ -22,7 +22,7 @@ type Config struct {
 	History int // records kept, over all intervals; at least 1
 }
 
-// Default keeps 131072 records, which take 20 MB, and half as much again where
+// Default keeps 131072 records, which take 23 MB, and half as much again where
 // all flows are marked.
 func Default() Config { return Config{History: 131072} }
 
@@ -54,6 +54,7 @@ type interval struct {
 	from, to time.Time
 	rows     rows
 	links    []link
+	drops    []*flow.Drop // what rows name by number
 	reported packed
 	wiring   *flow.Wiring
 	summed   uint64 // records that were too many to keep

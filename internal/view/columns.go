@@ -225,6 +225,8 @@ var sumColumns = []Column{
 	sum("rate", func(w *api.Row) string { return term.Rate(float64(w.Bytes)*8, w.Lasted()) }, nil).unless(5),
 	sum("rtt", func(w *api.Row) string { return term.Duration(w.RTT.Handshake()) },
 		func(w *api.Row) bool { return w.RTT.Handshake() > 0 }).unless(3),
+	rare("drops.packets").unless(1),
+	rare("drops.by").unless(1),
 	delaySum("server", serverOf).unless(1), // waymark delays shows them
 	delaySum("network", networkOf).unless(1),
 	rare("ioam.path").unless(1), // waymark paths shows it

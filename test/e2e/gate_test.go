@@ -11,6 +11,8 @@ import (
 
 	gateservice "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/lab"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // rules runs a verb of waymark rules against the agent.
@@ -79,7 +81,6 @@ func TestRules(t *testing.T) {
 	// What is wrong changes nothing.
 	wants(t, a.rules(t, "add", "drop", "upd"), 2, "did you mean udp?")
 	wants(t, a.rules(t, "del", "17"), 1, "there is no rule 17")
-	wants(t, a.rules(t, "add", "sample"), 2, "captures")
 	write("drop upd\n")
 	wants(t, a.rules(t, "apply", a.path("rules")), 2, "did you mean udp?")
 	ssh := exec.Command(program, "rules", "add", "--socket", a.socket, "drop", "tcp")
@@ -105,19 +106,42 @@ func TestRules(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// What rules dropped is in no flow, and is missed by no one: the counts of the interface are still complete.
-	for _, i := range a.status(t).Interfaces {
-		if i.Direction != "ingress" {
-			continue
-		}
-		var dropped uint64
-		for _, u := range i.Uncounted {
-			if u.Reason == "dropped_by_rule" {
-				dropped = u.Packets
-			}
-		}
-		if want := s.Removed.Dropped + a.rule(t, "drop ip").Dropped; dropped != want || i.Coverage != 1 {
-			t.Errorf("%d packets dropped by rules, want %d: %+v", dropped, want, i)
+	// What rules dropped is in flow records with its rule, and the counts of the interface are complete.
+	want := s.Removed.Dropped + a.rule(t, "drop ip").Dropped
+	await.True(t, "all drops in flow records", func() bool { return a.droppedBy(t)["drop ip"] > 0 })
+	by, total := a.droppedBy(t), uint64(0)
+	for _, n := range by {
+		total += n
+	}
+	if total != want || by["drop icmp src @us"] != 2 {
+		t.Errorf("%d packets dropped by rules, want %d: %v", total, want, by)
+	}
+	for _, i := range a.covered(t).Interfaces {
+		if i.Direction == "ingress" && i.Coverage != 1 || slices.ContainsFunc(i.Uncounted, func(u obs.Reason) bool { return u.Reason == "dropped_by_rule" }) {
+			t.Errorf("%+v", i)
 		}
 	}
+	wants(t, a.ask(t, "flows", "dropped_by 'drop ip'", "--since", "1h"), 0, "DROPS", "DROPPED_BY", "drop ip")
+}
+
+// droppedBy are the packets that rules dropped, as flow records have them, by the text of the rule.
+func (a *agent) droppedBy(t *testing.T) map[string]uint64 {
+	t.Helper()
+	r := a.ask(t, "flows", "drops > 0", "--by", "drops.by", "--since", "1h", "-o", "json")
+	var answer struct {
+		Rows []struct {
+			Drops struct {
+				By      string
+				Packets uint64
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	by := map[string]uint64{}
+	for _, f := range answer.Rows {
+		by[f.Drops.By] += f.Drops.Packets
+	}
+	return by
 }

@@ -9,10 +9,10 @@ const (
 )
 
 // conversation says whether b is the other half of a, counted on the same
-// interface. Marked flows stay apart: with what PDM reported of both halves, they
-// would have more fields than collectors take.
+// interface. Marked flows, and those of which rules dropped packets, stay apart: with
+// what was reported of both halves, they would have more fields than collectors take.
 func conversation(a, b *flow.Record) bool {
-	return !a.Unattributed && !b.Unattributed && a.PDM == nil && b.PDM == nil &&
+	return !a.Unattributed && !b.Unattributed && a.PDM == nil && b.PDM == nil && a.Dropped == 0 && b.Dropped == 0 &&
 		a.Direction != b.Direction && a.IfIndex == b.IfIndex && a.Netns == b.Netns &&
 		a.Family == b.Family && a.Src == b.Dst && a.Dst == b.Src && reversePorts(a, b) &&
 		a.VLAN == b.VLAN && a.InnerVLAN == b.InnerVLAN && a.Tunnel == b.Tunnel && a.VNI == b.VNI

@@ -277,11 +277,14 @@ func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 		Tunnel: flow.Tunnel(n("waymarkTunnelType")), VNI: uint32(n("waymarkTunnelKey")),
 		TOS: uint8(h("ipClassOfService")), TCPFlags: uint16(h("tcpControlBits")), FlowLabel: uint32(h("flowLabelIPv6")),
 		TTLMin: uint8(h("minimumTTL")), TTLMax: uint8(h("maximumTTL")),
-		Counters: flow.Counters{Packets: h("packetDeltaCount"), Bytes: h("octetDeltaCount"), PayloadBytes: h("transportOctetDeltaCount"), WireBytes: h("layer2OctetDeltaCount"), Fragments: h("waymarkFragmentDeltaCount"), CEPackets: h("waymarkCEPacketDeltaCount")},
+		Counters: flow.Counters{Packets: h("packetDeltaCount"), Bytes: h("octetDeltaCount"), PayloadBytes: h("transportOctetDeltaCount"), WireBytes: h("layer2OctetDeltaCount"), Fragments: h("waymarkFragmentDeltaCount"), CEPackets: h("waymarkCEPacketDeltaCount"), Dropped: h("droppedPacketDeltaCount"), DroppedBytes: h("droppedOctetDeltaCount")},
 		First:    fromNTP(h("flowStartNanoseconds")), Last: fromNTP(h("flowEndNanoseconds")),
 		EndReason: flow.EndReason(h("flowEndReason")), Unattributed: n("waymarkUnattributed") == 1,
 		Initiator: flow.Initiator(n("waymarkInitiator")), InitiatorBy: flow.Evidence(n("waymarkInitiatorEvidence")),
 		RTT: flow.RTT{Responder: time.Duration(h("waymarkResponderRTTNanoseconds")), Initiator: time.Duration(h("waymarkInitiatorRTTNanoseconds"))},
+	}
+	if r.Dropped > 0 {
+		r.Drop = &flow.Drop{Verdict: flow.Verdict(n("waymarkDropVerdict")), Rule: uint32(n("waymarkDropRule"))}
 	}
 	if v["waymarkPDMSentDeltaCount"] != nil {
 		r.PDM = &flow.PDM{

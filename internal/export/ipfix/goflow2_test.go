@@ -56,6 +56,10 @@ var goflow2Own = []struct {
 	{"waymarkInitiatorRTTNanoseconds", "initiator_ns", true},
 	{"icmpTypeCodeIPv4", "icmp4", true},
 	{"icmpTypeCodeIPv6", "icmp6", true},
+	{"droppedPacketDeltaCount", "dropped", false},
+	{"droppedOctetDeltaCount", "dropped_bytes", false},
+	{"waymarkDropVerdict", "drop_verdict", false},
+	{"waymarkDropRule", "drop_rule", false},
 	{"waymarkPDMSentDeltaCount", "pdm.sent", false},
 	{"waymarkPDMReceivedDeltaCount", "pdm.received", false},
 	{"waymarkPDMLostDeltaCount", "pdm.lost", false},
@@ -204,7 +208,7 @@ func goflow2All(t *testing.T, set func(*Config), o flow.Origin, records []flow.R
 
 const goflow2Must = `direction family proto src sport dst dport vlan tos tcp_flags packets bytes wire_bytes first last end_reason
 	unattributed initiator initiator_by payload_bytes ttl_min ttl_max flow_label inner_vlan fragments ce_packets tunnel vni icmp_type icmp_code sampling
-	rtt.responder_ns rtt.initiator_ns pdm.sent pdm.received pdm.lost pdm.reordered pdm.duplicates pdm.suspicious pdm.discarded
+	rtt.responder_ns rtt.initiator_ns drops.packets drops.bytes drops.verdict drops.rule pdm.sent pdm.received pdm.lost pdm.reordered pdm.duplicates pdm.suspicious pdm.discarded
 	pdm.server.count pdm.server.sum_ns pdm.server.min_ns pdm.server.max_ns pdm.server.p50_ns pdm.server.p99_ns
 	pdm.network.count pdm.network.sum_ns pdm.network.min_ns pdm.network.max_ns pdm.network.p50_ns pdm.network.p99_ns`
 
@@ -244,6 +248,8 @@ func goflow2Flow(v map[string]any) said {
 		"inner_vlan": own(v, "x_inner_vlan"), "fragments": own(v, "x_fragments"), "ce_packets": own(v, "x_ce_packets"),
 		"tunnel": enum(fieldValues("tunnel"), own(v, "x_tunnel")), "vni": own(v, "x_vni"),
 		"icmp_type": get("icmp_type"), "icmp_code": get("icmp_code"), "sampling": get("sampling_rate"),
+		"drops.packets": own(v, "x_dropped"), "drops.bytes": own(v, "x_dropped_bytes"),
+		"drops.verdict": enum(fieldValues("drops.verdict"), own(v, "x_drop_verdict")), "drops.rule": own(v, "x_drop_rule"),
 		"rtt.responder_ns": own(v, "x_responder_ns"), "rtt.initiator_ns": own(v, "x_initiator_ns"),
 	}
 	for _, o := range goflow2Own {

@@ -91,9 +91,14 @@ func judged() []flow.Record {
 		Received: 1 << 33, Lost: 7, Reordered: 6, Duplicates: 5, Suspicious: 4, Discarded: 3,
 		Server: delays(40*time.Millisecond, 41*time.Millisecond, 90*time.Millisecond), Network: delays(8_200_001, 9_000_003),
 	}
+	dropped, dropped6 := tcp, udp
+	dropped.Packets, dropped.DstPort, dropped.Dropped, dropped.DroppedBytes = 118, 23, 117, 1<<33
+	dropped.Drop = &flow.Drop{Verdict: flow.VerdictDrop, Rule: 1<<32 - 1, Text: "drop dst port 23"}
+	dropped6.Packets, dropped6.DstPort, dropped6.Dropped, dropped6.DroppedBytes = 119, 54, 119, 4096
+	dropped6.Drop = &flow.Drop{Verdict: flow.VerdictLimit, Rule: 7, Text: "limit 1/s"}
 	return []flow.Record{
 		tcp, back(tcp, 40000), udp, back(udp, 65535), ping, back(ping, 0), ping6, back(ping6, 129<<8),
-		unreachable, sctp, gre, inner, inner6, marked, answered, unattributed,
+		unreachable, sctp, gre, inner, inner6, marked, answered, dropped, dropped6, unattributed,
 	}
 }
 

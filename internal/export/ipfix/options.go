@@ -62,8 +62,8 @@ func (e *Exporter) used(id uint16) bool {
 	switch {
 	case id < idUnattributed:
 		v := id - idFlow
-		biflow, marked := v&variantBiflow != 0, v&variantPDM != 0
-		return (e.cfg.Biflow || !biflow) && (!marked || v&variantIPv6 != 0 && !biflow)
+		biflow, marked, dropped := v&variantBiflow != 0, v&variantPDM != 0, v&variantDrop != 0
+		return (e.cfg.Biflow || !biflow) && (!marked || v&variantIPv6 != 0 && !biflow) && (!dropped || !biflow)
 	}
 	return true
 }

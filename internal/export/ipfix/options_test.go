@@ -142,10 +142,11 @@ func TestFlowKeys(t *testing.T) {
 	mustExport(t, e, numbered(0, 1))
 	reported := exported(t, m).options[idFlowKeys]
 	const (
-		marked = 4 // IPv6, with and without ICMP and extra
-		others = 2 // unattributed packets, and what IOAM reported
+		marked  = 4  // IPv6, with and without ICMP and extra
+		dropped = 12 // one half, marked or not
+		others  = 2  // unattributed packets, and what IOAM reported
 	)
-	if want := variants/2 + marked + others; len(reported) != want {
+	if want := variants/4 + marked + dropped + others; len(reported) != want {
 		t.Fatalf("keys of %d templates, want %d", len(reported), want)
 	}
 	for _, v := range reported {

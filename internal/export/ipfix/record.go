@@ -23,6 +23,9 @@ func variant(r *flow.Record) (v uint16) {
 	if r.PDM != nil && r.Family == 6 {
 		v |= variantPDM
 	}
+	if r.Dropped > 0 {
+		v |= variantDrop
+	}
 	return v
 }
 
@@ -30,6 +33,7 @@ func variant(r *flow.Record) (v uint16) {
 func hasExtraFields(r *flow.Record) bool {
 	c := r.Counters
 	c.Packets, c.Bytes, c.WireBytes, c.PayloadBytes = 0, 0, 0, 0 // in blockHalf
+	c.Dropped, c.DroppedBytes = 0, 0                             // in blockDrop
 	return c != flow.Counters{} || r.RTT != flow.RTT{}
 }
 
@@ -40,6 +44,12 @@ func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 	b = appendHalf(b, v, r)
 	if v&variantPDM != 0 {
 		b = appendFields(b, pdmFields, r)
+	}
+	switch v & (variantDrop | variantPDM) {
+	case variantDrop:
+		b = appendValues(b, dropFields, r)
+	case variantDrop | variantPDM:
+		b = appendValues(b, markedDropFields, r)
 	}
 	return b
 }
@@ -64,6 +74,7 @@ func appendUnattributed(b []byte, i *iface, r *flow.Record) []byte {
 	b = appendCommon(b, i, r)
 	b = appendExtra(b, i, r)
 	b = appendHalf(b, variantExtra, r)
+	b = appendValues(b, dropFields, r)
 	return append(b, 1) // true (RFC 7011 section 6.1.5)
 }
 
@@ -100,7 +111,11 @@ func appendIOAM(b []byte, i *iface, r *flow.Record) []byte {
 	b = appendVRF(b, i, r)
 	b = be.AppendUint64(b, ntp(r.First))
 	b = be.AppendUint64(b, ntp(r.Last))
-	for _, f := range ioamFields {
+	return appendValues(b, ioamFields, r)
+}
+
+func appendValues(b []byte, fields []*flow.Field, r *flow.Record) []byte {
+	for _, f := range fields {
 		b = appendValue(b, f, r)
 	}
 	return b
@@ -125,6 +140,8 @@ func appendValue(b []byte, f *flow.Field, r *flow.Record) []byte {
 		return append(b, byte(f.Uint(r)))
 	case e.Len == 2:
 		return be.AppendUint16(b, uint16(f.Uint(r)))
+	case e.Len == 4:
+		return be.AppendUint32(b, uint32(f.Uint(r)))
 	}
 	return be.AppendUint64(b, f.Uint(r))
 }

@@ -100,6 +100,9 @@ func drawRecord(t *rapid.T) flow.Record {
 	if r.Initiator = flow.Initiator(rapid.IntRange(0, 2).Draw(t, "initiator")); r.Initiator != flow.InitiatorUnknown {
 		r.InitiatorBy = flow.Evidence(rapid.IntRange(1, 4).Draw(t, "evidence"))
 	}
+	if rapid.IntRange(0, 3).Draw(t, "drops") == 0 {
+		flowtest.Drop(t, &r)
+	}
 	if r.Family == 6 {
 		r.FlowLabel = rapid.Uint32Range(0, 1<<20-1).Draw(t, "label")
 		if rapid.IntRange(0, 3).Draw(t, "marked") == 0 {
@@ -114,6 +117,14 @@ func drawRecord(t *rapid.T) flow.Record {
 
 // reported is the record as IPFIX tells it: of delays, two quantiles and no buckets.
 func reported(r flow.Record) flow.Record {
+	if r.Drop != nil {
+		d := *r.Drop
+		d.Text = "" // the id says it
+		r.Drop = &d
+		if r.PDM != nil {
+			r.DroppedBytes, d.Verdict = 0, flow.VerdictNone
+		}
+	}
 	if r.PDM != nil {
 		p := *r.PDM
 		for _, d := range []*flow.Delays{&p.Server, &p.Network} {

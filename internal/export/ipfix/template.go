@@ -23,7 +23,8 @@ const (
 	variantICMP   = 1 << 2 // ICMP or ICMPv6
 	variantBiflow = 1 << 3 // both halves of a conversation
 	variantPDM    = 1 << 4 // marked; in IPv6, and never with variantBiflow
-	variants      = 1 << 5
+	variantDrop   = 1 << 5 // rules of the gate dropped packets; never with variantBiflow
+	variants      = 1 << 6
 )
 
 const (
@@ -80,6 +81,9 @@ var (
 
 	blockPDM = elementsOf(pdmFields)
 
+	blockDrop       = elementsOf(dropFields)
+	blockDropMarked = elementsOf(markedDropFields)
+
 	// Times of the flow, by which a record without counters is found again.
 	blockTimes = values("flowStartNanoseconds", "flowEndNanoseconds")
 	blockIOAM  = elementsOf(ioamFields)
@@ -112,9 +116,15 @@ var templates = func() map[uint16]*template {
 		if v&variantPDM != 0 {
 			half = join(half, blockPDM)
 		}
+		switch v & (variantDrop | variantPDM) {
+		case variantDrop:
+			half = join(half, blockDrop)
+		case variantDrop | variantPDM:
+			half = join(half, blockDropMarked)
+		}
 		add(idFlow+v, 0, key, blockInitiator, half)
 	}
-	add(idUnattributed, 0, blockCommon, blockExtra, blockHalf, blockHalfExtra, blockUnattributed)
+	add(idUnattributed, 0, blockCommon, blockExtra, blockHalf, blockHalfExtra, blockDrop, blockUnattributed)
 
 	// What IOAM reported of a flow is a record of its own: with it, those of marked flows would
 	// have more fields than collectors take. It has no counters, so nothing is counted twice.
@@ -165,13 +175,22 @@ var flowLengths = func() (lengths [idUnattributed - idFlow + 1]int) {
 // extraFields are the counters that are not in blockHalf, and round trips.
 var extraFields = slices.Concat(
 	fieldsWhere(flow.CounterFields, func(f *flow.Field) bool {
-		return !slices.ContainsFunc(blockHalf, func(in field) bool { return in.Name == f.IPFIX[0].Name })
+		return !slices.ContainsFunc(blockHalf, func(in field) bool { return in.Name == f.IPFIX[0].Name }) && !isDrop(f)
 	}),
 	fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "rtt.") && !f.Derived }),
 )
 
 // pdmFields are those of marked flows that have an element.
 var pdmFields = fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "pdm.") && len(f.IPFIX) > 0 })
+
+func isDrop(f *flow.Field) bool { return strings.HasPrefix(f.Name, "drops.") }
+
+// dropFields are those of flows of which rules dropped packets. Of marked ones only so many are sent that
+// collectors take the template.
+var (
+	dropFields       = fieldsWhere(flow.Fields, func(f *flow.Field) bool { return isDrop(f) && len(f.IPFIX) > 0 })
+	markedDropFields = fieldsWhere(flow.Fields, func(f *flow.Field) bool { return f.Name == "drops.packets" || f.Name == "drops.rule" })
+)
 
 // ioamFields are those of the object ioam, likewise.
 var ioamFields = fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "ioam.") && len(f.IPFIX) > 0 })

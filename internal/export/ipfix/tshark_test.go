@@ -226,6 +226,10 @@ func tsharkFlow(t *testing.T, n *node, reverse bool) said {
 				s["fragments"] = text
 			case "waymarkCEPacketDeltaCount":
 				s["ce_packets"] = text
+			case "waymarkDropVerdict":
+				s["drops.verdict"] = enum(fieldValues("drops.verdict"), text)
+			case "waymarkDropRule":
+				s["drops.rule"] = text
 			case "waymarkResponderRTTNanoseconds":
 				s["rtt.responder_ns"] = text
 			case "waymarkInitiatorRTTNanoseconds":

@@ -28,6 +28,15 @@ func IOAM(t *rapid.T) *flow.IOAM {
 	return i
 }
 
+// Drop adds to a record that rules dropped packets of it.
+func Drop(t *rapid.T, r *flow.Record) {
+	r.Dropped, r.DroppedBytes = rapid.Uint64Min(1).Draw(t, "dropped"), rapid.Uint64().Draw(t, "dropped bytes")
+	r.Drop = &flow.Drop{Verdict: flow.Verdict(rapid.IntRange(1, 4).Draw(t, "verdict"))}
+	if rapid.Bool().Draw(t, "one rule") {
+		r.Drop.Rule, r.Drop.Text = rapid.Uint32Min(1).Draw(t, "rule"), rapid.StringMatching("drop [a-z0-9 ]{1,20}").Draw(t, "text")
+	}
+}
+
 // PDM is what marked packets may have reported of a flow.
 func PDM(t *rapid.T) *flow.PDM {
 	count := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }

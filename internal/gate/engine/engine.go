@@ -25,6 +25,13 @@ type (
 	Iface   = abiGateIface
 	Count   = abiGateCount
 	Sources = abiGateSources
+	// Flows of dropped packets.
+	Drop     = abiGateDrop
+	DropSet  = abiGateDropSet
+	DropPart = abiGateDropPart
+	// Captured packets.
+	Packet   = abiGatePacket
+	Captured = abiGateCaptured
 )
 
 const (
@@ -40,6 +47,14 @@ const (
 	SlotPassed = uint32(abiGateSlotGATE_SLOT_PASSED)
 	SlotNotIP  = uint32(abiGateSlotGATE_SLOT_NOT_IP)
 
+	ActionDrop = uint8(abiGateActionGATE_DROP)
+
+	CaptureDropped = uint32(abiGateCaptureGATE_CAPTURE_DROPPED)
+	CaptureSampled = uint32(abiGateCaptureGATE_CAPTURE_SAMPLED)
+	CapturePassed  = uint32(abiGateCaptureGATE_CAPTURE_PASSED)
+
+	DropWays = uint32(abiGateDropSizeGATE_DROP_WAYS)
+
 	HookXDP = uint8(abiGateHookGATE_HOOK_XDP)
 	HookTC  = uint8(abiGateHookGATE_HOOK_TC)
 
@@ -47,6 +62,11 @@ const (
 	SlotBanned    = uint32(abiGateSlotGATE_SLOT_BANNED)
 	SlotExempt    = uint32(abiGateSlotGATE_SLOT_EXEMPT)
 )
+
+// HintSources are the names of enum hint_source; absent ones have none.
+var HintSources = [...]string{
+	abiHintSourceHINT_HARDWARE: "hardware", abiHintSourceHINT_DRIVER: "driver", abiHintSourceHINT_COMPUTED: "computed",
+}
 
 // Limits are the sizes of one copy of the tables.
 type Limits struct{ Lines, Rows, Pages uint32 }
@@ -117,8 +137,11 @@ func Compile(rs *rules.Ruleset, o Options) (*Table, error) {
 		return nil, fmt.Errorf("the rule set has %d rules, and %d fit: merge rules that differ in one value, or use sets", n, MaxRules)
 	}
 	c := &compiler{Table: t, sets: map[string]*rules.Set{}}
-	for i := range t.Rules {
+	for i, r := range t.Rules {
 		c.all.set(i)
+		if !r.DryRun {
+			t.Header.Has |= uint32(has[r.Action])
+		}
 	}
 	for _, s := range rs.Sets {
 		c.sets[s.Name] = s
@@ -131,6 +154,12 @@ func Compile(rs *rules.Ruleset, o Options) (*Table, error) {
 	}
 	return t, c.allowed(rs)
 }
+
+// has are rules about which a table says whether there are any.
+var has = map[rules.Action]abiGateHas{rules.ActionNoFlow: abiGateHasGATE_HAS_NO_FLOW, rules.ActionOnlyFlow: abiGateHasGATE_HAS_ONLY_FLOW}
+
+// SaysFlows reports whether rules say which packets have flow records.
+func (t *Table) SaysFlows() bool { return t.Header.Has != 0 }
 
 // compiler is a table in the making.
 type compiler struct {

@@ -8,6 +8,7 @@ import (
 
 // actions are what programs do for a rule. What they do not know is counted.
 var actions = map[rules.Action]abiGateAction{
+	rules.ActionSample: abiGateActionGATE_SAMPLE, rules.ActionNoFlow: abiGateActionGATE_NO_FLOW, rules.ActionOnlyFlow: abiGateActionGATE_ONLY_FLOW,
 	rules.ActionPass: abiGateActionGATE_PASS, rules.ActionDrop: abiGateActionGATE_DROP, rules.ActionLimit: abiGateActionGATE_LIMIT,
 	rules.ActionSynCookie: abiGateActionGATE_SYNCOOKIE,
 }
@@ -23,6 +24,9 @@ func (t *Table) Programs(slot func(id uint32) uint16) []Rule {
 		out := Rule{Id: r.ID, Slot: slot(r.ID), Action: uint8(abiGateActionGATE_COUNT)}
 		if action, ok := actions[r.Action]; ok && !r.DryRun {
 			out.Action = uint8(action)
+		}
+		if r.Action == rules.ActionSample {
+			out.Cost = uint64(r.Every)
 		}
 		if l := r.Limit; l != nil {
 			out.Rate, out.Full, out.Cost = l.Rate, nanos(l.Burst, l.Rate), nanos(1, l.Rate)

@@ -40,7 +40,7 @@ func Kind() stage.Kind {
 		Counters: counters,
 		Metrics:  metrics,
 		Pages:    []api.Page{rulesPage, bansPage},
-		Streams:  []api.Stream{eventsStream},
+		Streams:  append(captureStreams(), eventsStream),
 	}
 }
 
@@ -92,7 +92,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Status:  s.status,
 		Pages:   map[string]func() (any, error){RulesPath: s.page, BansPath: s.bansPage},
 		Changes: map[string]func(json.RawMessage) (any, error){RulesPath: s.change, BansPath: s.changeBans},
-		Events:  map[string]func(context.Context, func(api.Event)) error{EventsPath: s.follow},
+		Events:  s.streams(),
 	}, nil
 }
 
@@ -112,7 +112,7 @@ func (s *service) read(file string) (*rules.Ruleset, error) {
 	for _, w := range warnings {
 		s.deps.Log.Warn("packet rules", "warning", w.String())
 	}
-	return inline(rs), gate.Check(rs)
+	return inline(rs), nil
 }
 
 // inline has sets keep their members, not the names of files that these came from.
@@ -154,4 +154,11 @@ func refused(err error) error {
 		return err
 	}
 	return &api.Error{Status: 400, What: err.Error()}
+}
+
+// streams emit what happens.
+func (s *service) streams() map[string]func(context.Context, func(api.Event)) error {
+	all := s.captureEvents()
+	all[EventsPath] = s.follow
+	return all
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
+	"github.com/waymark-net/waymark/internal/gate"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/term"
 )
@@ -52,6 +53,8 @@ type Rules struct {
 	Exempt  Counts `json:"exempt"`  // packets of banned prefixes that an allow list let through to the rules
 	// Forgotten are token buckets that went to other sources before they were full again.
 	Forgotten uint64 `json:"forgotten_sources"`
+	// Captures are what happened to packets that somebody captures.
+	Captures gate.Captures `json:"captures"`
 }
 
 // Set is a set of addresses or ports.
@@ -96,10 +99,11 @@ func (s *service) rules() (Rules, error) {
 	for _, r := range c.Rules {
 		out.Rules = append(out.Rules, Rule{ID: r.Rule.ID, Text: r.Rule.Text, Counts: Counts(r.Counts), PacketRate: r.PacketRate, ByteRate: r.ByteRate})
 	}
+	out.Captures, err = s.gate.Captures()
 	for _, set := range s.gate.Rules().Sets {
 		out.Sets = append(out.Sets, Set{set.Name, len(set.Prefixes) + len(set.Ports)})
 	}
-	return out, nil
+	return out, err
 }
 
 // status gathers the section.

@@ -1,0 +1,142 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/gate/engine"
+	"github.com/waymark-net/waymark/internal/gate/rules"
+)
+
+// leastDropSets is how many sets of flows each processor has at least.
+const leastDropSets = 16
+
+// dropSets are the sets of flows of dropped packets, of one processor in one epoch.
+func (g *Gate) dropSets() uint32 {
+	each := max(g.cfg.Dropped/engine.DropWays/max(g.cpus, 1), leastDropSets)
+	return 1 << bits.Len32(each-1)
+}
+
+// drops are the flows of dropped packets, as the programs count them, and the rules that dropped them.
+type drops struct {
+	sets  mapped[engine.DropSet]
+	parts mapped[engine.DropPart] // one for each processor and epoch
+	rules map[uint32]*flow.Drop   // those in effect, and those removed since the last drain
+}
+
+// mapped is an array that programs and the agent share.
+type mapped[T any] struct {
+	memory []byte
+	values []T
+}
+
+func (m *mapped[T]) open(array *ebpf.Map) (err error) {
+	var one T
+	n := int(array.MaxEntries())
+	if m.memory, err = unix.Mmap(array.FD(), 0, n*int(unsafe.Sizeof(one)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("map %s: %w", array, err)
+	}
+	m.values = unsafe.Slice((*T)(unsafe.Pointer(&m.memory[0])), n)
+	return nil
+}
+
+func (m *mapped[T]) close() {
+	if m.memory != nil {
+		_ = unix.Munmap(m.memory)
+		m.memory, m.values = nil, nil
+	}
+}
+
+func (d *drops) open(sets, parts *ebpf.Map) error {
+	d.rules = map[uint32]*flow.Drop{0: {Verdict: flow.VerdictBan, Text: "ban"}} // a ban is no rule
+	return errors.Join(d.sets.open(sets), d.parts.open(parts))
+}
+
+func (d *drops) close() {
+	d.sets.close()
+	d.parts.close()
+}
+
+// verdicts of rules that drop packets.
+var verdicts = map[rules.Action]flow.Verdict{
+	rules.ActionDrop: flow.VerdictDrop, rules.ActionLimit: flow.VerdictLimit, rules.ActionSynCookie: flow.VerdictSynCookie,
+}
+
+// learn notes the rules that may drop packets from now on.
+func (d *drops) learn(list []*rules.Rule) {
+	for _, r := range list {
+		if v := verdicts[r.Action]; v != flow.VerdictNone {
+			d.rules[r.ID] = &flow.Drop{Verdict: v, Rule: r.ID, Text: r.Text}
+		}
+	}
+}
+
+// drain emits and clears what an epoch holds that no program uses.
+func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
+	wall, spread, err := g.core.Ticks()
+	if err != nil {
+		return err
+	}
+	sets := len(d.sets.values) / len(d.parts.values)
+	var delta flow.Delta
+	out := func(s *engine.Drop, unattributed bool) {
+		if s.Packets == 0 {
+			return
+		}
+		d.delta(&delta, s, wall, spread)
+		delta.Unattributed = unattributed
+		*s = engine.Drop{}
+		emit(&delta)
+	}
+	for part := int(epoch); part < len(d.parts.values); part += 2 {
+		p := &d.parts.values[part]
+		if p.Tick == 0 {
+			continue // it has counted nothing
+		}
+		p.Tick, p.Tokens = 0, 0
+		for i := range p.Sum {
+			out(&p.Sum[i], true)
+		}
+		for i := part * sets; i < (part+1)*sets; i++ {
+			for w := range d.sets.values[i].Way {
+				out(&d.sets.values[i].Way[w], false)
+			}
+		}
+	}
+	// What a removed rule dropped was in this epoch at the latest.
+	maps.DeleteFunc(d.rules, func(id uint32, _ *flow.Drop) bool { return id != 0 && !g.hasRule(id) })
+	return nil
+}
+
+func (g *Gate) hasRule(id uint32) bool {
+	_, has := g.slots[id]
+	return has
+}
+
+// delta is what a flow or a sum counted.
+func (d *drops) delta(to *flow.Delta, s *engine.Drop, wall func(uint32) int64, spread uint8) {
+	*to = flow.Delta{
+		Key: datapath.FlowKey(s.Saddr, s.Daddr, s.Sport, s.Dport, s.Iface, s.Meta, s.Proto),
+		Counts: flow.Counts{
+			Counters: flow.Counters{
+				Packets: s.Packets, Bytes: s.Bytes, PayloadBytes: s.Payload, Fragments: uint64(s.Fragments), CEPackets: uint64(s.CePackets),
+				Dropped: s.Packets, DroppedBytes: s.Bytes,
+			},
+			First: wall(s.First), FirstSpread: spread, Last: wall(s.Last), FlowLabel: s.FlowLabel, VNI: s.Vni,
+			TCPFlags: uint16(s.TcpFlagsHigh)<<8 | uint16(s.TcpFlags), TOS: s.Tos, TTLMin: s.TtlMin, TTLMax: s.TtlMax,
+			Drop: d.rules[s.Rule],
+		},
+	}
+	if s.Proto == unix.IPPROTO_TCP {
+		to.Opening = flow.OpeningOf(to.TCPFlags)
+	}
+	datapath.OnLink(to, s.Meta, s.Overhead, s.GsoPackets, s.GsoBytes)
+}
