@@ -8,7 +8,7 @@ const rulesLead = "A rule file says what happens to packets, with one rule per l
 	"`drop udp dst port 1900 len > 400`. A rule without conditions matches every packet. `#` begins a comment. Words and names of other\n" +
 	"tools have their meaning where there is no doubt; `waymark rules check` reports errors with the remedy, and `waymark rules explain`\n" +
 	"shows which rule decides about a packet. The [how-to](../how-to/gate.md) shows how\n" +
-	"the agent applies rules; sample, no-flow and only-flow are for a later version."
+	"the agent applies rules."
 
 const rulesOrder = "A packet meets the rules in the order of the file until one decides: the first match that decides wins. Without one the packet passes.\n" +
 	"Write allow lists in front of ban lists. Every rule counts the packets that match, up to the one that decides. Rules apply to IPv4\n" +
@@ -23,7 +23,7 @@ var ruleActions = []struct{ text, means string }{
 	{"limit 10000/s per src udp dst port 53", "drops packets beyond 10,000 per second and source address; packets within the limit go on to the next rule"},
 	{"limit 5MB/s burst 1MB per src/24/64", "in bytes by the IP header, per prefix of the source: 24 bits of IPv4, 64 of IPv6. Without `per`, or with `per rule`, all packets share the limit. The burst is what passes at once: without it that of one second, and at least 65535 bytes"},
 	{"count tcp flags syn", "counts, and decides nothing"},
-	{"sample every 100 udp", "copies one of 100 packets that match to captures; decides nothing"},
+	{"sample every 100 udp", "copies one of 100 packets that match to `waymark capture`, if somebody captures; decides nothing"},
 	{"syncookie dst 192.0.2.1 tcp dst port 443", "decides: SYNs are answered with a cookie, and further packets pass if they belong to a connection or return a cookie"},
 	{"no-flow src 10/8", "no flow record of these packets; decides nothing else"},
 	{"only-flow dst 198.51.100.0/24", "flow records only of packets that match such a rule before a rule decides; of `no-flow` and `only-flow` the first match counts"},

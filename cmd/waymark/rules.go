@@ -20,7 +20,7 @@ func newRulesCommand() *cobra.Command {
 		Short: "Check, apply and list packet rules, ban sources, and show which rule decides about a packet",
 	}
 	cmd.AddCommand(newRulesCheckCommand(), newRulesApplyCommand(), newRulesListCommand(), newRulesAddCommand(), newRulesDelCommand(),
-		newRulesBanCommand(), newRulesUnbanCommand(), newRulesBansCommand(), newRulesExplainCommand(), newRulesImportCommand())
+		newRulesBanCommand(), newRulesUnbanCommand(), newRulesBansCommand(), newRulesMonitorCommand(), newRulesExplainCommand(), newRulesImportCommand())
 	return cmd
 }
 

@@ -1,10 +1,9 @@
 package agent
 
 import (
-	"slices"
-
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
