@@ -58,6 +58,7 @@ file. Only root and the user of the agent may capture. A reader that is too slow
 		Example: `  waymark capture
   waymark capture --dropped -w dropped.pcapng -c 1000
   waymark capture udp dst port 53 -w - | wireshark -k -i -`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.parse(strings.Join(args, " ")); err != nil {
 				return err

@@ -121,7 +121,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 	}
-	wants(t, a.ask(t, "flows", "dropped_by 'drop ip'", "--since", "1h"), 0, "DROPS", "DROPPED_BY", "drop ip")
+	wants(t, a.ask(t, "flows", `dropped_by "drop ip"`, "--since", "1h"), 0, "DROPS", "DROPPED_BY", "drop ip")
 }
 
 // droppedBy are the packets that rules dropped, as flow records have them, by the text of the rule.
