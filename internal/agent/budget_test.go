@@ -98,7 +98,7 @@ func TestTooSmallLimit(t *testing.T) {
 	large := config.Default()
 	large.Flow.MaxEntries = 4_000_000
 	for want, cfg := range map[string]config.Config{
-		`^too little memory: the memory limit is 20 MiB, and at least \d+ MiB are needed: raise the limit \(MemoryMax= of the service\)$`:                                                            config.Default(),
+		`^too little memory: the memory limit is 20 MiB, and at least \d+ MiB are needed(, of these: [^:]*)?: raise the limit \(MemoryMax= of the service\)`:                                         config.Default(),
 		`^too little memory: the memory limit is 20 MiB, and at least \d+ MiB are needed, of these: probe flow table \d+ MiB \(flow.max_entries\)[^:]*: raise the limit .*, or lower what is named$`: large,
 	} {
 		_, err := Plan(cfg, 20<<20)
