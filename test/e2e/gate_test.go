@@ -121,7 +121,9 @@ func TestRules(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 	}
-	wants(t, a.ask(t, "flows", `dropped_by "drop ip"`, "--since", "1h"), 0, "DROPS", "DROPPED_BY", "drop ip")
+	if r := a.ask(t, "flows", `dropped_by "drop ip"`); !strings.Contains(r.stdout, "DROPPED_BY") || !strings.Contains(r.stdout, "drop ip") {
+		t.Errorf("%+v", r)
+	}
 }
 
 // droppedBy are the packets that rules dropped, as flow records have them, by the text of the rule.
