@@ -102,8 +102,10 @@ func (g *Gate) expire() {
 
 // turn fills the copy that no program uses, and has all packets use it.
 func (g *Gate) turn(table *engine.Table, which uint32, cookies bool) error {
+	had := g.cookies
 	g.cookies = cookies
 	if err := g.refreshCookies(); err != nil {
+		g.cookies = had
 		return err
 	}
 	next := g.control

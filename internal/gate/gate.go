@@ -274,7 +274,13 @@ func (g *Gate) enter(p Place) error {
 	}
 	g.written = len(g.table.Rows)
 	g.ifaces[p.Iface] = p
-	return errors.Join(g.publish(&next), g.refreshCookies())
+	if err := g.publish(&next); err != nil {
+		return err
+	}
+	if err := g.refreshCookies(); err != nil { // SYNs pass until the next drain
+		g.log.Warn("gate: SYNs are not answered yet", "interface", p.Name, "error", err)
+	}
+	return nil
 }
 
 // place says where packets of an interface meet the rules, and why there.

@@ -200,8 +200,19 @@ func (s *service) unbanAsAsked(c *BanChange) (list []netip.Prefix, err error) {
 	return list, s.gate.Unban(list...)
 }
 
-// ban makes a ban effective, and reports it. It needs the lock of the bans.
+// ban makes a ban effective, reports it and keeps it. It needs the lock of the bans.
 func (s *service) ban(b *Ban) error {
+	if err := s.enforce(b); err != nil {
+		return err
+	}
+	s.report(EventBan, b)
+	if err := s.saveBans(); err != nil {
+		return &api.Error{Status: http.StatusInternalServerError, What: fmt.Sprintf("the ban of %s is in effect, but is not kept over a restart: %v", b.Prefix, err)}
+	}
+	return nil
+}
+
+func (s *service) enforce(b *Ban) error {
 	one := gate.Ban{Prefix: b.Prefix, Since: b.Since}
 	if b.Until != nil {
 		one.Until = *b.Until
@@ -213,8 +224,7 @@ func (s *service) ban(b *Ban) error {
 		b.Since = was.Since
 	}
 	s.bans.known[b.Prefix] = *b
-	s.report(EventBan, b)
-	return s.saveBans()
+	return nil
 }
 
 // unbanned follows the end of a ban.

@@ -13,7 +13,7 @@ import (
 // saveBans writes the bans to their file, if there is one, as a whole or not at all. It
 // needs the lock of the bans.
 func (s *service) saveBans() (err error) {
-	if s.cfg.Bans.File == "" {
+	if s.bansFile == "" {
 		return nil
 	}
 	out := Bans{Bans: []Ban{}, Max: s.maxBans}
@@ -24,14 +24,14 @@ func (s *service) saveBans() (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(s.cfg.Bans.File), ".bans-*")
+	f, err := os.CreateTemp(filepath.Dir(s.bansFile), ".bans-*")
 	if err != nil {
 		return fmt.Errorf("save bans: %w: gate.bans.file must be in a directory that the agent's user may write to", err)
 	}
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), s.cfg.Bans.File)
+		err = os.Rename(f.Name(), s.bansFile)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // it is of no use
@@ -42,10 +42,10 @@ func (s *service) saveBans() (err error) {
 
 // loadBans makes the bans of the file effective that have not ended.
 func (s *service) loadBans(now time.Time) error {
-	if s.cfg.Bans.File == "" {
+	if s.bansFile == "" {
 		return nil
 	}
-	text, err := os.ReadFile(s.cfg.Bans.File)
+	text, err := os.ReadFile(s.bansFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *service) loadBans(now time.Time) error {
 	}
 	var in Bans
 	if err := json.Unmarshal(text, &in); err != nil {
-		return fmt.Errorf("read bans: %s: %w: remove the file to start without bans", s.cfg.Bans.File, err)
+		return fmt.Errorf("read bans: %s: %w: remove the file to start without bans", s.bansFile, err)
 	}
 	s.bans.Lock()
 	defer s.bans.Unlock()
@@ -63,9 +63,10 @@ func (s *service) loadBans(now time.Time) error {
 			continue
 		}
 		b.Dropped, b.DroppedBytes = 0, 0
-		if err := s.ban(&b); err != nil {
-			return fmt.Errorf("bans of %s: %w", s.cfg.Bans.File, err)
+		if err := s.enforce(&b); err != nil {
+			return fmt.Errorf("bans of %s: %w", s.bansFile, err)
 		}
 	}
+	s.deps.Log.Info("gate: bans of before are in effect", "file", s.bansFile, "bans", len(s.bans.known))
 	return nil
 }

@@ -52,8 +52,9 @@ type service struct {
 	mu  sync.Mutex // held while rules change
 	cfg Config     // never changed in place
 
-	maxBans uint32
-	bans    struct {
+	maxBans  uint32
+	bansFile string // empty: bans end with the agent
+	bans     struct {
 		sync.Mutex
 		known map[netip.Prefix]Ban // in effect, and shortly after
 	}
@@ -73,7 +74,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if hints.Enabled(cfg) {
 		table.Bound = hints.OffersVLAN
 	}
-	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max}
+	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, bansFile: own.Bans.File}
 	s.bans.known = map[netip.Prefix]Ban{}
 	s.gate.OnUnban(func(c gate.BanCounts, err error) { go s.unbanned(c, err) }) // the caller may hold the lock
 	return &stage.Stage{
