@@ -19,7 +19,9 @@ func rank(found []Verdict) (list []Verdict, more int) {
 	kept := list[:0]
 	for _, v := range list {
 		if of[v.Kind]++; of[v.Kind] > mostOfKind {
-			kept[first[v.Kind]].Others++
+			like := &kept[first[v.Kind]]
+			like.Others++
+			like.Consequences = append(like.Consequences, v.Consequences...)
 			continue
 		}
 		if of[v.Kind] == 1 {
