@@ -41,9 +41,9 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 				  bool recorded)
 {
 	bool sampled = recorded && is_sampled(features), marked = false;
-	enum reason uncounted = sampled	   ? REASON_CPU_UNKNOWN :
-				recorded ? REASON_SAMPLED_OUT :
-					   REASON_NO_FLOW;
+	enum reason uncounted = sampled	   ? REASON_CPU_UNKNOWN
+				: recorded ? REASON_SAMPLED_OUT
+					   : REASON_NO_FLOW;
 	struct flow_batch *batch = sampled ? current_batch() : NULL;
 	/* Read once: the agent may change it while the packet is here. */
 	bool inserts = false;

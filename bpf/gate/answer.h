@@ -104,11 +104,13 @@ static __always_inline int gate_answer_read(frame_ctx *ctx, const struct gate_fa
 	a->tcp_at = a->ip_at + ip;
 	if (frame_load(ctx, a->tcp_at, &a->tcp, sizeof(a->tcp)))
 		return -1;
-	n = a->tcp.doff * 4;
+	/* Beyond the least: so Linux 6.1 sees that there is a byte. */
+	n = a->tcp.doff * 4 - sizeof(a->tcp);
 	barrier_var(n);
-	if (n < sizeof(a->tcp) || n > GATE_TCP_LONGEST || ip + n > f->length ||
-	    frame_load(ctx, a->tcp_at, a->bytes, n))
+	if (n > GATE_TCP_LONGEST - sizeof(a->tcp) || ip + sizeof(a->tcp) + n > f->length ||
+	    frame_load(ctx, a->tcp_at, a->bytes, sizeof(a->tcp) + n))
 		return -1;
+	n += sizeof(a->tcp);
 	a->header = n;
 	a->data = f->length - ip - n;
 	return 0;
@@ -316,10 +318,11 @@ __feature(FEATURE_GATE) __noinline
 	gate_answer_tcp(ctx, a, cookie, answers);
 	ipv6 = a->tcp_at - a->ip_at == sizeof(struct ipv6hdr);
 	gate_answer_ip(a, ipv6);
-	n = a->header;
+	n = a->header - sizeof(struct tcphdr); /* see gate_answer_read() */
 	barrier_var(n);
-	if (n < sizeof(struct tcphdr) || n > GATE_TCP_LONGEST)
+	if (n > GATE_TCP_LONGEST - sizeof(struct tcphdr))
 		return -1;
+	n += sizeof(struct tcphdr);
 	if (gate_answer_store(ctx, a, ipv6, n) ||
 	    frame_store(ctx, a->ip_at, &a->ip6, ipv6 ? sizeof(a->ip6) : sizeof(a->ip4)))
 		return -1;

@@ -33,17 +33,19 @@ static __always_inline int gate_capture_into(frame_ctx *ctx, void *ring,
 					     const struct gate_packet *head, const __u32 size)
 {
 	struct gate_packet *p = bpf_ringbuf_reserve(ring, sizeof(*p) + size, 0);
-	__u32 n = head->length;
+	__u32 last = head->length - 1;
 
 	if (!p)
 		return -1;
 	*p = *head;
-	if (n > size)
-		n = size;
-	barrier_var(n);
-	if (!n || n > size || frame_load(ctx, 0, p + 1, n))
-		n = 0;
-	p->captured = n;
+	if (last > size - 1)
+		last = size - 1;
+	/* Linux 6.1 learns from this comparison that there is a byte, and not from one with 0. */
+	barrier_var(last);
+	if (last >= size || frame_load(ctx, 0, p + 1, last + 1))
+		p->captured = 0;
+	else
+		p->captured = last + 1;
 	bpf_ringbuf_submit(p, 0);
 	return 0;
 }

@@ -41,7 +41,8 @@ struct gate_captured {
 	__u64 packets; /* in the ring */
 	__u64 limited; /* beyond the rate */
 	__u64 full; /* found the ring full */
-	struct gate_packet head; /* of the packet that is captured now: the stack has no space for it */
+	struct gate_packet
+		head; /* of the packet that is captured now: the stack has no space for it */
 };
 
 #endif

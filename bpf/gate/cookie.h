@@ -131,12 +131,13 @@ static __always_inline int gate_cookie_syn(frame_ctx *ctx, const struct gate_fac
 		bpf_sk_release(sk);
 		return gate_cookie_count(GATE_COOKIE_SOCKET, f, GATE_PASS);
 	}
-	n = a->header;
+	n = a->header - sizeof(struct tcphdr); /* see gate_answer_read() */
 	barrier_var(n);
-	if (n > GATE_TCP_LONGEST || n < sizeof(struct tcphdr)) {
+	if (n > GATE_TCP_LONGEST - sizeof(struct tcphdr)) {
 		bpf_sk_release(sk);
 		return gate_cookie_count(GATE_COOKIE_HEADERS, f, GATE_PASS);
 	}
+	n += sizeof(struct tcphdr);
 	header = f->ipv6 ? sizeof(a->ip6) : sizeof(a->ip4);
 	cookie = bpf_tcp_gen_syncookie(sk, &a->ip6, header, &a->tcp, n);
 	if (cookie > 0 && !gate_scales(sk))
@@ -167,12 +168,13 @@ static __always_inline int gate_cookie_rest(frame_ctx *ctx, const struct gate_fa
 		bpf_sk_release(sk);
 		return gate_cookie_count(GATE_COOKIE_SOCKET, f, GATE_PASS);
 	}
-	n = a->header;
+	n = a->header - sizeof(struct tcphdr); /* see gate_answer_read() */
 	barrier_var(n);
-	if (n > GATE_TCP_LONGEST || n < sizeof(struct tcphdr)) {
+	if (n > GATE_TCP_LONGEST - sizeof(struct tcphdr)) {
 		bpf_sk_release(sk);
 		return gate_cookie_count(GATE_COOKIE_HEADERS, f, GATE_PASS);
 	}
+	n += sizeof(struct tcphdr);
 	header = f->ipv6 ? sizeof(a->ip6) : sizeof(a->ip4);
 	valid = bpf_tcp_check_syncookie(sk, &a->ip6, header, &a->tcp, n);
 	bpf_sk_release(sk);

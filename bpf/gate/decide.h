@@ -45,8 +45,7 @@ static __always_inline void gate_note(const struct gate_rule *rule, struct gate_
 /*
  * The packet meets the rules of a word, in order. 0: none has decided. Verified alone.
  */
-__feature(FEATURE_GATE) __noinline
-	int gate_meet(struct gate_facts *f, __u32 first, __u64 word)
+__feature(FEATURE_GATE) __noinline int gate_meet(struct gate_facts *f, __u32 first, __u64 word)
 {
 	const struct gate_rule *rule;
 	__u32 n, action;
@@ -195,8 +194,8 @@ static __always_inline int gate_decide(struct gate_facts *f, __u32 copy, __u32 i
 {
 	const volatile struct gate_table *t = &gate.table[copy & 1];
 
-	return t->summary <= 1 ? gate_decide_few(f, t, iface_row) :
-				 gate_decide_many(f, copy, iface_row);
+	return t->summary <= 1 ? gate_decide_few(f, t, iface_row)
+			       : gate_decide_many(f, copy, iface_row);
 }
 
 /* A packet that has become an answer is in no flow: what an interface received stays the sum of what is counted. */

@@ -118,8 +118,7 @@ static __always_inline struct gate_drop *gate_drop_sum(struct gate_drop_part *pa
 static __always_inline int gate_drop_to_sum(struct gate_drop_part *part, __u32 rule)
 {
 	const struct packet *p = &part->packet;
-	struct gate_drop *d =
-		gate_drop_sum(part, p->id.iface, p->id.meta, p->id.proto, rule);
+	struct gate_drop *d = gate_drop_sum(part, p->id.iface, p->id.meta, p->id.proto, rule);
 
 	if (!d)
 		return -1;
@@ -130,7 +129,8 @@ static __always_inline int gate_drop_to_sum(struct gate_drop_part *part, __u32 r
 }
 
 /* A flow leaves its place. Not 0 where no sum takes what it counted: it stays. */
-static __always_inline int gate_drop_leave(struct gate_drop_part *part, const struct gate_drop *from)
+static __always_inline int gate_drop_leave(struct gate_drop_part *part,
+					   const struct gate_drop *from)
 {
 	struct gate_drop *d = gate_drop_sum(part, from->iface, from->meta, from->proto, from->rule);
 

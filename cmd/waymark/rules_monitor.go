@@ -163,7 +163,7 @@ func (m *ruleMonitor) take(list gate.Rules) monitored {
 	for _, r := range list.Rules {
 		m.before[r.ID] = r.Counts
 		was := before[r.ID]
-		if r.Packets <= was.Packets { // or the rule began anew
+		if r.Packets <= was.Packets { // or the rule is another one
 			continue
 		}
 		d := gate.Counts{Packets: r.Packets - was.Packets, Bytes: r.Bytes - was.Bytes, Dropped: r.Dropped - was.Dropped, DroppedBytes: r.DroppedBytes - was.DroppedBytes}

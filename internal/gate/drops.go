@@ -16,10 +16,10 @@ import (
 	"github.com/waymark-net/waymark/internal/gate/rules"
 )
 
-// leastDropSets is how many sets of flows each processor has at least.
+// leastDropSets is how many sets of flows each CPU has at least.
 const leastDropSets = 16
 
-// dropSets are the sets of flows of dropped packets, of one processor in one epoch.
+// dropSets are the sets of flows of dropped packets, of one CPU in one epoch.
 func (g *Gate) dropSets() uint32 {
 	each := max(g.cfg.Dropped/engine.DropWays/max(g.cpus, 1), leastDropSets)
 	return 1 << bits.Len32(each-1)
@@ -28,7 +28,7 @@ func (g *Gate) dropSets() uint32 {
 // drops are the flows of dropped packets, as the programs count them, and the rules that dropped them.
 type drops struct {
 	sets  mapped[engine.DropSet]
-	parts mapped[engine.DropPart] // one for each processor and epoch
+	parts mapped[engine.DropPart] // one for each CPU and epoch
 	rules map[uint32]*flow.Drop   // those in effect, and those removed since the last drain
 }
 

@@ -117,7 +117,7 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// stranger may not read packets, and is told why.
+// stranger may not read packets, and the error says why.
 func stranger(t *testing.T, a *agent) {
 	t.Helper()
 	for path, mode := range map[string]os.FileMode{a.socket: 0o666, filepath.Dir(a.socket): 0o711, filepath.Dir(filepath.Dir(a.socket)): 0o711} {
