@@ -7,6 +7,7 @@
 #include "prelude.h"
 #include "hints/hints.h"
 #include "hints/meta.h"
+#include "test/parsed.h"
 #include "test/vary.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -98,14 +99,9 @@ int drop_all(struct xdp_md *xdp)
 SEC("xdp")
 int drop_parsed(struct xdp_md *xdp)
 {
-	void *data = (void *)(long)xdp->data, *last = (void *)(long)xdp->data_end;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = (void *)(eth + 1);
-	struct udphdr *udp = (void *)(ip + 1);
 	__u64 began = begin();
 
-	if ((void *)(udp + 1) > last || eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 ||
-	    ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(53))
+	if (!parsed_dns(xdp))
 		return XDP_PASS;
 	return end(began, XDP_DROP);
 }

@@ -102,6 +102,13 @@ that a hook takes. Ways take turns on one processor, and each must have dropped 
 		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Drop(ctx, cfg) },
 	},
 	{
+		"rules", "Cost of dropping a packet behind many rules, compared with nftables",
+		`As drop, for rule sets of 1 to 10,000 rules, as many as the gate takes, and for sets of 10 to
+100,000 addresses, by Waymark at native XDP and by nftables at netdev ingress. The packets match
+the last rule only.`, false,
+		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Rules(ctx, cfg) },
+	},
+	{
 		"hints", "Cost of hints, and what it saves not to read a packet",
 		`What no driver knows is computed, by BPF_PROG_TEST_RUN over an empty program. Then programs drop
 all packets that arrive on veth pairs in unnamed network namespaces: one reads nothing, one

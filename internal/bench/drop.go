@@ -13,6 +13,8 @@ type DropReport struct {
 	Measured []DropCost   `json:"measured"`
 	Absent   []AbsentTool `json:"absent"`
 	Budgets  []Budget     `json:"budgets"`
+
+	rounds map[string][]float64 // ns of each way
 }
 
 // DropCost is what it takes one way to drop a packet.
@@ -44,8 +46,10 @@ type dropper struct {
 	name  string
 	needs string // program that has to be installed
 	// start returns when packets are dropped. count: how many have been so far; nil: it does not count.
-	start func(ctx context.Context, s *space, iface, dir string) (dropping, error)
+	start starter
 }
+
+type starter func(ctx context.Context, s *space, iface, dir string) (dropping, error)
 
 // dropping is a dropper at work.
 type dropping struct {
@@ -72,9 +76,19 @@ func Drop(ctx context.Context, cfg Config) (*DropReport, error) {
 	if cfg.Quick {
 		r.Packets, r.Rounds = 100_000, 5
 	}
+	if err := r.measure(ctx, cfg, droppers()); err != nil {
+		return nil, err
+	}
+	r.Budgets = r.budgets()
+	r.end()
+	return r, nil
+}
+
+// measure has ways to drop packets take turns.
+func (r *DropReport) measure(ctx context.Context, cfg Config, ways []dropper) error {
 	dir, remove, err := temporaryFolder()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer remove()
 	var lanes []*dropLane
@@ -83,7 +97,7 @@ func Drop(ctx context.Context, cfg Config) (*DropReport, error) {
 			l.close()
 		}
 	}()
-	for _, d := range droppers() {
+	for _, d := range ways {
 		err := installed(d.needs)
 		var l *dropLane
 		if err == nil {
@@ -95,26 +109,26 @@ func Drop(ctx context.Context, cfg Config) (*DropReport, error) {
 		case d.needs != "": // nothing of Waymark
 			r.Absent = append(r.Absent, AbsentTool{d.name, err.Error()})
 		default:
-			return nil, fmt.Errorf("%s: %w", d.name, err)
+			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
 	for round := range r.Rounds + 1 {
-		cfg.Progress(fmt.Sprintf("drop: round %d of %d", round, r.Rounds))
+		cfg.Progress(fmt.Sprintf("%s: round %d of %d", r.Name, round, r.Rounds))
 		for _, l := range lanes {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return err
 			}
 			if err := l.visit(r.Packets, round > 0); err != nil {
-				return nil, fmt.Errorf("%s: %w", l.name, err)
+				return fmt.Errorf("%s: %w", l.name, err)
 			}
 		}
 	}
-	if r.Measured, err = dropCosts(ctx, lanes); err != nil {
-		return nil, err
+	r.rounds = map[string][]float64{}
+	for _, l := range lanes {
+		r.rounds[l.name] = l.ns
 	}
-	r.Budgets = r.budgets()
-	r.end()
-	return r, nil
+	r.Measured, err = dropCosts(ctx, lanes)
+	return err
 }
 
 func newDropLane(ctx context.Context, d dropper, dir string) (*dropLane, error) {

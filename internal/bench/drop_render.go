@@ -33,7 +33,10 @@ func (r *DropReport) WriteText(w io.Writer) error {
 	for _, c := range r.Measured {
 		row := []string{c.Way, c.Total.String(), "", "", number(c.Rate), "", "not counted"}
 		if c.Way != dropSending {
-			row[2], row[3] = c.Receive.String(), c.Ratio.String()
+			row[2] = c.Receive.String()
+			if c.Ratio.Median != 0 { // nftables was there
+				row[3] = c.Ratio.String()
+			}
 			row[5] = number(slowest/c.Total.Median) + " ×"
 		}
 		switch {

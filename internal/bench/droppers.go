@@ -88,15 +88,22 @@ func startIptables(ctx context.Context, s *space, iface, dir string) (dropping, 
 
 var nftCount = regexp.MustCompile(`counter packets (\d+)`)
 
-func startNFT(ctx context.Context, s *space, iface, _ string) (dropping, error) {
-	_, err := s.command(ctx, fmt.Sprintf(`table netdev bench {
-	chain ingress {
+func startNFT(ctx context.Context, s *space, iface, dir string) (dropping, error) {
+	return nftStarter("", "")(ctx, s, iface, dir)
+}
+
+// nftStarter has sets, and rules before the one that drops.
+func nftStarter(sets, rules string) starter {
+	return func(ctx context.Context, s *space, iface, _ string) (dropping, error) {
+		_, err := s.command(ctx, fmt.Sprintf(`table netdev bench {
+%s	chain ingress {
 		type filter hook ingress device "%s" priority 0;
-		udp dport 53 counter drop
+%s		udp dport 53 counter drop
 	}
 }
-`, iface), "nft", "-f", "-")
-	return dropping{count: s.counted(nftCount, "nft", "list", "table", "netdev", "bench")}, err
+`, sets, iface, rules), "nft", "-f", "-")
+		return dropping{count: s.counted(nftCount, "nft", "list", "chain", "netdev", "bench", "ingress")}, err
+	}
 }
 
 // dropProgram loads one of the programs that only drop.

@@ -15,18 +15,22 @@ import (
 const droppedRule = "drop udp dst port 53"
 
 // gateStarter applies a rule by Waymark's programs, which also count flows: as an agent does.
-func gateStarter(mode gate.Mode) func(context.Context, *space, string, string) (dropping, error) {
+func gateStarter(mode gate.Mode) starter { return rulesStarter(mode, droppedRule) }
+
+// rulesStarter applies rules.
+func rulesStarter(mode gate.Mode, text string) starter {
 	return func(_ context.Context, s *space, iface, _ string) (dropping, error) {
 		l, err := s.handle.LinkByName(iface)
 		if err != nil {
 			return dropping{}, err
 		}
-		set, _, err := rules.Parse("bench", droppedRule, rules.Options{})
+		set, _, err := rules.Parse("bench", text, rules.Options{})
 		if err != nil {
 			return dropping{}, err
 		}
 		cfg := gate.Default()
 		cfg.Mode = mode
+		cfg.Tables.Lines *= 2 // 100,000 addresses that are far apart
 		log := slog.New(slog.DiscardHandler)
 		g := gate.New(cfg, log)
 		d := datapath.New(datapath.Config{MaxEntries: 1 << 14, Stages: []*datapath.Stage{g.Stage(func(string) bool { return true })}}, log)
@@ -52,7 +56,11 @@ func gateStarter(mode gate.Mode) func(context.Context, *space, string, string) (
 			if err != nil {
 				return 0, err
 			}
-			return c.Rules[0].Dropped, nil
+			var n uint64
+			for _, r := range c.Rules {
+				n += r.Dropped
+			}
+			return n, nil
 		}}, nil
 	}
 }

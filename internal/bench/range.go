@@ -45,7 +45,7 @@ func newSpace() (*space, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.handle, err = netlink.NewHandleAt(netns.NsHandle(s.file.Fd())); err != nil {
+	if s.handle, err = netlink.NewHandleAt(netns.NsHandle(s.file.Fd()), unix.NETLINK_ROUTE); err != nil {
 		s.file.Close()
 		return nil, fmt.Errorf("opening netlink in a network namespace: %w", err)
 	}
