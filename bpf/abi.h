@@ -24,6 +24,7 @@ enum delay {
 #include "gate/abi.h"
 #include "gate/ban_abi.h"
 #include "gate/cookie_abi.h"
+#include "gate/detect_abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {

@@ -108,6 +108,7 @@ enum gate_action {
 	GATE_COUNT,
 	GATE_LIMIT,
 	GATE_SYNCOOKIE,
+	GATE_DETECT,
 	GATE_ANSWER, /* of no rule: the frame has become an answer */
 	GATE_SAMPLE, /* one packet of `cost` */
 	GATE_NO_FLOW,

@@ -62,6 +62,8 @@ __feature(FEATURE_GATE) __noinline int gate_meet(struct gate_facts *f, __u32 fir
 		if (!rule)
 			return 0;
 		action = rule->action;
+		if (action == GATE_DETECT && !f->quiet)
+			gate_detect(n, f);
 		if (action == GATE_LIMIT)
 			action = !f->quiet && gate_exceeds(n, f) ? GATE_DROP : GATE_COUNT;
 		if (action == GATE_SYNCOOKIE) {

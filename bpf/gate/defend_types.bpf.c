@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* No program: brings the types of bans and SYN cookies into the debug information that those of internal/gate are made from. */
+/* No program: brings the types of bans, SYN cookies and detection into the debug information that those of internal/gate are made from. */
 #include "prelude.h"
 #include "../abi.h"
 
@@ -13,6 +13,9 @@ struct defend_types {
 	enum gate_answers answers;
 	enum gate_cookie_count cookie_count;
 	struct gate_local_key local;
+	enum gate_detect_size detect_size;
+	struct gate_watch watch;
+	struct gate_candidate candidate;
 	struct gate_sock_offsets sock;
 };
 const struct defend_types *const defend_types __attribute__((unused));

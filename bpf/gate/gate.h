@@ -13,6 +13,7 @@
 #include "limit.h"
 #include "ban.h"
 #include "cookie.h"
+#include "detect.h"
 #include "drop.h"
 #include "capture.h"
 #include "decide.h"

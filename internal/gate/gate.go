@@ -63,6 +63,7 @@ func Default() Config {
 var mapNames = []string{
 	"gate_lines", "gate_rows", "gate_pages", "gate_rules", "gate_counts", "gate_buckets", "gate_sources", ".data.gate",
 	"gate_bans", "gate_ban_counts", ".data.gateban", "gate_cookie_counts", "gate_local", "gate_answers",
+	"gate_sketch", "gate_watches", "gate_candidates",
 	"gate_drops", "gate_drop_parts", "gate_rings", "gate_captures", "gate_matching",
 }
 
@@ -102,6 +103,7 @@ type Gate struct {
 	bans    bans
 	cookies bool // rules answer SYNs
 	local   map[abiGateLocalKey]bool
+	detect  []*rules.Rule // in front of all others
 	dropped drops
 	capture capture // guards itself
 }
@@ -204,7 +206,8 @@ func (g *Gate) set(s *datapath.Spec) error {
 		"gate_lines": engine.Copies * t.Lines, "gate_rows": engine.Copies * t.Rows, "gate_pages": engine.Copies * t.Pages,
 		"gate_rules": engine.Copies * uint32(engine.MaxRules), "gate_counts": (g.cpus + 1) * engine.Slots, "gate_buckets": engine.Slots,
 		"gate_sources": lines, "gate_bans": max(g.cfg.Bans, 1), "gate_ban_counts": max(g.cfg.Bans, 1),
-		"gate_drops": 2 * g.cpus * g.dropSets(), "gate_drop_parts": 2 * g.cpus,
+		"gate_sketch": sketchSize,
+		"gate_drops":  2 * g.cpus * g.dropSets(), "gate_drop_parts": 2 * g.cpus,
 	}); err != nil {
 		return err
 	}

@@ -10,8 +10,11 @@ import (
 var actions = map[rules.Action]abiGateAction{
 	rules.ActionSample: abiGateActionGATE_SAMPLE, rules.ActionNoFlow: abiGateActionGATE_NO_FLOW, rules.ActionOnlyFlow: abiGateActionGATE_ONLY_FLOW,
 	rules.ActionPass: abiGateActionGATE_PASS, rules.ActionDrop: abiGateActionGATE_DROP, rules.ActionLimit: abiGateActionGATE_LIMIT,
-	rules.ActionSynCookie: abiGateActionGATE_SYNCOOKIE,
+	rules.ActionSynCookie: abiGateActionGATE_SYNCOOKIE, rules.ActionDetect: abiGateActionGATE_DETECT,
 }
+
+// window is the time in which programs count what sources send, as a power of two of ns.
+const window = 30
 
 // longest is the time in which a bucket fills at most: it can be added to a time.
 const longest = 1 << 61
@@ -20,9 +23,10 @@ const longest = 1 << 61
 // a rule counts.
 func (t *Table) Programs(slot func(id uint32) uint16) []Rule {
 	list := make([]Rule, len(t.Rules))
+	watches := uint64(0)
 	for i, r := range t.Rules {
 		out := Rule{Id: r.ID, Slot: slot(r.ID), Action: uint8(abiGateActionGATE_COUNT)}
-		if action, ok := actions[r.Action]; ok && !r.DryRun {
+		if action, ok := actions[r.Action]; ok && (!r.DryRun || r.Action == rules.ActionDetect) {
 			out.Action = uint8(action)
 		}
 		if r.Action == rules.ActionSample {
@@ -39,6 +43,10 @@ func (t *Table) Programs(slot func(id uint32) uint16) []Rule {
 			case rules.PerSourcePrefix:
 				out.Per, out.Bits4, out.Bits6 = uint8(abiGatePerGATE_PER_SOURCE), l.Bits4, l.Bits6
 			}
+		}
+		if r.Action == rules.ActionDetect {
+			out.Full, out.Cost = uint64(float64(r.Limit.Rate)*(1<<window)/float64(time.Second)), watches
+			watches++
 		}
 		list[i] = out
 	}

@@ -134,3 +134,26 @@ func (l *Limit) text() string {
 	}
 	return text
 }
+
+// maxDetected is a rate that can be counted in a window.
+const maxDetected uint64 = 1 << 31
+
+// detect reads a rate, and which sources have it together.
+func (p *parser) detect(r *ruleText) *Error {
+	t := p.tok()
+	if err := p.limit(r); err != nil {
+		return err
+	}
+	l := r.Limit
+	switch {
+	case l.Rate > maxDetected:
+		return p.fail(t, "the rate is from 10 to %d", maxDetected)
+	case l.Rate < 10:
+		return p.fail(t, "so few packets are no flood: the rate is at least 10/s")
+	case l.Burst != l.defaultBurst():
+		return p.fail(t, "a rate that is watched has no burst: leave it out")
+	case l.Per == PerRule:
+		l.Per = PerSource
+	}
+	return nil
+}

@@ -55,8 +55,9 @@ func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 //	set     = "set" name ( "{" [ member { "," member } ] "}" | "from" file )
 //	member  = ( address | prefix | address "-" address | port [ "-" port ] ) [ end ]
 //	rule    = action { condition | end | "dry-run" }
-//	action  = "pass" | "drop" | "count" | "sample" [ "every" n ] | limit | "syncookie" | "no-flow" | "only-flow"
+//	action  = "pass" | "drop" | "count" | "sample" [ "every" n ] | limit | detect | "syncookie" | "no-flow" | "only-flow"
 //	limit   = "limit" rate [ "burst" n ] [ "per" ( "rule" | "src" [ "/" bits [ "/" bits ] ] ) ]
+//	detect  = "detect" rate [ "per" "src" [ "/" bits [ "/" bits ] ] ]
 //	end     = "for" duration | "until" time
 //
 // The conditions are in the table of condition.go.
@@ -137,7 +138,7 @@ func (p *parser) line() {
 
 // actions by name.
 var actions = map[string]Action{
-	"pass": ActionPass, "drop": ActionDrop, "count": ActionCount, "sample": ActionSample, "limit": ActionLimit,
+	"pass": ActionPass, "drop": ActionDrop, "count": ActionCount, "sample": ActionSample, "limit": ActionLimit, "detect": ActionDetect,
 	"syncookie": ActionSynCookie, "no-flow": ActionNoFlow, "only-flow": ActionOnlyFlow,
 }
 
@@ -151,7 +152,7 @@ func (a Action) String() string {
 	return "none"
 }
 
-const actionList = "pass, drop, count, sample, limit, syncookie, no-flow, only-flow or set"
+const actionList = "pass, drop, count, sample, limit, detect, syncookie, no-flow, only-flow or set"
 
 // otherActions are words of other tools for actions.
 var otherActions = map[string]string{
@@ -195,6 +196,8 @@ func (p *parser) head(r *ruleText) *Error {
 	switch r.Action {
 	case ActionLimit:
 		return p.limit(r)
+	case ActionDetect:
+		return p.detect(r)
 	case ActionSample:
 		r.Every = 1
 		if p.accept("every") {

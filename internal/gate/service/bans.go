@@ -35,6 +35,7 @@ type Ban struct {
 	By           string       `json:"by"`
 	Level        int          `json:"level"` // of back-off: bans of this source shortly before
 	Reason       string       `json:"reason,omitempty"`
+	Evidence     *Evidence    `json:"evidence,omitempty"` // of detection
 	Dropped      uint64       `json:"dropped"`
 	DroppedBytes uint64       `json:"dropped_bytes"`
 }

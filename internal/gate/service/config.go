@@ -11,20 +11,21 @@ import (
 
 // Section is gate in the configuration.
 var Section = config.Register(config.Section[Config]{
-	Name: name, Doc: "packet rules, which decide about packets before all else", On: (*Config).on,
+	Name: name, Doc: "packet rules, which decide about packets before all else", On: (*Config).on, Check: (*Config).check,
 })
 
 // Config says which packets meet the rules, and where the rules are.
 type Config struct {
-	Interfaces  []string   `yaml:"interfaces" kind:"glob" doc:"names or globs of interfaces whose packets meet the rules when they arrive; the agent must attach to them (interfaces)"`
-	Rules       string     `yaml:"rules" reload:"yes" doc:"path of the rule file, which is read at the start and at each reload; empty: rules come from waymark rules apply and add"`
-	Mode        string     `yaml:"mode" default:"auto" oneof:"auto native generic tc" doc:"where packets meet the rules. native: at XDP in the driver; generic: there, or behind the driver; tc: at tc ingress. auto: native, but tc on veth, whose peer cannot send segments in bursts to an XDP program. An interface that takes no program at XDP uses tc"`
-	TableMemory uint32     `yaml:"table_memory" default:"16MiB" min:"64KiB" max:"1GiB" kind:"size" doc:"memory for the addresses of rules and sets: 100,000 addresses of IPv4 take 14MiB, of IPv6 21MiB"`
-	Rows        uint32     `yaml:"rows" default:"8192" min:"64" max:"65535" doc:"sets of rules that the tables tell apart; each takes 272 bytes"`
-	Dropped     uint32     `yaml:"dropped_flows" default:"8192" min:"64" max:"1048576" doc:"flows of dropped packets that have a record of their own, per scan interval and over all CPUs; each takes 256 bytes. What has no space is in a record per interface, rule and protocol, without addresses"`
-	CaptureRate uint32     `yaml:"capture_rate" default:"10000" min:"1" max:"10000000" doc:"packets per second that waymark capture gets at most, over all CPUs; others are counted as not captured"`
-	Sources     uint32     `yaml:"sources" default:"65536" min:"64" max:"16777216" doc:"token buckets of limits per source; each takes 16 bytes. When all are in use, the bucket that is nearest to full goes to another source"`
-	Bans        BansConfig `yaml:"bans" doc:"sources whose packets are dropped before they meet the rules (waymark rules ban)"`
+	Interfaces  []string     `yaml:"interfaces" kind:"glob" doc:"names or globs of interfaces whose packets meet the rules when they arrive; the agent must attach to them (interfaces)"`
+	Rules       string       `yaml:"rules" reload:"yes" doc:"path of the rule file, which is read at the start and at each reload; empty: rules come from waymark rules apply and add"`
+	Mode        string       `yaml:"mode" default:"auto" oneof:"auto native generic tc" doc:"where packets meet the rules. native: at XDP in the driver; generic: there, or behind the driver; tc: at tc ingress. auto: native, but tc on veth, whose peer cannot send segments in bursts to an XDP program. An interface that takes no program at XDP uses tc"`
+	TableMemory uint32       `yaml:"table_memory" default:"16MiB" min:"64KiB" max:"1GiB" kind:"size" doc:"memory for the addresses of rules and sets: 100,000 addresses of IPv4 take 14MiB, of IPv6 21MiB"`
+	Rows        uint32       `yaml:"rows" default:"8192" min:"64" max:"65535" doc:"sets of rules that the tables tell apart; each takes 272 bytes"`
+	Dropped     uint32       `yaml:"dropped_flows" default:"8192" min:"64" max:"1048576" doc:"flows of dropped packets that have a record of their own, per scan interval and over all CPUs; each takes 256 bytes. What has no space is in a record per interface, rule and protocol, without addresses"`
+	CaptureRate uint32       `yaml:"capture_rate" default:"10000" min:"1" max:"10000000" doc:"packets per second that waymark capture gets at most, over all CPUs; others are counted as not captured"`
+	Sources     uint32       `yaml:"sources" default:"65536" min:"64" max:"16777216" doc:"token buckets of limits per source; each takes 16 bytes. When all are in use, the bucket that is nearest to full goes to another source"`
+	Detect      DetectConfig `yaml:"detect" doc:"sources that are banned for what they send"`
+	Bans        BansConfig   `yaml:"bans" doc:"sources whose packets are dropped before they meet the rules (waymark rules ban)"`
 }
 
 // BansConfig bounds bans.

@@ -25,6 +25,10 @@ var eventsStream = api.Stream{
 const (
 	EventBan   = "ban"
 	EventUnban = "unban"
+	// EventDryRun is a ban that detection would have made.
+	EventDryRun = "would_ban"
+	// EventSpared is a source above a rate that is not banned; Reason says why.
+	EventSpared = "spared"
 )
 
 // Event is what happened to a source.
@@ -32,6 +36,7 @@ type Event struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
 	*Ban
+	Flood *Flood `json:"flood,omitempty"`
 	// Missed is how many events before this one the reader was too slow for.
 	Missed uint64 `json:"missed,omitempty"`
 }
@@ -55,6 +60,9 @@ func (s *service) report(event string, b *Ban) {
 	}
 	if b.Reason != "" {
 		attrs = append(attrs, slog.String("reason", b.Reason))
+	}
+	if v := b.Evidence; v != nil {
+		attrs = append(attrs, slog.Float64("rate", v.Rate), slog.Uint64("threshold", v.Threshold), slog.Uint64("error_bound", v.Error), slog.String("packet", v.Packet))
 	}
 	s.deps.Log.LogAttrs(context.Background(), slog.LevelInfo, "gate: "+event, attrs...)
 }
@@ -83,6 +91,10 @@ func (s *service) follow(ctx context.Context, emit func(api.Event)) error {
 
 // Text is the event as a line.
 func (e *Event) Text() string {
+	if e.Ban == nil {
+		return fmt.Sprintf("%s  %s  %s/s of %s, each %.1f packets: %s", e.Time.Local().Format(time.DateTime), e.Event, term.SI(e.Flood.Rate),
+			term.Number(e.Flood.Sources, "sources"), e.Flood.Each, e.Flood.Rule)
+	}
 	text := fmt.Sprintf("%s  %-5s  %s", e.Time.Local().Format(time.DateTime), e.Event, e.Prefix)
 	if e.Event == EventUnban {
 		return fmt.Sprintf("%s  dropped %s", text, term.Number(e.Dropped, "packets"))

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,9 +53,11 @@ type service struct {
 	mu  sync.Mutex // held while rules change
 	cfg Config     // never changed in place
 
-	maxBans  uint32
-	bansFile string // empty: bans end with the agent
-	bans     struct {
+	detectCfg DetectConfig
+	detector  *detector // guarded by bans
+	maxBans   uint32
+	bansFile  string // empty: bans end with the agent
+	bans      struct {
 		sync.Mutex
 		known map[netip.Prefix]Ban // in effect, and shortly after
 	}
@@ -74,18 +77,30 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if hints.Enabled(cfg) {
 		table.Bound = hints.OffersVLAN
 	}
-	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, bansFile: own.Bans.File}
+	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, bansFile: own.Bans.File, detectCfg: own.Detect, detector: newDetector(own.Detect, own.Bans.Max)}
 	s.bans.known = map[netip.Prefix]Ban{}
+	watches, err := own.Detect.rules(time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("gate.detect.watch: %w", err)
+	}
+	s.gate.Detect(watches)
+	ctx, stop := context.WithCancel(context.Background())
+	kernel := s.gate.Stage(own.has)
+	kernel.Close = both(stop, kernel.Close)
 	s.gate.OnUnban(func(c gate.BanCounts, err error) { go s.unbanned(c, err) }) // the caller may hold the lock
 	return &stage.Stage{
-		Datapath: s.gate.Stage(own.has),
+		Datapath: kernel,
 		Start: func() error {
 			rs, err := s.read(own.Rules)
-			if err == nil && rs != nil {
-				err = s.gate.Apply(rs)
+			if err == nil && (rs != nil || len(watches) > 0) {
+				err = s.gate.Apply(cmp.Or(rs, &rules.Ruleset{}))
 			}
 			if err == nil {
 				err = s.loadBans(time.Now())
+			}
+			if err == nil {
+				go s.detect(ctx)
+				go s.watchFloods(ctx)
 			}
 			return err
 		},
@@ -95,6 +110,14 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Changes: map[string]func(json.RawMessage) (any, error){RulesPath: s.change, BansPath: s.changeBans},
 		Events:  s.streams(),
 	}, nil
+}
+
+// both calls two functions.
+func both(first, second func()) func() {
+	return func() {
+		first()
+		second()
+	}
 }
 
 // read reads a rule file; nil: there is none.

@@ -69,6 +69,8 @@ type Status struct {
 	Interfaces []Interface `json:"interfaces"`
 	Bans       int         `json:"bans"` // in effect
 	MaxBans    uint32      `json:"max_bans"`
+	// Detected are sources above the rate of a detect rule, by what became of them.
+	Detected map[string]uint64 `json:"detected"`
 	// SYNCookies are packets that syncookie rules decided about, by what became of them.
 	SYNCookies map[string]uint64 `json:"syncookies"`
 	Rules
@@ -114,7 +116,7 @@ func (s *service) status() (any, error) {
 	list, err := s.rules()
 	bans, bansErr := s.listBans()
 	cookies, cookiesErr := s.gate.CookieCounts()
-	out := &Status{Mode: mode, Interfaces: []Interface{}, Rules: list, Bans: len(bans.Bans), MaxBans: s.maxBans, SYNCookies: cookies}
+	out := &Status{Mode: mode, Interfaces: []Interface{}, Rules: list, Bans: len(bans.Bans), MaxBans: s.maxBans, SYNCookies: cookies, Detected: s.detected()}
 	places, placesErr := s.gate.Places()
 	for _, p := range places {
 		iface, netns := s.deps.IfaceName(p.Iface)
@@ -162,6 +164,13 @@ var metrics = []prometheus.Metric{
 	{Name: "waymark_gate_bans", Type: prometheus.Gauge, Help: "Bans in effect.", Collect: func(s *obs.Status, sample func(float64, ...string)) {
 		if g := StatusOf(s); g != nil {
 			sample(float64(g.Bans))
+		}
+	}},
+	{Name: "waymark_gate_detected_sources_total", Type: prometheus.Counter, Help: "Sources above the rate of a detect rule of the gate, by what became of them.", Labels: []string{"result"}, Collect: func(s *obs.Status, sample func(float64, ...string)) {
+		if g := StatusOf(s); g != nil {
+			for result, n := range g.Detected {
+				sample(float64(n), result)
+			}
 		}
 	}},
 	{Name: "waymark_gate_syncookie_packets_total", Type: prometheus.Counter, Help: "Packets that syncookie rules of the gate decided about, by what became of them.", Labels: []string{"result"}, Collect: func(s *obs.Status, sample func(float64, ...string)) {
