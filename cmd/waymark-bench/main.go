@@ -116,6 +116,13 @@ parses, one asks the driver; packets that are in the cache, that the processor e
 that another processor wrote. veth has no hints in hardware: the report says what it can show.`, false,
 		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Hints(ctx, cfg) },
 	},
+	{
+		"history", "Records on disk: ingest, bytes per record, answers over 24 hours",
+		`Five million records of 24 hours are written to a temporary directory, as the agent writes
+them: to the log, and by the hour to sealed files. Then some of them are asked for, five
+times each. All of it runs on one processor.`, false,
+		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.History(ctx, cfg) },
+	},
 }
 
 func newCommand(started *bool) *cobra.Command {

@@ -69,9 +69,10 @@ func statusAgent(w io.Writer, s *obs.Status) error {
 		{"table", fmt.Sprintf("%d of %d flows (%s), %sB; %s evicted, %s unattributed; %s live in the agent, %s exported early",
 			t.Entries, t.MaxEntries, term.Percent(fill), term.Count(t.MemoryBytes), term.Count(t.Evicted), term.Number(t.Unattributed, "packets"), term.Count(t.Live), term.Count(t.Shed))},
 		{"drain", drainText(d)},
+		{"history", historyText(s)},
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintf(w, "%-7s%s\n", l.name, term.Printable(l.text)); err != nil {
+		if _, err := fmt.Fprintf(w, "%-8s%s\n", l.name, term.Printable(l.text)); err != nil {
 			return err
 		}
 	}

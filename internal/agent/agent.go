@@ -22,6 +22,7 @@ import (
 	"github.com/waymark-net/waymark/internal/pipeline"
 	"github.com/waymark-net/waymark/internal/stage"
 	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/store/disk"
 	"github.com/waymark-net/waymark/internal/topology"
 	"github.com/waymark-net/waymark/internal/verdict"
 )
@@ -64,6 +65,7 @@ type Agent struct {
 	table    *flow.Table
 	pipeline *pipeline.Pipeline
 	store    *store.Store
+	disk     *disk.Store     // behind store; nil: records are not kept on disk
 	history  *store.Interval // that takes records now; of the table
 	wiring   atomic.Pointer[flow.Wiring]
 	ledger   *verdict.Ledger
@@ -123,6 +125,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	a.hooks = newHooks(a.registry, a.probe, &reservations{a.headroom, a.stages.all, deps.Log}, a.directions, deps.Log)
 	a.store = store.New(store.Config{History: bounded.API.History})
 	a.examiner = a.newExaminer()
+	a.store.Behind(host)
 	a.pipeline = pipeline.New(pipeline.Default(), nil, deps.Log, deps.Clock)
 	a.leaving = &leaving{pipeline: a.pipeline}
 	a.exports = &exporters{
@@ -170,6 +173,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	serve(a.pipeline.Run)
+	serve(a.keepHistory)
 
 	// The watcher holds namespaces open that detaching needs: it is ended after.
 	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))
@@ -253,6 +257,10 @@ func (a *Agent) load() error {
 		return err
 	}
 	if err := a.stages.start(); err != nil {
+		a.probe.Close()
+		return err
+	}
+	if err := a.openHistory(); err != nil {
 		a.probe.Close()
 		return err
 	}

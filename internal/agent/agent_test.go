@@ -129,6 +129,7 @@ func agentConfig(t *testing.T, probe string, hosts ...*lab.Host) (cfg config.Con
 	cfg.Flow.MaxEntries = 4096
 	cfg.Flow.ScanInterval = 50 * time.Millisecond
 	cfg.API.Socket = filepath.Join(t.TempDir(), "agent.sock")
+	cfg.History.Path = t.TempDir()
 	cfg.Export = []config.Export{{JSONL: &config.JSONL{Path: records, Queue: 65536}}}
 	return cfg, records
 }
@@ -254,5 +255,6 @@ func childConfig(probe string) config.Config {
 	cfg.Probe = probe
 	cfg.Flow.MaxEntries = 4096
 	cfg.API.Socket = filepath.Join(os.TempDir(), fmt.Sprintf("waymark-test-%d.sock", os.Getpid()))
+	cfg.History.Use = "never"
 	return cfg
 }

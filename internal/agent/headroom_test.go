@@ -34,6 +34,7 @@ func (r refusing) Attach(topology.Link, []flow.Direction, func(func() error) err
 func TestMTUIsRestoredWhereNothingIsAttached(t *testing.T) {
 	alpha := newLab(t).Host("alpha")
 	cfg := config.Default()
+	cfg.History.Use = "never"
 	pdmservice.Section.Edit(&cfg).Policies = []pdmservice.PolicyConfig{{To: "2001:db8::/32", Proto: "any", For: time.Hour, Interface: "*"}}
 	log := slog.New(slog.DiscardHandler)
 	registry := topology.NewRegistry(time.Minute, time.Now)

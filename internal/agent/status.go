@@ -31,6 +31,7 @@ func (a *Agent) Status() obs.Status {
 	s.Drain.Deltas, s.Drain.Records = flows.Deltas, flows.Records
 	s.Drain.Grace = table.Grace
 	s.Losses = a.losses(table)
+	s.History = a.historyStatus()
 	s.Sections = a.sections()
 	obs.FillLists(&s)
 	return s
@@ -88,6 +89,13 @@ func (a *Agent) losses(table obs.Table) []obs.Loss {
 	}
 	for _, reason := range sortedKeys(sums) {
 		add("packets", reason, sums[reason])
+	}
+	if a.disk != nil {
+		counts := a.disk.Status().Counts
+		add("history", "not_written_intervals", counts.Lost)
+		add("history", "not_written_records", counts.LostRecords)
+		add("history", "damaged_files", counts.Damaged)
+		add("history", "torn_bytes", counts.Torn)
 	}
 	for _, e := range a.pipeline.Status() {
 		for _, l := range e.Lost {

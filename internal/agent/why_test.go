@@ -217,12 +217,7 @@ const looks = 3
 // look waits for intervals or, where there has to be one, for a verdict.
 func (s *scene) look(t *testing.T, a *running) {
 	t.Helper()
-	seen, last, missing := 0, uint64(0), ""
-	defer func() {
-		if t.Failed() && missing != "" {
-			t.Error(missing)
-		}
-	}()
+	seen, last := 0, uint64(0)
 	await.True(t, "verdicts", func() bool {
 		answer := verdicts(t, a)
 		switch {
@@ -234,33 +229,26 @@ func (s *scene) look(t *testing.T, a *running) {
 		if err := s.check(answer); err != nil {
 			t.Fatal(err)
 		}
-		missing = s.lacks(answer)
-		if n := a.intervals(); n > last && missing == "" {
+		if n := a.intervals(); n > last {
 			seen, last = seen+1, n
 		}
 		return seen == looks
 	})
 }
 
-// check reports a verdict of another kind.
+// check reports what an answer lacks, or has too much of.
 func (s *scene) check(a verdict.Answer) error {
 	for _, v := range a.Verdicts {
 		if v.Kind != s.kind {
 			return fmt.Errorf("%s: %s", v.Kind, v.Text)
 		}
 	}
-	return nil
-}
-
-// lacks is what the first verdict does not say: at which interface the gate drops is known from the
-// next drain on.
-func (s *scene) lacks(a verdict.Answer) string {
 	for _, text := range s.says {
 		if !strings.Contains(a.Verdicts[0].Text, text) {
-			return fmt.Sprintf("%q does not say %q", a.Verdicts[0].Text, text)
+			return fmt.Errorf("%q does not say %q", a.Verdicts[0].Text, text)
 		}
 	}
-	return ""
+	return nil
 }
 
 // TestWhyRetransmissions: an agent on the sender alone sees no loss, but what the kernel sends again,

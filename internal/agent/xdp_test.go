@@ -40,6 +40,7 @@ func TestStatusOfXDP(t *testing.T) {
 	}
 	defer p.Close()
 	cfg := config.Default()
+	cfg.History.Use = "never"
 	registry := topology.NewRegistry(time.Minute, time.Now)
 	h := newHooks(registry, inside{p, alpha.Do}, &reservations{newHeadroom(registry, log), nil, log}, cfg.Directions, log)
 	h.add(link, nil)

@@ -35,6 +35,7 @@ type Config struct {
 	Flow       Flow        `yaml:"flow" doc:"the flow table"`
 	Stages     Sections    // each under its own key, see Section
 	Export     []Export    `yaml:"export" reload:"yes" doc:"exporters of flow records, one per entry"`
+	History    History     `yaml:"history" doc:"records of days on disk, for waymark flows --since"`
 	API        API         `yaml:"api" doc:"API for the command line"`
 	Why        Why         `yaml:"why" doc:"thresholds of waymark why"`
 	Log        Log         `yaml:"log" doc:"log messages on stderr"`
@@ -102,6 +103,14 @@ type API struct {
 	Socket  string `yaml:"socket" default:"/run/waymark/agent.sock" kind:"socket" doc:"path of the unix socket"`
 	Listen  string `yaml:"listen" kind:"loopback" doc:"loopback host:port for HTTP; empty: none"`
 	History int    `yaml:"history" default:"131072" min:"1" max:"16777216" doc:"records of recent intervals kept in memory for waymark flows; smaller under a memory limit"`
+}
+
+// History keeps records on disk.
+type History struct {
+	Use  string        `yaml:"use" default:"auto" oneof:"auto always never" doc:"whether records are kept on disk; auto: unless profile is small, or the directory cannot be written; always: the agent does not start without"`
+	Path string        `yaml:"path" kind:"directory" doc:"directory for the records; empty: history in $STATE_DIRECTORY, which systemd sets, else in /var/lib/waymark"`
+	Size uint64        `yaml:"size" default:"1GiB" min:"16MiB" kind:"size" doc:"most that all files take; beyond half of it, old hours are reduced to their largest flows and sums, and the oldest leave"`
+	Time time.Duration `yaml:"time" default:"0s" min:"0s" max:"87600h" doc:"age after which records leave, if the size has not made them leave before; 0: no limit"`
 }
 
 // Log configures stderr.

@@ -111,7 +111,7 @@ func describeKey(f reflect.StructField, name string, env bool) Key {
 		if k.Default == "" {
 			k.Default = `""`
 		}
-	case reflect.Uint32, reflect.Int:
+	case reflect.Uint32, reflect.Uint64, reflect.Int:
 		if k.Default == "" {
 			k.Default = "0"
 		}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,7 @@ var kinds = map[string]struct {
 	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; to serve other hosts, put an authenticating proxy in front of the unix socket", checkLoopback, false},
 	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector, false},
 	"socket":    {"path", "", "write an absolute path of at most 107 bytes", checkSocket, false},
+	"directory": {"path", "", "write an absolute path", checkDirectory, false},
 	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile, false},
 	"prefix6":   {"IPv6 prefix", "IPv6 prefixes", "write it like 2001:db8::/32, 2001:db8::1 or ::/0", checkPrefix, false},
 	"proto":     {"protocol", "protocols", "write " + orList(policy.ProtoNames()) + ", or a number up to 255", checkProto, true},
@@ -172,6 +174,13 @@ func checkSocket(s string) error {
 	}
 	if len(s) > 107 {
 		return fmt.Errorf("%q has %d bytes", s, len(s))
+	}
+	return nil
+}
+
+func checkDirectory(s string) error {
+	if s != "" && !filepath.IsAbs(s) {
+		return fmt.Errorf("%q is not an absolute path", s)
 	}
 	return nil
 }

@@ -73,6 +73,7 @@ func drawScalar(t *rapid.T, f reflect.StructField, v reflect.Value) {
 		"glob":      {"eth0", "veth*", "no", "10", "null", "#1", "[ab]"},
 		"netns":     {"all", "blue", "true"},
 		"file":      {"-", "flows.jsonl", " a\tb", "ünïcode", "1e3", "~"},
+		"directory": {"", "/var/lib/waymark", "/tmp/a b: c"},
 		"socket":    {"/run/waymark/agent.sock", "/tmp/a b: c"},
 		"listen":    {":9474", "[::1]:1", "127.0.0.1:2"},
 		"loopback":  {"", "[::1]:3", "localhost:4"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,70 +15,6 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband"
 )
-
-// sqlQuery is a condition in the SQL of SQLite, with parameters ?1, ?2, …
-type sqlQuery struct {
-	text string
-	args []any // uint64, string or []byte
-}
-
-var sqlOrders = map[Op]string{OpEqual: "=", OpLess: "<", OpLessOrEqual: "<=", OpGreater: ">", OpGreaterOrEqual: ">="}
-
-func (q *sqlQuery) arg(v any) string {
-	q.args = append(q.args, v)
-	return fmt.Sprintf("?%d", len(q.args))
-}
-
-func (q *sqlQuery) where(n Node) string {
-	list := func(parts []Node, sign, empty string) string {
-		texts := []string{empty}
-		for _, p := range parts {
-			texts = append(texts, q.where(p))
-		}
-		return "(" + strings.Join(texts, sign) + ")"
-	}
-	switch n := n.(type) {
-	case Or:
-		return list(n, " OR ", "0")
-	case And:
-		return list(n, " AND ", "1")
-	case Not:
-		return "NOT " + q.where(n.Node)
-	case Test:
-		return "ifnull(" + q.test(n) + ", 0)" // NULL is neither true nor false
-	}
-	panic(fmt.Sprintf("a node %T", n))
-}
-
-func (q *sqlQuery) test(t Test) string {
-	name := `"` + t.Field.Name + `"`
-	if t.Mask != 0 {
-		name = fmt.Sprintf("(%s & %s)", name, q.arg(t.Mask))
-	}
-	switch t.Op {
-	case OpBetween:
-		return fmt.Sprintf("%s BETWEEN %s AND %s", name, q.arg(t.Low), q.arg(t.High))
-	case OpAllBits:
-		bits := q.arg(t.Low)
-		return fmt.Sprintf("%s & %s = %s", name, bits, bits)
-	case OpIs:
-		return name + " = " + q.arg(t.Text)
-	case OpMatch:
-		return name + " REGEXP " + q.arg(t.Text)
-	case OpWithin:
-		first := t.Prefix.Addr().AsSlice()
-		last := slices.Clone(first)
-		for bit := t.Prefix.Bits(); bit < 8*len(last); bit++ {
-			last[bit/8] |= 0x80 >> (bit % 8)
-		}
-		return fmt.Sprintf("length(%s) = %d AND %s BETWEEN %s AND %s", name, len(first), name, q.arg(first), q.arg(last))
-	case OpTrue:
-		return name
-	case OpPresent:
-		return name + " IS NOT NULL"
-	}
-	return name + " " + sqlOrders[t.Op] + " " + q.arg(t.Low)
-}
 
 // literal is a value in SQL.
 func literal(v any) string {
@@ -101,8 +36,11 @@ func sqlValue(f *flow.Field, r *flow.Record) any {
 		return nil
 	case f.Str != nil:
 		return f.Str(r)
+	case f.Kind == flow.Name:
+		return f.Values[f.Uint(r)]
 	case f.Addr != nil:
-		return f.Addr(r).AsSlice()
+		a := f.Addr(r).As16()
+		return a[:]
 	case f.Kind == flow.Signed:
 		return int64(f.Uint(r))
 	}
@@ -131,13 +69,12 @@ func selected(t *rapid.T, records []flow.Record, filters []Filter) []string {
 		script.WriteString(");\n")
 	}
 	for _, f := range filters {
-		var q sqlQuery
-		q.text = q.where(f.Tree())
+		q := f.SQL(SQLite)
 		script.WriteString("DELETE FROM temp.sqlite_parameters;\n")
-		for i, v := range q.args {
+		for i, v := range q.Args {
 			fmt.Fprintf(&script, "INSERT INTO temp.sqlite_parameters VALUES ('?%d', %s);\n", i+1, literal(v))
 		}
-		fmt.Fprintf(&script, "SELECT 'rows: ' || ifnull(group_concat(id), '') FROM (SELECT id FROM flows WHERE %s ORDER BY id);\n", q.text)
+		fmt.Fprintf(&script, "SELECT 'rows: ' || ifnull(group_concat(id), '') FROM (SELECT id FROM flows WHERE %s ORDER BY id);\n", q.Where)
 	}
 	cmd := exec.Command("sqlite3", "-batch", "-bail")
 	cmd.Stdin = strings.NewReader(script.String())
@@ -264,7 +201,7 @@ func TestTreeAsSQL(t *testing.T) {
 			ops[n.Op]++
 		}
 	}
-	matches, tests := 0, 0
+	found, tests := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		records := make([]flow.Record, 6)
 		for i := range records {
@@ -278,15 +215,18 @@ func TestTreeAsSQL(t *testing.T) {
 		for i, got := range selected(t, records, filters) {
 			var want []string
 			for n := range records {
-				if filters[i].Match(&records[n]) {
+				matches := filters[i].Match(&records[n])
+				if Compile(filters[i], Records())(&records[n]) != matches {
+					t.Fatalf("%s: matches %t, and not so by its tree", filters[i], matches)
+				}
+				if matches {
 					want = append(want, fmt.Sprint(n))
 				}
 			}
-			matches += len(want)
+			found += len(want)
 			tests += len(records)
 			if got != "rows: "+strings.Join(want, ",") {
-				var q sqlQuery
-				t.Fatalf("%s\nmatches %v, SQL finds %s\n%s %v", filters[i], want, got, q.where(filters[i].Tree()), q.args)
+				t.Fatalf("%s\nmatches %v, SQL finds %s\n%v", filters[i], want, got, filters[i].SQL(SQLite))
 			}
 		}
 	})
@@ -295,7 +235,7 @@ func TestTreeAsSQL(t *testing.T) {
 			t.Errorf("no filter had operator %d", op)
 		}
 	}
-	if matches < tests/10 || matches > tests*9/10 {
-		t.Errorf("%d of %d records match: this tests little", matches, tests)
+	if found < tests/10 || found > tests*9/10 {
+		t.Errorf("%d of %d records match: this tests little", found, tests)
 	}
 }

@@ -87,6 +87,7 @@ func number[T unsigned](f Field, of func(*Record) *T) Field {
 		f.Max = uint64(^T(0))
 	}
 	f.Uint = func(r *Record) uint64 { return uint64(*o.in(r)) }
+	f.PutUint = func(r *Record, n uint64) { *o.in(r) = T(n) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, *o.in(r)) }
 	f.Set = func(s string, _ *Origin, r *Record) error { return parseUint(s, o.in(r)) }
 	f.AppendKey = func(b []byte, r *Record) []byte { return binary.NativeEndian.AppendUint64(b, uint64(*o.in(r))) }
@@ -108,6 +109,7 @@ func name[T ~uint8](f Field, of func(*Record) *T) Field {
 	o := offsetOf(of)
 	f.Kind = Name
 	f.Uint = func(r *Record) uint64 { return uint64(*o.in(r)) }
+	f.PutUint = func(r *Record, n uint64) { *o.in(r) = T(n) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return append(b, nameOf(f.Values, int(*o.in(r)))...) }
 	f.Set = func(s string, _ *Origin, r *Record) error {
 		i, err := indexOf(f.Values, s, f.Name)
@@ -122,6 +124,7 @@ func duration(f Field, of func(*Record) *time.Duration) Field {
 	o := offsetOf(of)
 	f.Kind, f.Unit, f.Max = Number, "ns", math.MaxInt64
 	f.Uint = func(r *Record) uint64 { return uint64(*o.in(r)) }
+	f.PutUint = func(r *Record, n uint64) { *o.in(r) = time.Duration(n) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, uint64(*o.in(r))) }
 	f.Set = func(s string, _ *Origin, r *Record) error { return parseDuration(s, o.in(r)) }
 	return missing(merging(f, o, cmp.Compare), func(r *Record) bool { return *o.in(r) <= 0 })
@@ -139,6 +142,8 @@ func derived(f Field, value func(*Record) uint64) Field {
 func moment(f Field, of func(*Record) *time.Time) Field {
 	o := offsetOf(of)
 	f.Kind = Time
+	f.Nanos = func(r *Record) int64 { return nanos(*o.in(r)) }
+	f.PutUint = func(r *Record, n uint64) { *o.in(r) = fromNanos(int64(n)) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendTime(b, *o.in(r)) }
 	f.Set = func(s string, _ *Origin, r *Record) (err error) {
 		*o.in(r), err = parseTime(s)
@@ -151,6 +156,7 @@ func address(f Field, of func(*Record) *netip.Addr) Field {
 	o := offsetOf(of)
 	f.Kind = Address
 	f.Addr = func(r *Record) netip.Addr { return *o.in(r) }
+	f.PutAddr = func(r *Record, a netip.Addr) { *o.in(r) = a }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return o.in(r).AppendTo(b) }
 	f.Set = func(s string, _ *Origin, r *Record) (err error) {
 		*o.in(r), err = parseAddr(s)
@@ -163,6 +169,7 @@ func text(f Field, of func(*Record) *string) Field {
 	o := offsetOf(of)
 	f.Kind = Text
 	f.Str = func(r *Record) string { return *o.in(r) }
+	f.PutStr = func(r *Record, s string) { *o.in(r) = s }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return append(b, *o.in(r)...) }
 	f.Set = func(s string, _ *Origin, r *Record) error {
 		*o.in(r) = s
@@ -185,6 +192,7 @@ func flag(f Field, of func(*Record) *bool) Field {
 		}
 		return 0
 	}
+	f.PutUint = func(r *Record, n uint64) { *o.in(r) = n != 0 }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return strconv.AppendBool(b, *o.in(r)) }
 	f.Set = func(s string, _ *Origin, r *Record) (err error) {
 		*o.in(r), err = strconv.ParseBool(s)
@@ -235,4 +243,19 @@ func FieldsMerged(as ...Merge) (list []*Field) {
 		}
 	}
 	return list
+}
+
+// nanos keeps the zero time apart from the epoch.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanos(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
 }

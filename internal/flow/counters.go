@@ -51,13 +51,13 @@ func (c *Counters) Share(packets uint64) Counters {
 	var share Counters
 	to, from := share.words(), c.words()
 	for i := range to {
-		to[i] = portion(from[i], packets, c.Packets)
+		to[i] = Portion(from[i], packets, c.Packets)
 	}
 	return share
 }
 
-// portion is n × part / whole, where part is less than whole.
-func portion(n, part, whole uint64) uint64 {
+// Portion is n × part / whole, where part is less than whole.
+func Portion(n, part, whole uint64) uint64 {
 	high, low := bits.Mul64(n, part)
 	quotient, _ := bits.Div64(high, low, whole)
 	return quotient

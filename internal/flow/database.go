@@ -23,7 +23,7 @@ func (f *Field) ClickHouse() string {
 		}
 		name = "Enum8(" + strings.Join(values, ", ") + ")"
 	case f.Kind.Number():
-		name = "UInt" + f.width()
+		name = "UInt" + f.Width()
 	}
 	if f.Missing != nil {
 		return "Nullable(" + name + ")"
@@ -35,16 +35,16 @@ func (f *Field) ClickHouse() string {
 // ClickHouse has a nullable one.
 func (f *Field) Parquet() string {
 	if f.Kind.Number() {
-		return "INT(" + f.width() + ", false)"
+		return "INT(" + f.Width() + ", false)"
 	}
 	return map[Kind]string{
 		Text: "STRING", Name: "ENUM", Address: "FIXED_LEN_BYTE_ARRAY(16)", Time: "TIMESTAMP(NANOS, UTC)",
-		Signed: "INT(64, true)", Flag: "BOOLEAN", Pairs: "LIST",
+		Signed: "INT(64, true)", Flag: "BOOLEAN", Pairs: "LIST of INT(64, false), index and count by turns",
 	}[f.Kind]
 }
 
-// width is how many bits hold the largest value.
-func (f *Field) width() string {
+// Width is how many bits hold the largest value.
+func (f *Field) Width() string {
 	switch {
 	case f.Max <= maxUint8:
 		return "8"

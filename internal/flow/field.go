@@ -89,6 +89,14 @@ type Field struct {
 	Uint func(*Record) uint64
 	Addr func(*Record) netip.Addr
 	Str  func(*Record) string
+	// Nanos is a time in nanoseconds since the Unix epoch; 0: none. Buckets is the value of Pairs.
+	Nanos   func(*Record) int64
+	Buckets func(*Record) []DelayBucket
+	// PutUint, PutAddr and PutStr are the inverse of Uint (or Nanos), Addr and Str, without a
+	// check; nil where only Set is.
+	PutUint func(*Record, uint64)
+	PutAddr func(*Record, netip.Addr)
+	PutStr  func(*Record, string)
 	// Compare orders records by the field; nil: nobody sorts by it.
 	Compare func(a, b *Record) int
 	// AppendKey adds the value as bytes that differ where values do.

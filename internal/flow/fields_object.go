@@ -168,6 +168,12 @@ func (d delays[T]) histogram() []Field {
 	buckets := d.field("buckets", "", fmt.Sprintf("histogram of the "+title+"s as [index, count], without empty buckets: bucket 0 is below 2^%d ns, then there are %d of equal width to each power of two",
 		inband.MinBits, 1<<inband.SubBits), -1, "", "", "")
 	buckets.Kind, buckets.Max = Pairs, 0
+	buckets.Buckets = func(r *Record) []DelayBucket {
+		if d.none(r) {
+			return nil
+		}
+		return d.of(r).Buckets
+	}
 	buckets.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendBuckets(b, d.of(r).Buckets) }
 	buckets.Set = func(s string, _ *Origin, r *Record) error {
 		times := d.times(d.made(r))

@@ -27,7 +27,8 @@ type Status struct {
 	Exporters  []Exporter  `json:"exporters"`
 	Losses     []Loss      `json:"losses"`
 	Programs   []Program   `json:"programs"`
-	Sections   []Section   `json:"-"` // of stages; in JSON, each is a field of its own
+	History    *History    `json:"history,omitempty"` // absent: records are not kept on disk
+	Sections   []Section   `json:"-"`                 // of stages; in JSON, each is a field of its own
 }
 
 // Hook is one program on one interface.

@@ -35,12 +35,13 @@ type Span struct {
 // Groups are the groups of one engine.
 type Groups struct {
 	Report
-	// Rows are in the order of Row.Digest. Each is valid until the next. What they learn on the
-	// way, such as the end of a budget, is in the report that End returns.
+	// Rows are in the order of Row.Digest. Each is valid until the next.
 	Rows  iter.Seq[*Row]
 	Count int // how many there are; 0: not known
-	// End is asked after the rows; nil: the report does not change.
-	End func() Report
+	// Rest is the sum of records whose groups are not among the rows; nil: there are none.
+	Rest *Row
+	// Sums is what was counted of all records, in the first pass of a Ranker; nil: the rows say it.
+	Sums *Sums
 }
 
 // Report is what groups are made of.

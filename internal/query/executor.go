@@ -104,8 +104,37 @@ func (a asked) spans() (list []Span) {
 	return list
 }
 
-// answer runs a checked plan on all engines.
+// answer runs a checked plan: in two passes where some engine is faster so.
 func (a asked) answer(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
+	counter := p.ranked()
+	ranks := func(s share) bool {
+		r, ok := s.engine.(Ranker)
+		return ok && r.Ranks(p)
+	}
+	if counter == nil || !slices.ContainsFunc(a, ranks) {
+		return a.pass(ctx, p, sc)
+	}
+	first, second := *p, *p
+	first.ranking = counter
+	answer, err := a.pass(ctx, &first, sc)
+	if err != nil || len(answer.Rows) == 0 {
+		return answer, err
+	}
+	g := NewGrouping(p)
+	second.only = make(map[Digest]int, len(answer.Rows))
+	for i := range answer.Rows {
+		second.only[g.base(&answer.Rows[i])] = i
+	}
+	rows, err := a.pass(ctx, &second, &Scratch{})
+	answer.Rows = rows.Rows
+	if answer.Partial == "" {
+		answer.Partial = rows.Partial
+	}
+	return answer, err
+}
+
+// pass asks all engines once.
+func (a asked) pass(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
 	var groups []Groups
 	for i := range a {
 		g, err := a[i].engine.Run(ctx, p, a[i].before)
@@ -153,17 +182,25 @@ func (a asked) series(ctx context.Context, p Plan) (Answer, error) {
 
 // Collect merges groups of engines, oldest first, ranks and cuts.
 func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
+	var all Sums
 	a := Answer{By: p.By.Keys, Asked: p.Since, AskedUntil: p.Until}
 	g := NewGrouping(p)
 	most := 0
 	if len(groups) == 1 {
 		most = groups[0].Count
 	}
+	sums := make([]Sums, len(groups))
+	if p.ranking != nil {
+		groups = slices.Clone(groups)
+		for i := range groups {
+			groups[i].Rows = counting(groups[i].Rows, &sums[i], g.once)
+		}
+	}
 	top := newTop(p, most, sc)
 	for row := range merged(groups, g.whole) {
-		row.finish()
+		row.Finish()
 		if row.Records == 0 { // nothing but repeated packets
-			if p.rows.Empty() {
+			if p.rows.Empty() && p.ranking == nil {
 				a.Repeated.Add(&row.repeated)
 			}
 			continue
@@ -172,23 +209,26 @@ func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
 			continue
 		}
 		a.Groups++
-		a.Records += row.Records
-		a.Total.Add(&row.Counters)
-		a.Repeated.Add(&row.repeated)
-		if !g.once { // the row has them, too
-			a.Total.Subtract(&row.repeated)
+		if p.ranking == nil {
+			all.Row(row, g.once)
 		}
 		top.offer(row)
 	}
 	a.Rows = top.sorted()
 	var r Report
 	for i := range groups {
-		report := groups[i].Report
-		if groups[i].End != nil {
-			report = groups[i].End()
+		r.add(&groups[i].Report)
+		switch rest, counted := groups[i].Rest, groups[i].Sums; {
+		case p.ranking != nil && counted != nil:
+			all.Add(counted)
+		case p.ranking != nil:
+			all.Add(&sums[i])
+		case rest != nil && p.rows.Empty():
+			all.Row(rest, g.once)
 		}
-		r.add(&report)
 	}
+	all.Repeated.Add(&a.Repeated)
+	a.Records, a.Total, a.Repeated = all.Records, all.Total, all.Repeated
 	a.From, a.To, a.Intervals, a.Summed, a.Lost, a.Partial = r.From, r.To, r.Intervals, r.Summed, r.Lost, r.Partial
 	return a
 }

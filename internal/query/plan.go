@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // Plan is what is asked. The zero Plan asks for every flow.
@@ -34,6 +35,7 @@ type Plan struct {
 	Budget     Budget   // the zero Budget: DefaultBudget
 
 	records, rows filter.Filter  // the two parts of Filter, of a checked plan
+	ranking       *flow.Field    // the counter of a first pass; nil: all sums are meant
 	only          map[Digest]int // groups, by their keys without the time, that are meant; nil: all
 }
 

@@ -183,7 +183,11 @@ func (w *Row) mergePaths(o *Row, whole bool) {
 	}
 }
 
-// finish computes what follows from the sums.
-func (w *Row) finish() {
+// Finish computes what follows from the sums.
+func (w *Row) Finish() {
 	w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}
 }
+
+// Again are the packets of the row that were seen before, which Counters have, too, where rows
+// are told apart by interface or direction.
+func (w *Row) Again() flow.Counters { return w.repeated }

@@ -43,22 +43,27 @@ func (s *Store) Begin(from time.Time) *Interval {
 
 // Add takes one record; r is not kept.
 func (i *Interval) Add(r *flow.Record) {
-	number, drop := i.linkNumber(r), i.dropNumber(r.Drop)
 	if !r.Unattributed && i.hasSpace() {
-		w := i.iv.rows.add(row{})
-		w.set(r, number)
-		w.drop = drop
-		w.reported = i.iv.reported.put(r.PDM, r.IOAM)
+		i.keep(r)
 		return
 	}
 	var w row
-	w.set(r, number)
-	w.drop = drop
+	w.set(r, i.linkNumber(r))
+	w.drop = i.dropNumber(r.Drop)
 	if w.unattributed {
 		i.sum(&w)
 		return
 	}
 	i.replaceSmallest(&w, r)
+}
+
+// keep adds a record, whatever there is space for.
+func (i *Interval) keep(r *flow.Record) {
+	number := i.linkNumber(r)
+	w := i.iv.rows.add(row{})
+	w.set(r, number)
+	w.drop = i.dropNumber(r.Drop)
+	w.reported = i.iv.reported.put(r.PDM, r.IOAM)
 }
 
 func (i *Interval) hasSpace() bool {
@@ -79,7 +84,10 @@ func (i *Interval) End(to time.Time) {
 		i.iv.rows.add(*w)
 	}
 	i.iv.rows.clip()
-	i.store.add(i.iv, i.reserved)
+	before := i.store.add(i.iv, i.reserved)
+	if i.store.onEnd != nil {
+		i.store.onEnd(Ended{iv: i.iv, before: before})
+	}
 	i.iv = nil
 }
 

@@ -35,9 +35,15 @@ type item struct {
 func group(p *query.Plan, before *interval, w *window, sc *scratch) *groups {
 	g := &groups{Grouping: query.NewGrouping(p), plan: p, window: w, items: query.Empty(&sc.items, w.len())}
 	g.seen = newSightings(sc, g.Apart(), g.Idle())
+	// What was stored holds for all records, and where namespaces are not distinguished.
+	stored := !g.Apart() && !g.Idle() && !p.Records().TestsPlaces()
 	n := 0
-	for _, iv := range w.intervals {
-		n = g.collect(before, iv, n)
+	for i, iv := range w.intervals {
+		var repeated []uint64
+		if stored && w.repeated != nil {
+			repeated = w.repeated[i]
+		}
+		n = g.collect(before, iv, n, repeated)
 		before = iv
 	}
 	sc.items = g.items
@@ -48,7 +54,8 @@ func group(p *query.Plan, before *interval, w *window, sc *scratch) *groups {
 }
 
 // collect adds the records of an interval that are matched; the number of its first row is n.
-func (g *groups) collect(before, iv *interval, n int) int {
+// repeated is what was stored of each; nil: nothing was.
+func (g *groups) collect(before, iv *interval, n int, repeated []uint64) int {
 	filter := g.plan.Records()
 	step := g.plan.Bucket(iv.from)
 	var r flow.Record
@@ -65,12 +72,17 @@ func (g *groups) collect(before, iv *interval, n int) int {
 	g.seen.resolveInterval(before, iv, filter, func(i int, x *sighting) {
 		it := item{row: int32(n + i)}
 		if x == nil {
+			if repeated != nil && repeated[i] > 0 { // a sum of records that were joined
+				it.processed, it.in, it.out, it.firstIn, it.repeated = true, -1, -1, -1, repeated[i]
+			}
 			add(it)
 			return
 		}
 		packets := iv.rows.at(i).Packets
 		it.processed, it.in, it.out, it.firstIn = true, x.in, x.out, g.seen.firstIn(x)
-		it.repeated = x.take(packets)
+		if it.repeated = x.take(packets); repeated != nil {
+			it.repeated = min(repeated[i], packets)
+		}
 		if g.Passage() && it.repeated < packets && it.firstIn != x.in {
 			if it.repeated > 0 {
 				it.part = query.RepeatedPart
@@ -143,7 +155,10 @@ func (w *window) report() (r query.Report) {
 // run answers from the given intervals. In the one before them, packets may have
 // been seen whose last sighting is in these: an interval ends between two.
 func run(p *query.Plan, before *interval, intervals []*interval, sc *scratch) query.Groups {
-	w := newWindow(intervals)
+	return runWindow(p, before, newWindow(intervals), sc)
+}
+
+func runWindow(p *query.Plan, before *interval, w *window, sc *scratch) query.Groups {
 	g := group(p, before, w, sc)
 	return query.Groups{Report: w.report(), Rows: g.rows(), Count: g.count()}
 }

@@ -32,6 +32,7 @@ type Store struct {
 	limit  int
 	host   string
 	behind []query.Source // older intervals
+	onEnd  func(Ended)    // nil: nobody keeps them longer
 
 	mu        sync.Mutex
 	intervals []*interval   // oldest first; never changed once here
@@ -92,19 +93,23 @@ func (s *Store) shrink() {
 	}
 }
 
-// add makes an interval visible for which some rows were reserved.
-func (s *Store) add(iv *interval, reserved int) {
+// add makes an interval visible for which some rows were reserved, and returns the one before it.
+func (s *Store) add(iv *interval, reserved int) (before *interval) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sequence++
 	iv.sequence = s.sequence
 	iv.wiring = s.wiring
 	s.records += iv.cost() - reserved
+	if n := len(s.intervals); n > 0 {
+		before = s.intervals[n-1]
+	}
 	s.shrink()
 	kept := make([]*interval, 0, len(s.intervals)+1)
 	s.intervals = append(append(kept, s.intervals...), iv)
 	close(s.changed)
 	s.changed = make(chan struct{})
+	return before
 }
 
 // view is the history at one moment.

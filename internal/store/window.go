@@ -6,17 +6,24 @@ import "slices"
 type window struct {
 	intervals []*interval
 	firsts    []int // the number of the first row of each, and of one more
+	// repeated is what was stored with each, where it was read from disk; nil: it was not.
+	repeated [][]uint64
 }
 
 func newWindow(intervals []*interval) *window {
-	w := &window{intervals: intervals, firsts: make([]int, 1, len(intervals)+1)}
-	for i, iv := range intervals {
-		w.firsts = append(w.firsts, w.firsts[i]+iv.rows.len())
+	w := &window{firsts: make([]int, 1, len(intervals)+1)}
+	for _, iv := range intervals {
+		w.add(iv)
 	}
 	return w
 }
 
-func (w *window) len() int { return w.firsts[len(w.intervals)] }
+func (w *window) add(iv *interval) {
+	w.intervals = append(w.intervals, iv)
+	w.firsts = append(w.firsts, w.len()+iv.rows.len())
+}
+
+func (w *window) len() int { return w.firsts[len(w.firsts)-1] }
 
 // find is the interval of a row, and its number there. Of intervals that begin with
 // the same number all but the last are empty.

@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/term"
@@ -12,10 +11,10 @@ import (
 // what follows from it.
 func judgeGate(w *window, f *finding) error {
 	own, over := w.counters(GateDrops)
-	places := w.dropPlaces()
+	places, _ := w.counters(DroppedAt)
 	at := []string{}
 	for _, p := range places {
-		at = append(at, strings.TrimPrefix(p.Netns+"/"+p.Iface, "/"))
+		at = append(at, strings.TrimPrefix(p.Where.Netns+"/"+p.Where.Iface, "/"))
 	}
 	for _, c := range own {
 		f.count += c.N
@@ -32,7 +31,7 @@ func judgeGate(w *window, f *finding) error {
 		}
 		where := c.Where
 		if len(places) == 1 {
-			where.Netns, where.Iface = places[0].Netns, places[0].Iface
+			where.Netns, where.Iface = places[0].Where.Netns, places[0].Where.Iface
 		}
 		f.add(Verdict{
 			Text:    fmt.Sprintf("%s, %s; threshold %d", text, term.Number(c.N, "packets"), w.GateDrops),
@@ -42,17 +41,4 @@ func judgeGate(w *window, f *finding) error {
 		})
 	}
 	return nil
-}
-
-// dropPlaces are the interfaces at which the gate dropped packets, of known flows or not.
-func (w *window) dropPlaces() (places []Where) {
-	unknown, _ := w.counters(InNoFlow)
-	ofFlows, _ := w.counters(DroppedAt)
-	for _, c := range append(unknown, ofFlows...) {
-		p := Where{Netns: c.Where.Netns, Iface: c.Where.Iface}
-		if c.Where.Reason == DroppedByRule && !slices.Contains(places, p) {
-			places = append(places, p)
-		}
-	}
-	return places
 }

@@ -50,22 +50,16 @@ func TestSegments(t *testing.T) {
 		want   map[string]uint64        // lost, by segment
 	}{
 		{
-			"veth",
-			[]query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)},
-			veth, nil, nil,
+			"veth", []query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)}, veth, nil, nil,
 			map[string]uint64{"a/e1 r/w2": 10},
 		},
 		{"nothing arrives", []query.Row{at("a", "e1", out, 64, 100)}, veth, nil, nil, map[string]uint64{"a/e1 r/w2": 100}},
 		{
-			"router",
-			[]query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 60)},
-			nil, nil, nil,
+			"router", []query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 60)}, nil, nil, nil,
 			map[string]uint64{"r/w2 r/e3": 40},
 		},
 		{
-			"unknown link",
-			[]query.Row{at("r", "e3", out, 63, 100), at("b", "w4", in, 63, 70)},
-			nil, nil, nil,
+			"unknown link", []query.Row{at("r", "e3", out, 63, 100), at("b", "w4", in, 63, 70)}, nil, nil, nil,
 			map[string]uint64{"r/e3 b/w4": 30},
 		},
 		{
@@ -74,34 +68,20 @@ func TestSegments(t *testing.T) {
 			}, veth, nil, nil, map[string]uint64{"a/e1 r/w2": 0, "r/w2 r/e3": 0, "r/e3 b/w4": 1},
 		},
 		{
-			"ports of a bridge",
-			[]query.Row{at("r", "p1", in, 64, 100), at("r", "p2", out, 64, 100), at("r", "p3", out, 64, 2)},
-			nil, nil, nil,
+			"ports of a bridge", []query.Row{at("r", "p1", in, 64, 100), at("r", "p2", out, 64, 100), at("r", "p3", out, 64, 2)}, nil, nil, nil,
 			map[string]uint64{"r/p1 r/p2": 0},
 		},
 		{
-			"two paths",
-			[]query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 50), at("r", "e4", out, 63, 50)},
-			nil, nil, nil,
+			"two paths", []query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 50), at("r", "e4", out, 63, 50)}, nil, nil, nil,
 			map[string]uint64{"r/w2 r/e3": 0},
 		},
 		{
-			"a VLAN on the way out",
-			[]query.Row{at("r", "w2", in, 64, 100), at("r", "v3", out, 63, 80), at("r", "e4", out, 63, 80)},
-			nil,
-			map[flow.Port][]flow.Port{port("r", 4): {port("r", 3)}},
-			nil,
-			map[string]uint64{"r/w2 r/v3": 20},
+			"a VLAN on the way out", []query.Row{at("r", "w2", in, 64, 100), at("r", "v3", out, 63, 80), at("r", "e4", out, 63, 80)}, nil,
+			map[flow.Port][]flow.Port{port("r", 4): {port("r", 3)}}, nil, map[string]uint64{"r/w2 r/v3": 20},
 		},
 		{
-			"a VLAN on the way in",
-			[]query.Row{at("r", "e1", in, 64, 100), at("r", "v2", in, 64, 100), at("r", "e3", out, 63, 80)},
-			nil, nil, nil,
+			"a VLAN on the way in", []query.Row{at("r", "e1", in, 64, 100), at("r", "v2", in, 64, 100), at("r", "e3", out, 63, 80)}, nil, nil, nil,
 			map[string]uint64{"r/e1 r/e3": 20},
-		},
-		{
-			"a rule of the gate", []query.Row{at("r", "w2", in, 64, 100, func(r *query.Row) { r.Dropped = 40 }), at("r", "e3", out, 63, 60)}, nil, nil, nil,
-			map[string]uint64{"r/w2 r/e3": 0},
 		},
 		{"local delivery", []query.Row{at("b", "e1", in, 64, 100), at("b", "e2", in, 60, 1)}, nil, nil, nil, nil},
 		{
@@ -109,34 +89,26 @@ func TestSegments(t *testing.T) {
 		},
 		{"another hop limit", []query.Row{at("r", "e3", out, 63, 100), at("b", "w4", in, 60, 10)}, nil, nil, nil, nil},
 		{
-			"changing hop limits",
-			[]query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.TTLMin = 60 }), at("r", "w2", in, 64, 90)},
+			"changing hop limits", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.TTLMin = 60 }), at("r", "w2", in, 64, 90)},
 			veth, nil, nil, nil,
 		},
 		{
 			"fragments", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Fragments = 1 }), at("r", "w2", in, 64, 90)}, veth, nil, nil, nil,
 		},
 		{
-			"tunnel",
-			[]query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Tunnel = flow.TunnelGRE }), at("r", "w2", in, 64, 90)},
+			"tunnel", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Tunnel = flow.TunnelGRE }), at("r", "w2", in, 64, 90)},
 			veth, nil, nil, nil,
 		},
 		{
 			"multicast", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Dst = netip.MustParseAddr("224.0.0.5") })}, veth, nil, nil, nil,
 		},
 		{
-			"attached later",
-			[]query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)},
-			veth, nil,
-			map[string]time.Duration{"r/w2": 2 * time.Second},
-			nil,
+			"attached later", []query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)}, veth, nil,
+			map[string]time.Duration{"r/w2": 2 * time.Second}, nil,
 		},
 		{
-			"attached before the flow",
-			[]query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)},
-			veth, nil,
-			map[string]time.Duration{"r/w2": time.Second / 2},
-			map[string]uint64{"a/e1 r/w2": 10},
+			"attached before the flow", []query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)}, veth, nil,
+			map[string]time.Duration{"r/w2": time.Second / 2}, map[string]uint64{"a/e1 r/w2": 10},
 		},
 		{"on the way", []query.Row{at("a", "e1", out, 64, 100, late), at("r", "w2", in, 64, 98)}, veth, nil, nil, map[string]uint64{"a/e1 r/w2": 0}},
 	} {
@@ -160,10 +132,10 @@ func TestSegments(t *testing.T) {
 }
 
 // segmentsOf compares flows at interfaces that were attached to before base, or later.
-func segmentsOf(rows []query.Row, wiring *flow.Wiring, since map[string]time.Duration, short ...Condition) []*segment {
+func segmentsOf(rows []query.Row, wiring *flow.Wiring, since map[string]time.Duration) []*segment {
 	w := &window{
-		Examiner: New(Deps{Ledger: NewLedger(), Wiring: func() *flow.Wiring { return wiring }, Conditions: func() []Condition { return short }}),
-		ctx:      context.Background(), from: base, to: base.Add(10 * time.Second), Thresholds: Thresholds{Coverage: 0.99},
+		Examiner: New(Deps{Ledger: NewLedger(), Wiring: func() *flow.Wiring { return wiring }}),
+		ctx:      context.Background(), from: base, to: base.Add(10 * time.Second),
 	}
 	var places []Place
 	add := func(netns, iface string, index uint32) {
@@ -184,14 +156,4 @@ func segmentsOf(rows []query.Row, wiring *flow.Wiring, since map[string]time.Dur
 		c.add(&rows[i])
 	}
 	return c.segments()
-}
-
-// TestShort: an interface that does not count all of its packets is not compared, whatever it counted.
-func TestShort(t *testing.T) {
-	rows := []query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 60)}
-	for coverage, want := range map[float64]int{0: 0, 0.9: 0, 0.995: 1, 1: 1} {
-		if got := segmentsOf(rows, &flow.Wiring{}, nil, Condition{Coverage: coverage, Where: Where{Netns: "r", Iface: "e3"}}); len(got) != want {
-			t.Errorf("coverage %v: %d segments", coverage, len(got))
-		}
-	}
 }

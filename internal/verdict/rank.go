@@ -19,9 +19,7 @@ func rank(found []Verdict) (list []Verdict, more int) {
 	kept := list[:0]
 	for _, v := range list {
 		if of[v.Kind]++; of[v.Kind] > mostOfKind {
-			like := &kept[first[v.Kind]]
-			like.Others++
-			like.Consequences = append(like.Consequences, v.Consequences...)
+			kept[first[v.Kind]].Others++
 			continue
 		}
 		if of[v.Kind] == 1 {

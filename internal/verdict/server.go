@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -15,10 +16,16 @@ type service struct {
 	usual *flow.PDM // before the window; nil: not known
 }
 
+type serviceID struct {
+	proto uint8
+	addr  netip.Addr
+	port  uint16
+}
+
 // answers of servers, which stand with the half of a conversation that the client receives.
 var ofServers = question{filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500}
 
-// servers asks for the services once, and for what was usual if some of them is slow.
+// servers asks for the services once.
 func (w *window) servers() ([]service, error) {
 	if w.asked {
 		return w.services, nil
@@ -27,38 +34,26 @@ func (w *window) servers() ([]service, error) {
 	if err != nil {
 		return nil, err
 	}
-	slow := false
+	before, err := w.usual(ofServers)
+	if err != nil {
+		return nil, err
+	}
+	usual := map[serviceID]*flow.PDM{}
+	for i := range before {
+		r := &before[i]
+		usual[serviceID{r.Proto, r.Src, r.SrcPort}] = r.PDM
+	}
 	for i := range rows {
 		r := &rows[i]
 		if r.PDM == nil {
 			continue
 		}
-		w.services = append(w.services, service{Flow: Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}, pdm: r.PDM})
-		slow = slow || w.median(&r.PDM.Server) >= w.ServerDelay || w.median(&r.PDM.Network) >= w.PathDelay
+		w.services = append(w.services, service{
+			Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}, r.PDM, usual[serviceID{r.Proto, r.Src, r.SrcPort}],
+		})
 	}
-	if slow {
-		err = w.compareServices()
-	}
-	w.asked = err == nil
-	return w.services, err
-}
-
-// compareServices adds what was usual.
-func (w *window) compareServices() error {
-	before, err := w.usual(ofServers)
-	if err != nil {
-		return err
-	}
-	usual := map[string]*flow.PDM{}
-	for i := range before {
-		r := &before[i]
-		id := Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}
-		usual[id.String()] = r.PDM
-	}
-	for i := range w.services {
-		w.services[i].usual = usual[w.services[i].String()]
-	}
-	return nil
+	w.asked = true
+	return w.services, nil
 }
 
 // median of enough delays; 0: of too few.

@@ -82,7 +82,7 @@ func launchTo(t *testing.T, s setup, stdout *os.File) (a *agent, ready chan stru
 	argv := append(append(append([]string{}, s.wrap...), program, "run", "--config", file), s.args...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	notify := filepath.Join(a.dir, "notify")
-	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify, "STATE_DIRECTORY="+filepath.Join(a.dir, "state"))
 	ready = make(chan struct{})
 	listenReady(t, notify, ready)
 	if stdout != nil {

@@ -95,6 +95,7 @@ func (d *demo) launch(h *lab.Host, more string) (*agent, error) {
 	config := filepath.Join(d.dir, h.Name+".yaml")
 	text := fmt.Sprintf(`interfaces: ["to-*"]
 flow: {max_entries: 65536, scan_interval: 500ms}
+history: {use: never}
 export:
   - jsonl: {path: %s}
 api: {socket: %s}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// codecVersion is the first byte of an encoded interval.
+const codecVersion = 1
+
+// typicalRow is what a row takes, of which an interval has many: one allocation, no copies.
+const typicalRow = 88
+
+// Encoder writes intervals as bytes. Wirings are written where they change.
+type Encoder struct{ wiring *flow.Wiring }
+
+// Append adds an interval to b.
+func (c *Encoder) Append(b []byte, e *Ended) []byte {
+	iv := e.iv
+	b = slices.Grow(b, 256+len(iv.reported)+e.Len()*typicalRow)
+	b = append(b, codecVersion)
+	b = binary.AppendUvarint(b, iv.sequence)
+	b = binary.AppendVarint(b, nanos(iv.from))
+	b = binary.AppendVarint(b, nanos(iv.to))
+	b = binary.AppendUvarint(b, iv.summed)
+	changed := iv.wiring != c.wiring
+	b = binary.AppendUvarint(b, boolean(changed))
+	if c.wiring = iv.wiring; changed {
+		b = AppendWiring(b, iv.wiring)
+	}
+	b = binary.AppendUvarint(b, uint64(len(iv.links)))
+	for _, l := range iv.links {
+		b = appendString(appendString(b, l.iface), l.netns)
+		b = binary.AppendUvarint(b, uint64(l.ifindex))
+	}
+	b = binary.AppendUvarint(b, uint64(len(iv.drops)))
+	for _, d := range iv.drops {
+		b = appendString(binary.AppendUvarint(append(b, byte(d.Verdict)), uint64(d.Rule)), d.Text)
+	}
+	b = binary.AppendUvarint(b, uint64(len(iv.reported)))
+	b = append(b, iv.reported...)
+	b = binary.AppendUvarint(b, uint64(e.Len()))
+	for i, n := range e.Repeated() {
+		b = binary.AppendUvarint(iv.rows.at(i).append(b), n)
+	}
+	return b
+}
+
+// Decoder is the inverse of Encoder.
+type Decoder struct {
+	wiring *flow.Wiring
+	last   *interval
+}
+
+// Decode reads an interval. Bytes that no Encoder wrote give an error, never a crash.
+func (c *Decoder) Decode(b []byte) (e Ended, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("the interval ends too early")
+		}
+	}()
+	if b[0] != codecVersion {
+		return e, fmt.Errorf("version %d of the log is not known: read it with the Waymark that wrote it", b[0])
+	}
+	r := reader(b[1:])
+	iv := &interval{sequence: r.uvarint(), from: fromNanos(r.varint()), to: fromNanos(r.varint()), summed: r.uvarint()}
+	if r.uvarint() != 0 {
+		c.wiring = r.wiring()
+	}
+	iv.wiring = c.wiring
+	for range r.count(3) {
+		iv.links = append(iv.links, link{r.text(), r.text(), uint32(r.uvarint())})
+	}
+	for range r.count(3) {
+		iv.drops = append(iv.drops, &flow.Drop{Verdict: flow.Verdict(r.uvarint()), Rule: uint32(r.uvarint()), Text: r.text()})
+	}
+	iv.reported = append(packed(nil), r.bytes()...)
+	n := r.count(rowBytes)
+	e = Ended{iv: iv, before: c.last, repeated: make([]uint64, 0, n)}
+	for range n {
+		w := r.row()
+		if int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) {
+			return e, errors.New("a record names an interface or a rule that is not there")
+		}
+		iv.rows.add(w)
+		e.repeated = append(e.repeated, r.uvarint())
+	}
+	c.last = iv
+	return e, nil
+}
+
+// AppendWiring writes how interfaces hang together; nil: not known.
+func AppendWiring(b []byte, w *flow.Wiring) []byte {
+	b = binary.AppendUvarint(b, boolean(w != nil))
+	if w == nil {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(len(w.Peers)))
+	for a, z := range w.Peers {
+		b = appendPort(appendPort(b, a), z)
+	}
+	b = binary.AppendUvarint(b, uint64(len(w.Uppers)))
+	for p, uppers := range w.Uppers {
+		b = binary.AppendUvarint(appendPort(b, p), uint64(len(uppers)))
+		for _, u := range uppers {
+			b = appendPort(b, u)
+		}
+	}
+	return b
+}
+
+// DecodeWiring is the inverse of AppendWiring.
+func DecodeWiring(b []byte) (w *flow.Wiring, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("the wiring ends too early")
+		}
+	}()
+	r := reader(b)
+	return r.wiring(), nil
+}
+
+func (r *reader) wiring() *flow.Wiring {
+	if r.uvarint() == 0 {
+		return nil
+	}
+	w := &flow.Wiring{Peers: map[flow.Port]flow.Port{}, Uppers: map[flow.Port][]flow.Port{}}
+	for range r.count(4) {
+		a := r.port()
+		w.Peers[a] = r.port()
+	}
+	for range r.count(3) {
+		p := r.port()
+		for range r.count(2) {
+			w.Uppers[p] = append(w.Uppers[p], r.port())
+		}
+	}
+	return w
+}
+
+func appendPort(b []byte, p flow.Port) []byte {
+	return binary.AppendUvarint(appendString(b, p.Netns), uint64(p.IfIndex))
+}
+
+func (r *reader) port() flow.Port { return flow.Port{Netns: r.text(), IfIndex: uint32(r.uvarint())} }
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// count is how many elements of at least so many bytes follow; more than there can be are an
+// error, which panics as everything that reads too far does.
+func (r *reader) count(least int) int {
+	n := r.uvarint()
+	if n > uint64(len(*r)/least) {
+		panic("too many")
+	}
+	return int(n)
+}
+
+func (r *reader) bytes() []byte {
+	n := r.count(1)
+	b := (*r)[:n]
+	*r = (*r)[n:]
+	return b
+}
+
+func (r *reader) text() string { return string(r.bytes()) }

@@ -1,0 +1,334 @@
+// Package disk keeps flow records for days. Input: the intervals of package store as they end.
+// Output: an engine of queries. Callers: the agent.
+//
+// Each interval is written to a log at once. In the background, logs are sealed into Parquet
+// files of an hour or less, in the order of time, which any tool can read. Old files are aged:
+// the heaviest flows of each hour stay, the rest is summed. Files leave, oldest first, so that
+// all of them stay within a bound of bytes.
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/query"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// The modes of what is written: flows say who talks to whom.
+const (
+	dirMode  = 0o750
+	fileMode = 0o640
+)
+
+// Config says where and how much.
+type Config struct {
+	Path string
+	Size uint64        // bytes of all files
+	Time time.Duration // older records leave; 0: only the size bounds them
+}
+
+// Deps are what a store is given.
+type Deps struct {
+	Origin flow.Origin
+	Log    *slog.Logger
+	Clock  flow.Clock
+}
+
+// maxWaiting is how many records may wait to be written. Where the disk is slower, intervals are
+// not kept, and counted.
+const maxWaiting = 1 << 18
+
+// syncEvery is how often the disk is asked to keep the log. A killed agent loses nothing that
+// was written; a host that loses its power may lose so much.
+const syncEvery = 5 * time.Second
+
+// Store is the history on disk.
+type Store struct {
+	cfg  Config
+	deps Deps
+	lock *os.File
+
+	mu       sync.Mutex
+	waiting  []store.Ended
+	records  int // that wait
+	wake     chan struct{}
+	segments []*segment // oldest first
+	log      *log       // nil: none is begun
+	counts   obs.HistoryCounts
+	failing  string // the last error, until something was written again
+	began    time.Time
+	dropped  time.Time
+	last     uint64
+	lastTo   time.Time
+}
+
+// ErrLocked says that another agent writes to the directory.
+var ErrLocked = errors.New("another agent keeps its history there: set history.path to another directory")
+
+// Open takes the directory, and reads what an earlier agent left.
+func Open(cfg Config, deps Deps) (*Store, error) {
+	s := &Store{cfg: cfg, deps: deps, wake: make(chan struct{}, 1)}
+	if err := os.MkdirAll(cfg.Path, dirMode); err != nil {
+		return nil, fmt.Errorf("create the directory of the history: %w", err)
+	}
+	var err error
+	if s.lock, err = os.OpenFile(filepath.Join(cfg.Path, "lock"), os.O_RDWR|os.O_CREATE, fileMode); err != nil {
+		return nil, fmt.Errorf("write to the directory of the history: %w", err)
+	}
+	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		s.lock.Close()
+		return nil, ErrLocked
+	}
+	if err := s.recover(); err != nil {
+		s.lock.Close()
+		return nil, fmt.Errorf("read the history: %w", err)
+	}
+	return s, nil
+}
+
+// recover lists the files, and cuts off what an agent that was killed had not written whole.
+func (s *Store) recover() error {
+	entries, err := os.ReadDir(s.cfg.Path)
+	if err != nil {
+		return err
+	}
+	var logs []string
+	for _, e := range entries { // by name, and so by number
+		path := filepath.Join(s.cfg.Path, e.Name())
+		switch {
+		case strings.HasSuffix(path, tmpSuffix):
+			err = os.Remove(path)
+		case strings.HasSuffix(path, segmentSuffix):
+			s.recoverSegment(path)
+		case strings.HasSuffix(path, sumSuffix):
+			if _, missing := os.Stat(strings.TrimSuffix(path, sumSuffix) + segmentSuffix); errors.Is(missing, fs.ErrNotExist) {
+				err = os.Remove(path)
+			}
+		case strings.HasSuffix(path, ".wal"):
+			logs = append(logs, path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.dropCovered()
+	if n := len(s.segments); n > 0 {
+		s.last, s.lastTo = s.segments[n-1].last, s.segments[n-1].ended()
+	}
+	for i, path := range logs {
+		if err := s.recoverLog(path, i == len(logs)-1); err != nil {
+			return err
+		}
+	}
+	if len(s.segments) > 0 {
+		s.began = s.segments[0].began()
+	} else if s.log != nil && len(s.log.heads) > 0 {
+		s.began = s.log.heads[0].From
+	}
+	return nil
+}
+
+func (s *Store) recoverSegment(path string) {
+	seg, err := openSegment(path)
+	if err != nil {
+		s.counts.Damaged++
+		s.deps.Log.Error("history: a file cannot be read, its records are lost", "error", err)
+		return
+	}
+	s.segments = append(s.segments, seg)
+}
+
+// dropCovered removes files whose intervals another one has: an agent was killed after it wrote
+// the aged one, and before it removed those that it was made of.
+func (s *Store) dropCovered() {
+	slices.SortFunc(s.segments, func(a, b *segment) int { return int(int64(a.first - b.first)) })
+	s.segments = slices.DeleteFunc(s.segments, func(a *segment) bool {
+		covered := slices.ContainsFunc(s.segments, func(b *segment) bool {
+			return b != a && b != nil && b.aged && !a.aged && b.first <= a.first && a.last <= b.last
+		})
+		if covered {
+			a.remove()
+		}
+		return covered
+	})
+}
+
+// recoverLog goes on with the last log, and seals earlier ones. One whose intervals are in a file
+// already was to be removed when the agent was killed.
+func (s *Store) recoverLog(path string, newest bool) error {
+	l, torn, err := openLog(path)
+	if err != nil {
+		s.counts.Damaged++
+		s.deps.Log.Error("history: a log cannot be read; move it away", "path", path, "error", err)
+		if newest { // it has the name that the next one would get
+			return os.Rename(path, path+".damaged")
+		}
+		return nil
+	}
+	if torn > 0 {
+		s.counts.Torn += uint64(torn)
+		s.deps.Log.Warn("history: the log ended in the middle of an interval, which is cut off", "path", path, "bytes", torn)
+	}
+	n := len(l.heads)
+	if n == 0 || l.heads[n-1].Sequence <= s.last {
+		return l.remove()
+	}
+	s.last, s.lastTo = l.heads[n-1].Sequence, l.heads[n-1].To
+	s.log = l
+	if newest {
+		return nil
+	}
+	return s.Seal()
+}
+
+// Last is the number of the last interval that is kept, of this agent or an earlier one.
+func (s *Store) Last() uint64 { return s.last }
+
+// Append has an interval written; it does not wait for the disk.
+func (s *Store) Append(e store.Ended) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records > 0 && s.records+e.Len() > maxWaiting {
+		s.lose(&e, "the disk is too slow")
+		return
+	}
+	s.waiting = append(s.waiting, e)
+	s.records += e.Len()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lose counts an interval that cannot be kept. The lock is held.
+func (s *Store) lose(e *store.Ended, why string) {
+	s.counts.Lost++
+	s.counts.LostRecords += uint64(e.Len())
+	if s.failing == "" {
+		s.deps.Log.Error("history: intervals are not kept on disk until this ends", "reason", why)
+	}
+	s.failing = why
+}
+
+// Run writes until ctx ends, then what still waits.
+func (s *Store) Run(ctx context.Context) error {
+	ticker := time.NewTicker(time.Minute)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-ticker.C:
+		}
+		s.Work()
+	}
+	s.Work()
+	return s.close()
+}
+
+// Work writes what waits, and seals, ages and removes what is due.
+func (s *Store) Work() {
+	for {
+		s.mu.Lock()
+		if len(s.waiting) == 0 {
+			s.mu.Unlock()
+			break
+		}
+		e := s.waiting[0]
+		s.waiting = slices.Delete(s.waiting, 0, 1)
+		s.records -= e.Len()
+		s.mu.Unlock()
+		s.write(&e)
+	}
+	s.tend(s.deps.Clock())
+}
+
+// close seals nothing: the next agent goes on with the log.
+func (s *Store) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.log != nil {
+		if err = s.log.file.Sync(); err == nil {
+			err = s.log.file.Close()
+		}
+		s.log = nil
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+// write adds an interval to the log. Only the goroutine of Run calls it.
+func (s *Store) write(e *store.Ended) {
+	from, to := e.Period()
+	if s.due(from) {
+		s.try("seal a log", s.Seal())
+	}
+	err := s.writeLog(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.counts.Errors++
+		s.lose(e, err.Error())
+		return
+	}
+	if s.failing != "" {
+		s.deps.Log.Info("history: intervals are kept again", "lost", s.counts.Lost)
+		s.failing = ""
+	}
+	if to.Before(s.lastTo) {
+		s.counts.ClockSteps++
+	}
+	if s.began.IsZero() {
+		s.began = from
+	}
+	s.last, s.lastTo = e.Sequence(), to
+	s.counts.Intervals++
+	s.counts.Records += uint64(e.Len())
+}
+
+func (s *Store) writeLog(e *store.Ended) error {
+	l := s.log
+	if l == nil {
+		var err error
+		if l, err = createLog(s.cfg.Path, e.Sequence()); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	err := l.append(e)
+	s.log = l
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return l.sync(s.deps.Clock(), syncEvery)
+}
+
+// try counts an error of what is tried again later.
+func (s *Store) try(what string, err error) {
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Errors++
+	if s.failing == "" {
+		s.deps.Log.Error("history: cannot "+what, "error", err)
+	}
+	s.failing = what + ": " + err.Error()
+}
+
+var _ query.Source = (*Store)(nil)

@@ -1,0 +1,208 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/flow/flowtest"
+	"github.com/waymark-net/waymark/internal/query"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+
+// at is n intervals of ten seconds after the epoch.
+func at(n int) time.Time { return epoch.Add(time.Duration(n) * 10 * time.Second) }
+
+var origin = flow.Origin{Host: "alpha", Sampling: 1}
+
+func deps() Deps {
+	return Deps{Origin: origin, Log: slog.New(slog.DiscardHandler), Clock: time.Now}
+}
+
+func open(t rapid.TB, dir string) *Store {
+	t.Helper()
+	s, err := Open(Config{Path: dir, Size: 1 << 30}, deps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// both is a memory with a disk behind it.
+type both struct {
+	memory *store.Store
+	disk   *Store
+}
+
+func newBoth(t rapid.TB, dir string) *both {
+	b := &both{memory: store.New(store.Default()), disk: open(t, dir)}
+	b.memory.OnEnd(b.disk.Append)
+	b.memory.Resume(b.disk.Last())
+	return b
+}
+
+func (b *both) fill(n int, records ...flow.Record) {
+	iv := b.memory.Begin(at(n))
+	for i := range records {
+		iv.Add(&records[i])
+	}
+	iv.End(at(n + 1))
+	b.disk.Work()
+}
+
+func (b *both) answers(t rapid.TB, p query.Plan) (memory, disk query.Answer) {
+	t.Helper()
+	return ask(t, b.memory, p), ask(t, b.disk, p)
+}
+
+func ask(t rapid.TB, s query.Source, p query.Plan) query.Answer {
+	t.Helper()
+	x := query.Executor{Sources: []query.Source{s}}
+	a, err := x.Answer(context.Background(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// sameAnswer compares what a user sees.
+var sameAnswer = gocmp.Options{
+	cmpopts.IgnoreUnexported(query.Row{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+	gocmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
+}
+
+var places = []struct {
+	iface, netns string
+	index        uint32
+	direction    flow.Direction
+}{{"eth0", "", 2, flow.Ingress}, {"eth1", "", 3, flow.Egress}, {"eth1", "", 3, flow.Ingress}, {"eth2", "blue", 2, flow.Egress}, {"lo", "", 1, flow.Ingress}}
+
+// drawRecords are records of few flows at few places.
+func drawRecords(t *rapid.T) []flow.Record {
+	n := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
+	records := make([]flow.Record, n("records", 12))
+	for i := range records {
+		p := places[n("place", len(places)-1)]
+		r := flow.Record{
+			Iface: p.iface, Netns: p.netns, IfIndex: p.index, Direction: p.direction, Family: 4,
+			Src: netip.AddrFrom4([4]byte{10, 0, 0, byte(n("src", 2))}), Dst: netip.AddrFrom4([4]byte{10, 0, 1, byte(n("dst", 1))}),
+			Proto: []uint8{6, 17, 1}[n("proto", 2)], SrcPort: 5000, DstPort: uint16(79 + n("dport", 2)), VLAN: uint16(n("vlan", 1)),
+			TOS: uint8(n("tos", 9)), TCPFlags: uint16(n("flags", 31)), TTLMin: 60, TTLMax: uint8(62 + n("ttl", 2)),
+			Counters: flow.Counters{Packets: uint64(1 + n("packets", 8)), Bytes: uint64(1 + n("bytes", 5000)), WireBytes: 7, CEPackets: uint64(n("ce", 1))},
+			First:    epoch.Add(time.Duration(n("first", 1e9))), Initiator: flow.Initiator(n("initiator", 2)),
+			RTT: flow.RTT{Responder: time.Duration(n("rtt", 9))},
+		}
+		if n("family", 2) == 0 {
+			r.Family, r.Src, r.Dst = 6, netip.AddrFrom16(r.Src.As16()), netip.MustParseAddr("2001:db8::1")
+		}
+		r.Last = r.First.Add(time.Duration(n("last", 1e9)))
+		if n("unattributed", 9) == 0 {
+			r.Unattributed, r.Src, r.Dst, r.SrcPort, r.DstPort = true, netip.Addr{}, netip.Addr{}, 0, 0
+		}
+		if n("marked", 3) == 0 {
+			r.PDM, r.IOAM = flowtest.PDM(t), flowtest.IOAM(t)
+		}
+		if n("dropped", 3) == 0 {
+			r.Dropped, r.DroppedBytes = 1, uint64(n("bytes", 99))
+			r.Drop = &flow.Drop{Verdict: flow.Verdict(1 + n("verdict", 3)), Rule: uint32(n("rule", 2)), Text: []string{"", "drop udp"}[n("text", 1)]}
+		}
+		records[i] = r
+	}
+	return records
+}
+
+var filters = []string{
+	"", "tcp", "iface eth1", "dport 80", "src 10.0.0.1 or udp", "packets > 5 and not tcp", "src net 10.0.0.0/31", "net 2001:db8::/32",
+	"not src net 0.0.0.0/0", "netns blue", "iface eth*", "tcp_flags syn+ack", "pdm", "not marked and vlan 1", "direction in", "unattributed", "port 79-80",
+	"lost > 0", "server > 1us", "rtt > 1ns", "icmp", "ecn 1", "path *", "rtt_responder < 5ns or tos 3", "not (ioam or host 10.0.0.2)", "lost < 3", "drop_verdict limit", "drop_rule 1",
+}
+
+// drawPlan is a plan over so many intervals.
+func drawPlan(t *rapid.T, intervals int) query.Plan {
+	by, err := query.ParseBy(rapid.SampledFrom([]string{
+		"flow", "src/24", "src/31/127,dport", "dport", "conversation", "peer", "in,out", "transit", "netns,pair", "proto,iface", "ioam.path", "service", "vlan,tos", "family",
+	}).Draw(t, "by"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := filter.Parse(rapid.SampledFrom(filters).Draw(t, "filter"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := query.Plan{
+		By: by, Filter: f,
+		Sort:    rapid.SampledFrom([]string{"bytes", "packets", "wire_bytes", "rate", "records", "rtt_responder"}).Draw(t, "sort"),
+		Reverse: rapid.Bool().Draw(t, "reverse"), Everywhere: rapid.Bool().Draw(t, "everywhere"), Limit: rapid.IntRange(0, 3).Draw(t, "limit"),
+	}
+	if rapid.Bool().Draw(t, "since") {
+		p.Since = at(rapid.IntRange(0, intervals).Draw(t, "from"))
+	}
+	if rapid.Bool().Draw(t, "until") {
+		p.Until = at(intervals + 1 + rapid.IntRange(0, 1).Draw(t, "to")).Add(-10 * time.Second)
+		if !p.Until.After(p.Since) {
+			p.Until = p.Since.Add(time.Second)
+		}
+	}
+	if _, _, err := f.Split(by.Whole()); err != nil {
+		p.Filter = filter.Filter{} // of records and of rows
+	}
+	if rapid.IntRange(0, 2).Draw(t, "step") == 0 {
+		p.Step = time.Duration(rapid.IntRange(1, 3).Draw(t, "steps")) * 10 * time.Second
+	}
+	return p
+}
+
+// TestMemoryIsTheReference: random plans over random records have the same answer from disk as
+// from memory, whichever intervals are in files and in the log, and after a restart.
+func TestMemoryIsTheReference(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		path := filepath.Join(dir, fmt.Sprint(n))
+		b := newBoth(t, path)
+		defer os.RemoveAll(path)
+		intervals := rapid.IntRange(1, 8).Draw(t, "intervals")
+		for i := range intervals {
+			b.fill(i, drawRecords(t)...)
+			switch rapid.IntRange(0, 4).Draw(t, "then") {
+			case 0:
+				if err := b.disk.Seal(); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				if err := b.disk.close(); err != nil {
+					t.Fatal(err)
+				}
+				b.disk = open(t, path)
+				b.memory.OnEnd(b.disk.Append)
+			}
+		}
+		for range 10 {
+			p := drawPlan(t, intervals)
+			memory, disk := b.answers(t, p)
+			if diff := gocmp.Diff(memory, disk, sameAnswer); diff != "" {
+				t.Fatalf("by %v, filter %q, sort %s, everywhere %t, step %v (-memory +disk):\n%s", p.By.Keys, p.Filter, p.Sort, p.Everywhere, p.Step, diff)
+			}
+		}
+		if b.disk.counts.Damaged+b.disk.counts.Errors+b.disk.counts.Lost > 0 {
+			t.Fatalf("%+v", b.disk.counts)
+		}
+		if err := b.disk.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

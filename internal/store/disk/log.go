@@ -1,0 +1,179 @@
+package disk
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// The log takes each interval as one record: its length, its checksum, its bytes. A record whose
+// checksum is wrong is where an agent ended in the middle of a write: it and what follows are cut
+// off.
+
+// logMagic begins a log file.
+const logMagic = "WMLOG01\n"
+
+// maxRecord is more than the bytes of any interval.
+const maxRecord = 1 << 30
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// log is the file that intervals are written to.
+type log struct {
+	path    string
+	file    *os.File
+	size    int64 // of what is written whole
+	encoder store.Encoder
+	heads   []store.Head
+	rows    int
+	with    map[string]bool // inner objects that some record has
+	synced  time.Time
+	dirty   bool
+	scratch []byte
+}
+
+// logName is that of the log that begins with an interval. Names sort by number.
+func logName(dir string, first uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("log-%020d.wal", first))
+}
+
+func createLog(dir string, first uint64) (*log, error) {
+	l := &log{path: logName(dir, first), with: map[string]bool{}}
+	var err error
+	if l.file, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
+		return nil, err
+	}
+	if _, err := l.file.WriteAt([]byte(logMagic), 0); err != nil {
+		return nil, errors.Join(err, l.remove())
+	}
+	l.size = int64(len(logMagic))
+	return l, syncDir(dir)
+}
+
+// openLog goes on with a log that was left, after what was torn is cut off; torn is how many
+// bytes that were.
+func openLog(path string) (l *log, torn int64, err error) {
+	l = &log{path: path, with: map[string]bool{}}
+	if l.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		return nil, 0, err
+	}
+	l.size, err = readLog(l.file, func(e *store.Ended) error {
+		l.note(e)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, errors.Join(err, l.file.Close())
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, l.file.Close())
+	}
+	if torn = info.Size() - l.size; torn > 0 {
+		err = l.file.Truncate(l.size)
+	}
+	return l, torn, err
+}
+
+// readLog calls each with every interval that is whole, and returns where they end.
+func readLog(file io.ReaderAt, each func(*store.Ended) error) (end int64, err error) {
+	r := bufio.NewReaderSize(io.NewSectionReader(file, 0, 1<<62), 1<<16)
+	magic := make([]byte, len(logMagic))
+	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != logMagic {
+		return 0, errNoLog
+	}
+	end = int64(len(logMagic))
+	var decoder store.Decoder
+	var head [8]byte
+	var payload []byte
+	for {
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return end, nil
+		}
+		n := binary.LittleEndian.Uint32(head[:])
+		if n == 0 || n > maxRecord {
+			return end, nil
+		}
+		if payload, err = readExactly(r, payload[:0], int(n)); err != nil {
+			return end, nil
+		}
+		if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+			return end, nil
+		}
+		e, err := decoder.Decode(payload)
+		if err != nil {
+			return end, err
+		}
+		if err := each(&e); err != nil {
+			return end, err
+		}
+		end += int64(len(head)) + int64(n)
+	}
+}
+
+var errNoLog = errors.New("it is no log of Waymark")
+
+// readExactly reads n bytes in pieces: a length that is wrong must not cost memory.
+func readExactly(r io.Reader, b []byte, n int) ([]byte, error) {
+	const piece = 1 << 20
+	for len(b) < n {
+		from := len(b)
+		b = append(b, make([]byte, min(piece, n-from))...)
+		if _, err := io.ReadFull(r, b[from:]); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// append writes an interval. After an error nothing of it is left.
+func (l *log) append(e *store.Ended) error {
+	encoder := l.encoder
+	b := encoder.Append(append(l.scratch[:0], make([]byte, 8)...), e)
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-8))
+	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
+	if cap(b) < 1<<20 {
+		l.scratch = b
+	}
+	if _, err := l.file.WriteAt(b, l.size); err != nil {
+		return errors.Join(err, l.file.Truncate(l.size))
+	}
+	l.encoder = encoder
+	l.size += int64(len(b))
+	l.note(e)
+	l.dirty = true
+	return nil
+}
+
+func (l *log) note(e *store.Ended) {
+	l.heads = append(l.heads, e.Head())
+	l.rows += e.Len()
+	e.Objects(l.with)
+}
+
+// sync has the disk keep what was written, but not more often than every so often.
+func (l *log) sync(now time.Time, every time.Duration) error {
+	if age := now.Sub(l.synced); !l.dirty || age >= 0 && age < every {
+		return nil
+	}
+	l.synced, l.dirty = now, false
+	return l.file.Sync()
+}
+
+func (l *log) remove() error { return errors.Join(l.file.Close(), os.Remove(l.path)) }
+
+// syncDir has the disk keep the names of a directory.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,133 @@
+package disk
+
+import (
+	"errors"
+	"time"
+)
+
+// maxLog is how large a log gets, whatever it holds.
+const maxLog = 64 << 20
+
+// due reports whether the log is to be sealed before an interval: it fills a row group, or the
+// interval is of another hour.
+func (s *Store) due(from time.Time) bool {
+	l := s.log
+	return l != nil && len(l.heads) > 0 &&
+		(l.rows >= groupRows || l.size >= maxLog || !l.heads[0].From.Truncate(time.Hour).Equal(from.Truncate(time.Hour)))
+}
+
+// Seal makes a file of the log, and removes the log. Until the file has its name, the log is
+// what counts; after that, the file.
+func (s *Store) Seal() error {
+	l := s.log
+	if l == nil {
+		return nil
+	}
+	path := segmentName(s.cfg.Path, l.heads[0].Sequence, l.heads[len(l.heads)-1].Sequence, false)
+	w, err := newWriter(path, s.deps.Origin, l.with)
+	if err != nil {
+		return err
+	}
+	if _, err := readLog(l.file, w.add); err != nil {
+		w.abort()
+		return err
+	}
+	if err := w.end(0); err != nil {
+		return err
+	}
+	seg, err := s.added(path)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.segments = append(s.segments, seg)
+	s.log = nil
+	s.counts.Sealed++
+	s.mu.Unlock()
+	return l.remove()
+}
+
+// added opens a file that was just written.
+func (s *Store) added(path string) (*segment, error) {
+	if err := syncDir(s.cfg.Path); err != nil {
+		return nil, err
+	}
+	return openSegment(path)
+}
+
+// tend keeps the files within their bounds: they are aged while they take more than half of the
+// size, and the oldest are removed where that is not enough.
+func (s *Store) tend(now time.Time) {
+	for range 8 { // the rest in the next round: intervals must not wait
+		oldest, young := s.oldest()
+		size := s.size()
+		switch {
+		case oldest == nil:
+			return
+		case size > s.cfg.Size || s.cfg.Time > 0 && oldest.ended().Before(now.Add(-s.cfg.Time)):
+			s.removeOldest()
+		case size > s.cfg.Size/2 && young != nil:
+			if err := s.age(young); err != nil {
+				s.try("age a file", err)
+				if damaged := (*DamagedError)(nil); !errors.As(err, &damaged) {
+					return
+				}
+			}
+		default:
+			return
+		}
+	}
+}
+
+// oldest are the oldest file, and the oldest that is not aged yet; nil: there is none.
+func (s *Store) oldest() (oldest, young *segment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, seg := range s.segments {
+		if i == 0 {
+			oldest = seg
+		}
+		if !seg.aged && seg.damage() == "" {
+			return oldest, seg
+		}
+	}
+	return oldest, nil
+}
+
+// size is what all files take.
+func (s *Store) size() (n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range s.segments {
+		n += uint64(seg.bytes)
+	}
+	if s.log != nil {
+		n += uint64(s.log.size)
+	}
+	return n
+}
+
+func (s *Store) removeOldest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seg := s.segments[0]
+	s.segments = append([]*segment(nil), s.segments[1:]...)
+	s.dropped = seg.ended()
+	s.counts.Removed++
+	seg.remove()
+}
+
+// replace puts an aged file in the place of the one that it was made of.
+func (s *Store) replace(old, aged *segment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*segment, len(s.segments))
+	for i, seg := range s.segments {
+		if list[i] = seg; seg == old {
+			list[i] = aged
+		}
+	}
+	s.segments = list
+	s.counts.Aged++
+	old.remove()
+}

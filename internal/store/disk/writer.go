@@ -1,0 +1,254 @@
+package disk
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// groupRows is how many rows a row group has at most: with more, a file is smaller, and sealing
+// and queries take more memory.
+const groupRows = 1 << 15
+
+// batchRows is how many rows are handed to the columns at once.
+const batchRows = 1 << 10
+
+// pageBytes is how large a page is at most. Pages without rows that match are skipped.
+const pageBytes = 32 << 10
+
+// The keys of a file's metadata.
+const (
+	metaFormat    = "waymark.format"
+	metaIntervals = "waymark.intervals"
+	metaGroups    = "waymark.groups"
+	metaAged      = "waymark.aged"
+)
+
+// formatVersion is what this Waymark writes; it refuses higher ones.
+const formatVersion = "1"
+
+// writer writes a file of records.
+type writer struct {
+	path    string
+	file    *os.File
+	sums    *sums
+	parquet *parquet.Writer
+	columns []column
+	origin  flow.Origin
+	values  [][]parquet.Value
+	arena   []byte
+	batch   int
+	rows    int // of the row group
+	heads   []store.Head
+	groups  []groupMeta
+	group   groupMeta
+}
+
+// groupMeta is what is known of a row group without reading it.
+type groupMeta struct {
+	Rows     int           `json:"rows"`
+	Records  uint64        `json:"records"` // that are not altogether repeated
+	Total    flow.Counters `json:"total"`   // of all packets, each counted once
+	Repeated flow.Counters `json:"repeated"`
+}
+
+// newWriter writes to a file that gets its name when it is complete. with are the inner objects
+// that some record has.
+func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, error) {
+	w := &writer{path: path, origin: origin, columns: append([]column(nil), columns...)}
+	for _, object := range objectNames {
+		if with[object] {
+			w.columns = append(w.columns, objects[object]...)
+		}
+	}
+	root := parquet.Group{}
+	for i := range w.columns {
+		root[w.columns[i].name] = w.columns[i].node
+	}
+	schema := parquet.NewSchema("flows", root)
+	ordered := make([]column, len(w.columns))
+	for i := range w.columns {
+		path := []string{w.columns[i].name}
+		if w.columns[i].pairs {
+			path = append(path, "list", "element")
+		}
+		leaf, ok := schema.Lookup(path...)
+		if !ok {
+			return nil, errors.New("no column " + w.columns[i].name)
+		}
+		ordered[leaf.ColumnIndex] = w.columns[i]
+	}
+	w.columns = ordered
+	w.values = make([][]parquet.Value, len(ordered))
+	var err error
+	if w.file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
+		return nil, err
+	}
+	w.sums = &sums{to: w.file}
+	w.parquet = parquet.NewWriter(w.sums, schema, parquet.PageBufferSize(pageBytes), parquet.CreatedBy("waymark", "1", ""))
+	return w, nil
+}
+
+// add writes the records of an interval.
+func (w *writer) add(e *store.Ended) (err error) {
+	h := e.Head()
+	w.heads = append(w.heads, h)
+	x := entry{origin: &w.origin, interval: h.Sequence}
+	e.Each(func(r *flow.Record, repeated uint64) {
+		if err != nil {
+			return
+		}
+		x.Record, x.repeated = r, repeated
+		err = w.row(&x)
+	})
+	return err
+}
+
+func (w *writer) row(x *entry) error {
+	for i := range w.columns {
+		w.values[i] = w.columns[i].values(w.values[i], i, x, &w.arena)
+	}
+	w.group.add(x)
+	w.batch++
+	if w.batch == batchRows {
+		if err := w.flushBatch(); err != nil {
+			return err
+		}
+	}
+	if w.group.Rows == groupRows {
+		return w.endGroup()
+	}
+	return nil
+}
+
+func (g *groupMeta) add(x *entry) {
+	g.Rows++
+	again := x.Share(x.repeated)
+	if x.repeated == 0 {
+		again = flow.Counters{}
+	}
+	once := x.Counters
+	once.Subtract(&again)
+	if once.Packets > 0 || x.repeated == 0 {
+		g.Records++
+	}
+	g.Total.Add(&once)
+	g.Repeated.Add(&again)
+}
+
+func (w *writer) flushBatch() error {
+	for i, c := range w.parquet.ColumnWriters() {
+		if _, err := c.WriteRowValues(w.values[i]); err != nil {
+			return err
+		}
+		w.values[i] = w.values[i][:0]
+	}
+	w.arena, w.batch = w.arena[:0], 0
+	return nil
+}
+
+func (w *writer) endGroup() error {
+	if err := w.flushBatch(); err != nil {
+		return err
+	}
+	if w.group.Rows == 0 {
+		return nil
+	}
+	w.groups = append(w.groups, w.group)
+	w.group = groupMeta{}
+	return w.parquet.Flush()
+}
+
+// end completes the file, and gives it its name. agedFirst is the first interval that the one in
+// it stands for; 0: it has its intervals.
+func (w *writer) end(agedFirst uint64) (err error) {
+	defer func() {
+		if err != nil {
+			w.abort()
+		}
+	}()
+	if err := w.endGroup(); err != nil {
+		return err
+	}
+	groups, err := json.Marshal(w.groups)
+	if err != nil {
+		return err
+	}
+	w.parquet.SetKeyValueMetadata(metaFormat, formatVersion)
+	w.parquet.SetKeyValueMetadata(metaIntervals, encodeHeads(w.heads))
+	w.parquet.SetKeyValueMetadata(metaGroups, string(groups))
+	if agedFirst > 0 {
+		w.parquet.SetKeyValueMetadata(metaAged, strconv.FormatUint(agedFirst, 10))
+	}
+	if err := w.parquet.Close(); err != nil {
+		return err
+	}
+	if err := errors.Join(w.file.Sync(), w.file.Close()); err != nil {
+		return err
+	}
+	if err := writeFile(sumPath(w.path), w.sums.bytes()); err != nil {
+		return err
+	}
+	return os.Rename(w.path+tmpSuffix, w.path)
+}
+
+func (w *writer) abort() {
+	w.file.Close()
+	os.Remove(w.path + tmpSuffix)
+}
+
+// writeFile writes a small file that is there whole or not at all.
+func writeFile(path string, b []byte) error {
+	f, err := os.OpenFile(path+tmpSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		if gone := os.Remove(path + tmpSuffix); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+		return err
+	}
+	return os.Rename(path+tmpSuffix, path)
+}
+
+// encodeHeads packs what is known of intervals without their records.
+func encodeHeads(heads []store.Head) string {
+	var b []byte
+	var wiring *flow.Wiring
+	b = binary.AppendUvarint(b, uint64(len(heads)))
+	last := store.Head{}
+	for i, h := range heads {
+		b = binary.AppendUvarint(b, h.Sequence-last.Sequence)
+		b = binary.AppendVarint(b, h.From.UnixNano()-nanosOf(last))
+		b = binary.AppendVarint(b, h.To.Sub(h.From).Nanoseconds())
+		b = binary.AppendUvarint(b, h.Summed)
+		b = binary.AppendUvarint(b, uint64(h.Rows))
+		if i > 0 && h.Wiring == wiring {
+			b = append(b, 0)
+		} else {
+			text := store.AppendWiring(nil, h.Wiring)
+			b = append(binary.AppendUvarint(append(b, 1), uint64(len(text))), text...)
+			wiring = h.Wiring
+		}
+		last = h
+	}
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+func nanosOf(h store.Head) int64 {
+	if h.To.IsZero() {
+		return 0
+	}
+	return h.To.UnixNano()
+}
