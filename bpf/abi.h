@@ -211,7 +211,7 @@ struct skb_offsets {
 #include "gate/drop_abi.h"
 
 /* Packets that wait until they are as many as this, and are counted together. */
-enum flow_batch_size { FLOW_BATCH = 8 };
+enum flow_batch_size { FLOW_BATCH = 16 };
 
 /* Those of one CPU in one epoch, and its part of the table; packets begin at a cache line. */
 struct flow_batch {

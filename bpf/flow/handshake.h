@@ -63,15 +63,21 @@ static __always_inline void first_packet(struct flow_batch *batch, struct packet
 	__u32 index = (p->hash_low ^ p->id.iface) & (SEEN_FLOWS - 1);
 	__u32 tag = p->hash_high + (p->id.last >> SEEN_PERIOD_SHIFT);
 
-	if (seen_flows[index] == tag || p->id.proto == IPPROTO_TCP)
+	if (p->id.proto == IPPROTO_TCP)
+		return;
+	if (batch->exact >= EXACT_PER_TICK && batch->tick == p->id.last) {
+		/* Whether it is here does not matter, and could not be predicted (3 ns). */
+		seen_flows[index] = tag;
+		return;
+	}
+	if (seen_flows[index] == tag)
 		return;
 	seen_flows[index] = tag;
 	if (batch->tick != p->id.last) {
 		batch->tick = p->id.last;
 		batch->exact = 0;
 	}
-	if (batch->exact++ >= EXACT_PER_TICK)
-		return;
+	batch->exact++;
 	p->first_ns = (__u32)bpf_ktime_get_ns() | 1; /* 0 is unknown */
 }
 

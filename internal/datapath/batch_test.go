@@ -186,7 +186,7 @@ func TestHits(t *testing.T) {
 	}
 }
 
-// Packets wait until there are eight, and no longer than a drain.
+// Packets wait until there are 16, and no longer than a drain.
 func TestBatchesWait(t *testing.T) {
 	d := load(t, Config{MaxEntries: 1024})
 	size := len(packetBatch{}.Packet)
