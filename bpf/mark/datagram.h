@@ -135,12 +135,8 @@ static __noinline int guard_may_try(struct mark_guard *g, const struct mark_key 
 	return MARK_OK;
 }
 
-/*
- * MARK_OK, MARK_TRY, or why this packet is not marked. named: packets sent up to the newest that
- * the peer named; heard: as in guard_may_try().
- */
-static __noinline int guard_datagram(struct mark_guard *g, const struct mark_key *key, __u64 now,
-				     __u32 named, bool heard)
+static __noinline int guard_ask(struct mark_guard *g, const struct mark_key *key, __u64 now,
+				__u32 named, bool heard)
 {
 	__u32 before = g->named;
 	int rc;
@@ -160,6 +156,20 @@ static __noinline int guard_datagram(struct mark_guard *g, const struct mark_key
 	if (g->unmarked < 0xffff)
 		g->unmarked++;
 	return rc;
+}
+
+/*
+ * MARK_OK, MARK_TRY, or why this packet is not marked. named: packets sent up to the newest that
+ * the peer named; heard: as in guard_may_try(). Most packets are of flows whose marks arrive, and
+ * of which nothing new is known: they save the call (6 ns).
+ */
+static __always_inline int guard_datagram(struct mark_guard *g, const struct mark_key *key,
+					  __u64 now, __u32 named, bool heard)
+{
+	if (g->flags & GUARD_PASSED && g->named == named && now - g->checked <= CHECK_NS &&
+	    now >= g->fallback)
+		return MARK_OK;
+	return guard_ask(g, key, now, named, heard);
 }
 
 /* A packet leaves with a mark, and nobody knows yet whether it will arrive. */
