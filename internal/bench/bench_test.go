@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"image/png"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,33 @@ func TestSpread(t *testing.T) {
 	}
 	if got := ratio([]float64{12, 31}, []float64{22, 51}, []float64{2, 11}); got != only(0.5) {
 		t.Errorf("ratios: %v", got)
+	}
+}
+
+// The ranks are those of tables of the sign test; and the median is where it is said to be.
+func TestConfidence(t *testing.T) {
+	for n, want := range map[int]Range{1: {0, 0}, 5: {0, 4}, 6: {0, 5}, 9: {1, 7}, 20: {5, 14}, 45: {15, 29}} {
+		var ranks []float64
+		for i := range n {
+			ranks = append(ranks, float64(n-1-i))
+		}
+		if got := confidence(ranks); got != want {
+			t.Errorf("of %d values: %v, want %v", n, got, want)
+		}
+	}
+	const samples, median = 2000, 0.5
+	random, right := rand.New(rand.NewPCG(1, 2)), 0
+	for range samples {
+		var values []float64
+		for range 45 {
+			values = append(values, random.Float64())
+		}
+		if r := confidence(values); r.From <= median && median <= r.To {
+			right++
+		}
+	}
+	if right < samples*95/100 {
+		t.Errorf("%d of %d intervals have the median", right, samples)
 	}
 }
 

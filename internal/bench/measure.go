@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -34,12 +35,37 @@ func spreadOf(values []float64) Spread {
 func only(v float64) Spread { return spreadOf([]float64{v}) }
 
 // pairwise is f over what two things gave in the same rounds.
-func pairwise(a, b []float64, f func(a, b float64) float64) Spread {
+func pairwise(a, b []float64, f func(a, b float64) float64) Spread { return spreadOf(pairs(a, b, f)) }
+
+func pairs(a, b []float64, f func(a, b float64) float64) []float64 {
 	out := make([]float64, len(a))
 	for i := range a {
 		out[i] = f(a[i], b[i])
 	}
-	return spreadOf(out)
+	return out
+}
+
+// Range is from a value to another.
+type Range struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+}
+
+// confidence is where the median of all that could be measured is, with at least 95 %: as many of n values
+// are below it as a coin shows heads (sign test). It takes no distribution for granted. Of fewer than six
+// values nothing is known but that.
+func confidence(values []float64) Range {
+	v := slices.Sorted(slices.Values(values))
+	n := len(v)
+	cut, tail, p := 0, 0.0, math.Pow(0.5, float64(n)) // p: of as many heads as cut
+	for ; cut < n/2; cut++ {
+		if tail += p; tail > 0.025 {
+			break
+		}
+		p *= float64(n-cut) / float64(cut+1)
+	}
+	cut = max(cut-1, 0)
+	return Range{From: v[cut], To: v[n-1-cut]}
 }
 
 func minus(a, b float64) float64 { return a - b }

@@ -73,12 +73,13 @@ func (r *PDMReport) writeTransfers(w io.Writer) error {
 	if len(t.Modes) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "\nTCP over IPv6 on a veth pair of MTU %d by iperf3: %d rounds of %g s in each mode, in turns of a tenth\n"+
-		"of a second, sender and receiver on one processor, with an agent on both hosts\n\n", t.MTU, t.Rounds, t.Seconds)
+	fmt.Fprintf(w, "\nTCP over IPv6 on a veth pair of MTU %d by iperf3: %d rounds of %g s in each mode that sends bursts, and every %d-th also in the others,\n"+
+		"in turns of a tenth of a second, sender and receiver on one processor, with an agent on both hosts. Ratios: median, what it is with\n"+
+		"95 %% confidence, lowest and highest round\n\n", t.MTU, t.Rounds, t.Seconds, t.Every)
 	var rows [][]string
 	for _, m := range t.Modes {
 		rows = append(rows, []string{
-			m.Mode, m.Rate.String(), m.Ratio.precise(), m.Retransmits.String(), m.Processor.precise(), m.Work.precise(),
+			m.Mode, m.Rate.String(), m.Ratio.sure(m.RatioSure), m.Retransmits.String(), m.Processor.precise(), m.Work.sure(m.WorkSure),
 			number(m.Agent), fmt.Sprint(m.Marked),
 		})
 	}
@@ -96,6 +97,11 @@ func (r *PDMReport) writeTransfers(w io.Writer) error {
 
 // precise is String with a third place: it tells permille.
 func (s Spread) precise() string { return fmt.Sprintf("%.3f (%.3f–%.3f)", s.Median, s.Low, s.High) }
+
+// sure is precise with a confidence interval of the median.
+func (s Spread) sure(r Range) string {
+	return fmt.Sprintf("%.3f [%.3f–%.3f] (%.3f–%.3f)", s.Median, r.From, r.To, s.Low, s.High)
+}
 
 // writeDraft sets the figures of the draft next to those of this run.
 func (r *PDMReport) writeDraft(w io.Writer) error {

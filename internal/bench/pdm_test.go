@@ -60,7 +60,7 @@ func TestTransfers(t *testing.T) {
 	}
 	self := built.Waymark(t)
 	progress := func(what string) { t.Log(what) }
-	got, err := measureTransfers(t.Context(), PDMTransfer{Rounds: 1, Seconds: 0.2}, progress, self)
+	got, err := measureTransfers(t.Context(), PDMTransfer{Rounds: 1, Every: 1, Seconds: 0.2}, progress, self)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

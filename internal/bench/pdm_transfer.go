@@ -22,6 +22,7 @@ import (
 // PDMTransfer holds TCP transfers side by side.
 type PDMTransfer struct {
 	Rounds  int            `json:"rounds"`
+	Every   int            `json:"every"`   // in one of so many rounds single packets are sent, too
 	Seconds float64        `json:"seconds"` // of each transfer
 	MTU     int            `json:"mtu"`
 	Modes   []TransferCost `json:"modes"`
@@ -33,12 +34,14 @@ type TransferCost struct {
 	Mode        string  `json:"mode"`
 	Rate        Spread  `json:"gbit_per_s"`         // of payload, as received
 	Ratio       Spread  `json:"ratio"`              // to unmarked, in the same round
+	RatioSure   Range   `json:"ratio_confidence"`   // of its median
 	Retransmits Spread  `json:"retransmits"`        // segments of a transfer
 	More        Spread  `json:"more_retransmits"`   // than unmarked, in the same round
 	Processor   Spread  `json:"processor_s_per_gb"` // time of sender and receiver for 10⁹ bytes
 	Work        Spread  `json:"processor_ratio"`    // to unmarked, in the same round
-	Marked      uint64  `json:"marked"`             // packets of all rounds; a burst is one
-	Agent       float64 `json:"agent_ms"`           // processor time of the agent during a transfer, on average
+	WorkSure    Range   `json:"processor_ratio_confidence"`
+	Marked      uint64  `json:"marked"`   // packets of all rounds; a burst is one
+	Agent       float64 `json:"agent_ms"` // processor time of the agent during a transfer, on average
 }
 
 // Modes of a transfer.
@@ -73,15 +76,18 @@ type transferLane struct {
 
 // transferRun is what iperf3 tells, which is not ours.
 type transferRun struct {
+	round                        int
 	rate, retransmits, processor float64
 }
 
-// transfers says how many there are, and how long each takes.
+// transfers says how many there are, and how long each takes. Each connection is some percent faster or
+// slower than another for as long as it lasts: many short rounds tell more than few long ones. Single packets
+// differ from bursts by factors, which few rounds show.
 func (cfg Config) transfers() PDMTransfer {
 	if cfg.Quick {
-		return PDMTransfer{Rounds: 5, Seconds: 1, MTU: lab.Default().MTU}
+		return PDMTransfer{Rounds: 5, Every: 1, Seconds: 1, MTU: lab.Default().MTU}
 	}
-	return PDMTransfer{Rounds: 15, Seconds: 2, MTU: lab.Default().MTU}
+	return PDMTransfer{Rounds: 45, Every: 9, Seconds: 1, MTU: lab.Default().MTU}
 }
 
 func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string), self string) (_ PDMTransfer, err error) {
@@ -110,14 +116,18 @@ func measureTransfers(ctx context.Context, t PDMTransfer, progress func(string),
 	for round := range t.Rounds + 1 {
 		progress(fmt.Sprintf("transfers: round %d of %d", round, t.Rounds))
 		rest := lanes
-		for _, modes := range sentAlike {
+		for i, modes := range sentAlike {
 			turns := rest[:len(modes)]
 			rest = rest[len(modes):]
+			if i > 0 && round%t.Every != 0 {
+				continue
+			}
 			runs, err := transferInTurns(ctx, turns, time.Duration(t.Seconds*float64(time.Second)))
 			if err != nil {
 				return t, err
 			}
 			for i, l := range turns {
+				runs[i].round = round
 				if round > 0 { // the first warms up
 					l.runs = append(l.runs, runs[i])
 				}
@@ -223,14 +233,22 @@ func (l *transferLane) close() error {
 	return errors.Join(errs...)
 }
 
+// runsOfSameRounds are those of another lane in the rounds that this one took part in.
+func (l *transferLane) runsOfSameRounds(other *transferLane) []transferRun {
+	return slices.DeleteFunc(slices.Clone(other.runs), func(r transferRun) bool {
+		return !slices.ContainsFunc(l.runs, func(own transferRun) bool { return own.round == r.round })
+	})
+}
+
 // cost compares with the lane that is not marked, and makes sure that this one is.
 func (l *transferLane) cost(ctx context.Context, unmarked *transferLane) (c TransferCost, err error) {
-	values := func(l *transferLane, f func(transferRun) float64) (v []float64) {
-		for _, r := range l.runs {
+	values := func(runs []transferRun, f func(transferRun) float64) (v []float64) {
+		for _, r := range runs {
 			v = append(v, f(r))
 		}
 		return v
 	}
+	same := l.runsOfSameRounds(unmarked)
 	rate := func(r transferRun) float64 { return r.rate }
 	again := func(r transferRun) float64 { return r.retransmits }
 	work := func(r transferRun) float64 { return r.processor }
@@ -242,10 +260,11 @@ func (l *transferLane) cost(ctx context.Context, unmarked *transferLane) (c Tran
 	if err != nil {
 		return c, fmt.Errorf("asking the agent: %w", err)
 	}
+	ratio := func(f func(transferRun) float64) []float64 { return pairs(values(l.runs, f), values(same, f), over) }
 	c = TransferCost{
-		Mode: l.mode, Rate: spreadOf(values(l, rate)), Ratio: pairwise(values(l, rate), values(unmarked, rate), over),
-		Retransmits: spreadOf(values(l, again)), More: pairwise(values(l, again), values(unmarked, again), minus),
-		Processor: spreadOf(values(l, work)), Work: pairwise(values(l, work), values(unmarked, work), over),
+		Mode: l.mode, Rate: spreadOf(values(l.runs, rate)), Ratio: spreadOf(ratio(rate)), RatioSure: confidence(ratio(rate)),
+		Retransmits: spreadOf(values(l.runs, again)), More: pairwise(values(l.runs, again), values(same, again), minus),
+		Processor: spreadOf(values(l.runs, work)), Work: spreadOf(ratio(work)), WorkSure: confidence(ratio(work)),
 		Agent: float64((used - l.agent.ready).Microseconds()) / 1000 / float64(len(l.runs)+1),
 	}
 	if marks := pdmservice.StatusOf(&status); marks != nil {
