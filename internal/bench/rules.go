@@ -152,8 +152,12 @@ func (r *RulesReport) WriteText(w io.Writer) error {
 		rows = append(rows, []string{p.What, fmt.Sprint(p.Size), p.Way, fmt.Sprint(p.Packets), p.Over.String(), ratio})
 	}
 	err := writeTable(w, []column{
-		{"many", false}, {"size", true}, {"dropped by", false}, {"packets of a round", true},
-		{"ns over a program that only drops", true}, {"receiving ÷ nftables", true},
+		{"many", false},
+		{"size", true},
+		{"dropped by", false},
+		{"packets of a round", true},
+		{"ns over a program that only drops", true},
+		{"receiving ÷ nftables", true},
 	}, rows)
 	for _, a := range r.Absent {
 		fmt.Fprintf(w, "\nnot measured: %s: %s\n", a.Probe, a.Why)

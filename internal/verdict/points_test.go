@@ -50,16 +50,22 @@ func TestSegments(t *testing.T) {
 		want   map[string]uint64        // lost, by segment
 	}{
 		{
-			"veth", []query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)}, veth, nil, nil,
+			"veth",
+			[]query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)},
+			veth, nil, nil,
 			map[string]uint64{"a/e1 r/w2": 10},
 		},
 		{"nothing arrives", []query.Row{at("a", "e1", out, 64, 100)}, veth, nil, nil, map[string]uint64{"a/e1 r/w2": 100}},
 		{
-			"router", []query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 60)}, nil, nil, nil,
+			"router",
+			[]query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 60)},
+			nil, nil, nil,
 			map[string]uint64{"r/w2 r/e3": 40},
 		},
 		{
-			"unknown link", []query.Row{at("r", "e3", out, 63, 100), at("b", "w4", in, 63, 70)}, nil, nil, nil,
+			"unknown link",
+			[]query.Row{at("r", "e3", out, 63, 100), at("b", "w4", in, 63, 70)},
+			nil, nil, nil,
 			map[string]uint64{"r/e3 b/w4": 30},
 		},
 		{
@@ -68,19 +74,29 @@ func TestSegments(t *testing.T) {
 			}, veth, nil, nil, map[string]uint64{"a/e1 r/w2": 0, "r/w2 r/e3": 0, "r/e3 b/w4": 1},
 		},
 		{
-			"ports of a bridge", []query.Row{at("r", "p1", in, 64, 100), at("r", "p2", out, 64, 100), at("r", "p3", out, 64, 2)}, nil, nil, nil,
+			"ports of a bridge",
+			[]query.Row{at("r", "p1", in, 64, 100), at("r", "p2", out, 64, 100), at("r", "p3", out, 64, 2)},
+			nil, nil, nil,
 			map[string]uint64{"r/p1 r/p2": 0},
 		},
 		{
-			"two paths", []query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 50), at("r", "e4", out, 63, 50)}, nil, nil, nil,
+			"two paths",
+			[]query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 50), at("r", "e4", out, 63, 50)},
+			nil, nil, nil,
 			map[string]uint64{"r/w2 r/e3": 0},
 		},
 		{
-			"a VLAN on the way out", []query.Row{at("r", "w2", in, 64, 100), at("r", "v3", out, 63, 80), at("r", "e4", out, 63, 80)}, nil,
-			map[flow.Port][]flow.Port{port("r", 4): {port("r", 3)}}, nil, map[string]uint64{"r/w2 r/v3": 20},
+			"a VLAN on the way out",
+			[]query.Row{at("r", "w2", in, 64, 100), at("r", "v3", out, 63, 80), at("r", "e4", out, 63, 80)},
+			nil,
+			map[flow.Port][]flow.Port{port("r", 4): {port("r", 3)}},
+			nil,
+			map[string]uint64{"r/w2 r/v3": 20},
 		},
 		{
-			"a VLAN on the way in", []query.Row{at("r", "e1", in, 64, 100), at("r", "v2", in, 64, 100), at("r", "e3", out, 63, 80)}, nil, nil, nil,
+			"a VLAN on the way in",
+			[]query.Row{at("r", "e1", in, 64, 100), at("r", "v2", in, 64, 100), at("r", "e3", out, 63, 80)},
+			nil, nil, nil,
 			map[string]uint64{"r/e1 r/e3": 20},
 		},
 		{"local delivery", []query.Row{at("b", "e1", in, 64, 100), at("b", "e2", in, 60, 1)}, nil, nil, nil, nil},
@@ -89,26 +105,34 @@ func TestSegments(t *testing.T) {
 		},
 		{"another hop limit", []query.Row{at("r", "e3", out, 63, 100), at("b", "w4", in, 60, 10)}, nil, nil, nil, nil},
 		{
-			"changing hop limits", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.TTLMin = 60 }), at("r", "w2", in, 64, 90)},
+			"changing hop limits",
+			[]query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.TTLMin = 60 }), at("r", "w2", in, 64, 90)},
 			veth, nil, nil, nil,
 		},
 		{
 			"fragments", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Fragments = 1 }), at("r", "w2", in, 64, 90)}, veth, nil, nil, nil,
 		},
 		{
-			"tunnel", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Tunnel = flow.TunnelGRE }), at("r", "w2", in, 64, 90)},
+			"tunnel",
+			[]query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Tunnel = flow.TunnelGRE }), at("r", "w2", in, 64, 90)},
 			veth, nil, nil, nil,
 		},
 		{
 			"multicast", []query.Row{at("a", "e1", out, 64, 100, func(r *query.Row) { r.Dst = netip.MustParseAddr("224.0.0.5") })}, veth, nil, nil, nil,
 		},
 		{
-			"attached later", []query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)}, veth, nil,
-			map[string]time.Duration{"r/w2": 2 * time.Second}, nil,
+			"attached later",
+			[]query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)},
+			veth, nil,
+			map[string]time.Duration{"r/w2": 2 * time.Second},
+			nil,
 		},
 		{
-			"attached before the flow", []query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)}, veth, nil,
-			map[string]time.Duration{"r/w2": time.Second / 2}, map[string]uint64{"a/e1 r/w2": 10},
+			"attached before the flow",
+			[]query.Row{at("a", "e1", out, 64, 100), at("r", "w2", in, 64, 90)},
+			veth, nil,
+			map[string]time.Duration{"r/w2": time.Second / 2},
+			map[string]uint64{"a/e1 r/w2": 10},
 		},
 		{"on the way", []query.Row{at("a", "e1", out, 64, 100, late), at("r", "w2", in, 64, 98)}, veth, nil, nil, map[string]uint64{"a/e1 r/w2": 0}},
 	} {

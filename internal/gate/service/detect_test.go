@@ -79,8 +79,18 @@ func TestFloods(t *testing.T) {
 		packets, sources uint64
 		want             string
 	}{
-		{500, 500, ""}, {50000, 10, ""}, {50000, 40000, EventFlood}, {50000, 40000, ""}, {10, 10, ""}, {50000, 40000, ""},
-		{10, 10, ""}, {0, 0, ""}, {0, 0, ""}, {0, 0, ""}, {0, 0, EventFloodEnd}, {0, 0, ""},
+		{500, 500, ""},
+		{50000, 10, ""},
+		{50000, 40000, EventFlood},
+		{50000, 40000, ""},
+		{10, 10, ""},
+		{50000, 40000, ""},
+		{10, 10, ""},
+		{0, 0, ""},
+		{0, 0, ""},
+		{0, 0, ""},
+		{0, 0, EventFloodEnd},
+		{0, 0, ""},
 	} {
 		w := gate.Window{Rule: 1, Number: uint64(i + 1), Packets: c.packets, Sources: c.sources}
 		if got, _ := f.next(w); got != c.want {
