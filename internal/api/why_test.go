@@ -34,7 +34,7 @@ func TestWhy(t *testing.T) {
 		t.Errorf("%d, asked %+v", code, got)
 	}
 	for query, want := range map[string]string{
-		"?sinse=1h":                             `"what":"parameter \"sinse\" is not known","how":"did you mean since?"`,
+		"?sincee=1h":                            `"what":"parameter \"sincee\" is not known","how":"did you mean since?"`,
 		"?by=src":                               `there are filter, since, until`,
 		"?since=1h&since=2h":                    `parameter since is given 2 times`,
 		"?since=soon":                           `since \"soon\" is neither a duration nor a time`,

@@ -20,7 +20,7 @@ const (
 
 // Bits of hints_passed, by enum hint.
 const (
-	passTime = 1 << iota
+	withTime = 1 << iota
 	passHash
 	passVLAN
 )
@@ -66,7 +66,7 @@ func (r *Reader) openPassing(c *datapath.Core) error {
 func (r *Reader) setPassing(s *datapath.Spec) error {
 	passed := uint32(passHash | passVLAN)
 	if r.cfg.MetadataTime {
-		passed |= passTime
+		passed |= withTime
 	}
 	sockets := len(r.cfg.Metadata) > 0 && kernel.SocketMap.Has()
 	if m := s.Maps["xsks_map"]; sockets {
