@@ -19,7 +19,9 @@ func rank(found []Verdict) (list []Verdict, more int) {
 	kept := list[:0]
 	for _, v := range list {
 		if of[v.Kind]++; of[v.Kind] > mostOfKind {
-			kept[first[v.Kind]].Others++
+			worst := &kept[first[v.Kind]]
+			worst.Others++
+			worst.Consequences = append(worst.Consequences, v.Consequences...)
 			continue
 		}
 		if of[v.Kind] == 1 {
@@ -41,12 +43,14 @@ func byRank(list []Verdict) {
 	})
 }
 
-// worse reports whether one thing is worse in the window of v: sums are compared by their rates.
+// worse reports whether one thing is worse in the window of v: sums are compared by their rates. What is as bad is
+// chosen by what it says, so that the order in which it was found does not matter.
 func (v *Verdict) worse(o *Verdict) bool {
-	if v.Unit != packets {
-		return v.Score > o.Score
+	by := cmp.Compare(v.Score, o.Score)
+	if v.Unit == packets {
+		by = cmp.Compare(v.Value*o.To.Sub(o.From).Seconds(), o.Value*v.To.Sub(v.From).Seconds())
 	}
-	return v.Value*o.To.Sub(o.From).Seconds() > o.Value*v.To.Sub(v.From).Seconds()
+	return cmp.Or(by, cmp.Compare(v.Value, o.Value), cmp.Compare(v.Samples, o.Samples), cmp.Compare(v.Text, o.Text)) > 0
 }
 
 // distinct keeps of each thing the window in which it is worst.

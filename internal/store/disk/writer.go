@@ -41,13 +41,12 @@ type writer struct {
 	path    string
 	file    *os.File
 	sums    *sums
-	parquet *parquet.Writer
+	parquet *parquet.GenericWriter[any]
 	columns []column
 	origin  flow.Origin
 	values  [][]parquet.Value
 	arena   []byte
 	batch   int
-	rows    int // of the row group
 	heads   []store.Head
 	groups  []groupMeta
 	group   groupMeta
@@ -94,7 +93,7 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 		return nil, err
 	}
 	w.sums = &sums{to: w.file}
-	w.parquet = parquet.NewWriter(w.sums, schema, parquet.PageBufferSize(pageBytes), parquet.CreatedBy("waymark", "1", ""))
+	w.parquet = parquet.NewGenericWriter[any](w.sums, schema, parquet.PageBufferSize(pageBytes), parquet.CreatedBy("waymark", "1", ""))
 	return w, nil
 }
 
