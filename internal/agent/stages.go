@@ -38,7 +38,7 @@ func newStages(cfg *config.Config, deps stage.Deps) (*stages, error) {
 // datapath are the parts in the kernel.
 func (s *stages) datapath() (out []*datapath.Stage) {
 	for _, one := range s.all {
-		for _, part := range []*datapath.Stage{one.Datapath, one.Beside} {
+		for _, part := range []*datapath.Stage{one.Datapath, one.Second} {
 			if part != nil {
 				out = append(out, part)
 			}

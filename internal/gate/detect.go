@@ -42,7 +42,7 @@ type Window struct {
 	Rule    uint32
 	Number  uint64
 	Packets uint64
-	Sources uint64 // an estimate; no more than some 150,000 are told apart
+	Sources uint64 // an estimate; no more than some 150,000 are distinguished
 	Lost    uint64 // candidates that were not reported
 }
 

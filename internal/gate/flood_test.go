@@ -105,7 +105,7 @@ func flood(t *testing.T, from, to *lab.Host, port int) (stop func() uint64) {
 	}
 }
 
-// fixTCP computes the checksum of a TCP segment without data anew; its sequence number is a word
+// fixTCP computes the checksum of a TCP segment without data again; its sequence number is a word
 // and its complement, as forging() writes them with the port.
 func fixTCP(ip []byte) {
 	tcp := ip[20:]

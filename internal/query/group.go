@@ -72,7 +72,7 @@ func (g *Grouping) Apart() bool {
 // Idle reports whether it makes no difference where packets were seen before.
 func (g *Grouping) Idle() bool { return g.everywhere && !g.passage }
 
-// Passage reports whether rows are told apart by where packets came in or left.
+// Passage reports whether rows are distinguished by where packets came in or left.
 func (g *Grouping) Passage() bool { return g.passage }
 
 // Seen is where the packets of a record were seen.

@@ -58,7 +58,7 @@ func (g *Grouping) Columns() (names []string) {
 	return names
 }
 
-// Cut is how many bits of an address are told apart; whole: it is not cut.
+// Cut is how many bits of an address are distinguished; whole: it is not cut.
 func (g *Grouping) Cut(name string) (bits4, bits6 int, whole bool) {
 	for _, p := range g.picks {
 		if p.key.Name == name && p.key.address() {

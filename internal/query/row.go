@@ -189,5 +189,5 @@ func (w *Row) Finish() {
 }
 
 // Again are the packets of the row that were seen before, which Counters have, too, where rows
-// are told apart by interface or direction.
+// are distinguished by interface or direction.
 func (w *Row) Again() flow.Counters { return w.repeated }

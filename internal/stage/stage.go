@@ -64,8 +64,8 @@ type Deps struct {
 // Stage is a stage that is on.
 type Stage struct {
 	Datapath *datapath.Stage
-	// Beside is a second part in the kernel, which has work at other hooks.
-	Beside *datapath.Stage
+	// Second is another part in the kernel, which has work at other hooks.
+	Second *datapath.Stage
 	// Start is called once the datapath is loaded.
 	Start func() error
 	// Renew restarts what ends by itself after a time.

@@ -71,13 +71,13 @@ func (c *DetectConfig) rules(now time.Time) ([]*rules.Rule, error) {
 
 // detector decides which candidates are banned, and for how long.
 type detector struct {
-	cfg     DetectConfig
-	most    int // bans by detection at a time
-	past    map[netip.Prefix]pastBan
-	minute  time.Time // of which made is
-	made    uint32
-	told    map[netip.Prefix]bool // sources that were reported in this minute and not banned
-	results map[string]uint64     // candidates, by what became of them
+	cfg      DetectConfig
+	most     int // bans by detection at a time
+	past     map[netip.Prefix]pastBan
+	minute   time.Time // of which made is
+	made     uint32
+	reported map[netip.Prefix]bool // sources that were reported in this minute and not banned
+	results  map[string]uint64     // candidates, by what became of them
 }
 
 // pastBan is the last ban of a source.
@@ -100,7 +100,7 @@ const (
 )
 
 func newDetector(cfg DetectConfig, maxBans uint32) *detector {
-	return &detector{cfg: cfg, most: int(max(maxBans/2, 1)), past: map[netip.Prefix]pastBan{}, told: map[netip.Prefix]bool{}, results: map[string]uint64{}}
+	return &detector{cfg: cfg, most: int(max(maxBans/2, 1)), past: map[netip.Prefix]pastBan{}, reported: map[netip.Prefix]bool{}, results: map[string]uint64{}}
 }
 
 // surroundings are what a decision depends on besides the source.
@@ -120,7 +120,7 @@ func (d *detector) judge(p netip.Prefix, dryRun bool, s *surroundings, now time.
 	}
 	if now.Sub(d.minute) >= time.Minute {
 		d.minute, d.made = now, 0
-		clear(d.told)
+		clear(d.reported)
 	}
 	_, known := s.known[p]
 	a := p.Addr()
@@ -154,10 +154,10 @@ func (d *detector) judge(p netip.Prefix, dryRun bool, s *surroundings, now time.
 
 // news reports whether a source that is not banned is reported: once per minute.
 func (d *detector) news(p netip.Prefix) bool {
-	if d.told[p] || len(d.told) >= 2*d.most {
+	if d.reported[p] || len(d.reported) >= 2*d.most {
 		return false
 	}
-	d.told[p] = true
+	d.reported[p] = true
 	return true
 }
 

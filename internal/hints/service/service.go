@@ -65,7 +65,7 @@ func newStage(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	r := NewReader(&own, deps.Log)
 	return &stage.Stage{
 		Datapath: r.Stage(),
-		Beside:   r.Passing(),
+		Second:   r.Passing(),
 		Status:   func() (any, error) { return r.status(deps.IfaceName) },
 	}, nil
 }

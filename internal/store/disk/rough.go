@@ -124,7 +124,7 @@ func numberOf(v *vector) ([]int32, int) {
 }
 
 // prefixOf cuts an address of 16 bytes. IPv4 is mapped to IPv6; an IPv6 address that looks so is
-// told apart by its family, and by no more bits than it has: it is cut less than it may be.
+// distinguished by its family, and by no more bits than it has: it is cut less than it may be.
 func prefixOf(b []byte, bits4, bits6 int) (out [16]byte) {
 	bits := bits6
 	if binary.BigEndian.Uint64(b) == 0 && binary.BigEndian.Uint32(b[8:]) == 0xffff {
