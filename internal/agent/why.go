@@ -55,7 +55,7 @@ func (a *Agent) note(at time.Time, every time.Duration) {
 	}
 	a.noted.last = at
 	status := a.Status()
-	a.ledger.Add(at, append(a.stageCounters(&status), append(lossCounters(&status), a.segmentCounters()...)...))
+	a.ledger.Add(at, slices.Concat(a.stageCounters(&status), lossCounters(&status), a.noFlowCounters(&status), a.segmentCounters()))
 }
 
 // stageCounters are those that stages report.
@@ -68,11 +68,14 @@ func (a *Agent) stageCounters(s *obs.Status) (out []verdict.Counter) {
 	return out
 }
 
+// notIP are the reasons of frames without an IP packet.
+var notIP = map[string]bool{"arp": true, "ethertype": true}
+
 // lossReasons are those of Interface.Uncounted that are losses of the agent: all others are as
 // intended, or of packets that are nobody's flow.
 var lossReasons = map[string]bool{"unreadable": true, "cpu_unknown": true, "unattributed_full": true}
 
-// lossCounters are what the agent lost, and where the gate dropped packets.
+// lossCounters are what the agent lost.
 func lossCounters(s *obs.Status) (out []verdict.Counter) {
 	for _, l := range s.Losses {
 		if l.Where != "packets" { // these are counted, if less exactly
@@ -84,49 +87,42 @@ func lossCounters(s *obs.Status) (out []verdict.Counter) {
 	if s.Drain.Errors > 0 {
 		out = append(out, verdict.Counter{Kind: verdict.AgentLosses, ID: "drain", N: s.Drain.Errors, Where: verdict.Where{Part: "drains", Reason: "see the log of the agent"}})
 	}
-	for _, i := range s.Interfaces {
-		for _, r := range i.Uncounted {
-			if !lossReasons[r.Reason] {
-				continue
-			}
-			place := obs.Place(i.Netns, i.Iface)
-			out = append(out, verdict.Counter{
-				Kind: verdict.AgentLosses, ID: place + " " + i.Direction + " " + r.Reason, N: r.Packets,
-				Where: verdict.Where{Netns: i.Netns, Iface: i.Iface, Direction: i.Direction, Part: "packets of " + place, Reason: r.Reason},
-			})
-		}
-	}
-	return append(out, dropCounters(s)...)
+	return out
 }
 
-// dropCounters are the packets that the gate dropped, by interface: in flows, or by reason.
-func dropCounters(s *obs.Status) (out []verdict.Counter) {
-	add := func(netns, iface, direction string, n uint64) {
-		if n == 0 {
-			return
-		}
-		place := obs.Place(netns, iface)
-		i := slices.IndexFunc(out, func(c verdict.Counter) bool { return c.ID == place })
-		if i < 0 {
-			out = append(out, verdict.Counter{
-				Kind: verdict.DroppedAt, ID: place,
-				Where: verdict.Where{Netns: netns, Iface: iface, Direction: direction, Part: "packets of " + place, Reason: "dropped_by_rule"},
-			})
-			i = len(out) - 1
-		}
-		out[i].N += n
+// noFlowCounters are IP packets of interfaces that are no packets of a flow, and those of them that
+// are lost: as of now, since the coverage of the status is of the last drain.
+func (a *Agent) noFlowCounters(s *obs.Status) (out []verdict.Counter) {
+	all, err := a.probe.Uncounted()
+	if err != nil {
+		a.log.Debug("reading the probe's counters", "error", err)
 	}
-	for _, t := range s.Totals {
-		add(t.Netns, t.Iface, t.Direction, t.Dropped)
+	for _, u := range all {
+		iface, netns := a.ifaceName(u.Iface)
+		c := noFlow(netns, iface, u.Direction.String(), u.Reason, u.Packets)
+		if !notIP[u.Reason] {
+			out = append(out, c)
+		}
+		if c.Kind = verdict.AgentLosses; lossReasons[u.Reason] {
+			out = append(out, c)
+		}
 	}
-	for _, i := range s.Interfaces {
-		for _, r := range i.Uncounted {
-			if r.Reason == "dropped_by_rule" {
-				add(i.Netns, i.Iface, i.Direction, r.Packets)
-			}
+	for _, t := range s.Totals { // these are in flows
+		if t.Dropped > 0 {
+			c := noFlow(t.Netns, t.Iface, t.Direction, verdict.DroppedByRule, t.Dropped)
+			c.Kind, c.ID = verdict.DroppedAt, c.ID+" "+t.Protocol
+			out = append(out, c)
 		}
 	}
 	return out
+}
+
+func noFlow(netns, iface, direction, reason string, packets uint64) verdict.Counter {
+	place := obs.Place(netns, iface)
+	return verdict.Counter{
+		Kind: verdict.InNoFlow, ID: place + " " + direction + " " + reason, N: packets,
+		Where: verdict.Where{Netns: netns, Iface: iface, Direction: direction, Part: "packets of " + place, Reason: reason},
+	}
 }
 
 // segmentCounters are the kernel's of TCP.

@@ -81,6 +81,30 @@ func judgeHandshakes(w *window, f *finding) error {
 	if err != nil {
 		return err
 	}
+	marked, err := w.marked()
+	if err != nil {
+		return err
+	}
+	least := max(w.Samples/2, 1)
+	var slow []*query.Row
+	for i := range rows {
+		r := &rows[i]
+		if marked[r.Src] || marked[r.Dst] || r.RTTSeen < least {
+			continue
+		}
+		f.count++
+		if r.RTT.Handshake() >= w.PathDelay {
+			slow = append(slow, r)
+		}
+	}
+	if len(slow) == 0 {
+		return nil
+	}
+	return w.compareHandshakes(f, slow, least)
+}
+
+// compareHandshakes finds those that are slower than usual.
+func (w *window) compareHandshakes(f *finding, slow []*query.Row, least uint64) error {
 	before, err := w.usual(byPair)
 	if err != nil {
 		return err
@@ -89,20 +113,13 @@ func judgeHandshakes(w *window, f *finding) error {
 	for i := range before {
 		usual[[2]netip.Addr{before[i].Src, before[i].Dst}] = &before[i]
 	}
-	marked, err := w.marked()
-	if err != nil {
-		return err
-	}
-	least := max(w.Samples/2, 1)
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range slow {
 		b := usual[[2]netip.Addr{r.Src, r.Dst}]
-		if marked[r.Src] || marked[r.Dst] || r.RTTSeen < least || b == nil || b.RTTSeen < least || b.RTT.Handshake() == 0 {
+		if b == nil || b.RTTSeen < least || b.RTT.Handshake() == 0 {
 			continue
 		}
-		f.count++
 		now, was := r.RTT.Handshake(), b.RTT.Handshake()
-		if now < w.PathDelay || !w.unusual(now, was, w.PathDelay) {
+		if !w.unusual(now, was, w.PathDelay) {
 			continue
 		}
 		f.add(w.pathVerdict(pathDelay{

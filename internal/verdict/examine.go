@@ -109,7 +109,11 @@ func (e *Examiner) Examine(ctx context.Context, r Request, now time.Time) (Answe
 	if err := a.judge(windows); err != nil {
 		return Answer{}, err
 	}
-	a.Usual = whole.usualFrom
+	for _, w := range windows {
+		if !w.usualFrom.IsZero() && (a.Usual.IsZero() || w.usualFrom.Before(a.Usual)) {
+			a.Usual = w.usualFrom
+		}
+	}
 	a.summarize()
 	return a, nil
 }

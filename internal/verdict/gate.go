@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/term"
@@ -11,10 +12,10 @@ import (
 // what follows from it.
 func judgeGate(w *window, f *finding) error {
 	own, over := w.counters(GateDrops)
-	places, _ := w.counters(DroppedAt)
+	places := w.dropPlaces()
 	at := []string{}
 	for _, p := range places {
-		at = append(at, strings.TrimPrefix(p.Where.Netns+"/"+p.Where.Iface, "/"))
+		at = append(at, strings.TrimPrefix(p.Netns+"/"+p.Iface, "/"))
 	}
 	for _, c := range own {
 		f.count += c.N
@@ -31,7 +32,7 @@ func judgeGate(w *window, f *finding) error {
 		}
 		where := c.Where
 		if len(places) == 1 {
-			where.Netns, where.Iface = places[0].Where.Netns, places[0].Where.Iface
+			where.Netns, where.Iface = places[0].Netns, places[0].Iface
 		}
 		f.add(Verdict{
 			Text:    fmt.Sprintf("%s, %s; threshold %d", text, term.Number(c.N, "packets"), w.GateDrops),
@@ -41,4 +42,17 @@ func judgeGate(w *window, f *finding) error {
 		})
 	}
 	return nil
+}
+
+// dropPlaces are the interfaces at which the gate dropped packets, of known flows or not.
+func (w *window) dropPlaces() (places []Where) {
+	unknown, _ := w.counters(InNoFlow)
+	ofFlows, _ := w.counters(DroppedAt)
+	for _, c := range append(unknown, ofFlows...) {
+		p := Where{Netns: c.Where.Netns, Iface: c.Where.Iface}
+		if c.Where.Reason == DroppedByRule && !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	return places
 }

@@ -16,9 +16,15 @@ type Counter struct {
 	Older bool
 }
 
-// DroppedAt are counters of the packets that the gate dropped at an interface. They are no verdict
-// themselves: what a rule drops behind a link is not lost on the link.
+// InNoFlow are counters of IP packets that an interface has and no flow, by reason. They are no
+// verdict themselves: what a rule drops behind a link, or XDP takes, is not lost on the link.
+const InNoFlow Kind = "in_no_flow"
+
+// DroppedAt are counters of packets of flows that the gate dropped at an interface.
 const DroppedAt Kind = "dropped_at"
+
+// DroppedByRule is the reason of packets that the gate dropped.
+const DroppedByRule = "dropped_by_rule"
 
 type counterID struct {
 	kind Kind

@@ -23,7 +23,7 @@ func judgeLoss(w *window, f *finding) error {
 	for _, s := range segments {
 		f.count++
 		lost := s.lost
-		if lost < leastLost || float64(lost) < w.PathLoss*float64(s.packets) || lost <= s.underway || lost <= s.ruled {
+		if lost < leastLost || float64(lost) < w.PathLoss*float64(s.packets) || lost <= s.underway || lost <= s.noFlow {
 			continue
 		}
 		share := float64(lost) / float64(s.packets)

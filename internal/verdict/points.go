@@ -17,6 +17,7 @@ type point struct {
 	direction    flow.Direction
 	hopLimit     uint8
 	packets      uint64
+	dropped      uint64 // of them, by the gate
 	first, last  time.Time
 	syn          bool // it began in the window
 	begun        bool // later than counting at the interface, and than what was on its way before the window
@@ -49,15 +50,16 @@ type comparison struct {
 	least  uint64                                    // packets of the last row
 	flows  map[pointKey][]*point
 	keys   []pointKey
-	bad    map[pointKey]bool // flows that cannot be compared
-	ruled  map[[2]string]uint64
+	bad    map[pointKey]bool    // flows that cannot be compared
+	noFlow map[[2]string]uint64 // IP packets of an interface that are in no flow
+	short  map[[2]string]bool   // interfaces of which not all packets are counted
 	found  map[segmentID]*segment
 }
 
 func newComparison(w *window, places []Place, cut bool, last []query.Row) *comparison {
 	c := &comparison{
 		w: w, wiring: &flow.Wiring{}, places: map[portDirection]Place{}, cut: cut, flows: map[pointKey][]*point{}, bad: map[pointKey]bool{},
-		recent: map[portDirection]map[pointKey]*query.Row{}, found: map[segmentID]*segment{}, ruled: map[[2]string]uint64{},
+		recent: map[portDirection]map[pointKey]*query.Row{}, found: map[segmentID]*segment{}, noFlow: map[[2]string]uint64{}, short: map[[2]string]bool{},
 	}
 	if w.deps.Wiring != nil {
 		if known := w.deps.Wiring(); known != nil {
@@ -74,9 +76,14 @@ func newComparison(w *window, places []Place, cut bool, last []query.Row) *compa
 		}
 		c.recent[at][keyOf(&last[i])] = &last[i]
 	}
-	counters, _ := w.counters(DroppedAt)
+	counters, _ := w.counters(InNoFlow)
 	for _, counter := range counters {
-		c.ruled[[2]string{counter.Where.Netns, counter.Where.Iface}] += counter.N
+		c.noFlow[[2]string{counter.Where.Netns, counter.Where.Iface}] += counter.N
+	}
+	for _, condition := range w.deps.Conditions() {
+		if condition.Coverage < w.Coverage {
+			c.short[[2]string{condition.Where.Netns, condition.Where.Iface}] = true
+		}
 	}
 	return c
 }
@@ -103,7 +110,7 @@ func (c *comparison) add(r *query.Row) {
 	}
 	p := &point{
 		key: key, port: at.port, netns: r.Netns, iface: r.Iface, direction: r.Direction, hopLimit: r.TTLMax,
-		packets: r.Packets, first: r.First, last: r.Last, syn: r.TCPFlags&synFlag != 0,
+		packets: r.Packets, dropped: min(r.Dropped, r.Packets), first: r.First, last: r.Last, syn: r.TCPFlags&synFlag != 0,
 	}
 	p.begun = r.First.After(counted.Since) && r.First.After(c.w.from.Add(mayBeOnItsWay))
 	if c.flows[key] == nil {
@@ -211,7 +218,9 @@ func (c *comparison) host(from *point, points []*point) {
 		to.packets += p.packets
 		to.begun = to.begun && p.begun
 	}
-	c.join(from, &to)
+	passed := *from
+	passed.packets -= from.dropped
+	c.join(&passed, &to)
 }
 
 // join compares both ends of a segment.
@@ -222,7 +231,7 @@ func (c *comparison) join(from, to *point) {
 	id := segmentID{from.port, to.port, from.direction}
 	s := c.found[id]
 	if s == nil {
-		s = &segment{hosts: map[netip.Addr]bool{}, losers: map[netip.Addr]bool{}, ruled: c.ruled[[2]string{to.netns, to.iface}]}
+		s = &segment{hosts: map[netip.Addr]bool{}, losers: map[netip.Addr]bool{}, noFlow: c.noFlow[[2]string{to.netns, to.iface}]}
 		c.found[id] = s
 	}
 	s.add(from, to, to.first.Sub(from.first), !to.missing && from.begun && (from.syn || from.packets == to.packets))
@@ -232,6 +241,9 @@ func (c *comparison) join(from, to *point) {
 // comparable reports whether both interfaces counted all of the flow that is compared.
 func (c *comparison) comparable(from, to *point) bool {
 	for _, p := range []*point{from, to} {
+		if c.short[[2]string{p.netns, p.iface}] {
+			return false
+		}
 		counted := c.places[portDirection{p.port, p.direction}]
 		if counted.Since.After(c.w.from) && !from.first.After(counted.Since) {
 			return false

@@ -99,6 +99,12 @@ func TestSegments(t *testing.T) {
 			nil, nil, nil,
 			map[string]uint64{"r/e1 r/e3": 20},
 		},
+		{
+			"a rule of the gate",
+			[]query.Row{at("r", "w2", in, 64, 100, func(r *query.Row) { r.Dropped = 40 }), at("r", "e3", out, 63, 60)},
+			nil, nil, nil,
+			map[string]uint64{"r/w2 r/e3": 0},
+		},
 		{"local delivery", []query.Row{at("b", "e1", in, 64, 100), at("b", "e2", in, 60, 1)}, nil, nil, nil, nil},
 		{
 			"copies on several hosts", []query.Row{at("r", "e3", out, 63, 100), at("b", "w4", in, 63, 10), at("c", "w5", in, 63, 10)}, nil, nil, nil, nil,
@@ -156,10 +162,10 @@ func TestSegments(t *testing.T) {
 }
 
 // segmentsOf compares flows at interfaces that were attached to before base, or later.
-func segmentsOf(rows []query.Row, wiring *flow.Wiring, since map[string]time.Duration) []*segment {
+func segmentsOf(rows []query.Row, wiring *flow.Wiring, since map[string]time.Duration, short ...Condition) []*segment {
 	w := &window{
-		Examiner: New(Deps{Ledger: NewLedger(), Wiring: func() *flow.Wiring { return wiring }}),
-		ctx:      context.Background(), from: base, to: base.Add(10 * time.Second),
+		Examiner: New(Deps{Ledger: NewLedger(), Wiring: func() *flow.Wiring { return wiring }, Conditions: func() []Condition { return short }}),
+		ctx:      context.Background(), from: base, to: base.Add(10 * time.Second), Thresholds: Thresholds{Coverage: 0.99},
 	}
 	var places []Place
 	add := func(netns, iface string, index uint32) {
@@ -180,4 +186,14 @@ func segmentsOf(rows []query.Row, wiring *flow.Wiring, since map[string]time.Dur
 		c.add(&rows[i])
 	}
 	return c.segments()
+}
+
+// TestShort: an interface that does not count all of its packets is not compared, whatever it counted.
+func TestShort(t *testing.T) {
+	rows := []query.Row{at("r", "w2", in, 64, 100), at("r", "e3", out, 63, 60)}
+	for coverage, want := range map[float64]int{0: 0, 0.9: 0, 0.995: 1, 1: 1} {
+		if got := segmentsOf(rows, &flow.Wiring{}, nil, Condition{Coverage: coverage, Where: Where{Netns: "r", Iface: "e3"}}); len(got) != want {
+			t.Errorf("coverage %v: %d segments", coverage, len(got))
+		}
+	}
 }

@@ -19,9 +19,9 @@ func rank(found []Verdict) (list []Verdict, more int) {
 	kept := list[:0]
 	for _, v := range list {
 		if of[v.Kind]++; of[v.Kind] > mostOfKind {
-			worst := &kept[first[v.Kind]]
-			worst.Others++
-			worst.Consequences = append(worst.Consequences, v.Consequences...)
+			like := &kept[first[v.Kind]]
+			like.Others++
+			like.Consequences = append(like.Consequences, v.Consequences...)
 			continue
 		}
 		if of[v.Kind] == 1 {

@@ -26,6 +26,9 @@ func drawVerdicts(t *rapid.T) (list []Verdict) {
 		if r.kind == GateDrops {
 			v.scope.dropped = rapid.Uint64Range(1, 9).Draw(t, "dropped")
 		}
+		if same := slices.IndexFunc(list, func(o Verdict) bool { return o.Kind == v.Kind && o.scope.id == v.scope.id }); same >= 0 {
+			v.scope = list[same].scope // the same thing in another window
+		}
 		v.Text = fmt.Sprint(i)
 		v.Score = r.score(&v)
 		list = append(list, v)

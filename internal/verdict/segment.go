@@ -17,7 +17,7 @@ type segment struct {
 	packets  uint64 // seen at from
 	lost     uint64 // of them, not seen at to
 	underway uint64 // of them, which may still have been on the way when the window ended
-	ruled    uint64 // packets that the gate dropped at to
+	noFlow   uint64 // IP packets of to that are in no flow: dropped by the gate, taken by XDP
 	flows    int
 	losing   int // of the flows
 	delays   []time.Duration

@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -16,16 +15,10 @@ type service struct {
 	usual *flow.PDM // before the window; nil: not known
 }
 
-type serviceID struct {
-	proto uint8
-	addr  netip.Addr
-	port  uint16
-}
-
 // answers of servers, which stand with the half of a conversation that the client receives.
 var ofServers = question{filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500}
 
-// servers asks for the services once.
+// servers asks for the services once, and for what was usual if some of them is slow.
 func (w *window) servers() ([]service, error) {
 	if w.asked {
 		return w.services, nil
@@ -34,26 +27,38 @@ func (w *window) servers() ([]service, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := w.usual(ofServers)
-	if err != nil {
-		return nil, err
-	}
-	usual := map[serviceID]*flow.PDM{}
-	for i := range before {
-		r := &before[i]
-		usual[serviceID{r.Proto, r.Src, r.SrcPort}] = r.PDM
-	}
+	slow := false
 	for i := range rows {
 		r := &rows[i]
 		if r.PDM == nil {
 			continue
 		}
-		w.services = append(w.services, service{
-			Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}, r.PDM, usual[serviceID{r.Proto, r.Src, r.SrcPort}],
-		})
+		w.services = append(w.services, service{Flow: Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}, pdm: r.PDM})
+		slow = slow || w.median(&r.PDM.Server) >= w.ServerDelay || w.median(&r.PDM.Network) >= w.PathDelay
 	}
-	w.asked = true
-	return w.services, nil
+	if slow {
+		err = w.compareServices()
+	}
+	w.asked = err == nil
+	return w.services, err
+}
+
+// compareServices adds what was usual.
+func (w *window) compareServices() error {
+	before, err := w.usual(ofServers)
+	if err != nil {
+		return err
+	}
+	usual := map[string]*flow.PDM{}
+	for i := range before {
+		r := &before[i]
+		id := Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}
+		usual[id.String()] = r.PDM
+	}
+	for i := range w.services {
+		w.services[i].usual = usual[w.services[i].String()]
+	}
+	return nil
 }
 
 // median of enough delays; 0: of too few.

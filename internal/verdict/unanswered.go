@@ -21,6 +21,13 @@ var (
 	ofServices = question{filter: "tcp", by: "service,dst", sort: "records", limit: mostRows}
 )
 
+// serviceID is a port of a server.
+type serviceID struct {
+	proto uint8
+	addr  netip.Addr
+	port  uint16
+}
+
 // attempts are connections to a service that had no answer.
 type attempts struct {
 	Flow

@@ -36,7 +36,7 @@ type Answer struct {
 	Host     string    `json:"host"`
 	From     time.Time `json:"from,omitzero"` // what was examined; both absent: no interval has ended in the range
 	To       time.Time `json:"to,omitzero"`
-	Usual    time.Time `json:"usual_from,omitzero"` // delays are compared with those from then to from; absent: nothing is known of before
+	Usual    time.Time `json:"usual_from,omitzero"` // long delays were compared with those since then; absent: there was none, or nothing is known of before
 	Filter   string    `json:"filter,omitempty"`
 	Verdicts []Verdict `json:"verdicts"` // worst first
 	More     int       `json:"more"`     // verdicts beyond the first seven

@@ -20,7 +20,7 @@ type window struct {
 	request   Request
 	from, to  time.Time // of the intervals in it
 	intervals int
-	usualFrom time.Time // of the history before it; zero: there is none
+	usualFrom time.Time // of the history before it; zero: there is none, or nothing was compared
 	traffic   []query.Row
 	services  []service // by address and port, once asked for
 	asked     bool
@@ -37,16 +37,6 @@ func (e *Examiner) window(ctx context.Context, r Request, since, until time.Time
 		return nil, err
 	}
 	w.from, w.to, w.intervals, w.traffic = a.From, a.To, a.Intervals, a.Rows
-	if w.intervals == 0 {
-		return w, nil
-	}
-	before, err := w.query(w.from.Add(-w.Compare), w.from, question{by: "family", sort: "packets", limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	if before.Intervals > 0 && before.From.Before(w.from) {
-		w.usualFrom = before.From
-	}
 	return w, nil
 }
 
@@ -68,12 +58,13 @@ func (w *window) rows(q question) ([]query.Row, error) {
 	return a.Rows, err
 }
 
-// usual answers from the time before the window; nothing where nothing is known of it.
+// usual answers from the time before the window. It reads much, and is asked only where something
+// exceeds its threshold.
 func (w *window) usual(q question) ([]query.Row, error) {
-	if w.usualFrom.IsZero() {
-		return nil, nil
+	a, err := w.query(w.from.Add(-w.Compare), w.from, q)
+	if a.Intervals > 0 && a.From.Before(w.from) {
+		w.usualFrom = a.From
 	}
-	a, err := w.query(w.usualFrom, w.from, q)
 	return a.Rows, err
 }
 
