@@ -137,7 +137,8 @@ func TestForgedSources(t *testing.T) {
 	if n := f.count(); n > 0 || w.Lost > 0 {
 		t.Errorf("%d candidates of %d forged packets", n, sent)
 	}
-	if w.Packets == 0 || w.Sources < w.Packets*9/10 || w.Sources > w.Packets*11/10 {
+	// More sources than the estimate can show are sent by a fast processor.
+	if w.Packets == 0 || w.Sources < min(w.Packets, 150000)*9/10 || w.Sources > w.Packets*11/10 {
 		t.Errorf("%+v: %d packets were sent", w, sent)
 	}
 	t.Logf("%+v", w)

@@ -98,10 +98,12 @@ func status() obs.Status {
 				},
 				{Iface: "veth1", Netns: "blue", Protocol: "udp", Sent: 200, Received: 200, Lost: -1},
 			},
-		}}, {Name: "gate", Value: &gate.Status{Rules: gate.Rules{
-			Rules:  []gate.Rule{{ID: 7, Text: "drop udp dst port 1900", Counts: gate.Counts{Packets: 5, Bytes: 500, Dropped: 4, DroppedBytes: 400}}},
-			Passed: gate.Counts{Packets: 90}, NotIP: gate.Counts{Packets: 3}, Removed: gate.Counts{Dropped: 2}, Forgotten: 1,
-		}}}, {Name: "ioam", Value: &ioam.Status{
+		}}, {Name: "gate", Value: &gate.Status{
+			Detected: map[string]uint64{"banned": 2}, SYNCookies: map[string]uint64{"answered": 6}, Rules: gate.Rules{
+				Rules:  []gate.Rule{{ID: 7, Text: "drop udp dst port 1900", Counts: gate.Counts{Packets: 5, Bytes: 500, Dropped: 4, DroppedBytes: 400}}},
+				Passed: gate.Counts{Packets: 90}, NotIP: gate.Counts{Packets: 3}, Removed: gate.Counts{Dropped: 2}, Forgotten: 1,
+			},
+		}}, {Name: "ioam", Value: &ioam.Status{
 			Written: 9, Completed: 8, Direct: ioam.DirectStatus{Every: 100, Rate: 100, Exported: 6, Limited: 594, Lost: 2, Unread: 1},
 			Passed:  []ioam.Passed{{Iface: "eth0", Direction: "ingress", Reason: "namespace_unknown", Namespace: 77, Packets: 3}},
 			Removed: 7, Unwrapped: 6, Proven: 5,
