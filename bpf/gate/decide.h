@@ -225,15 +225,23 @@ static __always_inline bool gate_is_again(const volatile struct gate_iface *ifac
 	return hook == GATE_HOOK_TC && !(iface->hooks & GATE_HOOK_TC) && t->has;
 }
 
+/* The packet at a hook: not on the stack, of which Linux 6.1 has too little for all calls. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate_facts);
+} gate_seen SEC(".maps");
+
 /* A frame at a hook. Verified alone. */
 __feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 {
 	__u32 copy = gate.copy & 1;
 	const volatile struct gate_iface *iface = gate_iface_of(copy, iface_of(ctx));
 	const volatile struct gate_table *t = &gate.table[copy & 1];
-	struct gate_facts f = {};
+	struct gate_facts *f;
+	__u32 tci, zero = 0;
 	bool again = false;
-	__u32 tci;
 	int action;
 
 	if (!iface)
@@ -243,41 +251,45 @@ __feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 			return GATE_PASS;
 		again = true;
 	}
-	if (!gate_read_fast(ctx, &f))
-		gate_read(ctx, &f);
+	f = bpf_map_lookup_elem(&gate_seen, &zero);
+	if (!f) /* unreachable; satisfies the verifier */
+		return GATE_PASS;
+	*f = (struct gate_facts){};
+	if (!gate_read_fast(ctx, f))
+		gate_read(ctx, f);
 	/* Outside of the frame: it is the outer one, whatever else the frame has. */
 	if (t->used & GATE_USES_NUMBER << GATE_VLAN && frame_hint_tag(ctx, &tci)) {
-		f.tagged = true;
-		f.vlan = tci & 0xfff;
+		f->tagged = true;
+		f->vlan = tci & 0xfff;
 	}
-	f.quiet = again;
-	f.packets = segments_of(ctx);
-	f.rules = t->rule;
-	if (!f.ip) {
-		gate_count(GATE_SLOT_NOT_IP, &f, false);
+	f->quiet = again;
+	f->packets = segments_of(ctx);
+	f->rules = t->rule;
+	if (!f->ip) {
+		gate_count(GATE_SLOT_NOT_IP, f, false);
 		if (gate.capture && !again)
-			gate_capture(ctx, &f, GATE_PASS, hook);
+			gate_capture(ctx, f, GATE_PASS, hook);
 		return GATE_PASS;
 	}
 	action = GATE_DROP;
-	if (again || !gate_is_banned(&f, copy)) {
-		action = gate_decide(&f, copy, iface->row);
+	if (again || !gate_is_banned(f, copy)) {
+		action = gate_decide(f, copy, iface->row);
 		if (!action)
-			gate_count(GATE_SLOT_PASSED, &f, false);
+			gate_count(GATE_SLOT_PASSED, f, false);
 	}
-	if (t->has & GATE_HAS_ONLY_FLOW && !(f.marks & GATE_MARK_FLOW_KNOWN))
-		f.marks |= GATE_MARK_NO_FLOW;
+	if (t->has & GATE_HAS_ONLY_FLOW && !(f->marks & GATE_MARK_FLOW_KNOWN))
+		f->marks |= GATE_MARK_NO_FLOW;
 	if (again)
-		return f.marks << GATE_MARKS_SHIFT | GATE_PASS;
+		return f->marks << GATE_MARKS_SHIFT | GATE_PASS;
 	if ((action & GATE_ACTION_MASK) == GATE_SYNCOOKIE)
-		action = gate_cookie(ctx, &f, action >> GATE_NUMBER_SHIFT, iface->answers);
+		action = gate_cookie(ctx, f, action >> GATE_NUMBER_SHIFT, iface->answers);
 	if (action == GATE_ANSWER)
-		gate_account(ctx, &f, DIRECTION_INGRESS, REASON_ANSWERED_BY_RULE);
+		gate_account(ctx, f, DIRECTION_INGRESS, REASON_ANSWERED_BY_RULE);
 	if (action == GATE_ANSWER && FRAME_WRITABLE) /* tc egress sees no answer of XDP */
-		gate_account(ctx, &f, DIRECTION_EGRESS, REASON_ANSWERED_BY_RULE);
+		gate_account(ctx, f, DIRECTION_EGRESS, REASON_ANSWERED_BY_RULE);
 	if (gate.capture && action != GATE_ANSWER)
-		gate_capture(ctx, &f, action ?: GATE_PASS, hook);
-	return (__u64)f.decided << GATE_DECIDED_SHIFT | f.marks << GATE_MARKS_SHIFT |
+		gate_capture(ctx, f, action ?: GATE_PASS, hook);
+	return (__u64)f->decided << GATE_DECIDED_SHIFT | f->marks << GATE_MARKS_SHIFT |
 	       (action ?: GATE_PASS);
 }
 

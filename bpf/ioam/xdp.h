@@ -132,8 +132,8 @@ static __always_inline void ioam_leave(struct xdp_md *xdp, __u64 received, __u8 
 	};
 }
 
-/* A packet for which nothing is prepared, with space in front of it, which is used unless 0. Verified alone. */
-__feature(FEATURE_IOAM) __noinline int ioam_xdp_general(struct xdp_md *xdp, __u32 l3)
+/* A packet for which nothing is prepared, with space in front of it, which is used unless 0. */
+static __always_inline bool ioam_xdp_general(struct xdp_md *xdp, __u32 l3)
 {
 	struct ioam_work *w = ioam_begin(xdp, l3);
 	__u8 own = 0;

@@ -34,12 +34,21 @@ func (a *agent) capture(t *testing.T, args ...string) *capturing {
 	return c
 }
 
-// ends waits for the end of a capture.
-func (c *capturing) ends(t *testing.T) {
+// ends sends until a capture ends: packets from before the agent captures are in no file.
+func (c *capturing) ends(t *testing.T, send func()) {
 	t.Helper()
-	if err := <-c.done; err != nil {
-		t.Fatalf("%v: %s", err, c.stderr.String())
-	}
+	await.True(t, "the end of a capture", func() bool {
+		select {
+		case err := <-c.done:
+			if err != nil {
+				t.Fatalf("%v: %s", err, c.stderr.String())
+			}
+			return true
+		default:
+			send()
+			return false
+		}
+	})
 }
 
 // tshark reads fields of a capture file; it must find nothing wrong with it.
@@ -72,8 +81,7 @@ func TestCapture(t *testing.T) {
 		drop := a.rule(t, "drop icmp type 8")
 		file := a.path("dropped.pcapng")
 		c := a.capture(t, "--dropped", "-w", file, "-c", "2", "-s", "60")
-		execute(t, beta, "ping", "-c2", "-i0.2", "-W0.2", alpha.Addr4().String())
-		c.ends(t)
+		c.ends(t, func() { execute(t, beta, "ping", "-c2", "-i0.2", "-W0.2", alpha.Addr4().String()) })
 		if got := c.stderr.String(); !strings.Contains(got, "2 packets captured") {
 			t.Error(got)
 		}
@@ -105,8 +113,7 @@ func TestCapture(t *testing.T) {
 		}
 		go func() { c.done <- c.Wait() }()
 		await.True(t, "a rule that samples", func() bool { return strings.Contains(a.rules(t, "list").stdout, "sample icmp src") })
-		execute(t, alpha, "ping", "-c2", "-i0.3", "-W0.3", beta.Addr4().String())
-		c.ends(t)
+		c.ends(t, func() { execute(t, alpha, "ping", "-c2", "-i0.3", "-W0.3", beta.Addr4().String()) })
 		out.Close()
 		rows = tshark(t, out.Name(), "icmp.type", "frame.comment")
 		if len(rows) != 1 || rows[0][0] != "0" || !strings.Contains(rows[0][1], "verdict pass") || !strings.Contains(rows[0][1], "sampled by rule") {

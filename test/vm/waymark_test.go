@@ -34,7 +34,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		{"headroom", "internal/inband/headroom", "."},
 		{"gate", "internal/gate", "TestKernelDecidesAsRules"},
 		{"hints", "internal/hints", "TestExamine$|TestUnboundTwin"},
-		{"ladder", "internal/hints/service", "TestLadder|TestMetadata/never|TestMetadataGeneric"},
+		{"ladder", "internal/hints/service", "TestLadder|TestMetadata/never/time:true|TestMetadataGeneric"},
 	}
 	m := Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 25 * time.Minute,
