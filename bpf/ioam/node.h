@@ -155,22 +155,12 @@ static __always_inline __u64 ioam_received(struct ioam_work *w)
 	return w->received;
 }
 
-/* When a packet that arrives was received. */
-static __always_inline __u64 ioam_arrival(frame_ctx *ctx)
-{
-	__u64 received = 0;
-
-	if (cfg_ioam_nic)
-		ioam_nic_received(ctx, &received);
-	return received ?: bpf_ktime_get_ns();
-}
-
-/* Likewise, once for a packet. */
+/* Likewise, of a packet that arrives. */
 static __always_inline __u64 ioam_arrived(frame_ctx *ctx, struct ioam_work *w)
 {
-	if (!w->received)
-		w->received = ioam_arrival(ctx);
-	return w->received;
+	if (cfg_ioam_nic && !w->received)
+		ioam_nic_received(ctx, &w->received);
+	return ioam_received(w);
 }
 
 static __always_inline __u32 ioam_fraction(__u64 ns)
@@ -220,20 +210,10 @@ static __always_inline __u32 ioam_sum(const __be32 *data, __u32 n)
 	return ioam_difference(NULL, 0, data, n);
 }
 
-/* The rest modulo 0xffff, without a division. */
-static __always_inline __u32 ioam_fold(__u64 sum)
-{
-	sum = (sum >> 32) + (__u32)sum;
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	return sum == 0xffff ? 0 : sum;
-}
-
 /* The value that brings a sum from `after` back to `before`. */
 static __always_inline __u32 ioam_complement(__u32 before, __u32 after)
 {
-	return ioam_fold(before + 0xffff - ioam_fold(after));
+	return (before + 0xffff - after % 0xffff) % 0xffff;
 }
 
 /* This node's data, in the order of the bits. Returns their bytes, without a schema's. */
