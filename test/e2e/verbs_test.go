@@ -139,7 +139,7 @@ func TestStatus(t *testing.T) {
 	r := a.ask(t, "status")
 	wants(t, r, 0)
 	for _, want := range []string{
-		"agent", "pid", "probe  ebpf", "every 50ms", "to-beta", "attached", "absent0", "waiting",
+		"agent", "pid", "probe ", "ebpf", "every 50ms", "to-beta", "attached", "absent0", "waiting",
 		"COVERAGE", "100 %", "TOTAL", "tcp", "EXPORTER", "/dev/null", "LOSS  none",
 	} {
 		if !strings.Contains(r.stdout, want) {
