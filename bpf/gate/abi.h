@@ -230,7 +230,7 @@ struct gate_control {
 struct gate_sources {
 	struct {
 		__u64 source; /* hash of rule and source; 0: free */
-		__s64 empty; /* monotonic ns at which the bucket was empty */
+		__s64 filled; /* monotonic ns at which the bucket is full */
 	} way[GATE_WAYS];
 };
 

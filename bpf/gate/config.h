@@ -54,7 +54,7 @@ struct {
 	__type(value, struct gate_count);
 } gate_counts SEC(".maps");
 
-/* Token buckets of rules, GATE_SLOTS of them: monotonic ns at which the bucket was empty; 0: it is full. */
+/* Token buckets of rules, GATE_SLOTS of them: monotonic ns at which the bucket is full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Token buckets. A bucket is one number, the time at which it was empty: since then it has filled, up to
- * `full`. Taking tokens moves that time on by the ns in which they are gathered.
+ * Token buckets. A bucket is one number, the time at which it will be full, after `full` ns without packets. Taking
+ * tokens moves that time on by the ns in which they are gathered.
  *
  * Input: a rule with a limit and a packet. Output: whether the packet is beyond the limit.
  */
@@ -16,13 +16,11 @@ static __always_inline bool gate_take(__s64 *bucket, __s64 now, __s64 full, __s6
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < GATE_ROUNDS; i++) {
-		__s64 empty = *(volatile __s64 *)bucket, from = empty;
+		__s64 filled = *(volatile __s64 *)bucket, from = filled > now ? filled : now;
 
-		if (!empty || from < now - full)
-			from = now - full;
-		if (cost > now - from)
+		if (cost > full - (from - now))
 			return true;
-		if (__sync_val_compare_and_swap(bucket, empty, from + cost) == empty)
+		if (__sync_val_compare_and_swap(bucket, filled, from + cost) == filled)
 			return false;
 	}
 	return false;
@@ -54,21 +52,21 @@ static __always_inline __s64 *gate_source(const struct gate_rule *rule, const st
 		return NULL;
 	for (int i = 0; i < GATE_WAYS; i++)
 		if (s->way[i].source == source)
-			return &s->way[i].empty;
-	least = s->way[0].empty;
+			return &s->way[i].filled;
+	least = s->way[0].filled;
 	for (int i = 1; i < GATE_WAYS; i++) {
-		if (s->way[i].empty < least) {
-			least = s->way[i].empty;
+		if (s->way[i].filled < least) {
+			least = s->way[i].filled;
 			oldest = i;
 		}
 	}
 	oldest &= GATE_WAYS - 1;
 	was = s->way[oldest].source;
-	if (was && least > now - (__s64)rule->full)
+	if (least > now)
 		gate_count(GATE_SLOT_FORGOTTEN, f, false);
 	if (__sync_val_compare_and_swap(&s->way[oldest].source, was, source) == was)
-		s->way[oldest].empty = 0;
-	return &s->way[oldest].empty;
+		s->way[oldest].filled = 0;
+	return &s->way[oldest].filled;
 }
 
 /* Whether a packet is beyond the limit of a rule. Verified alone. */

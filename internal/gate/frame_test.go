@@ -60,6 +60,22 @@ func TestGSOFrames(t *testing.T) {
 	}
 }
 
+// A source gets its burst again only when there is no space for its bucket; also where the bucket takes longer to fill than the
+// machine has been up.
+func TestForgottenSources(t *testing.T) {
+	cfg := small()
+	cfg.Sources = 4 // one line
+	b := open(t, cfg)
+	b.apply(t, "limit 1 bytes/s burst 900000000 per src\nlimit 1 bytes/s burst 800000000 per src")
+	for i := range 3 {
+		b.run(t, hooks[0], packet.Eth().IPv4(fmt.Sprintf("192.0.2.%d", i), "192.0.2.9").UDP(1, 2).Bytes())
+		c, err := b.Counters()
+		if want := uint64(i) &^ 1; err != nil || c.Forgotten != want {
+			t.Errorf("%d sources: %d buckets forgotten, want %d, %v", 1+i, c.Forgotten, want, err)
+		}
+	}
+}
+
 // Rules and members of sets end when their time has come, by themselves.
 func TestEnds(t *testing.T) {
 	b := open(t, small())
