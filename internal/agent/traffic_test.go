@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -45,9 +44,7 @@ func TestOffloads(t *testing.T) {
 	for _, probe := range []string{"ebpf", "afpacket"} {
 		t.Run(probe, func(t *testing.T) {
 			p := newPair(t, probe)
-			// How a transfer is cut into segments varies a little from run to run.
-			const rounds = 3
-			var results [2 * rounds]traffic.BulkResult
+			var results [2]traffic.BulkResult
 			for i := range results {
 				if err := p.lab.SetOffloads(lab.TSO|lab.GSO, i%2 == 0); err != nil {
 					t.Fatal(err)
@@ -55,8 +52,8 @@ func TestOffloads(t *testing.T) {
 				results[i] = p.transfer(t, 0, size)
 			}
 			records := p.records(t)
-			var packets [2 * rounds]float64
 			for i, r := range results {
+				full := uint64(size / r.Sender.MSS) // how many more depends on timing: the sender's TCP has counted them
 				for _, at := range []struct {
 					netns     string
 					direction flow.Direction
@@ -71,15 +68,10 @@ func TestOffloads(t *testing.T) {
 					if sum.WireBytes != sum.Bytes+14*sum.Packets {
 						t.Errorf("transfer %d: %d wire bytes, %d IP bytes in %d packets", i, sum.WireBytes, sum.Bytes, sum.Packets)
 					}
-					packets[i] = float64(sum.Packets - uint64(r.Sender.Retransmits))
+					if sum.Packets < full {
+						t.Errorf("transfer %d, %s %v: %d packets, at least %d full ones carry it", i, at.netns, at.direction, sum.Packets, full)
+					}
 				}
-			}
-			var ratios []float64
-			for i := 0; i < len(packets); i += 2 {
-				ratios = append(ratios, packets[i]/packets[i+1])
-			}
-			if !slices.ContainsFunc(ratios, func(r float64) bool { return r >= 0.99 && r <= 1.01 }) {
-				t.Errorf("packets with offloads over packets without: %.4f", ratios)
 			}
 		})
 	}

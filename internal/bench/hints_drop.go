@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -109,6 +110,9 @@ func (r *HintsReport) turns(ctx context.Context, cfg Config, lanes []*hintsLane,
 				return nil, err
 			}
 			one, err := shoot(l)
+			for begun := time.Now(); errors.Is(err, errNothingReceived) && time.Since(begun) < hintsPatience; {
+				one, err = shoot(l)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -151,6 +155,9 @@ func (l *hintsLane) within(from *lane, packets int) (float64, error) {
 }
 
 var errNothingReceived = errors.New("no packet arrived")
+
+// hintsPatience is how long the processor that receives may be busy with other work.
+const hintsPatience = 10 * time.Second
 
 // across has a kernel thread on another processor receive what the generator sends.
 func (r *HintsReport) across(ctx context.Context, cfg Config, lanes *hintsLanes, timed func(*hintsLane) (float64, error)) error {
