@@ -29,15 +29,20 @@ build/generated: $(bpf) $(generators) go.mod
 	go generate ./...
 	@mkdir -p $(@D) && touch $@
 
+web := $(filter-out $(wildcard web/src/*.test.ts),$(wildcard web/package*.json web/src/*.* web/src/*/*.*))
+build/console/built: $(web) scripts/console | setup-console # the console, which the binary embeds
+	@scripts/console
+	@touch $@
+
 .PHONY: build
-build: generate ## Make bin/waymark, one static binary
+build: generate build/console/built ## Make bin/waymark, one static binary
 	@scripts/build "$$(go env GOARCH)" "$(VERSION)" bin/waymark
 
 .PHONY: bin/waymark-bench
 bin/waymark-bench: generate
 	@scripts/build "$$(go env GOARCH)" "$(VERSION)" $@ ./cmd/waymark-bench
 
-build/NOTICE: go.mod scripts/notices
+build/NOTICE: go.mod scripts/notices build/console/built
 	@mkdir -p $(@D)
 	@scripts/notices >$@
 
@@ -60,6 +65,7 @@ demo: setup-demo build ## A network on this machine, its flows, and how exact th
 
 .PHONY: test
 test: setup-test build build/NOTICE ## All tests, in a sandbox, every skip accounted for (as root)
+	@scripts/console check
 	@go build -o build/runner ./test/runner
 	@E2E_BINARY="$(CURDIR)/bin/waymark" build/runner -skips test/skips.txt ./...
 
@@ -86,6 +92,7 @@ bench: setup-demo setup-bench build bin/waymark-bench ## The cost of each progra
 .PHONY: docs
 docs: generate ## Write docs/reference from the code
 	go test -count=1 -run "^TestReference$$" ./cmd/waymark -update
+	go test -count=1 -run "^TestTypes$$" ./internal/console/browser -update
 
 .PHONY: clean-generated
 clean-generated: # and what remembers that it is there
@@ -94,4 +101,5 @@ clean-generated: # and what remembers that it is there
 
 .PHONY: clean
 clean: clean-generated ## Remove what was made here; .cache, with the kernels for tests, stays
-	rm -rf bin build
+	rm -rf bin build web/node_modules
+	rm -f internal/console/assets/app.*.gz

@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"net/http"
+
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/console"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/stage/list"
 )
@@ -15,8 +18,16 @@ func (a *Agent) api() *api.Server {
 		Origin:  a.exports.origin,
 		History: a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Why: a.why, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: a.stages.streams(), Pages: a.stages.pages(),
-		Configuration: a.configuration,
+		Configuration: a.configuration, Console: pages(),
 	})
+}
+
+// pages is the console; nil where the binary was built without.
+func pages() http.Handler {
+	if c, ok := console.New(); ok {
+		return c
+	}
+	return nil
 }
 
 // listen binds everything, before anything is attached: a second agent on the

@@ -8,7 +8,11 @@
 //	/api/v1/flows         Answer; parameters as in Request
 //	/api/v1/explain       query.Explanation of the same parameters
 //	/api/v1/why           verdict.Answer; parameters as in WhyRequest
+//	/api/v1/live          Answer for each interval, as server-sent events
+//	/api/v1/complete      Completion of a filter
+//	/api/v1/reference     Reference
 //	/api/v1/config        Effective configuration
+//	/ and other pages     Deps.Console
 //	…                     events of Deps.Streams, one a line, as they come; Deps.Pages
 package api
 
@@ -38,6 +42,9 @@ func Endpoints() []Endpoint {
 		{"/api/v1/config", "The effective configuration, as YAML, and the keys that variables and flags set"},
 		{"/api/v1/flows", "Flows of the past, as `waymark flows -o json` shows them; where the history covers less than `since`, the field `incomplete` and the header `Waymark-Incomplete` say why: `history` or `started`; where not all records could be read, the field `partial` and the header `Waymark-Partial` say so"},
 		{"/api/v1/explain", "What the same parameters would take, without asking: intervals, records and bytes to read in memory and on disk"},
+		{livePath, "Flows of each interval as it ends, as server-sent events; parameters as of /api/v1/flows with `follow`. The identity of an event is the end of its interval; with the header `Last-Event-ID`, what ended since then comes first"},
+		{completePath, "For a `filter` that is being written: what is wrong with it, and where, in bytes; what may follow it"},
+		{referencePath, "Fields of filters, keys to group by, what sorts, parameters, paths and rules of verdicts"},
 		{whyPath, "What is slow or broken, and why, as `waymark why -o json` shows it"},
 	}
 }
@@ -79,6 +86,7 @@ type Deps struct {
 	Why func(context.Context, WhyRequest) (any, error)
 	// Configuration is the one in force. Nil: /api/v1/config is not found.
 	Configuration func() (Configuration, error)
+	Console       http.Handler // of pages; nil: this binary has none
 	Metrics       http.Handler // nil: /metrics is not found
 	Streams       []Stream     // of stages
 	Pages         []Page       // likewise

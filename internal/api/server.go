@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/console"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/query"
 )
@@ -192,7 +193,10 @@ func (s *Server) Handler() http.Handler {
 	if s.deps.Metrics != nil {
 		mux.Handle("/metrics", s.deps.Metrics)
 	}
-	mux.HandleFunc("/", notFound)
+	mux.HandleFunc(livePath, s.answering(s.answerLive))
+	mux.HandleFunc(completePath, s.answering(s.complete))
+	mux.HandleFunc(referencePath, s.reference)
+	mux.HandleFunc("/", s.page)
 	return s.guard(mux)
 }
 
@@ -231,6 +235,18 @@ func loopbackHost(hostport string) bool {
 func (s *Server) deadline(w http.ResponseWriter) {
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.piece)); err != nil {
 		s.deps.Log.Debug("API: no write deadline", "error", err)
+	}
+}
+
+// page answers with the console, which has a page for each of its paths.
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case !console.Serves(r.URL.Path):
+		notFound(w, r)
+	case s.deps.Console == nil:
+		console.Missing(w, r)
+	default:
+		s.deps.Console.ServeHTTP(w, r)
 	}
 }
 
@@ -344,8 +360,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q q
 	}
 	defer s.connections.keep(r.Context())()
 	flusher := http.NewResponseController(w)
-	key := Request{Filter: req.Filter, By: req.By, Sort: req.Sort, Reverse: req.Reverse, Everywhere: req.Everywhere, Limit: req.Limit}.Values().Encode()
-	fl, leave := s.feeds.join(key, q, func() {
+	fl, leave := s.feeds.join(feedKey(req), q, func() {
 		if err := flusher.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 			s.deps.Log.Debug("API: a slow follower cannot be cut off", "error", err)
 		}
@@ -372,23 +387,19 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q q
 // errSlow ends a follower that was dropped.
 var errSlow = errors.New("too slow")
 
+// feedKey is the same for requests that one feed answers.
+func feedKey(r Request) string {
+	return Request{Filter: r.Filter, By: r.By, Sort: r.Sort, Reverse: r.Reverse, Everywhere: r.Everywhere, Limit: r.Limit}.Values().Encode()
+}
+
 // writeNext writes the answer that a follower has not got yet.
 func (s *Server) writeNext(w http.ResponseWriter, flusher *http.ResponseController, fl *follower) error {
-	a, missed, ok := s.feeds.take(fl)
-	switch {
-	case !ok:
-		return errSlow
-	case a == nil:
-		return nil
-	}
-	answer := a.answer
-	answer.Missed = missed
-	b, err := head(answer, s.deps.Origin)
-	if err != nil {
+	parts, _, err := s.nextAnswer(fl)
+	if err != nil || parts == nil {
 		return err
 	}
 	p := newPieces(w, s.piece, 0)
-	for _, part := range slices.Concat([][]byte{b}, a.rows, [][]byte{tail}) {
+	for _, part := range parts {
 		if err := p.write(part); err != nil {
 			return err
 		}
@@ -399,6 +410,25 @@ func (s *Server) writeNext(w http.ResponseWriter, flusher *http.ResponseControll
 	// What was read is no longer held while the next is waited for.
 	s.feeds.done(fl)
 	return nil
+}
+
+// nextAnswer is the JSON of the answer that a follower has not got yet, and the end of its interval;
+// no parts: there is none.
+func (s *Server) nextAnswer(fl *follower) (parts [][]byte, to time.Time, err error) {
+	a, missed, ok := s.feeds.take(fl)
+	switch {
+	case !ok:
+		return nil, to, errSlow
+	case a == nil:
+		return nil, to, nil
+	}
+	answer := a.answer
+	answer.Missed = missed
+	b, err := head(answer, s.deps.Origin)
+	if err != nil {
+		return nil, to, err
+	}
+	return slices.Concat([][]byte{b}, a.rows, [][]byte{tail}), answer.To, nil
 }
 
 func (s *Server) writeJSON(w http.ResponseWriter, v any) {

@@ -1,0 +1,116 @@
+// Package browser has the tests of the console in a real browser.
+package browser
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/console"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/lab/past"
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/verdict"
+)
+
+// agent serves the console over a generated hour; its address is on loopback.
+func agent(ctx context.Context, t *testing.T, listen string) (*store.Store, string) {
+	t.Helper()
+	pages, ok := console.New()
+	if !ok {
+		t.Fatal("the console is not built: run 'make build'")
+	}
+	history := store.New(store.Default())
+	fill(history, time.Now())
+	ledger := verdict.NewLedger()
+	ledger.Add(time.Now().Add(-past.Length), nil)
+	examiner := verdict.New(verdict.Deps{
+		Host: "alpha", Sampling: 1, History: history, Ledger: ledger, Thresholds: thresholds,
+		Wiring: func() *flow.Wiring { return nil }, Places: places, Speed: func(string, string) uint64 { return 1e9 },
+		Connections: func(string) ([]verdict.Connection, error) { return nil, nil },
+		Conditions:  func() []verdict.Condition { return nil },
+	})
+	server := api.New(api.Config{Listen: listen}, api.Deps{
+		Origin: flow.Origin{Host: "alpha", Sampling: 1}, History: history, Console: pages,
+		Status: status, Ready: func() error { return nil }, Pages: sections,
+		Why: func(ctx context.Context, r api.WhyRequest) (any, error) {
+			since, until, err := r.Range(time.Now())
+			if err != nil {
+				return nil, err
+			}
+			return examiner.Examine(ctx, verdict.Request{Filter: r.Filter, Since: since, Until: until}, time.Now())
+		},
+	})
+	if err := server.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Run(ctx) }()
+	return history, "http://" + server.Addrs()[0].String()
+}
+
+// fill adds the hour that ends now.
+func fill(history *store.Store, now time.Time) {
+	past.New(now, 1).Intervals(func(from, to time.Time, records []flow.Record) {
+		iv := history.Begin(from)
+		for i := range records {
+			iv.Add(&records[i])
+		}
+		iv.End(to)
+	})
+}
+
+func thresholds() verdict.Thresholds {
+	cfg := config.Default().Why
+	return verdict.ThresholdsOf(&cfg)
+}
+
+func places() (all []verdict.Place) {
+	for i, iface := range []string{"eth0", "eth1"} {
+		for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
+			all = append(all, verdict.Place{Iface: iface, IfIndex: uint32(i + 2), Direction: d, Since: time.Now().Add(-2 * past.Length)})
+		}
+	}
+	return all
+}
+
+// status is that of an agent that does well.
+func status() obs.Status {
+	now := time.Now()
+	s := obs.Status{
+		Version: "1.2.0", Host: "alpha", PID: 1234, Probe: "ebpf", Started: now.Add(-2 * past.Length), Now: now,
+		Table:   obs.Table{MaxEntries: 262144, Entries: 812, MemoryBytes: 23 << 20, Live: 640},
+		Drain:   obs.Drain{Count: 720, Deltas: 32100, Records: 32000, Last: 3 * time.Millisecond, Interval: 10 * time.Second},
+		History: &obs.History{Path: "/var/lib/waymark/history", Bytes: 212 << 20, Size: 1 << 30, Files: 31, Records: 5_100_000, Oldest: now.Add(-50 * time.Hour), Reach: 4 * 86400},
+		Exporters: []obs.Exporter{
+			{Name: "ipfix", Target: "udp 192.0.2.50:4739", QueueSize: 65536, Exported: 31800},
+			{Name: "jsonl", Target: "/var/log/waymark.jsonl", QueueSize: 65536, Exported: 31650, Queued: 12},
+		},
+	}
+	for i, iface := range []string{"eth0", "eth1"} {
+		for _, direction := range []string{"ingress", "egress"} {
+			s.Hooks = append(s.Hooks, obs.Hook{Iface: iface, IfIndex: uint32(i + 2), Direction: direction, Mode: "tcx", State: "attached"})
+			s.Interfaces = append(s.Interfaces, obs.Interface{Iface: iface, Direction: direction, Packets: 812_345, Frames: 812_345, IfacePackets: 812_345, Coverage: 1})
+		}
+	}
+	obs.FillLists(&s)
+	return s
+}
+
+var sections []api.Page
+
+// TestServe serves the console at WAYMARK_CONSOLE until it is stopped, for those who work on it.
+func TestServe(t *testing.T) {
+	listen := os.Getenv("WAYMARK_CONSOLE")
+	if listen == "" {
+		listen = "127.0.0.1:0"
+	}
+	_, url := agent(t.Context(), t, listen)
+	t.Log(url)
+	if os.Getenv("WAYMARK_CONSOLE") != "" {
+		select {}
+	}
+}
