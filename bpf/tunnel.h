@@ -8,6 +8,8 @@
 #ifndef WAYMARK_TUNNEL_H
 #define WAYMARK_TUNNEL_H
 
+#include "scratch.h"
+
 #define PORT_VXLAN 4789 /* RFC 7348 */
 #define PORT_GENEVE 6081 /* RFC 8926 */
 
@@ -133,17 +135,6 @@ static __always_inline __u32 skip_tunnel(struct cursor *c, const struct packet *
 	return TUNNEL_NONE;
 }
 
-/*
- * The outer packet while the inner one is read in its place: two are too much
- * for the stack. Written and read by parse_tunnel() only, on one processor.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct packet);
-} outer_packet SEC(".maps");
-
 /* The inner packet in *p; whatever it returns but PARSE_OK, *p is spoilt. */
 static __always_inline int parse_inner(struct cursor *c, const struct packet *outer,
 				       struct packet *p)
@@ -172,12 +163,11 @@ __feature(FEATURE_TUNNELS) __noinline int parse_tunnel(frame_ctx *ctx, struct pa
 {
 	struct packet *outer;
 	struct cursor c = {};
-	__u32 zero = 0;
 	int rc;
 
 	if (!p)
 		return PARSE_OK;
-	outer = bpf_map_lookup_elem(&outer_packet, &zero);
+	outer = SCRATCH(struct packet, outer_packet);
 	if (!outer)
 		return PARSE_OK;
 	*outer = *p;

@@ -13,6 +13,8 @@
 #ifndef WAYMARK_FLOW_BATCH_H
 #define WAYMARK_FLOW_BATCH_H
 
+#include "scratch.h"
+
 /*
  * Index: current_part(). Written by the programs; read and emptied by the agent
  * after it turned the epoch.
@@ -25,24 +27,10 @@ struct {
 	__type(value, struct flow_batch);
 } batches SEC(".maps");
 
-/*
- * A packet that PDM looks at and that is for no batch: not sampled, or on a
- * processor that has no part of the table. Written and read by the programs, one
- * element.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct packet);
-} spare_packet SEC(".maps");
-
 /* Never NULL, but for the verifier. */
 static __always_inline struct packet *batch_spare(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&spare_packet, &zero);
+	return SCRATCH(struct packet, spare_packet);
 }
 
 /* Each CPU and epoch has a part of the table. */

@@ -56,14 +56,6 @@ struct gate_answer {
 	__u8 zero[3];
 };
 
-/* Memory for one packet, by CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct gate_answer);
-} gate_answers SEC(".maps");
-
 /* Finds the IP header behind up to two tags. */
 static __always_inline int gate_answer_link(frame_ctx *ctx, struct gate_answer *a)
 {

@@ -9,6 +9,7 @@
 #ifndef WAYMARK_GATE_COOKIE_H
 #define WAYMARK_GATE_COOKIE_H
 
+#include "scratch.h"
 #include "answer.h"
 
 /* Set by internal/gate, from the kernel's type information. */
@@ -190,8 +191,8 @@ static __always_inline int gate_cookie_rest(frame_ctx *ctx, const struct gate_fa
 static __always_inline int gate_cookie_of(frame_ctx *ctx, const struct gate_facts *f, __u32 slot,
 					  __u32 answers)
 {
-	__u32 zero = 0, flags = f->sub;
-	struct gate_answer *a = bpf_map_lookup_elem(&gate_answers, &zero);
+	__u32 flags = f->sub;
+	struct gate_answer *a = SCRATCH(struct gate_answer, gate_answer);
 
 	if (!a) /* unreachable; satisfies the verifier */
 		return GATE_PASS;

@@ -7,6 +7,8 @@
 #ifndef WAYMARK_GATE_DECIDE_H
 #define WAYMARK_GATE_DECIDE_H
 
+#include "scratch.h"
+
 /* Of a de Bruijn sequence: the number of the only bit that is set. */
 static const __u8 gate_bit_numbers[64] = {
 	0,  1,	2,  53, 3,  7,	54, 27, 4,  38, 41, 8,	34, 55, 48, 28, 62, 5,	39, 46, 44, 42,
@@ -155,14 +157,6 @@ static __always_inline int gate_decide_few(struct gate_facts *f,
 	return rule->action;
 }
 
-/* Words of the rules that match so far. Written and read by the programs; one element. They would take too much stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct gate_row);
-} gate_matching SEC(".maps");
-
 /* More rules. Verified alone. */
 __feature(FEATURE_GATE) __noinline
 	int gate_decide_many(struct gate_facts *f, __u32 copy, __u32 iface_row)
@@ -170,8 +164,8 @@ __feature(FEATURE_GATE) __noinline
 	const volatile struct gate_table *t = &gate.table[copy & 1];
 	__u64 summary = t->summary, *word;
 	bool many = summary >> GATE_WORDS / 2;
-	__u32 first = t->row, zero = 0;
-	struct gate_row *matching = bpf_map_lookup_elem(&gate_matching, &zero);
+	__u32 first = t->row;
+	struct gate_row *matching = SCRATCH(struct gate_row, gate_matching);
 	int action;
 
 	if (!f || !matching)
@@ -225,14 +219,6 @@ static __always_inline bool gate_is_again(const volatile struct gate_iface *ifac
 	return hook == GATE_HOOK_TC && !(iface->hooks & GATE_HOOK_TC) && t->has;
 }
 
-/* The packet at a hook: not on the stack, of which Linux 6.1 has too little for all calls. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct gate_facts);
-} gate_seen SEC(".maps");
-
 /* A frame at a hook. Verified alone. */
 __feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 {
@@ -240,7 +226,7 @@ __feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 	const volatile struct gate_iface *iface = gate_iface_of(copy, iface_of(ctx));
 	const volatile struct gate_table *t = &gate.table[copy & 1];
 	struct gate_facts *f;
-	__u32 tci, zero = 0;
+	__u32 tci;
 	bool again = false;
 	int action;
 
@@ -251,7 +237,7 @@ __feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 			return GATE_PASS;
 		again = true;
 	}
-	f = bpf_map_lookup_elem(&gate_seen, &zero);
+	f = SCRATCH(struct gate_facts, gate_seen);
 	if (!f) /* unreachable; satisfies the verifier */
 		return GATE_PASS;
 	*f = (struct gate_facts){};

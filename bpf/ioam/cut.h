@@ -60,17 +60,9 @@ struct ioam_cut {
 	__u8 fixed; /* authenticated, or in a fragment: something that goes cannot */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_cut);
-} ioam_cuts SEC(".maps");
-
 static __always_inline struct ioam_cut *ioam_cut_begin(__u32 direction)
 {
-	__u32 zero = 0;
-	struct ioam_cut *c = bpf_map_lookup_elem(&ioam_cuts, &zero);
+	struct ioam_cut *c = SCRATCH(struct ioam_cut, ioam_cut);
 
 	if (!c)
 		return NULL;

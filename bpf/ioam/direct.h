@@ -36,13 +36,6 @@ struct ioam_direct_work {
 	struct ioam_direct_record record;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_direct_work);
-} ioam_direct_works SEC(".maps");
-
 #define IOAM_DIRECT_SAVED 64 /* records' worth of credit that a CPU saves */
 
 /* A direct export option with both fields that are defined, which come first. */
@@ -209,10 +202,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_direct_option(frame_ctx *ctx, struct
 	const struct ioam_namespace *ns;
 	struct ioam_direct_work *d;
 	struct ioam_direct_record *r;
-	__u32 zero = 0, role;
+	__u32 role;
 	int rc;
 
-	d = bpf_map_lookup_elem(&ioam_direct_works, &zero);
+	d = SCRATCH(struct ioam_direct_work, ioam_direct);
 	if (!w || !d)
 		return 0;
 	r = &d->record;
@@ -314,10 +307,9 @@ __feature(FEATURE_IOAM) __noinline int ioam_direct_leave(frame_ctx *ctx, struct 
 {
 	struct ioam_direct_record *r;
 	struct ioam_direct_work *d;
-	__u32 zero = 0;
 	__be16 space;
 
-	d = bpf_map_lookup_elem(&ioam_direct_works, &zero);
+	d = SCRATCH(struct ioam_direct_work, ioam_direct);
 	if (!w || !d || !ioam_is_direct(ctx, w))
 		return 0;
 	d->key.number = w->direct++;

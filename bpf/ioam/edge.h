@@ -42,13 +42,6 @@ struct ioam_edge_work {
 	__u32 word; /* bytes 4 to 7 of the transport header */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_edge_work);
-} ioam_edge_works SEC(".maps");
-
 /* The number of the packet, after the ones before it. Under the lock. */
 static __always_inline void ioam_edge_observe(struct ioam_edge *e, __u64 number, __s64 d,
 					      __u32 word)
@@ -212,9 +205,9 @@ __feature(FEATURE_IOAM) __noinline int ioam_edge_option(frame_ctx *ctx, struct i
 	struct ioam_edge_header h;
 	const struct ioam_namespace *ns;
 	struct ioam_edge_work *work;
-	__u32 zero = 0, n, at = 0;
+	__u32 n, at = 0;
 
-	work = bpf_map_lookup_elem(&ioam_edge_works, &zero);
+	work = SCRATCH(struct ioam_edge_work, ioam_edge);
 	if (!w || !work || w->len < sizeof(h) - 2 || frame_load(ctx, w->at, &h, sizeof(h)) ||
 	    h.option != IOAM_OPTION_STAYS || h.type != IOAM_EDGE)
 		return 0;
@@ -268,11 +261,11 @@ __feature(FEATURE_IOAM) __noinline
 {
 	struct ioam_edge_work *work;
 	struct chain chain = {};
-	__u32 zero = 0, header, found = 0, end = 0;
+	__u32 header, found = 0, end = 0;
 	__be32 word;
 	int rc;
 
-	work = bpf_map_lookup_elem(&ioam_edge_works, &zero);
+	work = SCRATCH(struct ioam_edge_work, ioam_edge);
 	if (!w || !work)
 		return 0;
 	chain.next = first;

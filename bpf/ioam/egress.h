@@ -208,8 +208,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam
 /* A packet that leaves. Verified alone, as ioam_ingress(). Not TC_ACT_UNSPEC: the verdict. */
 __feature(FEATURE_IOAM) __noinline int ioam_egress(struct __sk_buff *skb)
 {
-	__u32 zero = 0, l3;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	__u32 l3;
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 	int verdict = TC_ACT_UNSPEC;
 
 	if (!w)

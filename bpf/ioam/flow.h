@@ -60,19 +60,9 @@ struct ioam_plan {
 	bool risks; /* nobody knows whether the packet arrives */
 };
 
-/* One element, each CPU's own. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_plan);
-} ioam_plans SEC(".maps");
-
 static __always_inline struct ioam_plan *ioam_plan_of_cpu(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&ioam_plans, &zero);
+	return SCRATCH(struct ioam_plan, ioam_plan);
 }
 
 /* Bytes by which what is planned makes a packet longer on its way at most. */

@@ -32,13 +32,6 @@ struct ioam_growth {
 	struct chain chain; /* behind this header */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_growth);
-} ioam_growths SEC(".maps");
-
 /* Sets a field of the node data in w->data. */
 static __always_inline void ioam_set(struct ioam_work *w, __u32 at, __u32 value)
 {
@@ -312,8 +305,8 @@ static __always_inline int ioam_grow_read(struct __sk_buff *skb, struct ioam_wor
 __feature(FEATURE_IOAM) __noinline
 	int ioam_grow(struct __sk_buff *skb, struct ioam_work *w, __u32 end)
 {
-	__u32 zero = 0, behind;
-	struct ioam_growth *g = bpf_map_lookup_elem(&ioam_growths, &zero);
+	__u32 behind;
+	struct ioam_growth *g = SCRATCH(struct ioam_growth, ioam_growth);
 	__be16 lengths;
 	int rc;
 

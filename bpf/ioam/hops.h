@@ -37,13 +37,6 @@ struct ioam_walk {
 	__u32 zero;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_walk);
-} ioam_walks SEC(".maps");
-
 /* Where a field is in the data of a node, and ~0, or 0 where the trace lacks it. */
 struct ioam_field {
 	__u32 at;

@@ -39,8 +39,8 @@ static __always_inline void ioam_hand_on(struct __sk_buff *skb, __u64 stamp)
  */
 __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 {
-	__u32 zero = 0, l3;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	__u32 l3;
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 	bool drop = false, done;
 	__u64 stamp = 0;
 	__u8 next;
@@ -90,8 +90,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 /* What is left to do once the packet is accounted. */
 static __always_inline int ioam_finish(struct __sk_buff *skb, int verdict)
 {
-	__u32 zero = 0;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 
 	if (!w || verdict == TC_ACT_SHOT)
 		return verdict;

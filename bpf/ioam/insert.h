@@ -175,10 +175,9 @@ __feature(FEATURE_IOAM) __noinline
 {
 	struct ioam_plan *plan = ioam_plan_of_cpu();
 	struct ioam_work *w;
-	__u32 zero = 0;
 	int rc = MARK_OK;
 
-	w = bpf_map_lookup_elem(&ioam_works, &zero);
+	w = SCRATCH(struct ioam_work, ioam_work);
 	if (!w || !plan || !gap || !place)
 		return MARK_BROKEN;
 	plan->bytes = 0;
@@ -222,9 +221,8 @@ __feature(FEATURE_IOAM) __noinline
 	struct ioam_plan *plan = ioam_plan_of_cpu();
 	struct ioam_insertion *in;
 	struct ioam_work *w;
-	__u32 zero = 0;
 
-	w = bpf_map_lookup_elem(&ioam_works, &zero);
+	w = SCRATCH(struct ioam_work, ioam_work);
 	if (!w || !p || !plan || !plan->placed)
 		return TC_ACT_UNSPEC;
 	plan->placed = false;
@@ -290,11 +288,11 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	const struct ioam_insertion *in;
 	struct mark_guard *g;
 	struct ioam_work *w;
-	__u32 zero = 0, *watch;
+	__u32 *watch;
 	__u64 now;
 	int rc;
 
-	w = bpf_map_lookup_elem(&ioam_works, &zero);
+	w = SCRATCH(struct ioam_work, ioam_work);
 	if (!p || !plan || !w)
 		return 0;
 	plan->bytes = 0;

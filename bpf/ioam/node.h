@@ -8,6 +8,8 @@
 #ifndef WAYMARK_IOAM_NODE_H
 #define WAYMARK_IOAM_NODE_H
 
+#include "scratch.h"
+
 #define NSEC_PER_SEC 1000000000ULL
 
 /* Written by the agent. Slots of both copies, one after the other. */
@@ -85,13 +87,6 @@ struct ioam_work {
 	struct ioam_sequence_key sequence;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_work);
-} ioam_works SEC(".maps");
-
 /* A length from 1 to max, a power of two, in a form whose bounds Linux 6.1 sees. */
 static __always_inline __u32 ioam_bounded(__u32 n, __u32 max)
 {
@@ -123,8 +118,8 @@ static __always_inline __u32 ioam_role(frame_ctx *ctx, const struct ioam_work *w
 /* Begins with a packet at an interface; NULL: it is none of the node's. */
 static __always_inline struct ioam_work *ioam_begin(frame_ctx *ctx, __u32 l3)
 {
-	__u32 zero = 0, iface = iface_of(ctx);
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	__u32 iface = iface_of(ctx);
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 	struct ioam_iface *known;
 
 	if (!w)

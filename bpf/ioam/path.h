@@ -298,10 +298,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 	const struct ioam_namespace *ns;
 	struct ioam_trace *t;
 	struct ioam_walk *walk;
-	__u32 zero = 0, len, lengths;
+	__u32 len, lengths;
 	int rc;
 
-	walk = bpf_map_lookup_elem(&ioam_walks, &zero);
+	walk = SCRATCH(struct ioam_walk, ioam_walk);
 	if (!w || !walk || w->len < IOAM_HEADER - 2)
 		return IOAM_PASS;
 	len = w->len + 2;

@@ -64,8 +64,7 @@ static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_
 /* Links the flow of a parsed packet to what its options reported. */
 static __always_inline void ioam_link_flow(const struct packet *p)
 {
-	__u32 zero = 0;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 
 	if (w && w->reported)
 		ioam_count_flow(p, w);

@@ -57,8 +57,7 @@ static __always_inline int ioam_cut_done(struct __sk_buff *skb, const struct ioa
 /* What PDM leaves to ioam_remove(): one packet shrinks once. False: nothing. */
 static __always_inline bool ioam_take_pdm(bool found)
 {
-	__u32 zero = 0;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 
 	if (!w || !w->removes)
 		return false;
@@ -90,8 +89,7 @@ static __always_inline void ioam_unstamp(struct __sk_buff *skb)
 __feature(FEATURE_IOAM) __noinline int ioam_remove(struct __sk_buff *skb)
 {
 	struct ioam_cut *c = ioam_cut_begin(DIRECTION_INGRESS);
-	__u32 zero = 0;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 	int rc, verdict = TC_ACT_UNSPEC;
 
 	if (!c || !w)

@@ -190,10 +190,10 @@ __feature(FEATURE_IOAM) __noinline
 	struct mark_guard *g;
 	struct ioam_work *w;
 	__u64 now = mark_now();
-	__u32 zero = 0, bytes;
+	__u32 bytes;
 	int rc;
 
-	w = bpf_map_lookup_elem(&ioam_works, &zero);
+	w = SCRATCH(struct ioam_work, ioam_work);
 	if (!p || !w || !in || !plan)
 		return TC_ACT_UNSPEC;
 	bytes = sizeof(struct ipv6hdr) + in->bytes[IOAM_HOP_NEW] + in->bytes[IOAM_DEST_NEW];

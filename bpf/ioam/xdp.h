@@ -12,8 +12,8 @@
 /* true: struct hints_meta is in front of the frame. */
 static __always_inline bool ioam_xdp(struct xdp_md *xdp)
 {
-	__u32 zero = 0, l3;
-	struct ioam_work *w = bpf_map_lookup_elem(&ioam_works, &zero);
+	__u32 l3;
+	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
 	__u8 own = HINTS_OWN_IOAM;
 	struct hints_meta *m;
 

@@ -6,6 +6,8 @@
 #ifndef WAYMARK_PDM_WORK_H
 #define WAYMARK_PDM_WORK_H
 
+#include "scratch.h"
+
 /* The policy that names a packet. */
 struct pdm_verdict {
 	__u64 until;
@@ -47,19 +49,9 @@ struct pdm_work {
 	struct pdm_flow_delays no_delays; /* zeros, except what describes the flow */
 };
 
-/* One element, each CPU's own: nothing interrupts a packet on its way. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct pdm_work);
-} pdm_works SEC(".maps");
-
 static __always_inline struct pdm_work *get_work(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&pdm_works, &zero);
+	return SCRATCH(struct pdm_work, pdm_work);
 }
 
 #endif

@@ -64,9 +64,8 @@ int test_insert(struct __sk_buff *skb)
 	const struct ioam_insertion *in;
 	struct packet *p = batch_spare();
 	struct ioam_work *w;
-	__u32 zero = 0;
 
-	w = bpf_map_lookup_elem(&ioam_works, &zero);
+	w = SCRATCH(struct ioam_work, ioam_work);
 	if (!w || !p || parse(skb, DIRECTION_EGRESS, p) != PARSE_OK)
 		return 3;
 	p->hash = hash_flow(&p->id);

@@ -49,20 +49,21 @@ type costFeatures struct {
 	ioam bool // the interface belongs to an IOAM node
 }
 
+var allTunnels = []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}
+
 func allCostFeatures() []costFeatures {
 	marks := inband.Default()
 	marks.MarksPerSecond = 0 // the cost is that of a mark
 	strips := marks
 	strips.Strip = true
-	tunnels := []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}
 	return []costFeatures{
 		{name: "none"},
 		{name: "sampling", cfg: datapath.Config{Sampling: 1000}},
-		{name: "tunnels", cfg: datapath.Config{Tunnels: tunnels}},
+		{name: "tunnels", cfg: datapath.Config{Tunnels: allTunnels}},
 		{name: "pdm", pdm: &marks},
 		{name: "pdm,strip", pdm: &strips},
 		{name: "ioam", ioam: true},
-		{name: "all", cfg: datapath.Config{Sampling: 1000, Tunnels: tunnels}, pdm: &strips, ioam: true},
+		{name: "all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, pdm: &strips, ioam: true},
 	}
 }
 

@@ -62,9 +62,9 @@ func Default() Config {
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
 	"gate_lines", "gate_rows", "gate_pages", "gate_rules", "gate_counts", "gate_buckets", "gate_sources", ".data.gate",
-	"gate_bans", "gate_ban_counts", ".data.gateban", "gate_cookie_counts", "gate_local", "gate_answers",
+	"gate_bans", "gate_ban_counts", ".data.gateban", "gate_cookie_counts", "gate_local",
 	"gate_sketch", "gate_watches", "gate_candidates",
-	"gate_drops", "gate_drop_parts", "gate_rings", "gate_captures", "gate_matching", "gate_seen",
+	"gate_drops", "gate_drop_parts", "gate_rings", "gate_captures",
 }
 
 // sourceWays are the buckets in an element of gate_sources.

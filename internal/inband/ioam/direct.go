@@ -31,7 +31,7 @@ const (
 )
 
 // directMaps are the maps of direct export.
-var directMaps = []string{"ioam_direct_records", "ioam_direct_waiting", "ioam_direct_works"}
+var directMaps = []string{"ioam_direct_records", "ioam_direct_waiting"}
 
 // Exported is what the node exported of one packet.
 type Exported struct {

@@ -62,10 +62,9 @@ const (
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
-	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_works", "ioam_cuts", "ioam_counts", "ioam_stats", ".data.ioam",
+	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_counts", "ioam_stats", ".data.ioam",
 	"ioam_insertions", "ioam_templates", "ioam_prefixes", "ioam_rules", "ioam_answers", "ioam_insertion_states", "ioam_sequences", "ioam_proofs",
 	"ioam_guards", "ioam_watches", "ioam_prepared", "ioam_completed", "ioam_queues", "ioam_nics",
-	"ioam_growths",
 }
 
 // Registrar is the node of one datapath. Its methods may be called from any goroutine.

@@ -34,7 +34,7 @@ const (
 )
 
 // pathMaps are the maps of paths.
-var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_known", "ioam_reports", "ioam_path_stats", "ioam_walks", "ioam_flows", "ioam_edges_by_sender", "ioam_edge_works"}
+var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_known", "ioam_reports", "ioam_path_stats", "ioam_flows", "ioam_edges_by_sender"}
 
 // PathStats are running totals since the start.
 type PathStats struct {
