@@ -1,35 +1,29 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-
+	"github.com/waymark-net/waymark/internal/capfile"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/obs"
 )
 
 // captureFile is a pcapng file. What was written of it can be read at any time.
 type captureFile struct {
-	ng     *pcapgo.NgWriter
-	buf    *bufio.Writer
+	ng     *capfile.Writer
 	file   io.WriteCloser
 	snap   uint32
 	filter string
 	began  time.Time
 
 	ifaces []captureIface
-	packet uint64 // number of the last
+	packet int    // number of the last
 	lost   uint64 // as of the last
 	known  bool
 }
@@ -44,7 +38,7 @@ type captureIface struct {
 
 // newCaptureFile writes the head, with the interfaces of the gate, so that readers can begin.
 func newCaptureFile(ctx context.Context, c *captureCommand, file io.WriteCloser) (*captureFile, error) {
-	f := &captureFile{buf: bufio.NewWriter(file), file: file, snap: c.snap, filter: c.text, began: time.Now()}
+	f := &captureFile{file: file, snap: c.snap, filter: c.text, began: time.Now()}
 	s, err := c.agent.client().Status(ctx)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -58,12 +52,15 @@ func newCaptureFile(ctx context.Context, c *captureCommand, file io.WriteCloser)
 	if len(names) == 0 {
 		return nil, errors.Join(errors.New("capture: the gate of the agent has no interface: name some in gate.interfaces and interfaces"), file.Close())
 	}
+	if f.ng, err = capfile.NewWriter(file, "waymark "+readVersion().Version); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
 	for _, name := range names {
 		if _, err := f.iface(name, false); err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
 	}
-	return f, f.flush()
+	return f, nil
 }
 
 // iface is the number of an interface, which is added when it is new.
@@ -73,17 +70,12 @@ func (f *captureFile) iface(name string, noLink bool) (int, error) {
 			return i, nil
 		}
 	}
-	one := pcapgo.NgInterface{Name: name, Filter: f.filter, LinkType: layers.LinkTypeEthernet, SnapLength: f.snap, TimestampResolution: 9, OS: runtime.GOOS}
+	one := capfile.Interface{Name: name, Filter: f.filter, Link: capfile.LinkEthernet, Snap: f.snap}
 	if noLink {
-		one.LinkType = layers.LinkTypeRaw
+		one.Link = capfile.LinkRaw
 	}
 	f.ifaces = append(f.ifaces, captureIface{name: name, noLink: noLink})
-	if f.ng != nil {
-		return f.ng.AddInterface(one)
-	}
-	var err error
-	f.ng, err = pcapgo.NewNgWriterInterface(f.buf, one, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{OS: runtime.GOOS, Application: "waymark " + readVersion().Version}})
-	return 0, err
+	return f.ng.Add(one)
 }
 
 // Verdicts of the hooks, as the kernel has them.
@@ -96,18 +88,18 @@ const (
 // tcUnspec is TC_ACT_UNSPEC.
 var tcUnspec int64 = -1
 
-func captureVerdict(p *gate.Captured) pcapgo.NgEpbVerdict {
+func captureVerdict(p *gate.Captured) capfile.Verdict {
 	dropped := p.Verdict == "drop"
-	v, kind := uint64(xdpPass), pcapgo.NgEpbVerdictTypeLinuxeBPFXDP
+	v := capfile.Verdict{Kind: capfile.VerdictXDP, Value: xdpPass}
 	switch {
 	case p.Hook == "tc" && dropped:
-		v, kind = tcShot, pcapgo.NgEpbVerdictTypeLinuxeBPFTC
+		v = capfile.Verdict{Kind: capfile.VerdictTC, Value: tcShot}
 	case p.Hook == "tc":
-		v, kind = uint64(tcUnspec), pcapgo.NgEpbVerdictTypeLinuxeBPFTC
+		v = capfile.Verdict{Kind: capfile.VerdictTC, Value: uint64(tcUnspec)}
 	case dropped:
-		v = xdpDrop
+		v.Value = xdpDrop
 	}
-	return pcapgo.NgEpbVerdict{Type: kind, Data: binary.LittleEndian.AppendUint64(nil, v)}
+	return v
 }
 
 // write adds a packet.
@@ -124,14 +116,14 @@ func (f *captureFile) write(p *gate.Captured) error {
 	}
 	f.lost, f.known = p.Lost, true
 	f.packet++
-	opts := pcapgo.NgPacketOptions{
-		Comments: captureComments(p), PacketID: &f.packet, Queue: &p.Queue, Verdicts: []pcapgo.NgEpbVerdict{captureVerdict(p)},
-		Flags: &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionInbound}, DropCount: &lost,
-	}
-	info := gopacket.CaptureInfo{Timestamp: p.Time, CaptureLength: len(frame), Length: max(int(p.Length)+more, len(frame)), InterfaceIndex: i}
 	f.ifaces[i].wrote++
 	f.ifaces[i].lost += lost
-	return errors.Join(f.ng.WritePacketWithOptions(info, frame, opts), f.flush())
+	return f.ng.Write(&capfile.Packet{
+		Frame: capfile.Frame{
+			Number: f.packet, Time: p.Time, Data: frame, Length: max(int(p.Length)+more, len(frame)), Iface: i, Direction: capfile.Inbound,
+		},
+		Comments: captureComments(p), Queue: p.Queue, Lost: lost, Verdict: captureVerdict(p),
+	})
 }
 
 // captureComments are what is known of a packet besides its bytes.
@@ -184,9 +176,6 @@ func frameOf(p *gate.Captured) []byte {
 	return append(append(append([]byte(nil), p.Data[:addresses]...), tag...), p.Data[addresses:]...)
 }
 
-// flush passes on what was written.
-func (f *captureFile) flush() error { return errors.Join(f.ng.Flush(), f.buf.Flush()) }
-
 // finish adds what was captured and lost per interface. Packets that were lost behind the last one count with the first
 // interface: nobody knows theirs.
 func (f *captureFile) finish(lost uint64) error {
@@ -196,14 +185,11 @@ func (f *captureFile) finish(lost uint64) error {
 	f.ifaces[0].lost += lost
 	now := time.Now()
 	for i, one := range f.ifaces {
-		err := f.ng.WriteInterfaceStats(i, pcapgo.NgInterfaceStatistics{
-			LastUpdate: now, StartTime: f.began, EndTime: now, PacketsReceived: one.wrote + one.lost, PacketsDropped: one.lost,
-		})
-		if err != nil {
+		if err := f.ng.End(i, capfile.Statistics{From: f.began, To: now, Received: one.wrote + one.lost, Lost: one.lost}); err != nil {
 			return err
 		}
 	}
-	return f.flush()
+	return nil
 }
 
 func (f *captureFile) close() error { return f.file.Close() }

@@ -270,7 +270,7 @@ func TestDecodeBadInput(t *testing.T) {
 		{"cut in the first record header", []string{write(whole[:30])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
 		{"cut behind a record header", []string{write(whole[:40])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
 		{"cut in the last frame", []string{write(whole[:len(whole)-1])}, exitFailure, "frame 10 at byte", "7 with PDM"},
-		{"impossible length", []string{write(lying)}, exitFailure, "frame 1 at byte 24: capture length exceeds", ""},
+		{"impossible length", []string{write(lying)}, exitFailure, "frame 1 at byte 24: 2147483648 bytes were captured", ""},
 		{"damaged gzip", []string{write([]byte{0x1F, 0x8B, 9, 9})}, exitFailure, "byte 0", ""},
 		{"format", []string{"-o", "xml", name}, exitUsage, "one of table, json, jsonl, csv", ""},
 		{"show", []string{"--show", "bytes", name}, exitUsage, "--show bytes: want packets, ioam or flows", ""},

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gopacket/gopacket/layers"
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/capfile"
@@ -168,10 +167,10 @@ func newRuleSums(rs *rules.Ruleset) *ruleSums {
 
 func (s *ruleSums) add(f capfile.Frame, iface string) {
 	var p *rules.Packet
-	switch f.Link {
-	case layers.LinkTypeEthernet:
+	switch {
+	case f.Link == capfile.LinkEthernet:
 		p = rules.ReadEthernet(f.Data)
-	case layers.LinkTypeRaw, layers.LinkTypeIPv4, layers.LinkTypeIPv6:
+	case f.Link.IP():
 		p = rules.ReadIP(f.Data)
 	default:
 		s.skipped++

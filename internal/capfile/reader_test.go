@@ -32,8 +32,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// pcap is a file of n frames; ends are the bytes behind its header and each frame.
-func pcap(t testing.TB, n int) (file []byte, ends []int) {
+// pcapFile is a file of n frames; ends are the bytes behind its header and each frame.
+func pcapFile(t testing.TB, n int) (file []byte, ends []int) {
 	var b bytes.Buffer
 	w := pcapgo.NewWriterNanos(&b)
 	must(t, w.WriteFileHeader(65535, layers.LinkTypeEthernet))
@@ -44,8 +44,8 @@ func pcap(t testing.TB, n int) (file []byte, ends []int) {
 	return b.Bytes(), append(ends, b.Len())
 }
 
-// pcapng is a section with two interfaces, n frames and statistics at its end.
-func pcapng(t testing.TB, n int, names ...string) (file []byte, ends []int) {
+// pcapngFile is a section with two interfaces, n frames and statistics at its end.
+func pcapngFile(t testing.TB, n int, names ...string) (file []byte, ends []int) {
 	var b bytes.Buffer
 	w, err := pcapgo.NewNgWriterInterface(&b, pcapgo.NgInterface{Name: names[0], LinkType: layers.LinkTypeEthernet}, pcapgo.DefaultNgWriterOptions)
 	must(t, err)
@@ -89,12 +89,12 @@ func read(file []byte) (*Reader, []Frame, error) {
 }
 
 func TestPcap(t *testing.T) {
-	file, _ := pcap(t, 5)
+	file, _ := pcapFile(t, 5)
 	_, frames, err := read(file)
 	must(t, err)
 	for i, f := range frames {
 		if f.Number != i+1 || !f.Time.Equal(info(i, 0).Timestamp) || f.Length != 1000+i || !bytes.Equal(f.Data, frame(i)) ||
-			f.Link != layers.LinkTypeEthernet || f.Direction != Unknown || f.Iface != 0 {
+			f.Link != LinkEthernet || f.Direction != Unknown || f.Iface != 0 {
 			t.Errorf("frame %d: %+v", i, f)
 		}
 	}
@@ -105,22 +105,22 @@ func TestPcap(t *testing.T) {
 
 // Interfaces of all sections have numbers and names of their own.
 func TestPcapng(t *testing.T) {
-	one, _ := pcapng(t, 6, "eth0", "tun0")
-	two, _ := pcapng(t, 2, "eth9")
+	one, _ := pcapngFile(t, 6, "eth0", "tun0")
+	two, _ := pcapngFile(t, 2, "eth9")
 	r, frames, err := read(slices.Concat(one, two))
 	must(t, err)
 	if len(frames) != 8 {
 		t.Fatalf("%d frames, want 8", len(frames))
 	}
 	for i, f := range frames[:6] {
-		link := []layers.LinkType{layers.LinkTypeEthernet, layers.LinkTypeRaw}[i%2]
+		link := []LinkType{LinkEthernet, LinkRaw}[i%2]
 		if !f.Time.Equal(info(i, 0).Timestamp) || f.Length != 1000+i || !bytes.Equal(f.Data, frame(i)) ||
 			f.Link != link || f.Iface != i%2 || f.Direction != Direction(i%3) {
 			t.Errorf("frame %d: %+v", i, f)
 		}
 	}
 	for _, f := range frames[6:] {
-		if f.Iface != 2 || f.Link != layers.LinkTypeEthernet {
+		if f.Iface != 2 || f.Link != LinkEthernet {
 			t.Errorf("frame %d of the second section: %+v", f.Number, f)
 		}
 	}
@@ -132,7 +132,7 @@ func TestPcapng(t *testing.T) {
 }
 
 func TestGzip(t *testing.T) {
-	file, ends := pcap(t, 5)
+	file, ends := pcapFile(t, 5)
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	_, err := w.Write(file[:ends[3]+7])
@@ -147,8 +147,8 @@ func TestGzip(t *testing.T) {
 // A file that is cut anywhere gives the frames that are whole, and an error
 // that tells where the next one began, unless the cut is between two.
 func TestCutFiles(t *testing.T) {
-	plain, plainEnds := pcap(t, 4)
-	ng, ngEnds := pcapng(t, 4, "eth0")
+	plain, plainEnds := pcapFile(t, 4)
+	ng, ngEnds := pcapngFile(t, 4, "eth0")
 	for name, file := range map[string]struct {
 		data []byte
 		ends []int
@@ -193,8 +193,8 @@ func countUpTo(ends []int, n int) int {
 }
 
 func FuzzReader(f *testing.F) {
-	plain, _ := pcap(f, 3)
-	one, _ := pcapng(f, 3, "eth0", "tun0")
+	plain, _ := pcapFile(f, 3)
+	one, _ := pcapngFile(f, 3, "eth0", "tun0")
 	f.Add(plain)
 	f.Add(one)
 	f.Add(slices.Concat(one, one))

@@ -346,7 +346,7 @@ func TestReadFileErrors(t *testing.T) {
 		"pcapng, half a frame": {ng[:len(ng)-40], 9, io.ErrUnexpectedEOF, []string{"frame 10 at byte ", "everything before was counted"}},
 		"absurd frame length": {
 			slices.Concat(data[:24+8], bytes.Repeat([]byte{0xff}, 8), data[24+16:]), 0, nil,
-			[]string{"frame 1 at byte 24", "exceeds"},
+			[]string{"frame 1 at byte 24", "at most"},
 		},
 		"link type of WLAN": {
 			slices.Concat(data[:20], []byte{105, 0, 0, 0}, data[24:]), 0, errLinkType,

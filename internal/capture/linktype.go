@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/capfile"
@@ -15,12 +14,6 @@ import (
 // errLinkType is of frames whose link header is not known.
 var errLinkType = errors.New("unknown link type")
 
-// Numbers of raw IP in old files, in addition to layers.LinkTypeRaw.
-const (
-	linkTypeRawLinux   = 12
-	linkTypeRawOpenBSD = 14
-)
-
 // fromFile is a frame of a file and where it was seen.
 func fromFile(c *capfile.Frame) (frame, place, error) {
 	f := frame{data: c.Data, length: c.Length}
@@ -28,13 +21,13 @@ func fromFile(c *capfile.Frame) (frame, place, error) {
 	if c.Direction == capfile.Outbound {
 		at.direction = flow.Egress
 	}
-	switch c.Link {
-	case layers.LinkTypeEthernet:
-	case layers.LinkTypeRaw, layers.LinkTypeIPv4, layers.LinkTypeIPv6, linkTypeRawLinux, linkTypeRawOpenBSD:
+	switch {
+	case c.Link == capfile.LinkEthernet:
+	case c.Link.IP():
 		f.link = linkNone
-	case layers.LinkTypeLinuxSLL:
+	case c.Link == capfile.LinkLinuxCooked:
 		cookedV1(&f, &at)
-	case layers.LinkTypeLinuxSLL2:
+	case c.Link == capfile.LinkCookedV2:
 		cookedV2(&f, &at)
 	default:
 		return f, at, fmt.Errorf("%w %d", errLinkType, c.Link)

@@ -9,9 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-
 	"github.com/waymark-net/waymark/internal/capfile"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -50,47 +47,15 @@ func (p *Packet) inband() inband.Packet {
 	return inband.Packet{Time: p.Time, Option: p.Option, Word: p.Word, Bare: p.bare}
 }
 
-// linkTypeIPv6 frames begin at the IPv6 header; gopacket knows the number only.
-const linkTypeIPv6 = layers.LinkTypeIPv6
-
 // Decode calls emit for every IPv6 header of a frame, outer ones first: a tunnel's
 // inner packet may carry an option of its own. It returns false when the frame's
 // link type is not known.
 func Decode(f capfile.Frame, emit func(Packet)) bool {
-	first, known := decoder(f.Link)
-	if !known {
-		return false
-	}
-	data := f.Data[:len(f.Data):len(f.Data)] // the buffer goes on
-	frame := gopacket.NewPacket(data, first, gopacket.DecodeOptions{NoCopy: true})
-	for _, l := range frame.Layers() {
-		ip, ok := l.(*layers.IPv6)
-		if !ok {
-			continue
-		}
-		p := decode(wholePacket(ip))
+	return headers(f.Link, f.Data, func(pkt []byte) {
+		p := decode(pkt)
 		p.Frame, p.Time = f.Number, f.Time
 		emit(p)
-	}
-	return true
-}
-
-func decoder(link layers.LinkType) (gopacket.Decoder, bool) {
-	if link == linkTypeIPv6 {
-		return layers.LayerTypeIPv6, true
-	}
-	known := int(link) < len(layers.LinkTypeMetadata) && layers.LinkTypeMetadata[link].DecodeWith != nil
-	return link, known
-}
-
-// wholePacket is the packet from its IPv6 header to its end. gopacket's Payload
-// begins behind a Hop-by-Hop header; Contents reach on to the end of the frame.
-func wholePacket(ip *layers.IPv6) []byte {
-	size := len(ip.Contents) + len(ip.Payload)
-	if ip.Length != 0 {
-		size = len(ip.Contents) + int(ip.Length)
-	}
-	return ip.Contents[:min(size, cap(ip.Contents))]
+	})
 }
 
 // IANA protocol numbers with ports, and ICMPv6.

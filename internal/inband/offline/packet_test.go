@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gopacket/gopacket/layers"
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/capfile"
@@ -36,7 +35,7 @@ func marked(t interface{ Fatal(...any) }, b packet.Builder) []byte {
 	return append(frame[:14:14], ip...)
 }
 
-func decodeAll(t *testing.T, link layers.LinkType, frame []byte) []offline.Packet {
+func decodeAll(t *testing.T, link capfile.LinkType, frame []byte) []offline.Packet {
 	t.Helper()
 	var got []offline.Packet
 	if !offline.Decode(capfile.Frame{Number: 1, Link: link, Data: frame}, func(p offline.Packet) { got = append(got, p) }) {
@@ -68,7 +67,7 @@ func TestDecodeTransport(t *testing.T) {
 		{"behind other headers", ip.HopByHop().DestOpts(packet.Option{Type: 4, Data: []byte{1}}).UDP(1000, 53), 17, 1000, 53},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := decodeAll(t, layers.LinkTypeEthernet, marked(t, c.b))
+			got := decodeAll(t, capfile.LinkEthernet, marked(t, c.b))
 			if len(got) != 1 {
 				t.Fatalf("%d packets", len(got))
 			}
@@ -90,26 +89,26 @@ func TestDecodeLinkAndTunnels(t *testing.T) {
 	raw := func(b packet.Builder, inside packet.Builder) []byte { return append(b.Bytes(), inside.Bytes()...) }
 	for _, c := range []struct {
 		name  string
-		link  layers.LinkType
+		link  capfile.LinkType
 		frame []byte
 		want  int // packets, of which the last is marked
 	}{
-		{"Ethernet", layers.LinkTypeEthernet, plain, 1},
-		{"VLAN", layers.LinkTypeEthernet, raw(packet.Eth().VLAN(5).EtherType(0x86DD), innerMarked), 1},
-		{"QinQ", layers.LinkTypeEthernet, raw(packet.Eth().QinQ(7).VLAN(5).EtherType(0x86DD), innerMarked), 1},
-		{"padded", layers.LinkTypeEthernet, append(bytes.Clone(plain), make([]byte, 8)...), 1},
-		{"raw", layers.LinkTypeRaw, ip, 1},
+		{"Ethernet", capfile.LinkEthernet, plain, 1},
+		{"VLAN", capfile.LinkEthernet, raw(packet.Eth().VLAN(5).EtherType(0x86DD), innerMarked), 1},
+		{"QinQ", capfile.LinkEthernet, raw(packet.Eth().QinQ(7).VLAN(5).EtherType(0x86DD), innerMarked), 1},
+		{"padded", capfile.LinkEthernet, append(bytes.Clone(plain), make([]byte, 8)...), 1},
+		{"raw", capfile.LinkRaw, ip, 1},
 		{"raw, another number", 12, ip, 1},
-		{"IPv6", layers.LinkTypeIPv6, ip, 1},
-		{"Linux cooked", layers.LinkTypeLinuxSLL, append([]byte{0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 0x86, 0xDD}, ip...), 1},
-		{"Linux cooked, version 2", layers.LinkTypeLinuxSLL2, append([]byte{0x86, 0xDD, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0}, ip...), 1},
-		{"loopback of BSD", layers.LinkTypeNull, append([]byte{24, 0, 0, 0}, ip...), 1},
-		{"IPv6 in IPv4", layers.LinkTypeEthernet, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").IPv6("2001:db8::1", "2001:db8::2").UDP(40000, 53).Bytes(), 1},
-		{"IPv6 in IPv6", layers.LinkTypeEthernet, packet.Eth().IPv6("2001:db8:1::1", "2001:db8:1::2").IPv6("2001:db8::1", "2001:db8::2").UDP(40000, 53).Bytes(), 2},
-		{"VXLAN in IPv4", layers.LinkTypeEthernet, vxlan(packet.Eth().IPv4("192.0.2.1", "192.0.2.2"), etherMarked), 1},
-		{"VXLAN in IPv6", layers.LinkTypeEthernet, vxlan(packet.Eth().IPv6("2001:db8:1::1", "2001:db8:1::2"), etherMarked), 2},
-		{"IPv4", layers.LinkTypeEthernet, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes(), 0},
-		{"ARP", layers.LinkTypeEthernet, packet.Eth().ARP("192.0.2.1", "192.0.2.2").Bytes(), 0},
+		{"IPv6", capfile.LinkIPv6, ip, 1},
+		{"Linux cooked", capfile.LinkLinuxCooked, append([]byte{0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 0x86, 0xDD}, ip...), 1},
+		{"Linux cooked, version 2", capfile.LinkCookedV2, append([]byte{0x86, 0xDD, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0}, ip...), 1},
+		{"loopback of BSD", capfile.LinkNull, append([]byte{24, 0, 0, 0}, ip...), 1},
+		{"IPv6 in IPv4", capfile.LinkEthernet, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").IPv6("2001:db8::1", "2001:db8::2").UDP(40000, 53).Bytes(), 1},
+		{"IPv6 in IPv6", capfile.LinkEthernet, packet.Eth().IPv6("2001:db8:1::1", "2001:db8:1::2").IPv6("2001:db8::1", "2001:db8::2").UDP(40000, 53).Bytes(), 2},
+		{"VXLAN in IPv4", capfile.LinkEthernet, vxlan(packet.Eth().IPv4("192.0.2.1", "192.0.2.2"), etherMarked), 1},
+		{"VXLAN in IPv6", capfile.LinkEthernet, vxlan(packet.Eth().IPv6("2001:db8:1::1", "2001:db8:1::2"), etherMarked), 2},
+		{"IPv4", capfile.LinkEthernet, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes(), 0},
+		{"ARP", capfile.LinkEthernet, packet.Eth().ARP("192.0.2.1", "192.0.2.2").Bytes(), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := decodeAll(t, c.link, c.frame)
@@ -139,7 +138,7 @@ func vxlan(outer, inside packet.Builder) []byte {
 func TestDecodeTunnelMarkedTwice(t *testing.T) {
 	inner := marked(t, udpTo(53))[14:]
 	outer := marked(t, packet.Eth().IPv6("2001:db8:1::1", "2001:db8:1::2").NextHeader(41).Raw(inner))
-	got := decodeAll(t, layers.LinkTypeEthernet, outer)
+	got := decodeAll(t, capfile.LinkEthernet, outer)
 	if len(got) != 2 || got[0].Err != nil || got[1].Err != nil || got[0].Proto != 41 || got[1].Proto != 17 {
 		t.Errorf("%+v", got)
 	}
@@ -151,7 +150,7 @@ func TestDecodeRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		frame := packet.Random().Draw(t, "frame")
 		before := bytes.Clone(frame)
-		offline.Decode(capfile.Frame{Link: layers.LinkTypeEthernet, Data: frame[:len(frame):len(frame)]}, func(p offline.Packet) {
+		offline.Decode(capfile.Frame{Link: capfile.LinkEthernet, Data: frame[:len(frame):len(frame)]}, func(p offline.Packet) {
 			if p.Err == nil {
 				t.Fatalf("a packet that nobody marked has %v", p.Option)
 			}
@@ -167,7 +166,7 @@ func TestDecodeRandom(t *testing.T) {
 			return
 		}
 		marks := 0
-		offline.Decode(capfile.Frame{Link: layers.LinkTypeEthernet, Data: append(frame[:14:14], ip...)}, func(p offline.Packet) {
+		offline.Decode(capfile.Frame{Link: capfile.LinkEthernet, Data: append(frame[:14:14], ip...)}, func(p offline.Packet) {
 			if p.Err == nil && p.Option == sample {
 				marks++
 			}
@@ -190,7 +189,7 @@ func TestScan(t *testing.T) {
 	twice = append(twice, make([]byte, 8)...)
 	binary.BigEndian.PutUint16(twice[14+4:], 40)
 	v2 := packet.Eth().IPv6("2001:db8::1", "2001:db8::2").DestOpts(packet.Option{Type: 0x0F, Data: make([]byte, 0x22)}).UDP(1, 2)
-	file := classic(binary.LittleEndian, magicMicro, layers.LinkTypeEthernet, time.Microsecond,
+	file := classic(binary.LittleEndian, magicMicro, capfile.LinkEthernet, time.Microsecond,
 		marked(t, udpTo(53)), udpTo(54).Bytes(), twice, v2.Bytes(), marked(t, udpTo(55)))
 	scan := func(keep func(*offline.Packet) bool, each func(*offline.Packet, inband.Observation) error) (offline.Totals, error) {
 		r, err := capfile.NewReader(bytes.NewReader(file))

@@ -19,7 +19,7 @@ import (
 var at = time.Date(2025, 3, 1, 10, 0, 0, 123456789, time.UTC)
 
 // classic is a pcap file in either byte order and resolution.
-func classic(order binary.AppendByteOrder, magic uint32, link layers.LinkType, unit time.Duration, frames ...[]byte) []byte {
+func classic(order binary.AppendByteOrder, magic uint32, link capfile.LinkType, unit time.Duration, frames ...[]byte) []byte {
 	b := order.AppendUint32(nil, magic)
 	b = order.AppendUint16(b, 2)
 	b = order.AppendUint16(b, 4)
@@ -82,8 +82,8 @@ func pack(t testing.TB, b []byte) []byte {
 // Whatever a file holds, reading it ends, and every frame is what was read.
 func FuzzScan(f *testing.F) {
 	eth := marked(f, udpTo(53))
-	f.Add(classic(binary.LittleEndian, magicMicro, layers.LinkTypeEthernet, time.Microsecond, eth))
-	f.Add(classic(binary.BigEndian, magicNano, layers.LinkTypeRaw, time.Nanosecond, eth[14:]))
+	f.Add(classic(binary.LittleEndian, magicMicro, capfile.LinkEthernet, time.Microsecond, eth))
+	f.Add(classic(binary.BigEndian, magicNano, capfile.LinkRaw, time.Nanosecond, eth[14:]))
 	f.Add(ng(f, eth, eth[14:]))
 	f.Add(pack(f, ng(f, eth)))
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -3,7 +3,7 @@ package offline_test
 import (
 	"testing"
 
-	"github.com/gopacket/gopacket/layers"
+	"github.com/waymark-net/waymark/internal/capfile"
 
 	"github.com/waymark-net/waymark/internal/inband/offline"
 	"github.com/waymark-net/waymark/test/packet"
@@ -41,7 +41,7 @@ func TestWhoAsks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, p := range decodeAll(t, layers.LinkTypeIPv6, pkt) {
+				for _, p := range decodeAll(t, capfile.LinkIPv6, pkt) {
 					table.Add(&p)
 				}
 			}
@@ -55,7 +55,7 @@ func TestWhoAsks(t *testing.T) {
 			}
 			sent := uint64(0)
 			for _, s := range c.steps {
-				if p := decodeAll(t, layers.LinkTypeEthernet, s.b.Bytes()); p[0].Src == f.Src {
+				if p := decodeAll(t, capfile.LinkEthernet, s.b.Bytes()); p[0].Src == f.Src {
 					sent++
 				}
 			}
