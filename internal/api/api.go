@@ -52,6 +52,7 @@ func Endpoints() []Endpoint {
 // Config says where the API is served.
 type Config struct {
 	Socket string // path of the unix socket
+	Group  string // that may use it; empty: the group of the process
 	Listen string // loopback host:port; empty: none
 	// Profile serves /debug/pprof/ to root and the agent's own user, on the socket.
 	Profile bool
@@ -113,7 +114,10 @@ func (e *Error) Error() string {
 	return e.What + "; " + e.How
 }
 
-func writeError(w http.ResponseWriter, e *Error) {
+func writeError(w http.ResponseWriter, e *Error) { e.Answer(w) }
+
+// Answer sends the error as the answer.
+func (e *Error) Answer(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Status)
 	// The reader may be gone; there is no one else to tell.

@@ -12,7 +12,7 @@ import (
 // when there are too many, the one leaves that has been without a request for the
 // longest time. So connections that say nothing keep nobody out.
 type connections struct {
-	most int // of each network
+	most int // of each class
 
 	mu      sync.Mutex
 	open    map[net.Conn]*connection
@@ -21,23 +21,27 @@ type connections struct {
 
 // connection is one of them.
 type connection struct {
-	network string
-	busy    bool      // a request is being answered
-	kept    bool      // as one of a class with a bound of its own: it does not leave
-	since   time.Time // of busy
+	class string    // of listeners that share a bound
+	busy  bool      // a request is being answered
+	kept  bool      // as one of a class with a bound of its own: it does not leave
+	since time.Time // of busy
 }
 
 func newConnections(most int) *connections {
 	return &connections{most: most, open: map[net.Conn]*connection{}}
 }
 
-// follow keeps account; it is the ConnState of an http.Server.
-func (c *connections) follow(conn net.Conn, state http.ConnState) {
+// follow is the ConnState of an http.Server that keeps account.
+func (c *connections) follow(class string) func(net.Conn, http.ConnState) {
+	return func(conn net.Conn, state http.ConnState) { c.note(class, conn, state) }
+}
+
+func (c *connections) note(class string, conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		c.open[conn] = &connection{network: conn.LocalAddr().Network(), since: time.Now()}
+		c.open[conn] = &connection{class: class, since: time.Now()}
 		c.evict(conn)
 	case http.StateActive, http.StateIdle:
 		if n := c.open[conn]; n != nil {
@@ -50,11 +54,11 @@ func (c *connections) follow(conn net.Conn, state http.ConnState) {
 
 // evict closes the connection that can be spared best, if there are too many.
 func (c *connections) evict(newest net.Conn) {
-	network := c.open[newest].network
+	class := c.open[newest].class
 	var spare net.Conn
 	count := 0
 	for conn, n := range c.open {
-		if n.network != network {
+		if n.class != class {
 			continue
 		}
 		count++
@@ -81,14 +85,6 @@ type connKey struct{}
 
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
-}
-
-// network is that of a request: unix or tcp.
-func network(ctx context.Context) string {
-	if conn, ok := ctx.Value(connKey{}).(net.Conn); ok {
-		return conn.LocalAddr().Network()
-	}
-	return ""
 }
 
 // keep exempts the connection of a request from leaving until release.

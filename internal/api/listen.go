@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -19,8 +21,12 @@ const socketMode = 0o660
 
 // listenUnix binds the socket. What a dead agent left behind is removed; that of
 // a live one is not.
-func listenUnix(path string) (net.Listener, error) {
-	listener, err := bindUnix(path)
+func listenUnix(path, group string) (net.Listener, error) {
+	gid, err := groupID(group)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := bindUnix(path, gid)
 	switch {
 	case err == nil:
 		return listener, nil
@@ -32,7 +38,22 @@ func listenUnix(path string) (net.Listener, error) {
 	return nil, err
 }
 
-func bindUnix(path string) (net.Listener, error) {
+// groupID is the number of a group, which may be written as one; -1: the group stays.
+func groupID(name string) (int, error) {
+	if name == "" {
+		return -1, nil
+	}
+	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return int(n), nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return -1, fmt.Errorf("group of the API socket: %w; make it (groupadd --system %s), or name another in api.group", err, name)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+func bindUnix(path string, gid int) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the API socket: %w", err)
@@ -52,6 +73,10 @@ func bindUnix(path string) (net.Listener, error) {
 	if err := os.Chmod(path, socketMode); err != nil {
 		listener.Close()
 		return nil, fmt.Errorf("set the mode of the API socket: %w", err)
+	}
+	if err := os.Chown(path, -1, gid); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("give the API socket to its group: %w; the agent's user must be in the group of api.group, or root", err)
 	}
 	return listener, nil
 }

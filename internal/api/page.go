@@ -50,10 +50,10 @@ func (s *Server) servePage(p Page) http.HandlerFunc {
 	}
 }
 
-// setPage changes what a page shows. Only root and the agent's own user may do that.
+// setPage changes what a page shows. Only root, the agent's own user and callers with the role admin may do that.
 func (s *Server) setPage(w http.ResponseWriter, r *http.Request, p Page) {
-	if !isOwner(r) {
-		writeError(w, &Error{http.StatusForbidden, "only root and the agent's user may change anything", "ask over the unix socket as one of them"})
+	if !mayChange(r) {
+		writeError(w, &Error{http.StatusForbidden, "only root, the agent's user and those with the role admin may change anything", "ask over the unix socket as one of the first two, or give the role in console.tokens or console.users"})
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChange))

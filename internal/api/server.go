@@ -2,17 +2,14 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/console"
@@ -92,7 +89,7 @@ func (s *Server) Stats() obs.API {
 // first before it attaches anything. Run does it when it was not done before.
 func (s *Server) Listen() error {
 	if s.cfg.Socket != "" {
-		l, err := listenUnix(s.cfg.Socket)
+		l, err := listenUnix(s.cfg.Socket, s.cfg.Group)
 		if err != nil {
 			return err
 		}
@@ -126,47 +123,6 @@ func (s *Server) Addrs() []net.Addr {
 	return addrs
 }
 
-// Run serves until ctx ends, then lets answers under way come to their end.
-func (s *Server) Run(ctx context.Context) error {
-	if len(s.listeners) == 0 {
-		if err := s.Listen(); err != nil {
-			return err
-		}
-	}
-	defer s.Close()
-	server := &http.Server{
-		Handler:           s.Handler(),
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.deps.Log.Handler(), slog.LevelDebug),
-		// Those who follow end with ctx.
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return withPeer(withConn(ctx, c), c) },
-		ConnState:   s.connections.follow,
-	}
-	failed := make(chan error, len(s.listeners))
-	var serving sync.WaitGroup
-	for _, l := range s.listeners {
-		serving.Go(func() { failed <- server.Serve(l) })
-	}
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if server.Shutdown(closing) != nil {
-		server.Close()
-	}
-	serving.Wait()
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the API: %w", err)
-	}
-	return nil
-}
-
 // Handler answers every request of the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -198,37 +154,6 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc(referencePath, s.reference)
 	mux.HandleFunc("/", s.page)
 	return s.guard(mux)
-}
-
-// guard refuses what no handler wants to see.
-func (s *Server) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && !s.isChange(r):
-			w.Header().Set("Allow", "GET, HEAD")
-			w.Header().Set("Connection", "close")
-			writeError(w, &Error{http.StatusMethodNotAllowed, "the API only answers questions", "use GET"})
-		case network(r.Context()) == "tcp" && !loopbackHost(r.Host):
-			// A name of someone else's that leads here: a web page that tries to
-			// read the API through a visitor's browser.
-			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("host %q is not this host's loopback", r.Host), "use 127.0.0.1, [::1] or localhost"})
-		default:
-			if !s.isChange(r) {
-				r.Body = http.MaxBytesReader(w, r.Body, 0)
-			}
-			s.deadline(w)
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-func loopbackHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // deadline gives the reader of an answer its time from now on.

@@ -99,6 +99,48 @@ func TestLoopbackOnly(t *testing.T) {
 	}
 }
 
+// The unix socket may be forwarded to a port: a name that a page can have is refused there, too.
+func TestNamesOnTheSocket(t *testing.T) {
+	a := start(t, "")
+	for host, want := range map[string]int{"waymark": 200, "localhost:8474": 200, "127.0.0.1": 200, "[::1]:1": 200, "x": 200, "evil.example": 403, "192.0.2.1": 403} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/livez", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := a.client.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("host %s: %d, want %d", host, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestSocketGroup(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	err := New(Config{Socket: path, Group: "no-such-group"}, Deps{}).Listen()
+	if err == nil || !strings.Contains(err.Error(), "groupadd --system no-such-group") {
+		t.Errorf("unknown group: %v", err)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("another group needs root")
+	}
+	s := New(Config{Socket: path, Group: "12345"}, Deps{})
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat := info.Sys().(*syscall.Stat_t); stat.Gid != 12345 || info.Mode().Perm() != 0o660 {
+		t.Errorf("group %d, mode %v", stat.Gid, info.Mode())
+	}
+}
+
 func TestNoAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	_, err := NewClient(path).Status(t.Context())

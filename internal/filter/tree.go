@@ -3,6 +3,7 @@ package filter
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -218,4 +219,39 @@ func classRegexp(class []rune) string {
 	}
 	b.WriteByte(']')
 	return b.String()
+}
+
+// MapPrefixes is the filter with other addresses and prefixes in the same tests.
+func (f Filter) MapPrefixes(to func(netip.Prefix) netip.Prefix) Filter {
+	if f.root == nil {
+		return f
+	}
+	return Filter{mapPrefixes(f.root, to)}
+}
+
+func mapPrefixes(n node, to func(netip.Prefix) netip.Prefix) node {
+	each := func(list []node) []node {
+		out := make([]node, len(list))
+		for i, one := range list {
+			out[i] = mapPrefixes(one, to)
+		}
+		return out
+	}
+	switch n := n.(type) {
+	case or:
+		return or(each(n))
+	case and:
+		return and(each(n))
+	case not:
+		return not{mapPrefixes(n.node, to)}
+	case test:
+		if n.field.kind == kindAddress {
+			n.values = slices.Clone(n.values)
+			for i := range n.values {
+				n.values[i].prefix = to(n.values[i].prefix)
+			}
+		}
+		return n
+	}
+	return n
 }
