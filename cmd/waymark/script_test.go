@@ -256,6 +256,11 @@ func knownStatus() obs.Status {
 			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached", Warning: "behind end_chain (id 9)"},
 			{Iface: "eth1", Netns: "blue", Direction: "ingress", State: "failed", Error: "no such device"},
 		},
+		Access: &obs.Access{Socket: "/run/waymark/agent.sock", Group: "waymark", Console: &obs.Console{
+			Listen: "192.0.2.7:8474", TLS: true, Tokens: 2, Proxies: []string{"192.0.2.8/32"}, Sessions: 1,
+			Certificates: []obs.Certificate{{Use: "console", Name: "waymark.example", Ends: scriptStart.AddDate(1, 0, 0)}, {Use: "clients", Name: "Test CA", Ends: scriptStart.AddDate(9, 0, 0)}},
+			Refused:      map[string]uint64{"credentials": 3},
+		}},
 		Table: obs.Table{MaxEntries: 524288, Entries: 52429, MemoryBytes: 67_108_864, Evicted: 1234, Unattributed: 5, Live: 60000},
 		Drain: obs.Drain{Count: 720, Deltas: 1_500_000, Records: 90_000, Last: 12 * time.Millisecond, Grace: 7 * time.Millisecond, Interval: 10 * time.Second},
 		Interfaces: []obs.Interface{

@@ -70,6 +70,7 @@ func statusAgent(w io.Writer, s *obs.Status) error {
 			t.Entries, t.MaxEntries, term.Percent(fill), term.Count(t.MemoryBytes), term.Count(t.Evicted), term.Number(t.Unattributed, "packets"), term.Count(t.Live), term.Count(t.Shed))},
 		{"drain", drainText(d)},
 		{"history", historyText(s)},
+		{"access", accessText(s)},
 	}
 	for _, l := range lines {
 		if _, err := fmt.Fprintf(w, "%-8s%s\n", l.name, term.Printable(l.text)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/access"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -73,7 +74,8 @@ type Agent struct {
 	noted    notes
 	leaving  *leaving
 	server   *api.Server
-	wired    uint64 // changes of the wiring that the history knows; of drainOnce
+	console  *access.Server // nil: not configured
+	wired    uint64         // changes of the wiring that the history knows; of drainOnce
 	totals   *totals
 	hooks    *hooks
 	headroom *headroom.Keeper
@@ -155,8 +157,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	if err := a.load(); err != nil {
-		server.Close()
-		a.exports.close()
+		a.unlisten()
 		return err
 	}
 	defer a.probe.Close()
@@ -187,6 +188,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	serve(server.Run)
+	serve(a.console.Run)
 	a.exports.run(serve)
 	if s, ok := a.probe.(flow.Streamer); ok {
 		start(probing, &running, func(ctx context.Context) error { return s.Stream(ctx, a.merge) })

@@ -3,6 +3,7 @@ package agent
 import (
 	"net/http"
 
+	"github.com/waymark-net/waymark/internal/access"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/console"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
@@ -12,7 +13,7 @@ import (
 // api is the API of the configuration.
 func (a *Agent) api() *api.Server {
 	return api.New(api.Config{
-		Socket: a.cfg.API.Socket, Listen: a.cfg.API.Listen, Profile: a.profile,
+		Socket: a.cfg.API.Socket, Group: a.cfg.API.Group, Listen: a.cfg.API.Listen, Profile: a.profile,
 		Queries: 1 + int(a.budget.Count(shareQueries)), AnswerBytes: int(a.budget.Count(shareAnswers) * 4 / 5),
 	}, api.Deps{
 		Origin:  a.exports.origin,
@@ -33,13 +34,26 @@ func pages() http.Handler {
 // listen binds everything, before anything is attached: a second agent on the
 // same socket, or a port in use, ends the start here.
 func (a *Agent) listen(server *api.Server) error {
-	err := server.Listen()
-	if err == nil {
-		err = a.exports.listen()
+	if listen := a.cfg.API.Listen; listen != "" {
+		a.log.Warn(access.Unprotected(listen))
 	}
+	var err error
+	a.console, err = access.New(&a.cfg, access.Deps{Handler: server.Handler(), Serve: server.Serve, Log: a.log})
 	if err != nil {
-		server.Close()
-		a.exports.close()
+		return err
 	}
-	return err
+	for _, bind := range []func() error{server.Listen, a.console.Listen, a.exports.listen} {
+		if err := bind(); err != nil {
+			a.unlisten()
+			return err
+		}
+	}
+	return nil
+}
+
+// unlisten gives back what listen bound, when nothing is going to serve.
+func (a *Agent) unlisten() {
+	a.server.Close()
+	a.console.Close()
+	a.exports.close()
 }

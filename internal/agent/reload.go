@@ -87,6 +87,10 @@ func (a *Agent) reload(next config.Config, origins config.Origins) (applied, res
 	if err != nil {
 		return nil, nil, err
 	}
+	readmit, err := a.console.Prepare(&merged)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reload %w", err)
+	}
 	watch := topology.Config{Interfaces: merged.Patterns(), Exclude: merged.Exclude}
 	if err := watch.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("reload interfaces: %w", err)
@@ -107,6 +111,7 @@ func (a *Agent) reload(next config.Config, origins config.Origins) (applied, res
 			return nil, nil, errors.Join(err, a.exports.set(before))
 		}
 	}
+	readmit()
 	a.mu.Lock()
 	a.cfg, a.origins = merged, origins
 	a.mu.Unlock()

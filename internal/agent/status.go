@@ -8,6 +8,7 @@ import (
 
 // Status gathers the state of the agent.
 func (a *Agent) Status() obs.Status {
+	cfg := a.settings()
 	a.mu.Lock()
 	drain, coverage := a.drain, a.coverage
 	a.mu.Unlock()
@@ -27,11 +28,12 @@ func (a *Agent) Status() obs.Status {
 	s.Table.Live = flows.Live
 	s.Table.Shed = flows.Shed
 	s.Drain = drain
-	s.Drain.Interval = a.settings().Flow.ScanInterval
+	s.Drain.Interval = cfg.Flow.ScanInterval
 	s.Drain.Deltas, s.Drain.Records = flows.Deltas, flows.Records
 	s.Drain.Grace = table.Grace
 	s.Losses = a.losses(table)
 	s.History = a.historyStatus()
+	s.Access = a.console.Status(&cfg.API, s.Now)
 	s.Sections = a.sections()
 	obs.FillLists(&s)
 	return s

@@ -101,7 +101,8 @@ type Prometheus struct {
 // API is where the verbs of the command line reach the agent.
 type API struct {
 	Socket  string `yaml:"socket" default:"/run/waymark/agent.sock" kind:"socket" doc:"path of the unix socket"`
-	Listen  string `yaml:"listen" kind:"loopback" doc:"loopback host:port for HTTP; empty: none"`
+	Group   string `yaml:"group" doc:"group whose members may use the socket; empty: that of the agent's process. Others, except root and the agent's user, may not"`
+	Listen  string `yaml:"listen" kind:"loopback" doc:"loopback host:port for HTTP without credentials, from which every local user can read all flows; empty: none. See the section console"`
 	History int    `yaml:"history" default:"131072" min:"1" max:"16777216" doc:"records of recent intervals kept in memory for waymark flows; smaller under a memory limit"`
 }
 

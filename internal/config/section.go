@@ -13,7 +13,7 @@ import (
 type Section[T any] struct {
 	Name string // its key, which is also the name of the stage
 	Doc  string
-	// On reports whether the section enables the stage.
+	// On reports whether the section enables the stage; nil: it is about no stage.
 	On func(*T) bool
 	// Check reports values that are impossible together; nil: all are possible.
 	Check func(s *T, complain Complain)
@@ -68,7 +68,7 @@ func Register[T any](s Section[T]) *Section[T] {
 			Name: name, Type: reflect.TypeFor[T](), Index: append(slices.Clone(stages.Index), s.index),
 			Tag: reflect.StructTag("yaml:" + strconv.Quote(name) + " doc:" + strconv.Quote(doc)),
 		},
-		on: func(v any) bool { return s.On(v.(*T)) },
+		on: func(v any) bool { return s.On != nil && s.On(v.(*T)) },
 	}
 	if s.Check != nil {
 		one.check = func(v any, complain Complain) { s.Check(v.(*T), complain) }

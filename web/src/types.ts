@@ -7,6 +7,14 @@ export interface API {
 	dropped: number;
 }
 
+export interface Access {
+	socket: string;
+	group: string;
+	loopback?: string;
+	console?: Console;
+	warnings: string[];
+}
+
 export interface Answer {
 	host: string;
 	sampling: number;
@@ -52,6 +60,13 @@ export interface Captures {
 	full: number;
 }
 
+export interface Certificate {
+	use: string;
+	name: string;
+	issuer: string;
+	ends: string;
+}
+
 export interface Completion {
 	error?: FilterError;
 	words: FilterWord[];
@@ -61,6 +76,18 @@ export interface Completion {
 export interface Consequence {
 	kind: string;
 	text: string;
+}
+
+export interface Console {
+	listen: string;
+	tls: boolean;
+	certificates: Certificate[];
+	tokens: number;
+	users: number;
+	proxies: string[];
+	sessions: number;
+	requests: Record<string, number>;
+	refused: Record<string, number>;
 }
 
 export interface Counters {
@@ -341,6 +368,7 @@ export interface Status {
 	losses: Loss[];
 	programs: Program[];
 	history?: History;
+	access?: Access;
 }
 
 export interface Table {
