@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -56,7 +55,7 @@ type RuleDoc struct {
 func (s *Server) reference(w http.ResponseWriter, _ *http.Request) {
 	out := Reference{Sorts: query.SortNames()}
 	for _, f := range filter.Fields() {
-		out.Filters = append(out.Filters, FilterDoc{Doc{f.Name, f.Doc}, slices.Concat([]string{}, f.Aliases), f.Example})
+		out.Filters = append(out.Filters, FilterDoc{Doc{f.Name, f.Doc}, append([]string{}, f.Aliases...), f.Example})
 	}
 	for _, k := range query.KeyDocs() {
 		out.Keys = append(out.Keys, Doc(k))

@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"slices"
@@ -32,6 +31,8 @@ const assetsPath = "/assets/"
 // policy allows what is served here, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+var types = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 // file is an asset, as it is sent.
 type file struct {
@@ -86,7 +87,7 @@ func unpack(from fs.FS, name string) (f file, hash string, err error) {
 	if f.plain, err = io.ReadAll(r); err != nil {
 		return f, "", err
 	}
-	f.mime = mime.TypeByExtension(path.Ext(name))
+	f.mime = types[path.Ext(name)]
 	sum := sha256.Sum256(f.plain)
 	return f, hex.EncodeToString(sum[:6]), nil
 }

@@ -16,7 +16,7 @@ func rank(found []Verdict) (list []Verdict, more int) {
 	list = explain(distinct(found))
 	byRank(list)
 	of, first := map[Kind]int{}, map[Kind]int{}
-	kept := list[:0]
+	kept := make([]Verdict, 0, len(list)) // never nil: in JSON, no verdicts are []
 	for _, v := range list {
 		if of[v.Kind]++; of[v.Kind] > mostOfKind {
 			like := &kept[first[v.Kind]]

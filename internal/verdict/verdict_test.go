@@ -21,7 +21,7 @@ func TestHealthy(t *testing.T) {
 				continue
 			}
 			a := w.examine(t)
-			if len(a.Verdicts) != 0 || !strings.HasPrefix(a.Summary, "No server, path, link or rule stands out") {
+			if a.Verdicts == nil || len(a.Verdicts) != 0 || !strings.HasPrefix(a.Summary, "No server, path, link or rule stands out") {
 				t.Fatalf("seed %d, interval %d: %s: %+v", seed, n, a.Summary, a.Verdicts)
 			}
 			if n < 30 {

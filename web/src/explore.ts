@@ -26,7 +26,7 @@ export function asked(q: Question): Params {
 	return { filter: q.where, by: q.by, sort: q.sort === "bytes" ? "" : q.sort, since: q.since, until: q.until, limit: q.limit };
 }
 
-export interface Line extends Series { keys: string[]; row?: Row; total: number }
+export interface Line extends Series { keys: string[]; row?: Row; all: (number | null)[] } // all: both directions
 
 export interface Result {
 	range: Range; step: number; times: number[]; by: string[]; answer: Answer;
@@ -75,7 +75,7 @@ export async function ask(q: Question, doc: NumberDoc, signal: AbortSignal): Pro
 		range: r, step, times: at, by: answer.by, answer, lines: of, measure: m, number: doc, span: spanOf(answer, r), total: sum ?? undefined,
 		before: before ? flat(before, times(r.from - length, r.from, step), value).slice(0, at.length) : undefined,
 	};
-	const known = { from: r.from, to: answer.to ? Math.min(r.to, Date.parse(answer.to) / 1000) : r.to };
+	const known = { from: answer.from ? Date.parse(answer.from) / 1000 : r.from, to: answer.to ? Math.min(r.to, Date.parse(answer.to) / 1000) : r.to };
 	for (const values of [...of.map((l) => l.values), ...(sum ? [sum] : [])]) trim(values, at, step, known, doc.sum);
 	if (sum && answer.groups > of.length) result.other = { id: "other", label: "Other", values: rest(sum, of) };
 	if (q.both) {
@@ -114,7 +114,7 @@ function arranged(of: Series[], a: Answer): Line[] {
 	const found = new Map(of.map((s) => [s.id, s]));
 	return a.rows.flatMap((row) => {
 		const keys = keyed(row, a.by), s = found.get(keys.join("\u0000"));
-		return s ? [{ ...s, keys, row, total: 0 }] : [];
+		return s ? [{ ...s, keys, row, all: s.values }] : [];
 	});
 }
 

@@ -8,6 +8,10 @@ import { go, href, kept, view } from "./route.ts";
 import { theme, toggleTheme } from "./theme.ts";
 import { Now } from "./pages/now.tsx";
 import { Explore } from "./pages/explore.tsx";
+import { Flow } from "./pages/flow.tsx";
+import { Gate } from "./pages/gate.tsx";
+import { Hosts } from "./pages/hosts.tsx";
+import { Reference } from "./pages/reference.tsx";
 import { Notice } from "./parts/notice.tsx";
 
 interface Page { path: string; name: string; key: string; page: ComponentType; below?: boolean; hidden?: boolean }
@@ -15,6 +19,10 @@ interface Page { path: string; name: string; key: string; page: ComponentType; b
 const pages: Page[] = [
 	{ path: "/", name: "Now", key: "n", page: Now },
 	{ path: "/explore", name: "Explore", key: "e", page: Explore },
+	{ path: "/flow", name: "Flow", key: "", page: Flow, below: true, hidden: true },
+	{ path: "/hosts", name: "Hosts", key: "h", page: Hosts, below: true },
+	{ path: "/gate", name: "Gate", key: "d", page: Gate },
+	{ path: "/docs", name: "Reference", key: "r", page: Reference, below: true },
 ];
 
 const help = signal(false);

@@ -55,3 +55,9 @@ export function shade(share: number): string {
 	const c = ramp[i]!.map((v, k) => Math.round(v + (ramp[i + 1]![k]! - v) * f));
 	return `rgb(${c.join(",")})`;
 }
+
+// inkOn is black or white, whichever can be read better on a colour.
+export function inkOn(rgb: string): string {
+	const [r, g, b] = rgb.match(/\d+/g)!.map((v) => Number(v) / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)) as [number, number, number];
+	return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
+}

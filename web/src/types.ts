@@ -320,31 +320,6 @@ export interface Rules {
 	captures: Captures;
 }
 
-export interface ServiceInterface {
-	name: string;
-	netns?: string;
-	hook: string;
-	reason?: string;
-}
-
-export interface ServiceStatus {
-	mode: string;
-	interfaces: ServiceInterface[];
-	bans: number;
-	max_bans: number;
-	detected: Record<string, number>;
-	syncookies: Record<string, number>;
-	rules: Rule[];
-	sets: Set[];
-	passed: Counts;
-	not_ip: Counts;
-	removed: Counts;
-	banned: Counts;
-	exempt: Counts;
-	forgotten_sources: number;
-	captures: Captures;
-}
-
 export interface Set {
 	name: string;
 	members: number;

@@ -3,7 +3,7 @@ package browser
 
 import (
 	"context"
-	"os"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -11,6 +11,7 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/console"
 	"github.com/waymark-net/waymark/internal/flow"
+	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/lab/past"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
@@ -34,9 +35,10 @@ func agent(ctx context.Context, t *testing.T, listen string) (*store.Store, stri
 		Connections: func(string) ([]verdict.Connection, error) { return nil, nil },
 		Conditions:  func() []verdict.Condition { return nil },
 	})
-	server := api.New(api.Config{Listen: listen}, api.Deps{
+	var server *api.Server
+	server = api.New(api.Config{Listen: listen}, api.Deps{
 		Origin: flow.Origin{Host: "alpha", Sampling: 1}, History: history, Console: pages,
-		Status: status, Ready: func() error { return nil }, Pages: sections,
+		Status: func() obs.Status { return status(server) }, Ready: func() error { return nil }, Pages: gatePages(),
 		Why: func(ctx context.Context, r api.WhyRequest) (any, error) {
 			since, until, err := r.Range(time.Now())
 			if err != nil {
@@ -78,10 +80,10 @@ func places() (all []verdict.Place) {
 }
 
 // status is that of an agent that does well.
-func status() obs.Status {
+func status(server *api.Server) obs.Status {
 	now := time.Now()
 	s := obs.Status{
-		Version: "1.2.0", Host: "alpha", PID: 1234, Probe: "ebpf", Started: now.Add(-2 * past.Length), Now: now,
+		Version: "0.1.0", API: server.Stats(), Host: "alpha", PID: 1234, Probe: "ebpf", Started: now.Add(-2 * past.Length), Now: now,
 		Table:   obs.Table{MaxEntries: 262144, Entries: 812, MemoryBytes: 23 << 20, Live: 640},
 		Drain:   obs.Drain{Count: 720, Deltas: 32100, Records: 32000, Last: 3 * time.Millisecond, Interval: 10 * time.Second},
 		History: &obs.History{Path: "/var/lib/waymark/history", Bytes: 212 << 20, Size: 1 << 30, Files: 31, Records: 5_100_000, Oldest: now.Add(-50 * time.Hour), Reach: 4 * 86400},
@@ -89,6 +91,9 @@ func status() obs.Status {
 			{Name: "ipfix", Target: "udp 192.0.2.50:4739", QueueSize: 65536, Exported: 31800},
 			{Name: "jsonl", Target: "/var/log/waymark.jsonl", QueueSize: 65536, Exported: 31650, Queued: 12},
 		},
+	}
+	s.Memory.Shares = []obs.MemoryShare{
+		{Name: "flow table", Key: "flow.max_entries", Bytes: 24 << 20, Count: 262144}, {Name: "history", Key: "api.history", Bytes: 35 << 20, Count: 131072},
 	}
 	for i, iface := range []string{"eth0", "eth1"} {
 		for _, direction := range []string{"ingress", "egress"} {
@@ -100,17 +105,18 @@ func status() obs.Status {
 	return s
 }
 
-var sections []api.Page
-
-// TestServe serves the console at WAYMARK_CONSOLE until it is stopped, for those who work on it.
-func TestServe(t *testing.T) {
-	listen := os.Getenv("WAYMARK_CONSOLE")
-	if listen == "" {
-		listen = "127.0.0.1:0"
+// gatePages are the pages of a gate with two rules and a ban.
+func gatePages() []api.Page {
+	rules := gate.Rules{
+		Rules: []gate.Rule{
+			{ID: 3, Text: "accept tcp dst port 22 src net 2001:db8:1::/48", Counts: gate.Counts{Packets: 8120, Bytes: 1 << 20}},
+			{ID: 7, Text: "drop src 203.0.113.0/24", Counts: gate.Counts{Packets: 900, Bytes: 39600, Dropped: 900, DroppedBytes: 39600}, PacketRate: 2.5},
+		},
+		Sets: []gate.Set{{Name: "bad", Members: 4120}}, Passed: gate.Counts{Packets: 9_580_000},
 	}
-	_, url := agent(t.Context(), t, listen)
-	t.Log(url)
-	if os.Getenv("WAYMARK_CONSOLE") != "" {
-		select {}
+	ban := gate.Ban{Prefix: netip.MustParsePrefix("203.0.113.66/32"), Since: time.Now().Add(-time.Hour / 2), By: gate.ByOperator, Reason: "tries ports", Dropped: 120}
+	return []api.Page{
+		{Path: gate.RulesPath, Get: func() (any, error) { return rules, nil }},
+		{Path: gate.BansPath, Get: func() (any, error) { return gate.Bans{Bans: []gate.Ban{ban}, Max: 65536}, nil }},
 	}
 }

@@ -27,7 +27,7 @@ const typesFile = "../../../web/src/types.ts"
 
 // answers are what the console reads.
 var answers = []any{
-	api.Answer{}, api.Completion{}, api.Reference{}, verdict.Answer{}, obs.Status{}, gate.Rules{}, gate.Bans{}, gate.Status{},
+	api.Answer{}, api.Completion{}, api.Reference{}, verdict.Answer{}, obs.Status{}, gate.Rules{}, gate.Bans{},
 }
 
 // The types of the console are those of the answers: the table of fields, and what Go writes as JSON.

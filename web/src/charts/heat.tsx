@@ -31,7 +31,7 @@ export function Heat(p: Props) {
 		c.fillStyle = token("muted");
 		const every = Math.ceil(p.times.length / Math.max(2, (width - left) / 90));
 		p.times.forEach((t, i) => {
-			if (i % every === 0) c.fillText(clock(t, Date.now() / 1000, false).split(" ").pop()!, left + i * cell, height - axisHeight / 2);
+			if (i % every === 0 && left + i * cell < width - 34) c.fillText(clock(t, Date.now() / 1000, false).split(" ").pop()!, left + i * cell, height - axisHeight / 2);
 		});
 	};
 	const spot = (x: number, y: number, width: number) => {

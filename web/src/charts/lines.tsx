@@ -47,11 +47,11 @@ function layers(p: Props): Line[] {
 function options(p: Props, all: Line[], width: number, tip: HTMLElement): uPlot.Options {
 	const axis = { stroke: token("muted"), grid: { stroke: token("line"), width: 1 }, ticks: { stroke: token("line"), width: 1 }, font: "12px system-ui, sans-serif" };
 	return {
-		width, height: p.height ?? 260, legend: { show: false }, padding: [10, 8, 0, 0],
+		width, height: p.height ?? 260, legend: { show: false }, padding: [10, 22, 0, 0],
 		cursor: { drag: { x: !!p.onZoom, y: false, setScale: false }, points: { size: 6 }, y: false },
 		scales: { x: { time: true }, y: { range: (_u, low, high) => [Math.min(0, low * 1.05), high > 0 ? high * 1.08 : low < 0 ? 0 : 1] } },
 		axes: [
-			{ ...axis, space: 70, values: (_u, ticks) => ticks.map((t) => clock(t, Date.now() / 1000, false).split(" ").pop()!) },
+			{ ...axis, space: 70, size: 34, values: (_u, ticks) => ticks.map((t) => clock(t, Date.now() / 1000, false).split(" ").pop()!) },
 			{ ...axis, size: 86, values: (_u, ticks) => ticks.map((v) => p.text(Math.abs(v))) },
 		],
 		series: [{}, ...all.map((l) => ({

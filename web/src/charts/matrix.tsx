@@ -1,4 +1,4 @@
-import { shade, theme } from "../theme.ts";
+import { inkOn, shade } from "../theme.ts";
 
 export interface Cell { row: string; column: string; value: number }
 
@@ -7,7 +7,6 @@ export function Matrix(p: { caption: string; rowName: string; columnName: string
 	const rows = ranked(p.cells, (c) => c.row), columns = ranked(p.cells, (c) => c.column);
 	const value = new Map(p.cells.map((c) => [`${c.row}\u0000${c.column}`, c]));
 	const most = Math.max(...p.cells.map((c) => c.value), 1e-9);
-	const ink = (share: number) => ((Math.sqrt(share) > 0.5) === (theme.value === "light") ? "#ffffff" : "#0b1016");
 	return (
 		<div class="scroll matrix" role="region" aria-label={p.caption} tabIndex={0}>
 			<table>
@@ -23,7 +22,7 @@ export function Matrix(p: { caption: string; rowName: string; columnName: string
 								const share = cell.value / most;
 								return (
 									<td key={c} style={{ background: shade(share) }}>
-										<button type="button" class="plain" style={{ color: ink(share) }} title={`${r} → ${c}: ${p.text(cell.value)}`} onClick={() => p.onCell?.(cell)}>{p.text(cell.value)}</button>
+										<button type="button" class="plain" style={{ color: inkOn(shade(share)) }} title={`${r} → ${c}: ${p.text(cell.value)}`} onClick={() => p.onCell?.(cell)}>{p.text(cell.value)}</button>
 									</td>
 								);
 							})}

@@ -9,6 +9,9 @@ import { flowHref } from "../verdicts.ts";
 
 interface Props { of: Result; q: Question; onFilter(key: string, value: string, not: boolean): void }
 
+// statsOf are what fits next to the keys.
+const statsOf = (r: Result) => (r.by.length > 3 ? ["mean", "max", "last"] as const : ["min", "mean", "p95", "max", "last"] as const);
+
 const isFlow = (by: string[]) => ["proto", "src", "sport", "dst", "dport"].every((k) => by.includes(k));
 
 // open shows the conversation of a row, or the conversations in it.
@@ -24,13 +27,13 @@ export function Answers(p: Props) {
 	const all = sum ? r.lines.reduce((n, l) => n + (number(l.row!, r.number.path) ?? 0), 0) : 0;
 	const total = r.total ? r.total.reduce<number>((n, v) => n + (v ?? 0), 0) : 0;
 	const share = (l: Line) => {
-		const mine = l.values.reduce<number>((n, v) => n + (v ?? 0), 0) + (r.back?.find((b) => b.id === l.id)?.values.reduce<number>((n, v) => n + (v ?? 0), 0) ?? 0);
+		const mine = l.all.reduce<number>((n, v) => n + (v ?? 0), 0);
 		return total ? mine / total : all ? (number(l.row!, r.number.path) ?? 0) / all : NaN;
 	};
 	const columns: Column<Line>[] = [
 		...r.by.map((key, i) => keyColumn(p, key, i)),
-		...(["min", "mean", "p95", "max", "last"] as const).map((name) => ({
-			name, title: `${name} of the steps of time`, right: true, narrow: name !== "mean" && name !== "max", cell: (l: Line) => m.text(summary(l.values)[name]),
+		...statsOf(r).map((name) => ({
+			name, title: `${name} of the steps of time`, right: true, narrow: name !== "mean" && name !== "max", cell: (l: Line) => m.text(summary(l.all)[name]),
 		})),
 		{ name: "total", title: r.number.doc, right: true, cell: (l) => (sum ? short(number(l.row!, r.number.path) ?? 0, r.number.unit === "bytes" ? "B" : "") : m.text(number(l.row!, r.number.path) ?? NaN)) },
 		...(sum ? [{ name: "share", title: "of everything that matches", right: true, cell: (l: Line) => <Share of={share(l)} /> }] : []),
@@ -86,7 +89,7 @@ function Foot(p: { of: Result; columns: Column<Line>[]; total: number }) {
 		return (
 			<tr>
 				<th scope="row" colSpan={keys}>{mark && <i class="mark" style={{ background: mark }} />}{name}</th>
-				{(["min", "mean", "p95", "max", "last"] as const).map((n) => <td key={n} class={`right ${n !== "mean" && n !== "max" ? "wide-only" : ""}`}>{r.measure.text(s[n])}</td>)}
+				{statsOf(r).map((n) => <td key={n} class={`right ${n !== "mean" && n !== "max" ? "wide-only" : ""}`}>{r.measure.text(s[n])}</td>)}
 				<td class="right">{short(part * r.step / (r.number.unit === "bytes" ? 8 : 1), r.number.unit === "bytes" ? "B" : "")}</td>
 				<td class="right">{percent(p.total ? part / p.total : NaN)}</td>
 				<td class="wide-only" /><td class="wide-only" />

@@ -34,15 +34,16 @@ export function Explore() {
 	]), []);
 	return (
 		<div class="page explore">
+			<h1 class="hidden">Explore</h1>
 			<div class="bar">
 				<FilterBox value={q.where} onChange={(where) => change({ where: where || undefined })} />
 				<RangePicker fallback={defaults.since} />
 			</div>
 			<Choices q={q} of={r} />
 			<Failure of={loaded} />
-			<section class="card" aria-busy={loaded.loading} onMouseEnter={() => pause(true)} onMouseLeave={() => pause(false)}>
+			{(r || !loaded.error) && <section class="card" aria-busy={loaded.loading} onMouseEnter={() => pause(true)} onMouseLeave={() => pause(false)}>
 				{r ? <Shown of={r} q={q} /> : loaded.loading && <Waiting what="Asking the agent" />}
-			</section>
+			</section>}
 		</div>
 	);
 }
@@ -66,7 +67,7 @@ function Choices(p: { q: Question; of?: Result }) {
 	useEffect(() => setBy(q.by), [q.by]);
 	return (
 		<div class="bar choices">
-			<label>by <input list="keys" value={by} size={16} spellcheck={false} aria-label="Group by" onInput={(e) => setBy(e.currentTarget.value)}
+			<label>by <input list="keys" value={by} size={Math.max(14, by.length + 1)} spellcheck={false} aria-label="Group by" onInput={(e) => setBy(e.currentTarget.value)}
 				onChange={(e) => change({ by: e.currentTarget.value || undefined })} /></label>
 			<datalist id="keys">{[...keysOffered, ...(ref?.keys.map((k) => k.name) ?? [])].filter((k, i, all) => all.indexOf(k) === i).map((k) => <option key={k} value={k} />)}</datalist>
 			<label>sort <select value={q.sort} aria-label="Number that is shown and sorted by" onChange={(e) => change({ sort: e.currentTarget.value === "bytes" ? undefined : e.currentTarget.value })}>

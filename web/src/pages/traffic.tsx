@@ -24,7 +24,7 @@ async function load(signal: AbortSignal): Promise<Shown> {
 	const rate = (r: { bytes?: number }) => ((r.bytes ?? 0) * 8) / step;
 	const series: Drawn[] = lines(top.rows, top.by, at, rate, true, ([proto, port]) => serviceName(proto!, port!));
 	const sum = lines(total.rows, [], at, rate, true, () => "")[0]?.values ?? at.map(() => 0);
-	const known = { from: now - 3600, to: top.to ? Date.parse(top.to) / 1000 : now };
+	const known = { from: top.from ? Date.parse(top.from) / 1000 : now - 3600, to: top.to ? Date.parse(top.to) / 1000 : now };
 	for (const values of [...series.map((x) => x.values), sum]) trim(values, at, step, known, true);
 	const order = series.map((s) => ({ s, mean: summary(s.values).mean })).sort((a, b) => b.mean - a.mean);
 	const sorted = order.map((o) => o.s);

@@ -41,7 +41,7 @@ export function Table<T>(p: Props<T>) {
 		f();
 	};
 	return (
-		<div class="scroll" role="region" aria-label={p.caption} tabIndex={0}>
+		<div class="scroll" role="region" aria-label={`Table: ${p.caption}`} tabIndex={0}>
 			<table>
 				<caption class="hidden">{p.caption}</caption>
 				<thead>
