@@ -10,12 +10,11 @@
 /* All hints of all packets are counted, not only those that a stage reads. */
 const volatile bool hints_observed = false;
 
-static __always_inline void hints_observe(struct xdp_md *xdp)
+/* Not inlined, as hints_nic_time(): the stack of a program that calls all stages is small. */
+__feature(FEATURE_HINTS) __noinline int hints_observe_all(struct xdp_md *xdp)
 {
 	struct hints h = {};
 
-	if (!(cfg_features & FEATURE_HINTS) || !hints_observed)
-		return;
 	if (!hints_driver_time(xdp, &h.time))
 		h.source[HINT_TIME] = hints_source();
 	if (!hints_driver_hash(xdp, &h))
@@ -23,6 +22,13 @@ static __always_inline void hints_observe(struct xdp_md *xdp)
 	if (!hints_driver_vlan(xdp, &h))
 		h.source[HINT_VLAN] = hints_source();
 	hints_count(&h, HINTS_ALL);
+	return 0;
+}
+
+static __always_inline void hints_observe(struct xdp_md *xdp)
+{
+	if (cfg_features & FEATURE_HINTS && hints_observed)
+		hints_observe_all(xdp);
 }
 
 /* As frame_hint_tag() at tc. */
@@ -36,13 +42,10 @@ static __always_inline bool frame_hint_tag(struct xdp_md *xdp, __u32 *tci)
 	return true;
 }
 
-/* As frame_nic_time() at tc. */
-static __always_inline __u64 frame_nic_time(struct xdp_md *xdp)
+__feature(FEATURE_HINTS) __noinline __u64 hints_nic_time(struct xdp_md *xdp)
 {
 	struct hints h = {};
 
-	if (!(cfg_features & FEATURE_HINTS))
-		return 0;
 	if (hints_driver_time(xdp, &h.time))
 		h.time = 0;
 	else
@@ -50,6 +53,12 @@ static __always_inline __u64 frame_nic_time(struct xdp_md *xdp)
 	if (!hints_observed)
 		hints_count(&h, HINTS_TIME);
 	return h.time;
+}
+
+/* As frame_nic_time() at tc. */
+static __always_inline __u64 frame_nic_time(struct xdp_md *xdp)
+{
+	return cfg_features & FEATURE_HINTS ? hints_nic_time(xdp) : 0;
 }
 
 #endif

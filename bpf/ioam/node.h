@@ -150,12 +150,22 @@ static __always_inline __u64 ioam_received(struct ioam_work *w)
 	return w->received;
 }
 
-/* Likewise, of a packet that arrives. */
+/* When a packet that arrives was received. */
+static __always_inline __u64 ioam_arrival(frame_ctx *ctx)
+{
+	__u64 received = 0;
+
+	if (cfg_ioam_nic)
+		ioam_nic_received(ctx, &received);
+	return received ?: bpf_ktime_get_ns();
+}
+
+/* Likewise, once for a packet. */
 static __always_inline __u64 ioam_arrived(frame_ctx *ctx, struct ioam_work *w)
 {
-	if (cfg_ioam_nic && !w->received)
-		ioam_nic_received(ctx, &w->received);
-	return ioam_received(w);
+	if (!w->received)
+		w->received = ioam_arrival(ctx);
+	return w->received;
 }
 
 static __always_inline __u32 ioam_fraction(__u64 ns)
@@ -205,10 +215,20 @@ static __always_inline __u32 ioam_sum(const __be32 *data, __u32 n)
 	return ioam_difference(NULL, 0, data, n);
 }
 
+/* The rest modulo 0xffff, without a division. */
+static __always_inline __u32 ioam_fold(__u64 sum)
+{
+	sum = (sum >> 32) + (__u32)sum;
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return sum == 0xffff ? 0 : sum;
+}
+
 /* The value that brings a sum from `after` back to `before`. */
 static __always_inline __u32 ioam_complement(__u32 before, __u32 after)
 {
-	return (before + 0xffff - after % 0xffff) % 0xffff;
+	return ioam_fold(before + 0xffff - ioam_fold(after));
 }
 
 /* This node's data, in the order of the bits. Returns their bytes, without a schema's. */

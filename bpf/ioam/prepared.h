@@ -15,12 +15,14 @@
 
 /* A kind of traces at an interface, and what was configured when its data were prepared. */
 struct ioam_kind {
+	__be64 trace; /* namespace, NodeLen and Trace-Type, as a trace has them */
 	__u32 iface;
-	__u32 fields;
 	__u32 generation;
-	__u16 space;
-	__be16 lengths; /* NodeLen as the trace must have it */
 };
+
+/* What a trace has of its kind; flags that the general code handles are in it, and not set in a kind. */
+#define IOAM_KIND_LENGTHS (IOAM_NODELEN | IOAM_OVERFLOW)
+#define IOAM_KIND_TRACE bpf_cpu_to_be64(0xffff0000ffffffffULL | (__u64)IOAM_KIND_LENGTHS << 32)
 
 /* Offsets of fields that a trace does not have: behind all others. */
 #define IOAM_ABSENT (IOAM_NODE_MAX - 4)
@@ -38,7 +40,9 @@ struct ioam_prepared {
 	__u8 complement;
 	bool timed;
 	bool neutral;
-	__be32 data[IOAM_NODE_MAX / 4];
+	bool settled; /* no namespace is removed at this node */
+	__u32 sum; /* of data, without hop limits, fraction and complement; as they are in memory */
+	__be32 data[IOAM_NODE_MAX / 4] __attribute__((aligned(8)));
 };
 
 /* Written and read by the programs, on one CPU. */
@@ -51,26 +55,24 @@ struct {
 
 static __always_inline __u32 ioam_kind_slot(const struct ioam_kind *k)
 {
-	return (k->fields + k->space * 0x85ebca6b + k->iface * 0xc2b2ae35) * 0x9e3779b1 >>
-	       (32 - IOAM_KINDS_SHIFT);
+	return (k->trace * 0x9e3779b97f4a7c15 + k->iface * 0xc2b2ae3d27d4eb4f) >>
+	       (64 - IOAM_KINDS_SHIFT);
 }
 
-/* Flags of a trace that the general code handles are in the comparison, and must not be set. */
 static __always_inline bool ioam_same_kind(const struct ioam_kind *a, const struct ioam_kind *b)
 {
-	return a->iface == b->iface && a->fields == b->fields && a->generation == b->generation &&
-	       a->space == b->space && a->lengths == b->lengths;
+	return a->trace == b->trace && a->iface == b->iface && a->generation == b->generation;
 }
 
 /* The kind of the trace that w was last used for; false where nothing is prepared for it. */
 static __always_inline bool ioam_kind_of(frame_ctx *ctx, const struct ioam_work *w, __u32 fields,
 					 struct ioam_kind *k)
 {
+	__u32 lengths = ioam_node_length(fields) << IOAM_NODELEN_SHIFT;
+
+	k->trace = bpf_cpu_to_be64((__u64)(w->space << 16 | lengths) << 32 | fields);
 	k->iface = iface_of(ctx);
-	k->fields = fields;
 	k->generation = w->generation;
-	k->space = w->space;
-	k->lengths = bpf_htons(ioam_node_length(fields) << IOAM_NODELEN_SHIFT);
 	return fields && !ioam_is_border(w);
 }
 
@@ -79,20 +81,43 @@ static __always_inline __u8 ioam_offset(__u32 fields, __u32 bit, __u32 absent)
 	return fields & IOAM_BIT(bit) ? ioam_before(fields, bit) : absent;
 }
 
-/* Keeps the node data that were written last, of n bytes. */
-static __always_inline void ioam_remember(frame_ctx *ctx, const struct ioam_work *w,
-					  const struct ioam_namespace *ns, __u32 fields, __u32 n)
+static __always_inline __be32 *ioam_prepared_word(struct ioam_prepared *p, __u8 offset)
+{
+	return &p->data[offset / 4 & (IOAM_NODE_MAX / 4 - 1)];
+}
+
+static __always_inline __u8 *ioam_prepared_byte(struct ioam_prepared *p, __u8 offset)
+{
+	return (__u8 *)p->data + (offset & (IOAM_NODE_MAX - 1));
+}
+
+/* Rare, and verified alone. */
+__feature(FEATURE_IOAM) __noinline int ioam_prepare_sum(struct ioam_prepared *p)
+{
+	if (!p)
+		return 0;
+	*ioam_prepared_byte(p, p->hop_limit) = *ioam_prepared_byte(p, p->hop_limit_wide) = 0;
+	*ioam_prepared_word(p, p->fraction) = *ioam_prepared_word(p, p->complement) = 0;
+	p->sum = bpf_csum_diff(NULL, 0, p->data, ioam_bounded(p->bytes, IOAM_NODE_MAX), 0);
+	return 0;
+}
+
+/* Keeps the node data that were written last, of n bytes. Rare, and verified alone. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_remember(frame_ctx *ctx, const struct ioam_work *w,
+			  const struct ioam_namespace *ns, __u32 fields, __u32 n)
 {
 	struct ioam_prepared *p;
 	struct ioam_kind k;
 	__u32 slot;
 
-	if (!ioam_kind_of(ctx, w, fields, &k) || (fields & IOAM_SNAPSHOT && ns->snapshot > 1))
-		return;
+	if (!w || !ns || !ioam_kind_of(ctx, w, fields, &k) ||
+	    (fields & IOAM_SNAPSHOT && ns->snapshot > 1))
+		return 0;
 	slot = ioam_kind_slot(&k);
 	p = bpf_map_lookup_elem(&ioam_prepared, &slot);
 	if (!p || n < 4)
-		return;
+		return 0;
 	p->kind = k;
 	p->second = 0;
 	p->bytes = n;
@@ -103,17 +128,27 @@ static __always_inline void ioam_remember(frame_ctx *ctx, const struct ioam_work
 	p->complement = ioam_offset(fields, 7, IOAM_ABSENT);
 	p->neutral = fields & IOAM_CHECKSUM;
 	p->timed = fields & (IOAM_TIMES | IOAM_BIT(4));
+	p->settled = !ioam.node[w->copy & 1].removes;
 	__builtin_memcpy(p->data, w->data, sizeof(p->data));
+	return ioam_prepare_sum(p);
 }
 
-/* A packet whose Hop-by-Hop header begins with a trace. */
+/* A packet whose Hop-by-Hop header begins with a trace. Words are read whole: bytes take an instruction each. */
 struct ioam_alone {
-	struct ipv6hdr ip;
-	__u8 next;
-	__u8 len;
-	__be16 padding;
-	struct ioam_trace trace;
-} __attribute__((packed));
+	__be64 ip; /* version, class, label; length, next header, hop limit */
+	__be64 addresses[4];
+	__be64 header; /* next header, length, padding; option up to the type */
+	__be64 trace; /* namespace, lengths, Trace-Type */
+};
+
+/* What such words have in common with those of all other usual packets: version and next header; ... */
+#define IOAM_ALONE_IP bpf_cpu_to_be64(0xf00000000000ff00ULL)
+#define IOAM_ALONE_IP_IS bpf_cpu_to_be64(6ULL << 60 | IPPROTO_HOPOPTS << 8)
+/* ... padding, option type and IOAM type. */
+#define IOAM_ALONE_HEADER bpf_cpu_to_be64(0x0000ffffff0000ffULL)
+#define IOAM_ALONE_HEADER_IS                                                          \
+	bpf_cpu_to_be64((__u64)OPTION_PADN << 40 | (__u64)IOAM_OPTION_CHANGES << 24 | \
+			IOAM_PREALLOCATED)
 
 /* What is read of it. */
 struct ioam_usual {
@@ -125,70 +160,72 @@ struct ioam_usual {
 	__u8 hop_limit;
 };
 
+/* Where such a packet has its IPv6 header: the frame has no tags. */
+#define IOAM_USUAL_L3 (cfg_features & FEATURE_NO_LINK ? 0 : sizeof(struct ethhdr))
+
 /* Whether a packet has one trace alone, for which data may be prepared, in a frame without tags. */
 static __always_inline bool ioam_usual(frame_ctx *ctx, struct ioam_usual *u)
 {
-	__u32 l3 = cfg_features & FEATURE_NO_LINK ? 0 : sizeof(struct ethhdr), size, rest;
+	__u32 l3 = IOAM_USUAL_L3, size, len, rest;
 	struct frame f = frame_of(ctx);
-	struct ethhdr *eth = f.data;
 	struct ioam_alone *a = f.data + l3;
+	struct ethhdr *eth = f.data;
+	__u64 ip, header, trace;
 	__be16 *last;
 
-	if ((void *)(a + 1) > f.end || a->ip.version != 6 || a->ip.nexthdr != IPPROTO_HOPOPTS ||
-	    (l3 && eth->h_proto != bpf_htons(ETH_P_IPV6)))
+	if ((void *)(a + 1) > f.end || (l3 && eth->h_proto != bpf_htons(ETH_P_IPV6)) ||
+	    (a->ip & IOAM_ALONE_IP) != IOAM_ALONE_IP_IS ||
+	    (a->header & IOAM_ALONE_HEADER) != IOAM_ALONE_HEADER_IS)
 		return false;
-	if (a->padding != bpf_htons(OPTION_PADN << 8) || a->trace.option != IOAM_OPTION_CHANGES ||
-	    a->trace.type != IOAM_PREALLOCATED)
-		return false;
-	size = (a->len + 1) * 8;
-	if (bpf_ntohs(a->ip.payload_len) < size)
+	ip = bpf_be64_to_cpu(a->ip);
+	header = bpf_be64_to_cpu(a->header);
+	size = ((header >> 48 & 0xff) + 1) * 8;
+	len = header >> 16 & 0xff;
+	if ((ip >> 16 & 0xffff) < size || len < IOAM_HEADER - 2)
 		return false;
 	/* What is behind the option: nothing, or a padding of four bytes. */
-	rest = size - offsetof(struct ioam_alone, trace) + sizeof(a->ip) - 2 - a->trace.len;
+	rest = size - 6 - len;
 	if (rest) {
-		last = (void *)&a->next + size - 4;
+		last = (void *)&a->header + size - 4;
 		if (rest != 4 || (void *)(last + 1) > f.end ||
 		    *last != bpf_htons(OPTION_PADN << 8 | 2))
 			return false;
 	}
-	u->list = a->trace.len - (IOAM_HEADER - 2);
-	if (a->trace.len < IOAM_HEADER - 2)
-		return false;
-	u->lengths = bpf_ntohs(a->trace.lengths);
-	u->remaining = (u->lengths & IOAM_REMAINING) * 4;
-	u->at = l3 + offsetof(struct ioam_alone, trace.lengths);
-	u->hop_limit = a->ip.hop_limit;
+	trace = bpf_be64_to_cpu(a->trace);
+	u->kind.trace = a->trace & IOAM_KIND_TRACE;
 	u->kind.iface = iface_of(ctx);
-	u->kind.fields = bpf_ntohl(a->trace.fields);
 	u->kind.generation = ioam.node[ioam.copy & 1].generation;
-	u->kind.space = bpf_ntohs(a->trace.space);
-	u->kind.lengths = a->trace.lengths & bpf_htons(IOAM_NODELEN | IOAM_OVERFLOW);
+	u->list = len - (IOAM_HEADER - 2);
+	u->lengths = trace >> 32 & 0xffff;
+	u->remaining = (u->lengths & IOAM_REMAINING) * 4;
+	u->at = l3 + offsetof(struct ioam_alone, trace) + offsetof(struct ioam_trace, lengths) -
+		offsetof(struct ioam_trace, space);
+	u->hop_limit = ip;
 	return true;
 }
 
 /* Offset of the node data list, behind the trace's lengths. */
 #define IOAM_LIST (IOAM_HEADER - offsetof(struct ioam_trace, lengths))
 
-/* The time, into the data. The second is divided once: a division takes 6 ns. */
-static __always_inline void ioam_put_time(struct ioam_prepared *p, __u64 received)
+/* The fraction of the second, which is in the data then. It is divided once: a division takes 6 ns. */
+static __always_inline __be32 ioam_time_of(struct ioam_prepared *p, __u64 received)
 {
-	__u64 wall = received + ioam.wall;
+	__u64 wall = received + ioam.wall, seconds;
 
 	if (wall - p->second >= NSEC_PER_SEC) {
-		__u64 seconds = wall / NSEC_PER_SEC;
-
+		seconds = wall / NSEC_PER_SEC;
 		p->second = seconds * NSEC_PER_SEC;
-		p->data[p->seconds / 4 & (IOAM_NODE_MAX / 4 - 1)] = bpf_htonl(seconds);
+		*ioam_prepared_word(p, p->seconds) = bpf_htonl(seconds);
+		ioam_prepare_sum(p);
 	}
-	p->data[p->fraction / 4 & (IOAM_NODE_MAX / 4 - 1)] =
-		bpf_htonl(ioam_fraction(wall - p->second));
+	return bpf_htonl(ioam_fraction(wall - p->second));
 }
 
 /* Fills the checksum complement, of data that go to an offset. */
 static __always_inline bool ioam_neutral_usual(frame_ctx *ctx, struct ioam_work *w,
 					       struct ioam_prepared *p, __u32 to)
 {
-	__be32 *complement = &p->data[p->complement / 4 & (IOAM_NODE_MAX / 4 - 1)];
+	__be32 *complement = ioam_prepared_word(p, p->complement);
 	__u32 n = ioam_bounded(p->bytes, IOAM_NODE_MAX);
 
 	*complement = 0;
@@ -198,94 +235,51 @@ static __always_inline bool ioam_neutral_usual(frame_ctx *ctx, struct ioam_work 
 	return true;
 }
 
-/* At XDP through a pointer, which takes 6 ns less; at tc a checksum of the whole packet would be wrong then. */
-static __always_inline long ioam_put_lengths(frame_ctx *ctx, __u32 at, __be16 lengths)
+/* What is prepared for a packet; NULL: nothing. */
+static __always_inline struct ioam_prepared *ioam_prepared_for(const struct ioam_usual *u)
 {
-	struct frame f = frame_of(ctx);
+	__u32 slot = ioam_kind_slot(&u->kind);
+	struct ioam_prepared *p = bpf_map_lookup_elem(&ioam_prepared, &slot);
 
-	if (!FRAME_WRITABLE || f.data + at + sizeof(lengths) > f.end)
-		return frame_store(ctx, at, &lengths, sizeof(lengths));
-	*(__be16 *)(f.data + at) = lengths;
-	return 0;
+	if (!p || !ioam_same_kind(&p->kind, &u->kind) || u->remaining > u->list ||
+	    p->bytes > u->remaining)
+		return NULL;
+	return p;
 }
 
-#define IOAM_SHORT 64 /* bytes of node data that take less time than a call */
-
-static __always_inline __u32 ioam_fold(__u64 sum)
+/* Offset of the node data of a packet, for which p is prepared. */
+static __always_inline __u32 ioam_usual_data(const struct ioam_prepared *p,
+					     const struct ioam_usual *u)
 {
-	sum = (sum >> 32) + (__u32)sum;
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	return (sum >> 16) + (sum & 0xffff);
+	return u->at + IOAM_LIST + u->remaining - p->bytes;
 }
 
-/* The checksum complement, as ioam_neutral_usual(), of words that replace those at `old`. */
-static __always_inline void ioam_neutral_short(struct ioam_prepared *p, const __be32 *old, __u32 n)
-{
-	__be32 *complement = &p->data[p->complement / 4 & (IOAM_NODE_MAX / 4 - 1)];
-	__u64 before = 0, after = 0;
-
-	*complement = 0;
-#pragma unroll
-	for (__u32 i = 0; i < IOAM_SHORT / 4; i++) {
-		if (i * 4 >= n)
-			continue;
-		before += old[i];
-		after += p->data[i];
-	}
-	after = ioam_fold(after) + 0xffff - ioam_fold(before);
-	*complement = bpf_htonl(ioam_complement(n / 4, bpf_ntohs(ioam_fold(after))));
-}
-
-/* The node data, with their complement. At XDP through a pointer, too. */
-static __always_inline long ioam_put_data(frame_ctx *ctx, struct ioam_work *w,
-					  struct ioam_prepared *p, __u32 to)
-{
-	__u32 n = ioam_bounded(p->bytes, IOAM_NODE_MAX);
-	struct frame f = frame_of(ctx);
-	__be32 *word;
-
-	if (!FRAME_WRITABLE || n > IOAM_SHORT || to > HEADERS_MAX ||
-	    f.data + to + IOAM_SHORT > f.end) {
-		if (p->neutral && !ioam_neutral_usual(ctx, w, p, to))
-			return -1;
-		return frame_store(ctx, to, p->data, n);
-	}
-	word = f.data + to;
-	if (p->neutral)
-		ioam_neutral_short(p, word, n);
-#pragma unroll
-	for (__u32 i = 0; i < IOAM_SHORT / 4; i++)
-		if (i * 4 < n)
-			word[i] = p->data[i];
-	return 0;
-}
-
-/* A packet that arrives. IOAM_WRITTEN, or IOAM_PASS: nothing was done. Verified alone. */
+/* A packet that arrives at tc. IOAM_WRITTEN, or IOAM_PASS: nothing was done. Verified alone. */
 __feature(FEATURE_IOAM) __noinline int ioam_fill_usual(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_prepared *p;
 	struct ioam_usual u;
-	__u32 slot, to;
 	__be16 now;
-	__u8 *data;
+	__u32 to;
 
 	if (!w || !ioam_usual(ctx, &u))
 		return IOAM_PASS;
-	slot = ioam_kind_slot(&u.kind);
-	p = bpf_map_lookup_elem(&ioam_prepared, &slot);
-	if (!p || !ioam_same_kind(&p->kind, &u.kind) || u.remaining > u.list ||
-	    p->bytes > u.remaining)
+	p = ioam_prepared_for(&u);
+	if (!p)
 		return IOAM_PASS;
-	data = (void *)p->data;
-	data[p->hop_limit & (IOAM_NODE_MAX - 1)] = u.hop_limit - 1;
-	data[p->hop_limit_wide & (IOAM_NODE_MAX - 1)] = u.hop_limit - 1;
 	w->received = 0;
-	if (p->timed)
-		ioam_put_time(p, ioam_arrived(ctx, w));
+	if (p->timed) {
+		w->received = ioam_arrival(ctx);
+		*ioam_prepared_word(p, p->fraction) = ioam_time_of(p, w->received);
+	}
+	*ioam_prepared_byte(p, p->hop_limit) = u.hop_limit - 1;
+	*ioam_prepared_byte(p, p->hop_limit_wide) = u.hop_limit - 1;
 	now = bpf_htons(u.lengths - p->bytes / 4);
-	to = u.at + IOAM_LIST + u.remaining - p->bytes;
-	if (ioam_put_data(ctx, w, p, to) || ioam_put_lengths(ctx, u.at, now))
+	to = ioam_usual_data(p, &u);
+	if (p->neutral && !ioam_neutral_usual(ctx, w, p, to))
+		return IOAM_PASS;
+	if (frame_store(ctx, to, p->data, ioam_bounded(p->bytes, IOAM_NODE_MAX)) ||
+	    frame_store(ctx, u.at, &now, sizeof(now)))
 		return IOAM_PASS;
 	w->written = 1;
 	ioam_stat(IOAM_WRITTEN);
