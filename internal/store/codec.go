@@ -82,11 +82,10 @@ func (c *Decoder) Decode(b []byte) (e Ended, err error) {
 	n := r.count(rowBytes)
 	e = Ended{iv: iv, before: c.last, repeated: make([]uint64, 0, n)}
 	for range n {
-		w := r.row()
-		if int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) {
+		w := iv.rows.add(row{})
+		if r.row(w); int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) {
 			return e, errors.New("a record names an interface or a rule that is not there")
 		}
-		iv.rows.add(w)
 		e.repeated = append(e.repeated, r.uvarint())
 	}
 	c.last = iv

@@ -145,9 +145,10 @@ func (i *Interval) replaceSmallest(w *row, r *flow.Record) {
 // forget drops what was reported of rows that are no longer kept.
 func (iv *interval) forget() {
 	var kept packed
+	var memory reports
 	for n := range iv.rows.len() {
 		w := iv.rows.at(n)
-		w.reported = kept.move(iv.reported, w.reported)
+		w.reported = kept.move(iv.reported, w.reported, &memory)
 	}
 	iv.reported = kept
 }

@@ -60,9 +60,8 @@ func (t packed) get(at uint32, to *reports) (p *flow.PDM, i *flow.IOAM) {
 }
 
 // move appends to t what other holds at a place, and returns where it is now.
-func (t *packed) move(other packed, at uint32) uint32 {
-	var r reports
-	return t.put(other.get(at, &r))
+func (t *packed) move(other packed, at uint32, memory *reports) uint32 {
+	return t.put(other.get(at, memory))
 }
 
 func appendPDM(b []byte, p *flow.PDM) []byte {

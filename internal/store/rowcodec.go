@@ -33,7 +33,7 @@ func (w *row) append(b []byte) []byte {
 	return b
 }
 
-func (r *reader) row() (w row) {
+func (r *reader) row(w *row) {
 	copy(w.src[:], (*r)[:16])
 	copy(w.dst[:], (*r)[16:32])
 	*r = (*r)[32:]
@@ -53,5 +53,4 @@ func (r *reader) row() (w row) {
 	w.initiator, w.initiatorBy = flow.Initiator(n[18]), flow.Evidence(n[19])
 	w.family, w.unattributed = uint8(n[20]>>1), n[20]&1 != 0
 	w.drop = uint32(n[21])
-	return w
 }

@@ -32,10 +32,16 @@ func (r rows) len() int {
 func (r rows) at(i int) *row { return &r[i/rowsChunk][i%rowsChunk] }
 
 func (r *rows) add(w row) *row {
-	if n := len(*r); n == 0 || len((*r)[n-1]) == rowsChunk {
+	switch n := len(*r); {
+	case n == 0: // most intervals of a small host fit in a part of one: it grows
 		*r = append(*r, nil)
+	case len((*r)[n-1]) == rowsChunk:
+		*r = append(*r, make([]row, 0, rowsChunk))
 	}
 	last := &(*r)[len(*r)-1]
+	if len(*last) == cap(*last) { // not by append: it would allocate more than a chunk
+		*last = append(make([]row, 0, min(rowsChunk, max(8, 2*len(*last)))), *last...)
+	}
 	*last = append(*last, w)
 	return &(*last)[len(*last)-1]
 }

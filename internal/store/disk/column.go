@@ -101,7 +101,7 @@ func columnOf(f *flow.Field) column {
 	if c.optional {
 		c.node = parquet.Optional(c.node)
 	}
-	c.node = parquet.Compressed(c.node, &parquet.Zstd)
+	c.node = parquet.Compressed(c.node, &compressed)
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/store"
@@ -97,14 +98,19 @@ func readLog(file io.ReaderAt, each func(*store.Ended) error) (end int64, err er
 		if _, err := io.ReadFull(r, head[:]); err != nil {
 			return end, nil
 		}
-		n := binary.LittleEndian.Uint32(head[:])
+		n, sum := binary.LittleEndian.Uint32(head[:]), binary.LittleEndian.Uint32(head[4:])
 		if n == 0 || n > maxRecord {
 			return end, nil
 		}
-		if payload, err = readExactly(r, payload[:0], int(n)); err != nil {
+		// A length that is wrong must not cost memory.
+		if last, _ := file.ReadAt(head[:1], end+int64(len(head))+int64(n)-1); last == 0 {
 			return end, nil
 		}
-		if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		payload = slices.Grow(payload[:0], int(n))[:n]
+		if _, err := io.ReadFull(r, payload); err != nil {
+			return end, nil
+		}
+		if crc32.Checksum(payload, castagnoli) != sum {
 			return end, nil
 		}
 		e, err := decoder.Decode(payload)
@@ -119,19 +125,6 @@ func readLog(file io.ReaderAt, each func(*store.Ended) error) (end int64, err er
 }
 
 var errNoLog = errors.New("it is no log of Waymark")
-
-// readExactly reads n bytes in pieces: a length that is wrong must not cost memory.
-func readExactly(r io.Reader, b []byte, n int) ([]byte, error) {
-	const piece = 1 << 20
-	for len(b) < n {
-		from := len(b)
-		b = append(b, make([]byte, min(piece, n-from))...)
-		if _, err := io.ReadFull(r, b[from:]); err != nil {
-			return b, err
-		}
-	}
-	return b, nil
-}
 
 // append writes an interval. After an error nothing of it is left.
 func (l *log) append(e *store.Ended) error {
