@@ -60,8 +60,8 @@ release: build build/NOTICE ## Archives for every processor, checksums, bills of
 	@scripts/release "$(VERSION)" build/release
 
 .PHONY: demo
-demo: setup-demo build ## A network on this machine, its flows, and how exact they are (as root)
-	bin/waymark lab demo
+demo: setup-demo build ## A network on this machine, its flows, and how exact they are (as root); DEMO_KEEP=1 leaves a console to explore
+	bin/waymark lab demo $(if $(filter 1,$(DEMO_KEEP)),--keep)
 
 .PHONY: test
 test: setup-test build build/NOTICE ## All tests, in a sandbox, every skip accounted for (as root)

@@ -28,7 +28,7 @@ them. Nothing outside these namespaces changes. Lab needs root.`,
 	}
 	cmd.AddCommand(
 		newLabUpCommand(), newLabDownCommand(), newLabListCommand(), newLabExecCommand(),
-		newLabDemoCommand(), newLabRelayCommand(),
+		newLabDemoCommand(), newLabExploreCommand(), newLabRelayCommand(),
 	)
 	return cmd
 }

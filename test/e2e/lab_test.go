@@ -2,6 +2,10 @@ package e2e
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -95,11 +100,11 @@ func TestLab(t *testing.T) {
 
 // startDemo runs `waymark lab demo` in a process group and with temporary files
 // of its own.
-func startDemo(t *testing.T, stdout *os.File) (p *process, prefix, tmp string) {
+func startDemo(t *testing.T, stdout *os.File, more ...string) (p *process, prefix, tmp string) {
 	t.Helper()
 	prefix, tmp = labtest.Prefix(), t.TempDir()
 	downAtEnd(t, prefix)
-	cmd := exec.Command(program, "lab", "demo", "--prefix", prefix)
+	cmd := exec.Command(program, append([]string{"lab", "demo", "--prefix", prefix}, more...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if stdout != nil {
@@ -117,10 +122,11 @@ func nothingLeft(t *testing.T, prefix, tmp string) {
 	}
 }
 
-// TestDemo: it shows flows, how exact they are, delays and paths; and is gone.
+// TestDemo: it shows flows, how exact they are, delays and paths; leaves the console of an agent running; and is gone once
+// its lab is taken down.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	p, prefix, tmp := startDemo(t, nil)
+	p, prefix, tmp := startDemo(t, nil, "--keep")
 	if code := p.wait(t); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -153,7 +159,57 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s is not counted exactly:\n%s", what, out)
 		}
 	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	explore(t, lines[len(lines)-1])
+	wants(t, waymark(t, "lab", "down", "--prefix", prefix), 0)
+	await.Success(t, func() error {
+		if files, err := filepath.Glob(tmp + "/*"); err != nil || len(files) > 0 {
+			return notYet("left: %v %v", files, err)
+		}
+		return nil
+	})
 	nothingLeft(t, prefix, tmp)
+}
+
+// explore opens the console at a link: its hour of history is there, with what goes wrong in it, and the lab's traffic.
+func explore(t *testing.T, link string) {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar, Timeout: time.Minute}
+	address, err := url.Parse(link)
+	if err != nil || address.Scheme != "http" {
+		t.Fatalf("the last line is no link: %s", link)
+	}
+	get := func(path string) string {
+		resp, err := browser.Get(address.ResolveReference(&url.URL{Path: path}).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s: %d %s %v", path, resp.StatusCode, body, err)
+		}
+		return string(body)
+	}
+	if resp, err := browser.Get(link); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s: %v %v", link, resp, err)
+	}
+	if page := get("/"); !strings.Contains(page, "/app.js") {
+		t.Errorf("the console is %s", page)
+	}
+	if why := get("/api/v1/why"); !strings.Contains(why, "[2001:db8:2::5432]:5432") || !strings.Contains(why, "[2001:db8:2::8080]:8080 does not answer") {
+		t.Errorf("why: %s", why)
+	}
+	await.Success(t, func() error {
+		if flows := get("/api/v1/flows"); !strings.Contains(flows, `"iface":"to-aramis"`) {
+			return notYet("no traffic of the lab")
+		}
+		return nil
+	})
 }
 
 // TestDemoInterrupted: Ctrl-C in the middle, a reader that leaves, and a

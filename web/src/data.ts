@@ -1,6 +1,6 @@
 // Loads what a page shows, and again when something of it changed.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { get, Refusal } from "./api.ts";
 import type { Reference } from "./types.ts";
 
@@ -10,10 +10,12 @@ export interface Loaded<T> {
 	loading: boolean;
 }
 
+// loads is how many are under way.
+export const loads = signal(0);
+
 // useData loads when key changes; an empty key loads nothing.
 export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
 	const [state, set] = useState<Loaded<T>>({ loading: key !== "" });
-	const shown = useRef("");
 	useEffect(() => {
 		if (!key) {
 			set({ loading: false });
@@ -21,16 +23,14 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
 		}
 		const stop = new AbortController();
 		set((old) => ({ ...old, loading: true }));
+		loads.value++;
 		load(stop.signal).then(
-			(value) => {
-				shown.current = key;
-				set({ value, loading: false });
-			},
+			(value) => { if (!stop.signal.aborted) set({ value, loading: false }); },
 			(e: unknown) => {
 				if (stop.signal.aborted) return;
 				set((old) => ({ ...old, error: e instanceof Refusal ? e : new Refusal(String(e), "reload the page", 0), loading: false }));
 			},
-		);
+		).finally(() => { loads.value--; });
 		return () => stop.abort();
 	}, [key]);
 	return state;

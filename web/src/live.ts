@@ -1,17 +1,23 @@
 // One stream of events for the tab: an event for each interval that ends.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { address } from "./api.ts";
+import { loads } from "./data.ts";
 import type { Answer } from "./types.ts";
 
-// interval is the newest that the agent reported; paused under the pointer, it waits.
+// interval is the newest that the agent reported. A new one waits while somebody points at what is shown, and until
+// what the last one asked for is there: pages ask again for each, and an agent may end two in a second.
 export const interval = signal<Answer | null>(null);
-export const waiting = signal(0); // intervals that came while paused
+export const waiting = signal(0); // intervals that came while somebody pointed
 export const connected = signal<boolean | null>(null); // null: nobody follows
 export const following = signal(true);
 
+const leastGap = 500; // milliseconds between two that are shown
+
 let source: EventSource | null = null;
-let paused = false;
-let held: Answer | null = null;
+let shown = 0; // when
+let timer = 0;
+const paused = signal(false);
+const held = signal<Answer | null>(null);
 
 const path = address("/api/v1/live", { by: "family", limit: 2 });
 
@@ -22,11 +28,8 @@ function open(): void {
 	source.addEventListener("error", () => { connected.value = false; }); // the browser tries again, and resumes
 	source.addEventListener("flows", (e) => {
 		connected.value = true;
-		const next = JSON.parse((e as MessageEvent<string>).data) as Answer;
-		if (paused) {
-			held = next;
-			waiting.value++;
-		} else interval.value = next;
+		held.value = JSON.parse((e as MessageEvent<string>).data) as Answer;
+		if (paused.value) waiting.value++;
 	});
 }
 
@@ -36,7 +39,23 @@ function close(): void {
 	connected.value = null;
 }
 
+// release shows what is held, when its time has come.
+function release(): void {
+	clearTimeout(timer);
+	if (!held.value || paused.value || loads.value > 0) return;
+	const wait = shown + leastGap - Date.now();
+	if (wait > 0) {
+		timer = setTimeout(release, wait) as unknown as number;
+		return;
+	}
+	shown = Date.now();
+	interval.value = held.value;
+	held.value = null;
+	waiting.value = 0;
+}
+
 export function startLive(): void {
+	effect(release);
 	open();
 	document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
 }
@@ -48,10 +67,4 @@ export function follow(on: boolean): void {
 }
 
 // pause keeps what is shown as it is, while somebody points at it.
-export function pause(on: boolean): void {
-	paused = on;
-	if (on) return;
-	if (held) interval.value = held;
-	held = null;
-	waiting.value = 0;
-}
+export function pause(on: boolean): void { paused.value = on; }

@@ -273,9 +273,9 @@ await check("the memory of a page that follows does not grow", async () => {
 	};
 	await run(5);
 	const before = await heap();
-	await run(25);
+	await run(20);
 	const grown = (await heap()) - before;
-	console.log(`    ${(before / 1e6).toFixed(1)} MB, grown by ${(grown / 1e3).toFixed(0)} kB in 25 intervals`);
+	console.log(`    ${(before / 1e6).toFixed(1)} MB, grown by ${(grown / 1e3).toFixed(0)} kB in 20 intervals`);
 	if (grown > 1_500_000) wrong.push(`grown by ${grown} bytes`);
 	await close();
 	return wrong;

@@ -32,8 +32,9 @@ type Config struct {
 // demo is one demonstration under way.
 type demo struct {
 	Config
-	dir    string
-	agents []*agent
+	dir     string
+	history string // directory of it; empty: agents keep none
+	agents  []*agent
 }
 
 // Run shows everything, in less than a minute.
@@ -93,14 +94,18 @@ func (d *demo) launch(h *lab.Host, more string) (*agent, error) {
 	a := &agent{host: h, socket: filepath.Join(d.dir, h.Name+".sock"), ended: make(chan error, 1), gone: make(chan struct{})}
 	a.client = api.NewClient(a.socket)
 	config := filepath.Join(d.dir, h.Name+".yaml")
+	history := "{use: never}"
+	if d.history != "" {
+		history = fmt.Sprintf("{use: always, path: %s}", d.history)
+	}
 	text := fmt.Sprintf(`interfaces: ["to-*"]
 flow: {max_entries: 65536, scan_interval: 500ms}
-history: {use: never}
+history: %s
 export:
   - jsonl: {path: %s}
 api: {socket: %s}
 log: {level: warn}
-%s`, filepath.Join(d.dir, h.Name+".jsonl"), a.socket, more)
+%s`, history, filepath.Join(d.dir, h.Name+".jsonl"), a.socket, more)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
