@@ -74,7 +74,7 @@ func (a *Accumulator) at(i int) *Row { return &a.chunks[i/chunkRows][i%chunkRows
 // Groups are those that were added; report is asked once they were taken.
 func (a *Accumulator) Groups(r Report) Groups {
 	if a.rest.Records > 0 && r.Partial == "" {
-		r.Partial = fmt.Sprintf("there are more groups than the %d that a query may hold: the others are in the total only; filter, or group by less", a.most)
+		r.Partial = tooMany(a.most)
 	}
 	return Groups{Report: r, Rows: a.rows(), Count: a.n, Rest: &a.rest}
 }
@@ -93,4 +93,11 @@ func (a *Accumulator) rows() iter.Seq[*Row] {
 			}
 		}
 	}
+}
+
+// TooManyGroups is why an answer has not all groups.
+func TooManyGroups(p *Plan) string { return tooMany(p.Budget.Rows) }
+
+func tooMany(most int) string {
+	return fmt.Sprintf("there are more groups than the %d that a query may hold: the others are in the total only; filter, or group by less", most)
 }

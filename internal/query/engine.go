@@ -38,9 +38,13 @@ type Groups struct {
 	// Rows are in the order of Row.Digest. Each is valid until the next.
 	Rows  iter.Seq[*Row]
 	Count int // how many there are; 0: not known
+	// First are, in no order, the rows that may be among the first of the plan where no other engine
+	// has any, and Left is how many others have records; nil: not known.
+	First iter.Seq[*Row]
+	Left  int
 	// Rest is the sum of records whose groups are not among the rows; nil: there are none.
 	Rest *Row
-	// Sums is what was counted of all records, in the first pass of a Ranker; nil: the rows say it.
+	// Sums is what was counted of all records, in a pass of a Counter; nil: the rows say it.
 	Sums *Sums
 }
 

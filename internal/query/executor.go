@@ -58,7 +58,7 @@ func (x *Executor) Explain(p Plan) (e Explanation, err error) {
 	asked := x.open()
 	defer asked.close()
 	for i := range asked {
-		c := EngineCost{asked[i].engine.Name(), asked[i].engine.Explain(&p, asked[i].before)}
+		c := EngineCost{asked[i].engine.Name(), asked[i].engine.Explain(p.beyond(asked[i].after), asked[i].before)}
 		e.Cost.add(c.Cost)
 		e.Engines = append(e.Engines, c)
 	}
@@ -69,22 +69,28 @@ func (x *Executor) Explain(p Plan) (e Explanation, err error) {
 // asked are engines with their ranges, oldest first.
 type asked []share
 
-// share is the range of an engine: all intervals with numbers below before.
+// share is the range of an engine: all intervals with numbers above after and below before.
 type share struct {
-	engine Engine
-	before uint64
+	engine        Engine
+	after, before uint64
 }
 
 // open divides the intervals between the sources. The newest is opened first: what moves from
-// it to an older one meanwhile is asked of it alone.
+// it to an older one meanwhile is asked of it alone. Where it has forgotten intervals, its first
+// one is asked of the older one, which knows what was seen in the one before that.
 func (x *Executor) open() asked {
 	var list asked
-	before := ^uint64(0)
-	for _, s := range x.Sources {
+	before, forgot := ^uint64(0), false
+	for i, s := range x.Sources {
 		e := s.Open()
-		list = append(list, share{e, before})
-		if span := e.Span(); span.First > 0 {
-			before = min(before, span.First)
+		span := e.Span()
+		if forgot && span.Last >= before {
+			list[i-1].after = before
+			before++
+		}
+		list = append(list, share{engine: e, before: before})
+		if span.First > 0 {
+			before, forgot = min(before, span.First), !span.Dropped.IsZero()
 		}
 	}
 	slices.Reverse(list)
@@ -104,27 +110,27 @@ func (a asked) spans() (list []Span) {
 	return list
 }
 
-// answer runs a checked plan: in two passes where some engine is faster so.
+// answer runs a checked plan: over counters alone, or in two passes, where some engine is faster so.
 func (a asked) answer(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
-	counter := p.ranked()
-	ranks := func(s share) bool {
-		r, ok := s.engine.(Ranker)
-		return ok && r.Ranks(p)
+	counts := func(pass *Plan) bool {
+		return pass != nil && slices.ContainsFunc(a, func(s share) bool {
+			c, ok := s.engine.(Counter)
+			return ok && c.Counts(pass)
+		})
 	}
-	if counter == nil || !slices.ContainsFunc(a, ranks) {
+	if pass := p.counted(); counts(pass) {
+		return a.pass(ctx, pass, sc)
+	}
+	first := p.ranked()
+	if !counts(first) {
 		return a.pass(ctx, p, sc)
 	}
-	first, second := *p, *p
-	first.ranking = counter
-	answer, err := a.pass(ctx, &first, sc)
+	answer, err := a.pass(ctx, first, sc)
 	if err != nil || len(answer.Rows) == 0 {
 		return answer, err
 	}
-	g := NewGrouping(p)
-	second.only = make(map[Digest]int, len(answer.Rows))
-	for i := range answer.Rows {
-		second.only[g.base(&answer.Rows[i])] = i
-	}
+	second := *p
+	second.choose(answer.Rows)
 	rows, err := a.pass(ctx, &second, &Scratch{})
 	answer.Rows = rows.Rows
 	if answer.Partial == "" {
@@ -133,11 +139,21 @@ func (a asked) answer(ctx context.Context, p *Plan, sc *Scratch) (Answer, error)
 	return answer, err
 }
 
+// choose has only the groups of rows be meant.
+func (p *Plan) choose(rows []Row) *Grouping {
+	g := NewGrouping(p)
+	p.only = make(map[Digest]int, len(rows))
+	for i := range rows {
+		p.only[g.base(&rows[i])] = i
+	}
+	return g
+}
+
 // pass asks all engines once.
 func (a asked) pass(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
 	var groups []Groups
 	for i := range a {
-		g, err := a[i].engine.Run(ctx, p, a[i].before)
+		g, err := a[i].engine.Run(ctx, p.beyond(a[i].after), a[i].before)
 		if err != nil {
 			return Answer{}, err
 		}
@@ -160,11 +176,7 @@ func (a asked) series(ctx context.Context, p Plan) (Answer, error) {
 	if err != nil {
 		return answer, err
 	}
-	g := NewGrouping(&p)
-	p.only = make(map[Digest]int, len(answer.Rows))
-	for i := range answer.Rows {
-		p.only[g.base(&answer.Rows[i])] = i
-	}
+	g := p.choose(answer.Rows)
 	p.Limit, p.rows = 0, filter.Filter{} // both are of the whole time
 	steps, err := a.answer(ctx, &p, &Scratch{})
 	if err != nil {
@@ -189,18 +201,18 @@ func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
 	if len(groups) == 1 {
 		most = groups[0].Count
 	}
+	groups, a.Groups = alone(groups)
 	sums := make([]Sums, len(groups))
-	if p.ranking != nil {
-		groups = slices.Clone(groups)
+	if p.counters != nil {
 		for i := range groups {
 			groups[i].Rows = counting(groups[i].Rows, &sums[i], g.once)
 		}
 	}
 	top := newTop(p, most, sc)
-	for row := range merged(groups, g.whole) {
+	for row := range Merged(groups, g.whole) {
 		row.Finish()
 		if row.Records == 0 { // nothing but repeated packets
-			if p.rows.Empty() && p.ranking == nil {
+			if p.rows.Empty() && p.counters == nil {
 				a.Repeated.Add(&row.repeated)
 			}
 			continue
@@ -209,7 +221,7 @@ func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
 			continue
 		}
 		a.Groups++
-		if p.ranking == nil {
+		if p.counters == nil {
 			all.Row(row, g.once)
 		}
 		top.offer(row)
@@ -219,9 +231,9 @@ func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
 	for i := range groups {
 		r.add(&groups[i].Report)
 		switch rest, counted := groups[i].Rest, groups[i].Sums; {
-		case p.ranking != nil && counted != nil:
+		case p.counters != nil && counted != nil:
 			all.Add(counted)
-		case p.ranking != nil:
+		case p.counters != nil:
 			all.Add(&sums[i])
 		case rest != nil && p.rows.Empty():
 			all.Row(rest, g.once)
@@ -230,12 +242,28 @@ func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
 	all.Repeated.Add(&a.Repeated)
 	a.Records, a.Total, a.Repeated = all.Records, all.Total, all.Repeated
 	a.From, a.To, a.Intervals, a.Summed, a.Lost, a.Partial = r.From, r.To, r.Intervals, r.Summed, r.Lost, r.Partial
+	a.narrow(p, g)
 	return a
 }
 
-// merged merges groups that are sorted by digest; of equal ones, those of earlier engines
+// alone takes only the rows that may be the first ones where only one engine has any; left is how
+// many others there are.
+func alone(groups []Groups) (list []Groups, left int) {
+	list = slices.Clone(groups)
+	for i := range list {
+		others := slices.ContainsFunc(list[:i], has) || slices.ContainsFunc(list[i+1:], has)
+		if list[i].First != nil && !others {
+			list[i].Rows, left = list[i].First, list[i].Left
+		}
+	}
+	return list, left
+}
+
+func has(g Groups) bool { return g.Intervals > 0 }
+
+// Merged merges groups that are sorted by digest; of equal ones, those of earlier engines
 // come first.
-func merged(groups []Groups, whole bool) iter.Seq[*Row] {
+func Merged(groups []Groups, whole bool) iter.Seq[*Row] {
 	if len(groups) == 1 {
 		return groups[0].Rows
 	}

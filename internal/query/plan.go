@@ -32,10 +32,15 @@ type Plan struct {
 	// once in the totals, and in rows that are of no interface or direction.
 	Everywhere bool
 	Hosts      []string // whose records are asked for; empty: of all
-	Budget     Budget   // the zero Budget: DefaultBudget
+	// Sums are the counters that rows have; empty: rows have all that is known of their records.
+	// Of files, only those columns are read.
+	Sums   []string
+	Budget Budget // the zero Budget: DefaultBudget
 
 	records, rows filter.Filter  // the two parts of Filter, of a checked plan
-	ranking       *flow.Field    // the counter of a first pass; nil: all sums are meant
+	sums          []*flow.Field  // Sums, and the counter that is sorted by; nil: Sums is empty
+	counters      []*flow.Field  // what a pass adds up; nil: all that rows have
+	after         uint64         // the number of an interval: only later ones are meant
 	only          map[Digest]int // groups, by their keys without the time, that are meant; nil: all
 }
 
@@ -61,6 +66,9 @@ func (p *Plan) Check() error {
 	if p.Step != 0 && p.Step < MinStep {
 		return fmt.Errorf("step %v: the shortest is %v", p.Step, MinStep)
 	}
+	if err := p.checkSums(); err != nil {
+		return err
+	}
 	_, err = p.order()
 	return err
 }
@@ -74,6 +82,21 @@ func (p *Plan) wants(host string) error {
 		return nil
 	}
 	return fmt.Errorf("no records of host %s: this agent has those of %s", strings.Join(p.Hosts, ", "), host)
+}
+
+// beyond is the plan over intervals with numbers above one.
+func (p *Plan) beyond(after uint64) *Plan {
+	if after == 0 {
+		return p
+	}
+	part := *p
+	part.after = after
+	return &part
+}
+
+// Meant reports whether an interval is asked for.
+func (p *Plan) Meant(number uint64, from, to time.Time) bool {
+	return number > p.after && p.Within(from, to)
 }
 
 // Within reports whether an interval is asked for.

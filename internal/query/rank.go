@@ -1,40 +1,133 @@
 package query
 
 import (
+	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// A plan with a limit that sorts by a counter may be answered in two passes: the first one adds
-// that counter alone, for engines that read columns; the second one has all of the rows that it
-// chose.
+// Engines that read columns are faster where a plan needs few counters: where it names them, or
+// in a first pass by the one counter that it sorts by, which chooses the rows for the second pass.
 
-// Ranker is an engine that is faster so.
-type Ranker interface {
+// Counter is an engine that is faster so.
+type Counter interface {
 	Engine
-	// Ranks reports whether it is, for this plan.
-	Ranks(p *Plan) bool
+	// Counts reports whether it is, for this plan.
+	Counts(p *Plan) bool
 }
 
-// Ranking is the counter of the first pass; nil: the plan is not one.
-func (p *Plan) Ranking() *flow.Field { return p.ranking }
+// Counters are what a pass adds up; nil: all that rows have.
+func (p *Plan) Counters() []*flow.Field { return p.counters }
+
+// Summed are the counters of the answer's totals.
+func (p *Plan) Summed() []*flow.Field {
+	if p.sums != nil {
+		return p.sums
+	}
+	return allCounters
+}
+
+var allCounters = func() (list []*flow.Field) {
+	for i := range flow.CounterFields {
+		list = append(list, &flow.CounterFields[i])
+	}
+	return list
+}()
 
 // Chosen reports whether only some groups are meant.
 func (p *Plan) Chosen() bool { return p.only != nil }
 
-// ranked is the counter by which a plan can be ranked; nil: it cannot.
-func (p *Plan) ranked() *flow.Field {
-	if p.Limit == 0 || p.Step != 0 || p.only != nil || !p.rows.Empty() || p.By.Whole() || !p.By.Columnar() {
+// checkSums finds the fields of Sums.
+func (p *Plan) checkSums() error {
+	p.sums = nil
+	if len(p.Sums) == 0 {
 		return nil
 	}
-	f := flow.FieldNamed(p.Sort)
-	if f == nil || f.Counter == nil {
+	for _, name := range append(slices.Clone(p.Sums), p.Sort) {
+		f := counterNamed(name)
+		switch {
+		case f != nil && !slices.Contains(p.sums, f):
+			p.sums = append(p.sums, f)
+		case f == nil && name != p.Sort:
+			return fmt.Errorf("sum %q: there are %s", name, strings.Join(CounterNames(), ", "))
+		}
+	}
+	return nil
+}
+
+// counterNamed finds a counter by its name or an alias; nil: there is none.
+func counterNamed(name string) *flow.Field {
+	known := flow.FieldNamed(name)
+	i := slices.IndexFunc(allCounters, func(f *flow.Field) bool { return known != nil && f.Name == known.Name })
+	if i < 0 {
 		return nil
 	}
-	return f
+	return allCounters[i]
+}
+
+// Sorted is the counter that rows are sorted by; nil: it is another value.
+func (p *Plan) Sorted() *flow.Field { return counterNamed(p.Sort) }
+
+// CounterNames are what Plan.Sums may have.
+func CounterNames() (names []string) {
+	for _, f := range allCounters {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// counted is a pass over the counters that the plan names; nil: it needs more of records.
+func (p *Plan) counted() *Plan {
+	if p.sums == nil || !p.columns() {
+		return nil
+	}
+	key := slices.ContainsFunc(p.By.Keys, func(k Key) bool { return k.Name == p.Sort })
+	if !key && p.Sort != "records" && counterNamed(p.Sort) == nil {
+		return nil
+	}
+	pass := *p
+	pass.counters = p.sums
+	return &pass
+}
+
+// ranked is a pass that chooses the rows; nil: the plan has none.
+func (p *Plan) ranked() *Plan {
+	f := counterNamed(p.Sort)
+	if p.Limit == 0 || p.Step != 0 || p.only != nil || f == nil || !p.columns() {
+		return nil
+	}
+	pass := *p
+	pass.counters = []*flow.Field{f}
+	return &pass
+}
+
+// columns reports whether columns of keys and counters say what the rows of the plan are.
+func (p *Plan) columns() bool {
+	inner := func(k Key) bool { // a row has more of an inner object than the key
+		object, _ := keyDefs[defOf(k.Name)].field.Inside()
+		return object != ""
+	}
+	return p.rows.Empty() && !p.By.Whole() && p.By.Columnar() && !slices.ContainsFunc(p.By.Keys, inner)
+}
+
+// narrow leaves of rows and totals what the plan names.
+func (a *Answer) narrow(p *Plan, g *Grouping) {
+	if p.sums == nil {
+		return
+	}
+	for i := range a.Rows {
+		w := &a.Rows[i]
+		all := *w
+		g.Begin(w, &all.Record, &Seen{In: all.In, Out: all.Out}, all.Time)
+		w.Digest, w.Records, w.Counters, w.Back = all.Digest, all.Records, p.named(&all.Counters), p.named(&all.Back)
+	}
+	for _, c := range []*flow.Counters{&a.Total, &a.Repeated} {
+		*c = p.named(c)
+	}
 }
 
 // Columnar reports whether the keys are fields of records as they are.
@@ -94,21 +187,12 @@ func (s *Sums) Row(w *Row, once bool) {
 	}
 }
 
-// Rank adds so much of the counter of a plan, and so many records, to the group of a record that
-// Grouping.Take has taken.
-func (a *Accumulator) Rank(r *flow.Record, step time.Time, counter *flow.Field, n, records uint64) {
-	s := Seen{}
-	d, meant := a.grouping.Digest(r, &s, step)
-	if !meant {
-		return
+// named are the counters that the plan names.
+func (p *Plan) named(all *flow.Counters) (c flow.Counters) {
+	for _, f := range p.sums {
+		*f.Counter(&c) = *f.Counter(all)
 	}
-	row, known := a.row(d)
-	if !known {
-		a.grouping.Begin(row, r, &s, step)
-		row.Digest = d
-	}
-	*counter.Counter(&row.Counters) += n
-	row.Records += records
+	return c
 }
 
 // Means reports whether the group of a record is meant.

@@ -81,6 +81,7 @@ func (c *Decoder) Decode(b []byte) (e Ended, err error) {
 	iv.reported = append(packed(nil), r.bytes()...)
 	n := r.count(rowBytes)
 	e = Ended{iv: iv, before: c.last, repeated: make([]uint64, 0, n)}
+	iv.rows.grow(n)
 	for range n {
 		w := iv.rows.add(row{})
 		if r.row(w); int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) {

@@ -47,7 +47,7 @@ func (v *view) Span() query.Span {
 // Explain implements query.Engine.
 func (v *view) Explain(p *query.Plan, _ uint64) (c query.Cost) {
 	for _, iv := range v.intervals {
-		if !p.Within(iv.from, iv.to) {
+		if !p.Meant(iv.sequence, iv.from, iv.to) {
 			c.Skipped += uint64(iv.rows.len())
 			continue
 		}
@@ -64,7 +64,7 @@ func (v *view) Run(_ context.Context, p *query.Plan, _ uint64) (query.Groups, er
 	var asked []*interval
 	for _, iv := range v.intervals {
 		switch {
-		case p.Within(iv.from, iv.to):
+		case p.Meant(iv.sequence, iv.from, iv.to):
 			asked = append(asked, iv)
 		case len(asked) == 0:
 			before = iv

@@ -46,6 +46,13 @@ func (r *rows) add(w row) *row {
 	return &(*last)[len(*last)-1]
 }
 
+// grow takes memory for n rows, of a list without any.
+func (r *rows) grow(n int) {
+	if n > 0 {
+		*r = append(*r, make([]row, 0, min(n, rowsChunk)))
+	}
+}
+
 // clip gives back what the last chunk does not need.
 func (r rows) clip() {
 	if n := len(r); n > 0 && cap(r[n-1]) > len(r[n-1])+len(r[n-1])/8 {

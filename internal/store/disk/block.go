@@ -8,8 +8,6 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding"
-
-	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // block is a row group that is being read. Columns are read when they are needed.
@@ -21,25 +19,31 @@ type block struct {
 	number  int
 	first   int // number of its first row in the file
 	columns map[string]*vector
+	memory  *memory
+	wanted  []int32 // few rows: pages without them are not read; nil: all are
 }
 
 // vector is a column, or what was read of it: its values at some rows.
 type vector struct {
+	same    bool     // all rows have the one value; without any, all are missing
 	codes   []int32  // of a dictionary; −1: the value is missing
+	nulls   bool     // some code is −1
 	numbers []uint64 // of the rows, or of the dictionary
 	bytes   [][]byte // likewise
+	packed  []byte   // likewise, of addresses
 	missing []bool   // of the rows; nil: none is
 	pairs   [][]uint64
 }
 
-// dictionary reports whether the rows have codes.
-func (v *vector) dictionary() bool { return v.codes != nil }
+// addressBytes is what an address takes.
+const addressBytes = 16
 
 // values is how many values the dictionary has.
-func (v *vector) values() int { return max(len(v.numbers), len(v.bytes)) }
+func (v *vector) values() int { return max(len(v.numbers), len(v.bytes), len(v.packed)/addressBytes) }
 
-func newBlock(file *parquet.File, s *segment, n int) *block {
-	b := &block{file: file, segment: s, number: n, group: file.RowGroups()[n], rows: s.groups[n].Rows, columns: map[string]*vector{}}
+func newBlock(file *parquet.File, s *segment, n int, m *memory) *block {
+	b := &block{file: file, segment: s, number: n, group: file.RowGroups()[n], rows: s.groups[n].Rows, columns: map[string]*vector{}, memory: m}
+	m.reuse()
 	for _, g := range s.groups[:n] {
 		b.first += g.Rows
 	}
@@ -60,12 +64,18 @@ func (b *block) chunk(c *column) parquet.ColumnChunk {
 }
 
 // whole reads a column, once.
-func (b *block) whole(c *column) (*vector, error) {
+func (b *block) whole(c *column) (*vector, error) { return b.wholeIf(c, nil) }
+
+// wholeIf reads a column, once; unless wanted (nil: always) says so of its dictionary, nothing but that.
+func (b *block) wholeIf(c *column, wanted func(*vector) bool) (*vector, error) {
 	if v := b.columns[c.name]; v != nil {
+		if v.codes != nil && wanted != nil {
+			wanted(v)
+		}
 		return v, nil
 	}
-	v, err := b.read(c, nil)
-	if err == nil {
+	v, err := b.read(c, nil, wanted)
+	if err == nil && v != nil && (v.same || v.codes != nil || !c.coded()) {
 		b.columns[c.name] = v
 	}
 	return v, err
@@ -73,61 +83,147 @@ func (b *block) whole(c *column) (*vector, error) {
 
 // read reads a column at the given rows, in their order; nil: at all. A column that the file does
 // not have gives nil.
-func (b *block) read(c *column, at []int32) (*vector, error) {
+func (b *block) read(c *column, at []int32, wanted func(*vector) bool) (*vector, error) {
 	chunk := b.chunk(c)
 	if chunk == nil {
 		return nil, nil
 	}
+	if v := constant(c, chunk); v != nil {
+		return v, nil
+	}
 	pages := chunk.Pages()
 	defer pages.Close()
 	v := &vector{}
+	if f, ok := pages.(*parquet.FilePages); ok && wanted != nil && c.coded() {
+		d, err := f.ReadDictionary()
+		if err == nil && d != nil {
+			err = v.addDictionary(c, d)
+		}
+		if err != nil {
+			return nil, b.damaged(err)
+		}
+		if !wanted(v) {
+			return v, nil
+		}
+	}
+	if at == nil {
+		v.reserve(b, c)
+	}
+	return v, b.readPages(v, c, chunk, pages, at)
+}
+
+// reserve takes memory for all rows.
+func (v *vector) reserve(b *block, c *column) {
+	switch {
+	case c.pairs:
+	case c.coded():
+		v.codes = b.memory.codes(b.rows)[:0]
+	default:
+		v.numbers = b.memory.numbers(b.rows)[:0]
+	}
+}
+
+// constant is a column that has one value, or none, as its statistics say; nil: it must be read.
+func constant(c *column, chunk parquet.ColumnChunk) *vector {
+	f, ok := chunk.(*parquet.FileColumnChunk)
+	if !ok || c.pairs {
+		return nil
+	}
+	switch f.NullCount() {
+	case f.NumValues():
+		return &vector{same: true}
+	case 0:
+	default:
+		return nil
+	}
+	low, high, ok := f.Bounds()
+	if !ok || !parquet.Equal(low, high) {
+		return nil
+	}
+	v := &vector{same: true}
+	switch {
+	case c.bytes == nil:
+		v.numbers = []uint64{numberOf(low)}
+	case c.address():
+		v.packed = slices.Clone(low.ByteArray())
+	case len(low.ByteArray()) >= shortText: // it may be cut
+		return nil
+	default:
+		v.bytes = [][]byte{slices.Clone(low.ByteArray())}
+	}
+	return v
+}
+
+// shortText is the length of texts below which statistics have them whole.
+const shortText = parquet.DefaultColumnIndexSizeLimit
+
+func numberOf(v parquet.Value) uint64 {
+	switch v.Kind() {
+	case parquet.Boolean:
+		if v.Boolean() {
+			return 1
+		}
+		return 0
+	case parquet.Int32:
+		return uint64(v.Uint32())
+	}
+	return v.Uint64()
+}
+
+// readPages adds the pages that have the given rows.
+func (b *block) readPages(v *vector, c *column, chunk parquet.ColumnChunk, pages parquet.Pages, at []int32) error {
+	every := at == nil
+	if every && !c.pairs {
+		at = b.wanted
+	}
+	some := at != nil
 	for row := 0; row < b.rows; {
-		if at != nil {
+		if some {
 			if len(at) == 0 {
 				break
 			}
-			if int(at[0]) >= row+pageRows(chunk, row) { // pages without these rows are skipped
-				row = int(at[0])
+			if next := pageOf(chunk, row, int(at[0])); next > row { // pages without these rows are skipped
+				row = next
 				if err := pages.SeekToRow(int64(row)); err != nil {
-					return nil, b.damaged(err)
+					return b.damaged(err)
 				}
 			}
 		}
 		page, err := pages.ReadPage()
 		if errors.Is(err, io.EOF) {
-			return nil, b.damaged(fmt.Errorf("column %s ends at row %d of %d", c.name, row, b.rows))
+			return b.damaged(fmt.Errorf("column %s ends at row %d of %d", c.name, row, b.rows))
 		}
 		if err != nil {
-			return nil, b.damaged(err)
+			return b.damaged(err)
 		}
 		n := int(page.NumRows())
 		var here []int32
-		if at != nil {
+		if some {
 			end, _ := slices.BinarySearch(at, int32(row+n))
 			here, at = at[:end], at[end:]
 		}
-		err = v.add(c, page, row, here, at != nil || here != nil)
+		err = v.add(c, page, row, here, !every)
 		parquet.Release(page)
 		if err != nil {
-			return nil, b.damaged(err)
+			return b.damaged(err)
 		}
 		row += n
 	}
-	return v, nil
+	return nil
 }
 
-// pageRows is how many rows the page has that begins with a row; at least one.
-func pageRows(chunk parquet.ColumnChunk, row int) int {
+// pageOf is the first row of the page that a row is in; without an index of pages, from.
+func pageOf(chunk parquet.ColumnChunk, from, row int) int {
 	index, err := chunk.OffsetIndex()
 	if err != nil || index == nil {
-		return 1 << 30
+		return from
 	}
-	for i := range index.NumPages() - 1 {
-		if first := int(index.FirstRowIndex(i + 1)); first > row {
-			return first - row
+	for i := index.NumPages() - 1; i >= 0; i-- {
+		if first := int(index.FirstRowIndex(i)); first <= row {
+			return first
 		}
 	}
-	return 1 << 30
+	return from
 }
 
 func (b *block) damaged(err error) error {
@@ -143,82 +239,97 @@ func (v *vector) add(c *column, page parquet.Page, row int, here []int32, some b
 		return v.addPairs(page, row, here, some)
 	}
 	levels := page.DefinitionLevels()
+	if d := page.Dictionary(); d != nil && v.values() == 0 {
+		if err := v.addDictionary(c, d); err != nil {
+			return err
+		}
+	}
+	if c.coded() != (page.Dictionary() != nil) {
+		return fmt.Errorf("column %s has a page of another encoding", c.name)
+	}
+	if !some {
+		return v.addAll(c, page, row, levels)
+	}
 	get, err := v.getter(c, page)
 	if err != nil {
 		return err
 	}
-	value := 0 // of the page, without those that are missing
-	take := func(i int) {
-		is := len(levels) == 0 || levels[i] > 0
-		get(value, is)
-		if c.optional && !v.dictionary() {
-			v.missing = append(v.missing, !is)
-		}
-	}
-	if !some && len(levels) == 0 && v.appendAll(page) {
-		return nil
-	}
-	if !some {
-		for i := range int(page.NumRows()) {
-			take(i)
-			if len(levels) == 0 || levels[i] > 0 {
-				value++
-			}
-		}
-		return nil
-	}
-	i := 0
+	value, i := 0, 0 // of the page: without those that are missing, and with them
 	for _, want := range here {
 		for ; i < int(want)-row; i++ {
 			if len(levels) == 0 || levels[i] > 0 {
 				value++
 			}
 		}
-		take(i)
+		get(value, len(levels) == 0 || levels[i] > 0)
 	}
 	return nil
 }
 
-// appendAll appends a page of which no value is missing; false: it is of another kind.
-func (v *vector) appendAll(page parquet.Page) bool {
+// addAll takes all values of a page, whose first row is row; pages before may have been left out.
+func (v *vector) addAll(c *column, page parquet.Page, row int, levels []byte) error {
 	data := page.Data()
+	every := len(levels) == 0 || page.NumNulls() == 0
 	switch {
-	case v.dictionary():
-		v.codes = append(v.codes, data.Int32()...)
-	case data.Kind() == encoding.Int64:
-		for _, n := range data.Int64() {
-			v.numbers = append(v.numbers, uint64(n))
+	case c.coded() && every:
+		v.codes = append(v.codes[:row], data.Int32()...)
+		return nil
+	case c.coded():
+		v.nulls = true
+		to, codes := v.codes[:row], data.Int32()
+		for _, level := range levels {
+			code := int32(-1)
+			if level > 0 {
+				code, codes = codes[0], codes[1:]
+			}
+			to = append(to, code)
 		}
-	default:
-		return false
+		v.codes = to
+		return nil
+	case every && !c.optional && data.Kind() == encoding.Int64:
+		to := v.numbers[:row]
+		for _, n := range data.Int64() {
+			to = append(to, uint64(n))
+		}
+		v.numbers = to
+		return nil
 	}
-	return true
+	v.numbers = v.numbers[:row]
+	if c.optional {
+		v.missing = append(v.missing, make([]bool, row-len(v.missing))...)
+	}
+	get, err := v.getter(c, page)
+	if err != nil {
+		return err
+	}
+	value := 0
+	for i := range int(page.NumRows()) {
+		is := len(levels) == 0 || levels[i] > 0
+		if get(value, is); is {
+			value++
+		}
+	}
+	return nil
 }
 
 // getter appends the n-th value of a page to the vector, or that it is missing.
 func (v *vector) getter(c *column, page parquet.Page) (func(n int, is bool), error) {
 	data := page.Data()
-	if d := page.Dictionary(); d != nil {
-		if v.codes == nil {
-			v.codes = []int32{}
-			if err := v.addDictionary(c, d); err != nil {
-				return nil, err
-			}
-		}
+	if c.coded() {
 		codes := data.Int32()
 		return func(n int, is bool) {
 			if !is {
-				v.codes = append(v.codes, -1)
+				v.codes, v.nulls = append(v.codes, -1), true
 				return
 			}
 			v.codes = append(v.codes, codes[n])
 		}, nil
 	}
-	if v.codes != nil {
-		return nil, fmt.Errorf("column %s has pages with a dictionary and without", c.name)
-	}
 	number, err := numbers(c, data)
 	return func(n int, is bool) {
+		if c.optional {
+			v.missing = append(v.missing, !is)
+		}
 		if !is {
 			v.numbers = append(v.numbers, 0)
 			return
@@ -231,12 +342,9 @@ func (v *vector) getter(c *column, page parquet.Page) (func(n int, is bool), err
 func (v *vector) addDictionary(c *column, d parquet.Dictionary) error {
 	data := d.Page().Data()
 	switch {
-	case c.bytes != nil && c.field.Kind == flow.Address:
-		all, size := data.FixedLenByteArray()
-		all = slices.Clone(all)
-		for i := 0; i+size <= len(all); i += size {
-			v.bytes = append(v.bytes, all[i:i+size])
-		}
+	case c.address():
+		all, _ := data.FixedLenByteArray()
+		v.packed = slices.Clone(all)
 	case c.bytes != nil:
 		all, offsets := data.ByteArray()
 		all = slices.Clone(all)
@@ -255,20 +363,32 @@ func (v *vector) addDictionary(c *column, d parquet.Dictionary) error {
 	return nil
 }
 
-// dictionary reads the values that a column has; nil: it has no dictionary.
-func (b *block) dictionary(c *column, chunk parquet.ColumnChunk) (*vector, error) {
-	if c.pairs || c.flag {
-		return nil, nil
+// memory is what vectors of one block after the other use.
+type memory struct {
+	int32s  [][]int32
+	uint64s [][]uint64
+	bools   [][]bool
+	digests [][]digest
+	used    [4]int
+}
+
+// reuse has the memory of the block before be used again.
+func (m *memory) reuse() { m.used = [4]int{} }
+
+func (m *memory) codes(n int) []int32    { return taken(&m.int32s, &m.used[0], n) }
+func (m *memory) numbers(n int) []uint64 { return taken(&m.uint64s, &m.used[1], n) }
+func (m *memory) places(n int) []digest  { return taken(&m.digests, &m.used[3], n) }
+func (m *memory) marks(n int) []bool     { return taken(&m.bools, &m.used[2], n) }
+
+// taken is the next list of a kind; what it has is of no meaning.
+func taken[T any](lists *[][]T, used *int, n int) []T {
+	if *used == len(*lists) {
+		*lists = append(*lists, nil)
 	}
-	pages, ok := chunk.Pages().(*parquet.FilePages)
-	if !ok {
-		return nil, nil
+	list := &(*lists)[*used]
+	*used++
+	if cap(*list) < n {
+		*list = make([]T, n, n+n/8)
 	}
-	defer pages.Close()
-	d, err := pages.ReadDictionary()
-	if err != nil || d == nil {
-		return nil, err
-	}
-	v := &vector{}
-	return v, v.addDictionary(c, d)
+	return (*list)[:n]
 }

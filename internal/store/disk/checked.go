@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync"
 )
 
 // A file of records has its checksums in a file of its own: one for each block, so that a bit
@@ -56,11 +57,23 @@ func (s *sums) bytes() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// checkedFile reads a file, and refuses blocks with another checksum.
+// checkedFile reads a file, and refuses blocks with another checksum. It keeps the blocks that it
+// read last: columns are small, and lie next to each other.
 type checkedFile struct {
-	file *os.File
-	size int64
-	sums []byte
+	file   *os.File
+	size   int64
+	sums   []byte
+	blocks [keptBlocks]keptBlock
+	next   int
+}
+
+// keptBlocks is how many blocks of a file are kept: 1 MiB.
+const keptBlocks = 16
+
+// keptBlock is a block that was read.
+type keptBlock struct {
+	number int64 // from 1; 0: none
+	bytes  []byte
 }
 
 // DamagedError says that a file is not what was written.
@@ -96,33 +109,57 @@ func openChecked(path, sumPath string) (*checkedFile, error) {
 }
 
 // ReadAt implements io.ReaderAt: it reads whole blocks.
-func (c *checkedFile) ReadAt(b []byte, from int64) (int, error) {
-	if from >= c.size {
-		return 0, io.EOF
-	}
-	want := min(int64(len(b)), c.size-from)
-	first := from / sumBlock * sumBlock
-	last := min((from+want+sumBlock-1)/sumBlock*sumBlock, c.size)
-	blocks := b
-	if first != from || last != from+int64(len(b)) {
-		blocks = make([]byte, last-first)
-	}
-	if _, err := c.file.ReadAt(blocks[:last-first], first); err != nil {
-		return 0, err
-	}
-	for at := first; at < last; at += sumBlock {
-		block := blocks[at-first : min(at-first+sumBlock, last-first)]
-		if crc32.Checksum(block, castagnoli) != binary.LittleEndian.Uint32(c.sums[at/sumBlock*4:]) {
-			return 0, &DamagedError{c.file.Name(), fmt.Sprintf("the checksum of byte %d on is wrong", at)}
+func (c *checkedFile) ReadAt(b []byte, from int64) (n int, err error) {
+	for n < len(b) && from < c.size {
+		block, err := c.block(from / sumBlock)
+		if err != nil {
+			return n, err
 		}
+		part := copy(b[n:], block[from%sumBlock:])
+		n += part
+		from += int64(part)
 	}
-	if len(blocks) != len(b) || first != from {
-		copy(b, blocks[from-first:])
+	if n < len(b) {
+		return n, io.EOF
 	}
-	if want < int64(len(b)) {
-		return int(want), io.EOF
-	}
-	return int(want), nil
+	return n, nil
 }
 
-func (c *checkedFile) Close() error { return c.file.Close() }
+// block reads and verifies a block.
+func (c *checkedFile) block(number int64) ([]byte, error) {
+	for i := range c.blocks {
+		if c.blocks[i].number == number+1 {
+			return c.blocks[i].bytes, nil
+		}
+	}
+	kept := &c.blocks[c.next]
+	c.next = (c.next + 1) % keptBlocks
+	if kept.bytes == nil {
+		kept.bytes = *blockPool.Get().(*[]byte)
+	}
+	kept.number = 0
+	at := number * sumBlock
+	kept.bytes = kept.bytes[:min(sumBlock, c.size-at)]
+	if _, err := c.file.ReadAt(kept.bytes, at); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(kept.bytes, castagnoli) != binary.LittleEndian.Uint32(c.sums[number*4:]) {
+		return nil, &DamagedError{c.file.Name(), fmt.Sprintf("the checksum of byte %d on is wrong", at)}
+	}
+	kept.number = number + 1
+	return kept.bytes, nil
+}
+
+// blockPool has memory of blocks for the next file.
+var blockPool = sync.Pool{New: func() any { b := make([]byte, sumBlock); return &b }}
+
+func (c *checkedFile) Close() error {
+	for i := range c.blocks {
+		if b := c.blocks[i].bytes; b != nil {
+			b = b[:sumBlock]
+			blockPool.Put(&b)
+		}
+		c.blocks[i] = keptBlock{}
+	}
+	return c.file.Close()
+}

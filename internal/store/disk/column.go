@@ -101,8 +101,20 @@ func columnOf(f *flow.Field) column {
 	if c.optional {
 		c.node = parquet.Optional(c.node)
 	}
-	c.node = parquet.Compressed(c.node, &compressed)
+	if c.address() { // their dictionaries are read by most queries
+		c.node = parquet.Compressed(c.node, &parquet.Snappy)
+	} else {
+		c.node = parquet.Compressed(c.node, &compressed)
+	}
 	return c
+}
+
+// address reports whether the values are addresses.
+func (c *column) address() bool { return c.field != nil && c.field.Kind == flow.Address }
+
+// coded reports whether values are stored as codes of a dictionary.
+func (c *column) coded() bool {
+	return !c.pairs && !c.flag && c.node.Encoding() == &parquet.RLEDictionary
 }
 
 // delta are numbers of which most are different.
@@ -134,19 +146,32 @@ func (c *column) setNumber(f *flow.Field) {
 	}
 }
 
-// values appends the value of an entry; arena is memory for bytes that lasts as long as they do.
-func (c *column) values(to []parquet.Value, index int, e *entry, arena *[]byte) []parquet.Value {
-	if c.pairs {
-		return c.pairValues(to, index, e)
-	}
-	level := 0
-	if c.optional {
-		if c.field.Missing(e.Record) {
-			return append(to, parquet.NullValue().Level(0, 0, index))
+// values appends the values of entries; arena is memory for bytes that lasts as long as they do.
+// Levels are set where they are not 0: setting them takes as long as making the value.
+func (c *column) values(to []parquet.Value, index int, entries []entry, arena *[]byte) []parquet.Value {
+	switch {
+	case c.pairs:
+		for i := range entries {
+			to = c.pairValues(to, index, &entries[i])
 		}
-		level = 1
+	case c.optional:
+		for i := range entries {
+			var v parquet.Value // missing
+			if e := &entries[i]; !c.field.Missing(e.Record) {
+				v = c.value(e, arena).Level(0, 1, index)
+			}
+			to = append(to, v)
+		}
+	case c.wide:
+		for i := range entries {
+			to = append(to, parquet.Int64Value(int64(c.number(&entries[i]))))
+		}
+	default:
+		for i := range entries {
+			to = append(to, c.value(&entries[i], arena))
+		}
 	}
-	return append(to, c.value(e, arena).Level(0, level, index))
+	return to
 }
 
 func (c *column) value(e *entry, arena *[]byte) parquet.Value {

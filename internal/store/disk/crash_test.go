@@ -103,7 +103,7 @@ func TestKilled(t *testing.T) {
 	if s.counts.Damaged > 0 || s.Last() < said || s.Last() > said+1 {
 		t.Fatalf("last %d, said %d, %+v", s.Last(), said, s.counts)
 	}
-	a := ask(t, s, query.Plan{})
+	a := ask(t, query.Plan{}, s)
 	if a.Lost > 0 || a.Partial != "" || a.Records != s.Last() && s.Status().Aged == 0 {
 		t.Errorf("%d records of %d intervals, %d lost, %s", a.Records, s.Last(), a.Lost, a.Partial)
 	}
@@ -162,7 +162,7 @@ func TestFlippedBits(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := open(t, dir)
-			a := ask(t, s, query.Plan{})
+			a := ask(t, query.Plan{}, s)
 			if s.Status().Counts.Damaged != 1 || a.Records != 0 || len(s.segments) > 0 && (a.Lost != 30 || !strings.Contains(a.Partial, "damaged")) {
 				t.Errorf("byte %d of %s: %d records, %d lost, %q, %+v", i, filepath.Base(file), a.Records, a.Lost, a.Partial, s.counts)
 			}
@@ -174,7 +174,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 	s := open(t, dir)
 	defer s.close()
-	if a := ask(t, s, query.Plan{}); a.Records != 60 || a.Partial != "" {
+	if a := ask(t, query.Plan{}, s); a.Records != 60 || a.Partial != "" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -210,7 +210,7 @@ func TestCutLog(t *testing.T) {
 			}
 			kept := slices.IndexFunc(ends, func(end int64) bool { return end > int64(cut) })
 			s := open(t, dir)
-			if got := ask(t, s, query.Plan{}); got.Intervals != kept || got.Records != uint64(kept) || s.Last() != uint64(kept) {
+			if got := ask(t, query.Plan{}, s); got.Intervals != kept || got.Records != uint64(kept) || s.Last() != uint64(kept) {
 				t.Fatalf("cut at %d, flip %t: %d intervals, want %d", cut, flip, got.Intervals, kept)
 			}
 			wantTorn := flip || kept > 0 && ends[kept-1] != int64(cut) || kept == 0 && cut > len(logMagic)
@@ -222,7 +222,7 @@ func TestCutLog(t *testing.T) {
 			next.Add(&r, 0)
 			e := next.End()
 			s.write(&e)
-			if got := ask(t, s, query.Plan{}); got.Records != uint64(kept)+1 {
+			if got := ask(t, query.Plan{}, s); got.Records != uint64(kept)+1 {
 				t.Errorf("cut at %d: %d records after another one", cut, got.Records)
 			}
 			s.close()
@@ -256,7 +256,7 @@ func TestBadDirectories(t *testing.T) {
 	}
 	s = open(t, dir)
 	defer s.close()
-	if a := ask(t, s, query.Plan{}); s.counts.Damaged != 1 || a.Records != 60 {
+	if a := ask(t, query.Plan{}, s); s.counts.Damaged != 1 || a.Records != 60 {
 		t.Errorf("%+v, %d records", s.counts, a.Records)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "log-00000000000000000099.wal.damaged")); err != nil {
@@ -287,7 +287,7 @@ func TestDiskFull(t *testing.T) {
 	if st := b.disk.Status(); st.Failing != "" || st.Counts.Intervals != 2 {
 		t.Errorf("%+v", st)
 	}
-	if a := ask(t, b.disk, query.Plan{}); a.Records != 2 || a.Lost != 2 || a.Intervals != 2 {
+	if a := ask(t, query.Plan{}, b.disk); a.Records != 2 || a.Lost != 2 || a.Intervals != 2 {
 		t.Errorf("%+v", a)
 	}
 	b.disk.close()
@@ -322,21 +322,21 @@ func TestBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := ask(t, b.disk, query.Plan{By: by})
+	before := ask(t, query.Plan{By: by}, b.disk)
 	if before.Total.Bytes != total.Bytes || before.Repeated.Packets == 0 {
 		t.Fatalf("%+v, want %+v", before.Total, total)
 	}
 	size := b.disk.size()
 	b.disk.cfg.Size = size
 	b.disk.tend(time.Now())
-	after := ask(t, b.disk, query.Plan{By: by})
+	after := ask(t, query.Plan{By: by}, b.disk)
 	if st := b.disk.Status(); st.Aged == 0 || st.Bytes >= size*3/4 || st.Counts.Removed > 0 {
 		t.Errorf("%+v of %d", st, size)
 	}
 	if after.Total != before.Total || after.Repeated != before.Repeated || after.Summed == 0 {
 		t.Errorf("sums after ageing %+v and %+v, before %+v and %+v", after.Total, after.Repeated, before.Total, before.Repeated)
 	}
-	largest := ask(t, b.disk, query.Plan{Limit: 5})
+	largest := ask(t, query.Plan{Limit: 5}, b.disk)
 	if largest.Rows[0].Unattributed && largest.Rows[1].Unattributed && largest.Rows[4].Unattributed {
 		t.Error("the heaviest flows are gone")
 	}
@@ -345,7 +345,7 @@ func TestBounds(t *testing.T) {
 	if st := b.disk.Status(); st.Bytes > size/4 || st.Counts.Removed == 0 {
 		t.Errorf("%+v of %d", st, size/4)
 	}
-	if a := ask(t, b.disk, query.Plan{Since: at(0), By: by}); a.Short != query.ShortHistory {
+	if a := ask(t, query.Plan{Since: at(0), By: by}, b.disk); a.Short != query.ShortHistory {
 		t.Errorf("short %q", a.Short)
 	}
 	b.disk.cfg.Time = time.Hour

@@ -71,7 +71,7 @@ func asked(p *query.Plan, before uint64, heads []store.Head) (n, rows int) {
 }
 
 func meant(p *query.Plan, before uint64, h *store.Head) bool {
-	return h.Sequence < before && p.Within(h.From, h.To)
+	return h.Sequence < before && p.Meant(h.Sequence, h.From, h.To)
 }
 
 // Explain implements query.Engine.
@@ -102,6 +102,8 @@ type run struct {
 	grouping *query.Grouping
 	matches  selection
 	groups   *query.Accumulator
+	counts   *counts // nil: every record is read
+	memory   memory
 	report   query.Report
 	last     uint64 // interval
 	bytes    uint64
@@ -117,6 +119,9 @@ func (e *engine) Run(ctx context.Context, p *query.Plan, before uint64) (query.G
 	r.groups = query.NewAccumulator(p, g)
 	r.join = joins(g, p)
 	r.joiner = joiner{run: r}
+	if !r.join && (p.Counters() != nil || p.Chosen() && p.By.Columnar()) {
+		r.counts = newCounts(r)
+	}
 	for i, seg := range e.segments {
 		if r.over() {
 			break
@@ -133,8 +138,8 @@ func (e *engine) Run(ctx context.Context, p *query.Plan, before uint64) (query.G
 		e.store.count(func(c *obs.HistoryCounts) { c.Partial++ })
 	}
 	groups := r.groups.Groups(r.report)
-	if p.Ranking() != nil && !r.join {
-		groups.Sums = &r.sums
+	if r.counts != nil && p.Counters() != nil {
+		groups = r.counts.answer(groups)
 	}
 	return groups, nil
 }
@@ -198,12 +203,12 @@ func (r *run) segment(seg *segment) {
 			if r.over() {
 				return
 			}
-			b := newBlock(file, seg, i)
+			b := newBlock(file, seg, i, &r.memory)
 			switch {
 			case r.join:
 				err = r.joined(b)
-			case r.plan.Ranking() != nil:
-				err = r.rank(b)
+			case r.plan.Counters() != nil:
+				err = r.counts.block(b)
 			default:
 				err = r.simple(b)
 			}
@@ -233,28 +238,31 @@ func (r *run) segment(seg *segment) {
 	}
 }
 
-// at are the rows of a block that are asked for, and the interval of each block's rows.
+// fewRows says of which share of its rows on a block is read page by page.
+const fewRows = 64
+
+// at are the rows of a block that are asked for; all: of every interval that the block has.
 func (r *run) at(b *block, all bool) (at []int32, err error) {
-	if !r.plan.Records().Empty() && !filter.Compile(r.plan.Records(), prune(b)).some {
-		return nil, nil
-	}
-	var match []bool
+	match := matched{all: true}
 	if !r.plan.Records().Empty() {
-		if match, err = r.matches(b); err != nil {
+		if match, err = r.matches(b); err != nil || match.none() {
 			return nil, err
 		}
 	}
-	at = make([]int32, 0, b.rows)
+	at = b.memory.codes(b.rows)[:0]
 	b.intervals(func(h *store.Head, from, to int) {
 		if !all && !meant(r.plan, r.before, h) {
 			return
 		}
 		for row := from; row < to; row++ {
-			if match == nil || match[row] {
+			if match.all || match.rows[row] {
 				at = append(at, int32(row))
 			}
 		}
 	})
+	if len(at) < b.rows/fewRows {
+		b.wanted = slices.Clone(at)
+	}
 	return at, nil
 }
 
@@ -273,8 +281,8 @@ func (b *block) intervals(each func(h *store.Head, from, to int)) {
 // simple adds records with what was stored about where their packets were seen first.
 func (r *run) simple(b *block) error {
 	at, err := r.at(b, false)
-	if err == nil && len(at) > 0 && r.plan.Chosen() && r.plan.By.Columnar() {
-		at, err = r.chosen(b, at)
+	if err == nil && len(at) > 0 && r.counts != nil {
+		at, err = r.counts.chosen(b, at)
 	}
 	if err != nil || len(at) == 0 {
 		return err
@@ -292,18 +300,24 @@ func (r *run) simple(b *block) error {
 
 // headOf finds the interval of rows that are asked for in their order.
 func (b *block) headOf() func(row int) *store.Head {
-	type part struct {
-		h  *store.Head
-		to int
-	}
-	var parts []part
-	b.intervals(func(h *store.Head, _, to int) { parts = append(parts, part{h, to}) })
+	parts := b.parts()
 	return func(row int) *store.Head {
 		for row >= parts[0].to {
 			parts = parts[1:]
 		}
-		return parts[0].h
+		return parts[0].head
 	}
+}
+
+// part is the interval of rows up to one.
+type part struct {
+	head *store.Head
+	to   int
+}
+
+func (b *block) parts() (parts []part) {
+	b.intervals(func(h *store.Head, _, to int) { parts = append(parts, part{h, to}) })
+	return parts
 }
 
 // joined adds records after it was found out again where their packets were seen first, among

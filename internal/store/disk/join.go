@@ -61,7 +61,7 @@ func (j *joiner) flush() {
 		return
 	}
 	for w := range store.Group(j.run.plan, j.before, j.list).Rows {
-		if j.run.plan.Ranking() != nil {
+		if j.run.plan.Counters() != nil {
 			j.run.sums.Row(w, j.run.grouping.Once())
 		}
 		j.run.groups.Row(w)

@@ -1,85 +1,152 @@
 package disk
 
 import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // selection is which rows of a block match.
-type selection func(b *block) ([]bool, error)
+type selection func(b *block) (matched, error)
 
-// may is what is known of a block without its rows: some may match, all do.
-type may struct{ some, all bool }
+// matched are rows: those that are marked; without marks, all or none.
+type matched struct {
+	rows []bool
+	all  bool
+}
+
+func (m matched) none() bool { return m.rows == nil && !m.all }
+
+func (m matched) not() matched {
+	for i := range m.rows {
+		m.rows[i] = !m.rows[i]
+	}
+	m.all = m.rows == nil && !m.all
+	return m
+}
+
+// either are the rows of both.
+func (m matched) either(o matched) matched {
+	switch {
+	case m.all || o.none():
+		return m
+	case o.all || m.none():
+		return o
+	}
+	for i, is := range o.rows {
+		m.rows[i] = m.rows[i] || is
+	}
+	return m
+}
+
+// both are the rows that are in both.
+func (m matched) both(o matched) matched {
+	switch {
+	case m.none() || o.all:
+		return m
+	case o.none() || m.all:
+		return o
+	}
+	for i, is := range o.rows {
+		m.rows[i] = m.rows[i] && is
+	}
+	return m
+}
 
 // selections is the target of columns: each test is done once for each value of a dictionary.
 func selections() filter.Target[selection] {
-	join := func(list []selection, empty bool, add func(a, b bool) bool) selection {
-		return func(b *block) ([]bool, error) {
-			out := make([]bool, b.rows)
-			for i := range out {
-				out[i] = empty
-			}
-			for _, s := range list {
-				part, err := s(b)
-				if err != nil {
-					return nil, err
-				}
-				for i := range out {
-					out[i] = add(out[i], part[i])
-				}
-			}
-			return out, nil
-		}
-	}
 	return filter.Target[selection]{
-		Or:  func(list []selection) selection { return join(list, false, func(a, b bool) bool { return a || b }) },
-		And: func(list []selection) selection { return join(list, true, func(a, b bool) bool { return a && b }) },
-		Not: func(s selection) selection { return join([]selection{s}, true, func(_, b bool) bool { return !b }) },
+		Or: func(list []selection) selection {
+			return func(b *block) (m matched, err error) {
+				for _, s := range list {
+					var o matched
+					if o, err = s(b); err != nil || o.all {
+						return o, err
+					}
+					m = m.either(o)
+				}
+				return m, nil
+			}
+		},
+		And: func(list []selection) selection {
+			return func(b *block) (matched, error) {
+				m := matched{all: true}
+				for _, s := range list {
+					o, err := s(b)
+					if err != nil || o.none() {
+						return o, err
+					}
+					m = m.both(o)
+				}
+				return m, nil
+			}
+		},
+		Not: func(s selection) selection {
+			return func(b *block) (matched, error) {
+				m, err := s(b)
+				return m.not(), err
+			}
+		},
 		Test: func(t *filter.Test) selection {
 			c := columnNamed(t.Field.Name)
-			return func(b *block) ([]bool, error) { return b.test(t, c) }
+			match := matcher(t, c)
+			return func(b *block) (matched, error) { return b.test(t, c, match) }
 		},
 	}
 }
 
 // test does a test on every row.
-func (b *block) test(t *filter.Test, c *column) ([]bool, error) {
-	out := make([]bool, b.rows)
-	v, err := b.whole(c)
-	if err != nil {
-		return nil, err
+func (b *block) test(t *filter.Test, c *column, match func(uint64, []byte) bool) (matched, error) {
+	var table []bool // of each value of a dictionary, behind that of a missing one
+	v, err := b.wholeIf(c, func(v *vector) bool {
+		table = v.table(b.memory, match)
+		return slices.Contains(table, true)
+	})
+	switch {
+	case err != nil:
+		return matched{}, err
+	case v == nil: // no record of the file has one
+		return matched{all: !c.optional && match(0, nil)}, nil
+	case v.same:
+		n, bytes, is := v.cell(0)
+		m := matched{all: is && match(n, bytes)}
+		return m, b.ofFamily(t, &m)
+	case c.coded() && v.codes == nil: // nor is there a value that matches
+		return matched{}, nil
 	}
-	match := matcher(t, c)
-	if v == nil { // no record of the file has one
-		missing := !c.optional && match(0, nil)
-		for i := range out {
-			out[i] = missing
-		}
-		return out, nil
-	}
-	if !v.dictionary() {
+	m := matched{rows: b.memory.marks(b.rows)}
+	if !c.coded() {
 		for i, n := range v.numbers {
-			out[i] = (v.missing == nil || !v.missing[i]) && match(n, nil)
+			m.rows[i] = (v.missing == nil || !v.missing[i]) && match(n, nil)
 		}
-		return out, nil
-	}
-	table := make([]bool, v.values())
-	for code := range table {
-		n, bytes, _ := v.value(code)
-		table[code] = match(n, bytes)
+		return m, nil
 	}
 	for i, code := range v.codes {
-		out[i] = code >= 0 && table[code]
+		m.rows[i] = table[code+1]
 	}
-	if c.field.Kind == flow.Address {
-		return out, b.ofFamily(t, out)
+	return m, b.ofFamily(t, &m)
+}
+
+// table is which values of a dictionary match; the first one is that of a value that is missing.
+func (v *vector) table(m *memory, match func(uint64, []byte) bool) []bool {
+	table := m.marks(v.values() + 1)
+	table[0] = false
+	for code := range v.values() {
+		n, bytes, _ := v.value(code)
+		table[code+1] = match(n, bytes)
 	}
-	return out, nil
+	return table
 }
 
 // ofFamily leaves of rows whose address matches those of the family of the prefix: IPv4 addresses
 // are stored mapped to IPv6.
-func (b *block) ofFamily(t *filter.Test, out []bool) error {
+func (b *block) ofFamily(t *filter.Test, m *matched) error {
+	if t.Field.Kind != flow.Address || t.Op != filter.OpWithin || m.none() {
+		return nil
+	}
 	v, err := b.whole(columnNamed("family"))
 	if err != nil {
 		return err
@@ -88,24 +155,32 @@ func (b *block) ofFamily(t *filter.Test, out []bool) error {
 	if t.Prefix.Addr().Is4() {
 		want = 4
 	}
+	if v.same {
+		if v.at(0) != want {
+			*m = matched{}
+		}
+		return nil
+	}
+	if m.all {
+		*m = matched{rows: b.memory.marks(b.rows)}
+		for i := range m.rows {
+			m.rows[i] = true
+		}
+	}
 	for i, code := range v.codes {
-		out[i] = out[i] && v.numbers[code] == want
+		m.rows[i] = m.rows[i] && v.numbers[code] == want
 	}
 	return nil
 }
 
 // matcher compares a value of a column.
 func matcher(t *filter.Test, c *column) func(n uint64, b []byte) bool {
-	number, text, address := t.Number(), t.String(), t.Address()
+	number, text := t.Number(), t.String()
 	switch {
 	case t.Op == filter.OpPresent:
 		return func(uint64, []byte) bool { return true }
-	case c.field.Kind == flow.Address:
-		family := uint8(6)
-		if t.Prefix.Addr().Is4() {
-			family = 4
-		}
-		return func(_ uint64, b []byte) bool { return address(addressOf(b, family)) } // see ofFamily
+	case c.address():
+		return within(t.Prefix)
 	case c.field.Kind == flow.Name:
 		return func(_ uint64, b []byte) bool {
 			for i, v := range c.field.Values {
@@ -133,50 +208,16 @@ func columnNamed(name string) *column {
 	panic("disk: no column " + name) // TestEveryFieldHasAColumn
 }
 
-// prune is the target that decides by dictionaries whether a block has to be read.
-func prune(b *block) filter.Target[may] {
-	return filter.Target[may]{
-		Or: func(list []may) may {
-			var m may
-			for _, x := range list {
-				m.some, m.all = m.some || x.some, m.all || x.all
-			}
-			return m
-		},
-		And: func(list []may) may {
-			m := may{true, true}
-			for _, x := range list {
-				m.some, m.all = m.some && x.some, m.all && x.all
-			}
-			return m
-		},
-		Not:  func(m may) may { return may{!m.all, !m.some} },
-		Test: func(t *filter.Test) may { return b.may(t) },
+// within compares addresses of 16 bytes with a prefix; IPv4 is mapped to IPv6 (see ofFamily).
+func within(p netip.Prefix) func(uint64, []byte) bool {
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
 	}
-}
-
-// may does a test on the values of a dictionary.
-func (b *block) may(t *filter.Test) may {
-	c := columnNamed(t.Field.Name)
-	chunk := b.chunk(c)
-	if chunk == nil {
-		missing := !c.optional && matcher(t, c)(0, nil)
-		return may{missing, missing}
+	mask := [2]uint64{^uint64(0) << max(0, 64-bits), ^uint64(0) << min(64, 128-bits)}
+	a := p.Addr().As16()
+	want := [2]uint64{binary.BigEndian.Uint64(a[:]) & mask[0], binary.BigEndian.Uint64(a[8:]) & mask[1]}
+	return func(_ uint64, b []byte) bool {
+		return binary.BigEndian.Uint64(b)&mask[0] == want[0] && binary.BigEndian.Uint64(b[8:])&mask[1] == want[1]
 	}
-	v, err := b.dictionary(c, chunk)
-	if err != nil || v == nil {
-		return may{some: true} // reading it will tell
-	}
-	match := matcher(t, c)
-	m := may{all: !c.optional}
-	for code := range v.values() {
-		n, bytes, _ := v.value(code)
-		if match(n, bytes) {
-			m.some = true
-		} else {
-			m.all = false
-		}
-	}
-	m.all = m.all && c.field.Kind != flow.Address
-	return m
 }

@@ -5,15 +5,19 @@ import (
 	"time"
 )
 
-// maxLog is how large a log gets, whatever it holds.
-const maxLog = 64 << 20
+// maxLog is how large a log gets, whatever it holds, and sealRows how many rows: so few that with
+// the next interval they are one row group, unless it has very many.
+const (
+	maxLog   = 64 << 20
+	sealRows = groupRows * 3 / 4
+)
 
-// due reports whether the log is to be sealed before an interval: it fills a row group, or the
+// due reports whether the log is to be sealed before an interval: it nearly fills a row group, or the
 // interval is of another hour.
 func (s *Store) due(from time.Time) bool {
 	l := s.log
 	return l != nil && len(l.heads) > 0 &&
-		(l.rows >= groupRows || l.size >= maxLog || !l.heads[0].From.Truncate(time.Hour).Equal(from.Truncate(time.Hour)))
+		(l.rows >= sealRows || l.size >= maxLog || !l.heads[0].From.Truncate(time.Hour).Equal(from.Truncate(time.Hour)))
 }
 
 // Seal makes a file of the log, and removes the log. Until the file has its name, the log is

@@ -85,13 +85,16 @@ func openSegment(path string) (*segment, error) {
 	return s, nil
 }
 
+// readBytes is how much of a column is read at once, from blocks that are kept.
+const readBytes = 16 << 10
+
 // openParquet opens a file, and verifies what it reads.
 func openParquet(path string) (*parquet.File, *checkedFile, error) {
 	checked, err := openChecked(path, sumPath(path))
 	if err != nil {
 		return nil, nil, err
 	}
-	file, err := parquet.OpenFile(checked, checked.size, parquet.SkipBloomFilters(true), parquet.ReadBufferSize(sumBlock))
+	file, err := parquet.OpenFile(checked, checked.size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true), parquet.ReadBufferSize(readBytes))
 	if err != nil {
 		checked.Close()
 		if damaged := (*DamagedError)(nil); !errors.As(err, &damaged) {

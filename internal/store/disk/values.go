@@ -57,14 +57,18 @@ func (v *vector) addPairs(page parquet.Page, row int, here []int32, some bool) e
 
 // cell is the value at a place of a vector.
 func (v *vector) cell(i int) (n uint64, b []byte, is bool) {
-	if v.codes != nil {
-		code := v.codes[i]
-		if code < 0 {
+	switch {
+	case v.same:
+		if v.values() == 0 {
 			return 0, nil, false
 		}
-		return v.value(int(code))
-	}
-	if v.missing != nil && v.missing[i] {
+		return v.value(0)
+	case v.codes != nil:
+		if code := v.codes[i]; code >= 0 {
+			return v.value(int(code))
+		}
+		return 0, nil, false
+	case v.missing != nil && v.missing[i]:
 		return 0, nil, false
 	}
 	return v.numbers[i], nil, true
@@ -72,7 +76,10 @@ func (v *vector) cell(i int) (n uint64, b []byte, is bool) {
 
 // at is the number of a row that is not missing.
 func (v *vector) at(row int) uint64 {
-	if v.codes != nil {
+	switch {
+	case v.same:
+		return v.numbers[0]
+	case v.codes != nil:
 		return v.numbers[v.codes[row]]
 	}
 	return v.numbers[row]
@@ -80,7 +87,10 @@ func (v *vector) at(row int) uint64 {
 
 // value is one of the dictionary.
 func (v *vector) value(code int) (n uint64, b []byte, is bool) {
-	if v.bytes != nil {
+	switch {
+	case v.packed != nil:
+		return 0, v.packed[code*addressBytes : (code+1)*addressBytes], true
+	case v.bytes != nil:
 		return 0, v.bytes[code], true
 	}
 	return v.numbers[code], nil, true
@@ -112,7 +122,7 @@ func (b *block) load(at []int32, names []string) (*reading, error) {
 			if c.name == columnInterval || c.name == "host" || c.name == "sampling" || names != nil && !slices.Contains(wanted, c.name) {
 				continue
 			}
-			v, err := b.read(c, at)
+			v, err := b.read(c, at, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -15,15 +15,16 @@ import (
 	"github.com/waymark-net/waymark/internal/store"
 )
 
-// groupRows is how many rows a row group has at most: with more, a file is smaller, and sealing
-// and queries take more memory.
-const groupRows = 1 << 15
+// groupRows is how many rows a row group has at most: with more, dictionaries are read less often,
+// and sealing and queries take more memory.
+const groupRows = 1 << 17
 
-// batchRows is how many rows are handed to the columns at once.
-const batchRows = 1 << 10
+// batchRows is how many rows are handed to the columns at once, column by column: they stay in the
+// cache of the processor.
+const batchRows = 1 << 8
 
 // pageBytes is how large a page is at most. Pages without rows that match are skipped.
-const pageBytes = 32 << 10
+const pageBytes = 64 << 10
 
 // The keys of a file's metadata.
 const (
@@ -44,9 +45,10 @@ type writer struct {
 	parquet *parquet.GenericWriter[any]
 	columns []column
 	origin  flow.Origin
-	values  [][]parquet.Value
+	batch   []entry
+	records []flow.Record // of the batch
+	values  []parquet.Value
 	arena   []byte
-	batch   int
 	heads   []store.Head
 	groups  []groupMeta
 	group   groupMeta
@@ -87,7 +89,7 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 		ordered[leaf.ColumnIndex] = w.columns[i]
 	}
 	w.columns = ordered
-	w.values = make([][]parquet.Value, len(ordered))
+	w.batch, w.records = make([]entry, 0, batchRows), make([]flow.Record, batchRows)
 	var err error
 	if w.file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
 		return nil, err
@@ -101,24 +103,26 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 func (w *writer) add(e *store.Ended) (err error) {
 	h := e.Head()
 	w.heads = append(w.heads, h)
-	x := entry{origin: &w.origin, interval: h.Sequence}
 	e.Each(func(r *flow.Record, repeated uint64) {
-		if err != nil {
-			return
+		if err == nil {
+			err = w.row(r, repeated, h.Sequence)
 		}
-		x.Record, x.repeated = r, repeated
-		err = w.row(&x)
 	})
 	return err
 }
 
-func (w *writer) row(x *entry) error {
-	for i := range w.columns {
-		w.values[i] = w.columns[i].values(w.values[i], i, x, &w.arena)
+func (w *writer) row(r *flow.Record, repeated, interval uint64) error {
+	kept := &w.records[len(w.batch)]
+	*kept = *r
+	if r.PDM != nil { // the next record uses its memory
+		kept.PDM = r.PDM.Clone()
 	}
-	w.group.add(x)
-	w.batch++
-	if w.batch == batchRows {
+	if r.IOAM != nil {
+		kept.IOAM = r.IOAM.Clone()
+	}
+	w.batch = append(w.batch, entry{kept, &w.origin, interval, repeated})
+	w.group.add(&w.batch[len(w.batch)-1])
+	if len(w.batch) == batchRows {
 		if err := w.flushBatch(); err != nil {
 			return err
 		}
@@ -145,13 +149,14 @@ func (g *groupMeta) add(x *entry) {
 }
 
 func (w *writer) flushBatch() error {
-	for i, c := range w.parquet.ColumnWriters() {
-		if _, err := c.WriteRowValues(w.values[i]); err != nil {
+	for i, to := range w.parquet.ColumnWriters() {
+		w.arena = w.arena[:0]
+		w.values = w.columns[i].values(w.values[:0], i, w.batch, &w.arena)
+		if _, err := to.WriteRowValues(w.values); err != nil {
 			return err
 		}
-		w.values[i] = w.values[i][:0]
 	}
-	w.arena, w.batch = w.arena[:0], 0
+	w.batch = w.batch[:0]
 	return nil
 }
 

@@ -1,0 +1,429 @@
+package disk
+
+import (
+	"encoding/binary"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
+)
+
+// counts adds up counters by columns: groups are distinguished by keys of some words, and no record
+// is made.
+type counts struct {
+	run      *run
+	counters []*flow.Field
+	keys     []keyColumn
+	ids      table // keys, and the step of time as the last word
+	meant    table // keys without the time, of which isMeant says whether the plan means them
+	isMeant  []bool
+	texts    []string // a text is a word of a key by its number
+	textIDs  map[string]uint64
+	groups   []counted
+	sums     []uint64 // of each group: records, then the counters
+	stride   int
+	beyond   bool // groups were beyond the budget: they are in the totals only
+}
+
+// counted is a group: the places of keys stand for it.
+type counted struct {
+	digest query.Digest
+	bucket time.Time // the step of time; zero: the plan has none
+}
+
+// keyColumn is a column that distinguishes groups, with its place in a key.
+type keyColumn struct {
+	*column
+	word         int
+	bits4, bits6 int // of an address
+}
+
+// groupBeyond is the number of a group that is beyond the budget.
+const groupBeyond = -1
+
+func newCounts(r *run) *counts {
+	c := &counts{run: r, counters: r.plan.Counters(), textIDs: map[string]uint64{}}
+	c.stride = 1 + len(c.counters)
+	words := 1 // which values there are
+	for _, name := range r.grouping.Columns() {
+		k := keyColumn{column: columnNamed(name), word: words}
+		k.bits4, k.bits6, _ = r.grouping.Cut(name)
+		if words++; k.address() {
+			words++
+		}
+		c.keys = append(c.keys, k)
+	}
+	c.meant.width, c.ids.width = words, words+1
+	return c
+}
+
+// textID is the word for a text.
+func (c *counts) textID(text []byte) uint64 {
+	id, ok := c.textIDs[string(text)]
+	if !ok {
+		id = uint64(len(c.texts))
+		c.textIDs[string(text)] = id
+		c.texts = append(c.texts, string(text))
+	}
+	return id
+}
+
+// Counts implements query.Counter: columns are read alone where it need not be found out again
+// where packets were seen first.
+func (e *engine) Counts(p *query.Plan) bool {
+	return len(e.segments) > 0 && !joins(query.NewGrouping(p), p)
+}
+
+// block adds the rows of a block.
+func (c *counts) block(b *block) error {
+	at, err := c.run.at(b, false)
+	if err != nil || len(at) == 0 {
+		return err
+	}
+	at, ids, err := c.place(b, at)
+	if err != nil || len(at) == 0 {
+		return err
+	}
+	m := &again{block: b, idle: c.run.grouping.Idle(), once: c.run.grouping.Once()}
+	if err := m.read(); err != nil {
+		return err
+	}
+	vectors := make([]*vector, len(c.counters))
+	for i, f := range c.counters {
+		if vectors[i], err = b.whole(columnNamed(f.Name)); err != nil {
+			return err
+		}
+	}
+	if m.any() {
+		c.addRepeated(vectors, m, at, ids)
+	} else {
+		c.add(vectors, at, ids)
+	}
+	return c.run.total(b, at, m)
+}
+
+// add adds rows to their groups.
+func (c *counts) add(vectors []*vector, at, ids []int32) {
+	plain, others := plainOf(vectors)
+	for i, row := range at {
+		if ids[i] < 0 {
+			continue
+		}
+		to := c.sums[int(ids[i])*c.stride:][:c.stride]
+		to[0]++
+		for _, p := range plain {
+			to[p.place] += p.numbers[row]
+		}
+		for _, n := range others {
+			to[1+n] += vectors[n].at(int(row))
+		}
+	}
+}
+
+// plain is a vector with a number for each row, and where that is added.
+type plain struct {
+	place   int
+	numbers []uint64
+}
+
+// plainOf takes apart vectors that are read without a dictionary, and others that are not 0.
+func plainOf(vectors []*vector) (list []plain, others []int) {
+	for i, v := range vectors {
+		switch {
+		case v.same && v.numbers[0] == 0:
+		case v.same || v.codes != nil:
+			others = append(others, i)
+		default:
+			list = append(list, plain{1 + i, v.numbers})
+		}
+	}
+	return list, others
+}
+
+// addRepeated is add where some packets were seen before.
+func (c *counts) addRepeated(vectors []*vector, m *again, at, ids []int32) {
+	for i, row := range at {
+		if ids[i] < 0 {
+			continue
+		}
+		to := c.sums[int(ids[i])*c.stride:][:c.stride]
+		if !m.once || !m.all(int(row)) {
+			to[0]++
+		}
+		for n, v := range vectors {
+			to[1+n] += m.counting(v.at(int(row)), int(row))
+		}
+	}
+}
+
+// place finds the group of each row that is meant.
+func (c *counts) place(b *block, at []int32) (rows, ids []int32, err error) {
+	l, err := c.groupsOf(b, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.choose(l); err != nil {
+		return nil, nil, b.damaged(err)
+	}
+	if c.run.plan.Step > 0 {
+		l.steps()
+	}
+	digests, known := l.find(&c.ids)
+	for g, id := range known {
+		if id >= 0 {
+			continue
+		}
+		if known[g] = c.ids.one(digests[g]); known[g] < 0 { // unless another group of the block added it
+			if known[g], err = c.newGroup(l.key(g, c.ids.width), digests[g], l.bucket(g)); err != nil {
+				return nil, nil, b.damaged(err)
+			}
+		}
+	}
+	for i, g := range l.groups {
+		l.groups[i] = known[g]
+	}
+	return l.at, l.groups, nil
+}
+
+// choose leaves of the rows of a block those of groups that are meant.
+func (c *counts) choose(l *local) error {
+	if !c.run.plan.Chosen() {
+		return nil
+	}
+	meant := l.block.memory.marks(len(l.firsts))
+	var r flow.Record
+	digests, known := l.find(&c.meant)
+	for g, n := range known {
+		if n < 0 {
+			n = c.meant.one(digests[g])
+		}
+		if n >= 0 {
+			meant[g] = c.isMeant[n]
+			continue
+		}
+		key := l.key(g, c.meant.width)
+		if err := c.record(key, &r); err != nil {
+			return err
+		}
+		meant[g] = c.run.grouping.Means(&r)
+		if c.meant.n < c.run.plan.Budget.Rows { // else it is found out again
+			c.meant.add(key, digests[g])
+			c.isMeant = append(c.isMeant, meant[g])
+		}
+	}
+	l.keep(meant)
+	return nil
+}
+
+// chosen are the rows of groups that are meant.
+func (c *counts) chosen(b *block, at []int32) ([]int32, error) {
+	l, err := c.groupsOf(b, at)
+	if err == nil {
+		err = c.choose(l)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.at, nil
+}
+
+// newGroup adds the group of a key.
+func (c *counts) newGroup(key []uint64, d digest, bucket time.Time) (int32, error) {
+	if len(c.groups) >= c.run.plan.Budget.Rows {
+		c.beyond = true
+		return groupBeyond, nil
+	}
+	var r flow.Record
+	if err := c.record(key, &r); err != nil {
+		return 0, err
+	}
+	g := counted{bucket: bucket}
+	g.digest, _ = c.run.grouping.Digest(&r, &query.Seen{}, g.bucket)
+	c.groups, c.sums = append(c.groups, g), append(c.sums, make([]uint64, c.stride)...)
+	return c.ids.add(key, d), nil
+}
+
+// record makes a record of a key.
+func (c *counts) record(key []uint64, r *flow.Record) error {
+	*r = flow.Record{}
+	var address [addressBytes]byte
+	for i := range c.keys {
+		k := &c.keys[i]
+		if key[0]&(1<<i) == 0 {
+			continue
+		}
+		n := key[k.word]
+		var text []byte
+		switch {
+		case k.address():
+			binary.BigEndian.PutUint64(address[:], n)
+			binary.BigEndian.PutUint64(address[8:], key[k.word+1])
+			text = address[:]
+		case k.bytes != nil:
+			text = []byte(c.texts[n])
+		}
+		if err := k.put(r, n, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer are the groups of the columns, and those of records that were read whole.
+func (c *counts) answer(whole query.Groups) query.Groups {
+	if c.beyond && whole.Partial == "" {
+		whole.Partial = query.TooManyGroups(c.run.plan)
+	}
+	whole.Sums = &c.run.sums
+	switch {
+	case len(c.groups) == 0:
+	case whole.Count == 0:
+		whole.Rows, whole.Count = c.rows(c.ordered), len(c.groups)
+		first, left := c.first()
+		whole.First, whole.Left = c.rows(func() []int32 { return first }), left
+	default:
+		whole.Rows, whole.Count = query.Merged([]query.Groups{{Rows: c.rows(c.ordered)}, {Rows: whole.Rows}}, false), 0
+	}
+	return whole
+}
+
+// ordered are the groups in the order of their digests.
+func (c *counts) ordered() []int32 {
+	order := make([]int32, len(c.groups))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return c.groups[a].digest.Compare(c.groups[b].digest) })
+	return order
+}
+
+// first are the groups that may be among the first rows of the plan, in no order; left is how many
+// others there are.
+func (c *counts) first() (first []int32, left int) {
+	p := c.run.plan
+	column := slices.IndexFunc(c.counters, func(f *flow.Field) bool { return f == p.Sorted() })
+	least := uint64(0)
+	if p.Limit > 0 && p.Limit < len(c.groups) && column >= 0 && !p.Reverse {
+		values := make([]uint64, len(c.groups))
+		for i := range values {
+			values[i] = c.sums[i*c.stride+1+column]
+		}
+		slices.Sort(values)
+		least = values[len(values)-p.Limit]
+	}
+	for i := range c.groups {
+		sums := c.sums[i*c.stride:][:c.stride]
+		switch {
+		case least == 0 || sums[1+column] >= least:
+			first = append(first, int32(i))
+		case sums[0] > 0:
+			left++
+		}
+	}
+	return first, left
+}
+
+// rows are the groups with some numbers.
+func (c *counts) rows(numbers func() []int32) iter.Seq[*query.Row] {
+	return func(yield func(*query.Row) bool) {
+		var w query.Row
+		var r flow.Record
+		for _, id := range numbers() {
+			g := &c.groups[id]
+			if c.record(c.ids.key(id), &r) != nil {
+				continue // newGroup refused it
+			}
+			c.run.grouping.Begin(&w, &r, &query.Seen{}, g.bucket)
+			sums := c.sums[int(id)*c.stride:][:c.stride]
+			w.Digest, w.Records = g.digest, sums[0]
+			for i, f := range c.counters {
+				*f.Counter(&w.Counters) = sums[1+i]
+			}
+			if !yield(&w) {
+				return
+			}
+		}
+	}
+}
+
+// again is which packets of a block's rows are repeated.
+type again struct {
+	*block
+	idle, once        bool
+	packets, repeated *vector // nil: no packet is
+}
+
+func (m *again) read() (err error) {
+	if m.idle || m.segment.groups[m.number].Repeated.Packets == 0 {
+		return nil
+	}
+	if m.packets, err = m.whole(columnNamed("packets")); err != nil {
+		return err
+	}
+	m.repeated, err = m.whole(&columns[indexRepeated])
+	return err
+}
+
+func (m *again) any() bool { return m.repeated != nil }
+
+// times is how many packets of a row were seen before.
+func (m *again) times(row int) uint64 {
+	if m.repeated == nil {
+		return 0
+	}
+	return min(m.repeated.at(row), m.packets.at(row))
+}
+
+// all reports whether all packets of a row were seen before.
+func (m *again) all(row int) bool {
+	n := m.times(row)
+	return n > 0 && n >= m.packets.at(row)
+}
+
+// once1 is what of a counter of a row counts.
+func (m *again) counting(n uint64, row int) uint64 {
+	if times := m.times(row); times > 0 && m.once {
+		n -= flow.Portion(n, times, m.packets.at(row))
+	}
+	return n
+}
+
+// total adds the sums of all rows that are asked for: those of the whole block are known.
+func (r *run) total(b *block, at []int32, m *again) error {
+	if known := &b.segment.groups[b.number]; len(at) == b.rows {
+		s := query.Sums{Records: known.Records, Total: known.Total, Repeated: known.Repeated}
+		if m.idle {
+			s.Records = uint64(b.rows)
+			s.Total.Add(&known.Repeated)
+			s.Repeated = flow.Counters{}
+		} else if !m.once {
+			s.Records = uint64(b.rows)
+		}
+		r.sums.Add(&s)
+		return nil
+	}
+	for _, f := range r.plan.Summed() {
+		v, err := b.whole(columnNamed(f.Name))
+		if err != nil {
+			return err
+		}
+		total, repeated := f.Counter(&r.sums.Total), f.Counter(&r.sums.Repeated)
+		for _, row := range at {
+			n, back := v.at(int(row)), uint64(0)
+			if times := m.times(int(row)); times > 0 {
+				back = flow.Portion(n, times, m.packets.at(int(row)))
+			}
+			*total += n - back
+			*repeated += back
+		}
+	}
+	r.sums.Records += uint64(len(at))
+	for _, row := range at {
+		if m.any() && m.once && m.all(int(row)) {
+			r.sums.Records--
+		}
+	}
+	return nil
+}
