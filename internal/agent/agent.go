@@ -224,6 +224,9 @@ const endPatience = 500 * time.Millisecond
 // With very many hooks they leave first, and what is counted meanwhile after them.
 func (a *Agent) end() error {
 	a.hooks.freeze()
+	if p, ok := a.probe.(interface{ Leave() }); ok {
+		p.Leave()
+	}
 	detached := make(chan struct{})
 	go func() {
 		defer close(detached)
@@ -241,7 +244,7 @@ func (a *Agent) end() error {
 	err = errors.Join(err, a.headroom.Restore())
 	// Programs that were still running are counted in the next epoch.
 	err = errors.Join(err, a.probe.Drain(a.merge))
-	return errors.Join(err, a.drainOnce(true))
+	return errors.Join(err, a.drainOnce(true), a.stages.stop())
 }
 
 // load prepares the probe and, as large as it, the table behind it.

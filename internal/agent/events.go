@@ -47,6 +47,9 @@ func (a *Agent) addHooks(l topology.Link) {
 
 // onSynced: every interface of the start is attached.
 func (a *Agent) onSynced() {
+	if p, ok := a.probe.(interface{ Synced() }); ok {
+		p.Synced()
+	}
 	if missing := a.missing(); len(missing) > 0 {
 		if a.settings().OnMissing == "fail" {
 			a.fail(fmt.Errorf("no such interface or namespace: %s: create it, or set on_missing: wait", strings.Join(missing, ", ")))

@@ -52,6 +52,11 @@ func (s *stages) start() error {
 	return s.each(func(one *stage.Stage) func() error { return one.Start })
 }
 
+// stop follows the last drain.
+func (s *stages) stop() error {
+	return s.each(func(one *stage.Stage) func() error { return one.Stop })
+}
+
 // Renew restarts what ends by itself after a time (RFC 8250 section 4.4).
 func (a *Agent) Renew() error {
 	return a.stages.each(func(one *stage.Stage) func() error { return one.Renew })

@@ -104,10 +104,14 @@ func (d *Datapath) equipHook(p *Program, t *Target) error {
 		h := d.hooks[t.Iface][i]
 		h.noteEarly("")
 		d.hooks[t.Iface] = slices.Delete(d.hooks[t.Iface], i, i+1)
+		delete(d.pins.names, h)
 		return errors.Join(h.close(), d.notify(h, func(*Stage) bool { return false }))
 	}
 	if i >= 0 {
 		return d.replace(p, d.hooks[t.Iface][i])
+	}
+	if h, err := d.adopt(p, at); h != nil || err != nil {
+		return err
 	}
 	err := d.attachOne(p, at)
 	if err != nil && p.Optional {
@@ -176,7 +180,9 @@ func (d *Datapath) attachOne(p *Program, at Hook) error {
 	}
 	h.Hook, h.netns, h.program, h.bound = at, t.Netns, loaded, way.bound
 	h.noteEarly(h.mode)
-	d.hooks[t.Iface] = append(d.hooks[t.Iface], h.inside(t.Do))
+	h = h.inside(t.Do)
+	d.hooks[t.Iface] = append(d.hooks[t.Iface], h)
+	d.keepOrEnd(h)
 	return nil
 }
 
@@ -276,11 +282,18 @@ func (d *Datapath) detach(iface flow.Iface) error {
 	if len(hooks) == 0 {
 		return nil
 	}
+	netns, index := hooks[0].netns, hooks[0].Target.IfIndex
 	var errs []error
+	if d.pins.leaving {
+		var err error
+		hooks, err = d.leaveKept(hooks)
+		errs = append(errs, err)
+	}
 	for _, h := range slices.Backward(hooks) { // the first may own what both hang on
 		if err := h.close(); err != nil && !errors.Is(err, unix.ENODEV) {
 			errs = append(errs, fmt.Errorf("detaching %s from interface %d: %w", h.Type, iface.IfIndex(), err))
 		}
+		delete(d.pins.names, h)
 	}
 	for _, h := range hooks {
 		errs = append(errs, d.notify(h, func(*Stage) bool { return false }))
@@ -289,7 +302,6 @@ func (d *Datapath) detach(iface flow.Iface) error {
 	maps.DeleteFunc(d.refusals, func(r refusal, _ string) bool { return r.iface == iface })
 	// Programs of the agent's own namespace stay, since the privilege to load may
 	// be gone by now.
-	netns, index := hooks[0].netns, hooks[0].Target.IfIndex
 	d.unload(func(v variant) bool {
 		return v.netns == netns && (v.device == index || netns != 0 && !d.isOn(netns))
 	})

@@ -50,6 +50,7 @@ type Datapath struct {
 	parsed   map[*Program]*ebpf.CollectionSpec // objects, while it starts; nil otherwise
 	hooks    map[flow.Iface][]*hook
 	refusals map[refusal]string // reported, with their reasons
+	pins     pins
 }
 
 // New returns a datapath that has loaded nothing yet.
@@ -105,6 +106,9 @@ func (d *Datapath) start(load func() error) (err error) {
 
 // makeAll makes what programs need: maps, grace periods, stages.
 func (d *Datapath) makeAll() (err error) {
+	if err := d.openPins(); err != nil {
+		return err
+	}
 	if err := d.makeMaps(); err != nil {
 		return err
 	}
@@ -122,6 +126,8 @@ func (d *Datapath) Close() {
 }
 
 func (d *Datapath) close() {
+	d.pins.leaving = true
+	defer d.pins.close()
 	for iface := range d.hooks {
 		_ = d.detach(iface) // the links end with this process in any case
 	}

@@ -38,6 +38,7 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 		return ErrClosed
 	}
 	start := time.Now()
+	errs := []error{d.claim()}
 	old := d.table.turn()
 	waited := time.Now()
 	if err := d.grace.Wait(); err != nil {
@@ -48,7 +49,6 @@ func (d *Datapath) Drain(emit func(*flow.Delta)) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, s := range d.stages {
 		if s.Drain == nil {
 			continue

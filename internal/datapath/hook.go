@@ -79,6 +79,9 @@ type hook struct {
 	stages  []*Stage      // that run here
 	update  func(*ebpf.Program) error
 	close   func() error
+	keep    func(path string) error  // pins it, and has close undo that; nil: it cannot outlive this process
+	leave   func() error             // closes it without taking the program off
+	kept    bool                     // it is pinned
 	ahead   func() ([]string, error) // programs of others that run before; nil: there can be none
 }
 
@@ -127,7 +130,15 @@ func attachXDP(p *ebpf.Program, ifindex int, h how) (*hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hook{mode: mode, update: l.Update, close: l.Close}, nil
+	return linkHook(l, mode), nil
+}
+
+// linkHook is a hook that ends with the last reference to its link: that of this process, or its pin.
+func linkHook(l link.Link, mode Mode) *hook {
+	return &hook{
+		mode: mode, update: l.Update, keep: l.Pin, leave: l.Close,
+		close: func() error { return errors.Join(l.Unpin(), l.Close()) },
+	}
 }
 
 // attachTCX stands first at ingress and last at egress: what it counts is what
@@ -157,10 +168,13 @@ func attachTCX(ifindex int, direction flow.Direction, program *ebpf.Program) (*h
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &hook{
-		mode: ModeTCX, update: l.Update, close: l.Close,
-		ahead: func() ([]string, error) { return foreignTCX(ifindex, direction, info.ID) },
-	}, nil
+	return tcxHook(l, ifindex, direction, info.ID), nil
+}
+
+func tcxHook(l link.Link, ifindex int, direction flow.Direction, id link.ID) *hook {
+	h := linkHook(l, ModeTCX)
+	h.ahead = func() ([]string, error) { return foreignTCX(ifindex, direction, id) }
+	return h
 }
 
 // wanted reports whether the target's directions include a hook: only tc hooks

@@ -39,6 +39,11 @@ type Stage struct {
 	// Bound reports whether the stage wants a copy of its program that is bound to the interface, which may call its
 	// driver. Where the kernel or the driver refuses one, the interface gets another. Nil: it does not.
 	Bound func(Hook) bool
+	// Pins is a directory of a bpf file system, which outlives the agent. Empty: everything ends with it.
+	Pins string
+	// Keeps reports whether the program at a hook where the stage has work stays there without the agent, until another
+	// one takes it over. Nil: none does, and what an agent before has left in Pins is taken over only.
+	Keeps func(Hook) bool
 	// Attach is called for each hook after the programs of an interface are
 	// attached, and again when the interface has another name.
 	Attach func(Hook) error
@@ -114,6 +119,12 @@ func (c *Core) Do(f func() error) error {
 
 // Refresh has all interfaces follow stages that want other hooks than before. The caller isn't in Do.
 func (c *Core) Refresh() error { return c.d.Refresh() }
+
+// Pins is the directory of Stage.Pins, if it is there and no other agent has it; empty: none.
+func (c *Core) Pins() string { return c.d.pins.dir }
+
+// Claimed reports whether no program of an agent before runs any more.
+func (c *Core) Claimed() bool { return c.d.pins.claimed }
 
 // Wait returns when no program uses anymore what it could reach at the call. The
 // caller is in Do, or in a function of its stage.

@@ -68,6 +68,8 @@ type Stage struct {
 	Second *datapath.Stage
 	// Start is called once the datapath is loaded.
 	Start func() error
+	// Stop is called after the last drain.
+	Stop func() error
 	// Renew restarts what ends by itself after a time.
 	Renew func() error
 	// Reload checks the next configuration; apply makes it effective.
