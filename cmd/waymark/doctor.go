@@ -34,7 +34,7 @@ the eBPF probe cannot run here, or that this is unknown.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeInterfaces,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report := doctorReport{Kernel: kernelRelease(), Checks: append(kernel.Examine(), examineHeadroom(), examineAccess(cmd.Context()))}
+			report := doctorReport{Kernel: kernelRelease(), Checks: append(kernel.Examine(), examineHeadroom(), examinePins(), examineAccess(cmd.Context()))}
 			if len(args) == 1 {
 				iface, err := examineInterface(args[0])
 				if err != nil {

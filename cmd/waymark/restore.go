@@ -3,28 +3,41 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	gateservice "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/inband/headroom"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/topology"
 )
 
 func newRestoreCommand() *cobra.Command {
-	return &cobra.Command{
+	var pins bool
+	var dir string
+	c := &cobra.Command{
 		Use:   "restore",
 		Short: "Restore interface settings that a killed agent left reduced",
 		Long: `An agent that marks packets reduces settings for MTU headroom: the IPv6 MTU,
 gso_max_segs and MTUs of routes. Restore restores those that a killed agent left
 reduced. It keeps settings that a running agent needs, and those that have been
-changed since. Every agent does the same when it starts.`,
-		Example: `  sudo waymark restore`,
+changed since. Every agent does the same when it starts.
+
+With --pins it instead takes off packet rules that an agent has left in effect
+(gate.pin), which is not running any more.`,
+		Example: `  sudo waymark restore
+  sudo waymark restore --pins`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if pins {
+				return removePins(cmd.OutOrStdout(), dir)
+			}
 			k := headroom.New(headroom.Default(), headroom.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
 			restored, err := k.Recover()
 			for _, r := range restored {
@@ -39,6 +52,49 @@ changed since. Every agent does the same when it starts.`,
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&pins, "pins", false, "take off packet rules that were left in effect")
+	c.Flags().StringVar(&dir, "pin-dir", pinDir(), "directory of the pins: gate.pin_dir")
+	return c
+}
+
+// pinDir is that of an agent without configuration.
+func pinDir() string {
+	cfg := config.Default()
+	return gateservice.Section.Of(&cfg).PinDir
+}
+
+func removePins(out io.Writer, dir string) error {
+	removed, err := datapath.RemovePins(dir)
+	for _, what := range removed {
+		fmt.Fprintln(out, "removed", what)
+	}
+	switch {
+	case errors.Is(err, datapath.ErrPinsInUse):
+		return fmt.Errorf("restore: %w: stop the agent first", err)
+	case err != nil:
+		return fmt.Errorf("restore: %w", err)
+	case len(removed) == 0:
+		fmt.Fprintln(out, "nothing to remove")
+	}
+	return nil
+}
+
+// examinePins reports packet rules that are in effect without an agent.
+func examinePins() kernel.Check {
+	c := kernel.Check{Name: "pinned-rules", State: kernel.StateOK, Purpose: "no packet rules are in effect without an agent"}
+	dir := pinDir()
+	left, err := datapath.Pinned(dir)
+	switch {
+	case errors.Is(err, datapath.ErrPinsInUse): // an agent runs
+	case errors.Is(err, fs.ErrPermission):
+		c.State, c.Found, c.Remedy = kernel.StateDegraded, "unknown: "+dir+" can be checked by root only", "sudo waymark doctor"
+	case err != nil:
+		c.State, c.Found = kernel.StateDegraded, err.Error()
+	case len(left) > 0:
+		c.State, c.Found = kernel.StateDegraded, strings.Join(left, "; ")
+		c.Remedy = "start an agent with gate.interfaces, or sudo waymark restore --pins"
+	}
+	return c
 }
 
 // reductionText is "the IPv6 MTU of eth0 from 1484 to 1500".

@@ -65,7 +65,7 @@ Sources of allow lists, which are rules that pass all packets of a source (pass 
 never banned: packets of such sources within a banned prefix meet the rules. A ban that
 would drop the connection over which you are logged in (SSH) is refused; --force makes it
 nevertheless. Bans stay when rules change. They end with the agent, unless
-gate.bans.file keeps them.`,
+gate.state keeps them.`,
 		Example: `  waymark rules ban 203.0.113.9 for 1h tries passwords
   waymark rules ban 2001:db8:bad::/48`,
 		Args: cobra.MinimumNArgs(1),

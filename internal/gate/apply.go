@@ -126,6 +126,7 @@ func (g *Gate) turn(table *engine.Table, which uint32, cookies bool) error {
 		return err
 	}
 	g.table, g.slots = table, kept
+	g.forgetRules()
 	g.dropped.learn(table.Rules)
 	// Now no program counts for what was removed, or reads the old tables.
 	if err := g.core.Wait(); err != nil {

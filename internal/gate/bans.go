@@ -105,8 +105,12 @@ func (g *Gate) Bans() (list []BanCounts, err error) {
 		if err := g.unbanEnded(time.Now()); err != nil {
 			return err
 		}
+		before, err := g.inherited()
+		if err != nil {
+			return err
+		}
 		for _, b := range g.bans.list {
-			one, err := g.banCounts(b)
+			one, err := g.banCounts(b, before)
 			if err != nil {
 				return err
 			}
@@ -197,12 +201,18 @@ func (g *Gate) useLength(p netip.Prefix, delta int) error {
 	return nil
 }
 
-func (g *Gate) banCounts(b banned) (BanCounts, error) {
-	var c abiGateBanCount
+// banCounts are what a ban dropped, under agents before, too.
+func (g *Gate) banCounts(b banned, before *Amounts) (BanCounts, error) {
+	c, err := g.banCount(b)
+	was := before.Bans[b.Prefix]
+	return BanCounts{b.Ban, c.Packets + was.Dropped, c.Bytes + was.DroppedBytes}, err
+}
+
+func (g *Gate) banCount(b banned) (c abiGateBanCount, err error) {
 	if err := g.maps["gate_ban_counts"].Lookup(b.slot, &c); err != nil {
-		return BanCounts{}, fmt.Errorf("reading what the ban of %s dropped: %w", b.Prefix, err)
+		return c, fmt.Errorf("reading what the ban of %s dropped: %w", b.Prefix, err)
 	}
-	return BanCounts{b.Ban, c.Packets, c.Bytes}, nil
+	return c, nil
 }
 
 // unbanEnded frees what the programs do not follow any more.
@@ -242,8 +252,13 @@ func (g *Gate) unban(prefixes []netip.Prefix) error {
 	if err := g.core.Wait(); err != nil {
 		return err
 	}
+	before, err := g.inherited()
+	if err != nil {
+		return err
+	}
 	for _, b := range ended {
-		c, err := g.banCounts(b)
+		c, err := g.banCounts(b, before)
+		delete(g.base.Bans, b.Prefix)
 		if err == nil {
 			err = g.maps["gate_ban_counts"].Put(b.slot, abiGateBanCount{})
 		}

@@ -12,11 +12,11 @@ import (
 
 // Counts are running totals.
 type Counts struct {
-	Packets uint64 // that matched; a GSO frame is as many as its segments
-	Bytes   uint64 // by the IP header; of the frame where that cannot be read
-	Dropped uint64 // of Packets
+	Packets uint64 `json:"packets"` // that matched; a GSO frame is as many as its segments
+	Bytes   uint64 `json:"bytes"`   // by the IP header; of the frame where that cannot be read
+	Dropped uint64 `json:"dropped"` // of Packets
 	// DroppedBytes is of Bytes.
-	DroppedBytes uint64
+	DroppedBytes uint64 `json:"dropped_bytes"`
 }
 
 func (c *Counts) add(o *engine.Count) {
@@ -53,20 +53,32 @@ func (g *Gate) Counters() (c Counters, err error) {
 		if err != nil {
 			return err
 		}
-		c = Counters{Passed: totals[engine.SlotPassed], NotIP: totals[engine.SlotNotIP], Removed: g.gone, Forgotten: totals[engine.SlotForgotten].Packets, Banned: totals[engine.SlotBanned], Exempt: totals[engine.SlotExempt]}
+		a, err := g.inherited()
+		if err != nil {
+			return err
+		}
+		a = a.plus(&Amounts{Removed: g.gone})
+		a.addSlots(totals)
 		for _, r := range g.table.Rules {
-			one := RuleCounts{Rule: r, Counts: totals[g.slots[r.ID]]}
+			one := RuleCounts{Rule: r, Counts: totals[g.slots[r.ID]].plus(a.Rules[r.ID])}
+			delete(a.Rules, r.ID)
 			one.PacketRate, one.ByteRate = g.rates.of(r.ID)
 			c.Rules = append(c.Rules, one)
 		}
+		for _, gone := range a.Rules {
+			a.Removed = a.Removed.plus(gone)
+		}
+		c.Passed, c.NotIP, c.Removed, c.Banned, c.Exempt, c.Forgotten = a.Passed, a.NotIP, a.Removed, a.Banned, a.Exempt, a.Forgotten
 		return nil
 	})
 	return c, err
 }
 
 // totals are the counters of all processors, by slot.
-func (g *Gate) totals() ([]Counts, error) {
-	all, err := g.counts()
+func (g *Gate) totals() ([]Counts, error) { return totalsOf(g.maps["gate_counts"]) }
+
+func totalsOf(m *ebpf.Map) ([]Counts, error) {
+	all, err := countsOf(m)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +90,7 @@ func (g *Gate) totals() ([]Counts, error) {
 }
 
 // counts are the counters as the programs keep them.
-func (g *Gate) counts() ([]engine.Count, error) {
-	m := g.maps["gate_counts"]
+func countsOf(m *ebpf.Map) ([]engine.Count, error) {
 	keys, values := make([]uint32, m.MaxEntries()), make([]engine.Count, m.MaxEntries())
 	var cursor ebpf.MapBatchCursor
 	n, err := m.BatchLookup(&cursor, keys, values, nil)

@@ -49,6 +49,8 @@ type Config struct {
 	// none does.
 	Bound func(datapath.Hook) bool
 	Bans  uint32 // at a time
+	Pins  string // directory of a bpf file system for what outlives the agent
+	Keep  bool   // rules stay in effect without the agent
 }
 
 // Default is room for 100,000 IPv4 addresses or 70,000 of IPv6.
@@ -97,7 +99,11 @@ type Gate struct {
 	written int               // of its rows
 	slots   map[uint32]uint16 // of counters, by rule
 	free    []uint16
-	gone    Counts // of rules that were removed
+	gone    Counts  // of rules that were removed
+	base    Amounts // of agents before
+	formers []*former
+	pins    string // directory for what outlives the agent; empty: there is none
+	settled bool
 	ifaces  map[flow.Iface]Place
 	rates   rates
 	bans    bans
@@ -106,6 +112,8 @@ type Gate struct {
 	detect  []*rules.Rule // in front of all others
 	dropped drops
 	capture capture // guards itself
+
+	onSettled func()
 }
 
 // Place is where packets of an interface meet the rules.
@@ -145,10 +153,12 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Uses:     func(h datapath.Hook) bool { return names(h.Target.Name) && g.uses(h) },
 		Anywhere: func(h datapath.Hook) bool { return g.cfg.Mode == ModeGeneric && names(h.Target.Name) },
 		Bound:    g.bound,
+		Pins:     g.cfg.Pins,
+		Keeps:    g.keeps(),
 		Attach:   g.attached,
 		Detach:   g.detached,
 		Drain: func(e datapath.Epoch, emit func(*flow.Delta)) error {
-			return errors.Join(g.sample(time.Now()), g.dropped.drain(g, e.Number, emit), g.unbanEnded(time.Now()), g.refreshCookies())
+			return errors.Join(g.settle(), g.sample(time.Now()), g.dropped.drain(g, e.Number, emit), g.unbanEnded(time.Now()), g.refreshCookies())
 		},
 		Forget: g.forget,
 		Close:  g.close,
@@ -167,6 +177,14 @@ func (g *Gate) uses(h datapath.Hook) bool {
 // bound reports whether the program at XDP asks the driver for VLAN tags.
 func (g *Gate) bound(h datapath.Hook) bool {
 	return h.Type == datapath.XDP && g.cfg.Bound != nil && g.cfg.Bound(h)
+}
+
+// keeps reports where rules stay in effect without the agent; nil: nowhere.
+func (g *Gate) keeps() func(datapath.Hook) bool {
+	if !g.cfg.Keep {
+		return nil
+	}
+	return func(h datapath.Hook) bool { return h.Type == datapath.XDP || !g.isEarly(h.Target) }
 }
 
 // isEarly reports whether packets meet the rules at XDP.
@@ -230,6 +248,11 @@ func (g *Gate) open(c *datapath.Core) (err error) {
 	if err := g.dropped.open(g.maps["gate_drops"], g.maps["gate_drop_parts"]); err != nil {
 		return err
 	}
+	g.pins = c.Pins()
+	g.findFormers()
+	if err := g.keepMaps(); err != nil {
+		return err
+	}
 	g.core = c
 	if err := g.maps[".data.gateban"].Put(uint32(0), &g.bans.control); err != nil {
 		return fmt.Errorf("preparing bans: %w", err)
@@ -239,6 +262,9 @@ func (g *Gate) open(c *datapath.Core) (err error) {
 
 func (g *Gate) close() {
 	g.dropped.close()
+	for _, f := range g.formers {
+		f.close()
+	}
 	g.expiry.Lock()
 	defer g.expiry.Unlock()
 	g.expiry.closed = true

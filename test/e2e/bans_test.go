@@ -27,7 +27,7 @@ func (a *agent) bans(t *testing.T) (list gateservice.Bans) {
 func TestBans(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	const config = quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: tc, bans: {max: 2, file: DIR/bans.json}}\n"
+	const config = quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: tc, bans: {max: 2}, state: DIR/gate.json}\n"
 	a := start(t, setup{host: alpha, config: config})
 	source := beta.Addr4().String()
 	arrives(t, beta, alpha, true)
@@ -64,13 +64,13 @@ func TestBans(t *testing.T) {
 
 	// The next agent has the same bans.
 	wants(t, a.rules(t, "unban", "192.0.2.1"), 0)
-	file, err := os.ReadFile(a.path("bans.json"))
+	file, err := os.ReadFile(a.path("gate.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.stop(t)
 	arrives(t, beta, alpha, true)
-	b := start(t, setup{host: alpha, config: strings.ReplaceAll(config, "DIR/bans.json", a.path("bans.json"))})
+	b := start(t, setup{host: alpha, config: strings.ReplaceAll(config, "DIR/gate.json", a.path("gate.json"))})
 	arrives(t, beta, alpha, false)
 	if next := b.bans(t); len(next.Bans) != 1 || !next.Bans[0].Until.Equal(*list.Bans[0].Until) || next.Bans[0].Reason != "tries passwords" {
 		t.Errorf("%+v, of %s", next, file)

@@ -26,12 +26,7 @@ func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 		o.Now = time.Now()
 	}
 	if o.Open == nil {
-		o.Open = func(name string) (io.ReadCloser, error) {
-			if !filepath.IsAbs(name) {
-				name = filepath.Join(filepath.Dir(file), name)
-			}
-			return os.Open(name)
-		}
+		o.Open = RelativeTo(file)
 	}
 	p := &parser{source: newSource(file, text), options: o, sets: map[string]*Set{}}
 	p.tokens, p.errs = p.lex()
@@ -47,6 +42,16 @@ func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 	}
 	p.out.identify()
 	return &p.out, p.out.Warnings(), nil
+}
+
+// RelativeTo opens files whose names are relative to the directory of another.
+func RelativeTo(file string) func(name string) (io.ReadCloser, error) {
+	return func(name string) (io.ReadCloser, error) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(file), name)
+		}
+		return os.Open(name)
+	}
 }
 
 // parser is a recursive descent over

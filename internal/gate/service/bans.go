@@ -115,7 +115,15 @@ func (s *service) changeBans(body json.RawMessage) (any, error) {
 	}
 	list, err := s.readBans()
 	out.Bans = len(list.Bans)
-	return out, err
+	return out, errors.Join(err, s.keep())
+}
+
+// keep saves a change that a user made. It needs the lock of the bans.
+func (s *service) keep() error {
+	if err := s.saveState(); err != nil {
+		return &api.Error{Status: http.StatusInternalServerError, What: "the change is in effect, but is not kept over a restart: " + err.Error()}
+	}
+	return nil
 }
 
 func (s *service) banAsAsked(c *BanChange, now time.Time) (*Ban, error) {
@@ -201,15 +209,13 @@ func (s *service) unbanAsAsked(c *BanChange) (list []netip.Prefix, err error) {
 	return list, s.gate.Unban(list...)
 }
 
-// ban makes a ban effective, reports it and keeps it. It needs the lock of the bans.
+// ban makes a ban effective and reports it. It needs the lock of the bans.
 func (s *service) ban(b *Ban) error {
 	if err := s.enforce(b); err != nil {
 		return err
 	}
+	s.unsaved = true
 	s.report(EventBan, b)
-	if err := s.saveBans(); err != nil {
-		return &api.Error{Status: http.StatusInternalServerError, What: fmt.Sprintf("the ban of %s is in effect, but is not kept over a restart: %v", b.Prefix, err)}
-	}
 	return nil
 }
 
@@ -242,7 +248,5 @@ func (s *service) unbanned(c gate.BanCounts, err error) {
 	delete(s.bans.known, c.Prefix)
 	b.Dropped, b.DroppedBytes = c.Dropped, c.DroppedBytes
 	s.report(EventUnban, &b)
-	if err := s.saveBans(); err != nil {
-		s.deps.Log.Warn("gate: the end of a ban is not in the file", "error", err)
-	}
+	s.unsaved = true
 }

@@ -66,7 +66,9 @@ func (s *service) change(body json.RawMessage) (any, error) {
 	for _, w := range warnings {
 		out.Warnings = append(out.Warnings, w.String())
 	}
-	return out, nil
+	s.bans.Lock()
+	defer s.bans.Unlock()
+	return out, s.keep()
 }
 
 // lasting is a rule set without rules and members that have ended.

@@ -3,6 +3,7 @@ package service
 import (
 	"path"
 	"slices"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/gate"
@@ -18,6 +19,9 @@ var Section = config.Register(config.Section[Config]{
 type Config struct {
 	Interfaces  []string     `yaml:"interfaces" kind:"glob" doc:"names or globs of interfaces whose packets meet the rules when they arrive; the agent must attach to them (interfaces)"`
 	Rules       string       `yaml:"rules" reload:"yes" doc:"path of the rule file, which is read at the start and at each reload; empty: rules come from waymark rules apply and add"`
+	State       string       `yaml:"state" doc:"path of a file that keeps rules, bans and counters over a restart of the agent, such as /var/lib/waymark/gate.json, in a directory that its user may write to; empty: rules of waymark rules apply and add, and bans, end with the agent"`
+	Pin         bool         `yaml:"pin" default:"false" doc:"rules and bans stay in effect while no agent runs, until the next one takes over, or waymark restore --pins. It takes gate.state, and where tc does the work, a kernel with TCX"`
+	PinDir      string       `yaml:"pin_dir" default:"/sys/fs/bpf/waymark" doc:"directory for that, in a bpf file system; each agent needs one of its own"`
 	Mode        string       `yaml:"mode" default:"auto" oneof:"auto native generic tc" doc:"where packets meet the rules. native: at XDP in the driver; generic: there, or behind the driver; tc: at tc ingress. auto: native, but tc on veth, whose peer cannot send segments in bursts to an XDP program. An interface that takes no program at XDP uses tc"`
 	TableMemory uint32       `yaml:"table_memory" default:"16MiB" min:"64KiB" max:"1GiB" kind:"size" doc:"memory for the addresses of rules and sets: 100,000 addresses of IPv4 take 14MiB, of IPv6 21MiB"`
 	Rows        uint32       `yaml:"rows" default:"8192" min:"64" max:"65535" doc:"sets of rules that the tables tell apart; each takes 272 bytes"`
@@ -30,11 +34,23 @@ type Config struct {
 
 // BansConfig bounds bans.
 type BansConfig struct {
-	Max  uint32 `yaml:"max" default:"16384" min:"1" max:"1048576" doc:"bans at a time; each takes about 120 bytes"`
-	File string `yaml:"file" doc:"path of a file that keeps bans over a restart of the agent, such as /var/lib/waymark/bans.json, in a directory that its user may write to; empty: bans end with the agent"`
+	Max uint32 `yaml:"max" default:"16384" min:"1" max:"1048576" doc:"bans at a time; each takes about 120 bytes"`
 }
 
 func (c *Config) on() bool { return len(c.Interfaces) > 0 }
+
+// check reports values that are impossible together.
+func (c *Config) check(complain config.Complain) {
+	if _, err := c.Detect.rules(time.Now()); err != nil {
+		complain("gate.detect.watch", err.Error(), "write a rate and conditions, such as 10000/s per src tcp")
+	}
+	if c.Detect.Longest < c.Detect.Ban {
+		complain("gate.detect.longest", "it is shorter than gate.detect.ban", "write at least "+c.Detect.Ban.String())
+	}
+	if c.Pin && c.State == "" {
+		complain("gate.pin", "the next agent would not know the rules", "name a file in gate.state, such as /var/lib/waymark/gate.json")
+	}
+}
 
 // has reports whether packets of an interface meet the rules.
 func (c *Config) has(iface string) bool {
@@ -51,6 +67,7 @@ func (c *Config) gate() gate.Config {
 	out := gate.Default()
 	out.Mode, out.Sources, out.Bans = gate.Mode(c.Mode), c.Sources, c.Bans.Max
 	out.Tables.Rows, out.CaptureRate, out.Dropped = c.Rows, c.CaptureRate, c.Dropped
+	out.Pins, out.Keep = c.PinDir, c.Pin
 	out.Tables.Lines = c.TableMemory / lineSize / engine.Copies
 	return out
 }

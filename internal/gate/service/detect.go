@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/gate"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 )
@@ -40,16 +39,6 @@ type Evidence struct {
 	Error     uint64  `json:"error_bound"` // by which the amount may be too high; left out of account
 	Total     uint64  `json:"total"`       // of all sources in the window
 	Packet    string  `json:"packet"`      // that passed the threshold
-}
-
-// check reports values that are impossible together.
-func (c *Config) check(complain config.Complain) {
-	if _, err := c.Detect.rules(time.Now()); err != nil {
-		complain("detect.watch", err.Error(), "write a rate and conditions, such as 10000/s per src tcp")
-	}
-	if c.Detect.Longest < c.Detect.Ban {
-		complain("detect.longest", "it is shorter than detect.ban", "write at least "+c.Detect.Ban.String())
-	}
 }
 
 // rules are the watches as rules.

@@ -4,11 +4,13 @@
 package service
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"sync"
@@ -56,7 +58,11 @@ type service struct {
 	detectCfg DetectConfig
 	detector  *detector // guarded by bans
 	maxBans   uint32
-	bansFile  string // empty: bans end with the agent
+	stateFile string // empty: rules and bans end with the agent
+	ruleFile  string // checksum of the rule file; guarded by bans, as are those below
+	saved     time.Time
+	unsaved   bool // something has changed since
+	unloaded  bool // the datapath is closed
 	bans      struct {
 		sync.Mutex
 		known map[netip.Prefix]Ban // in effect, and shortly after
@@ -77,7 +83,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	if hints.Enabled(cfg) {
 		table.Bound = hints.OffersVLAN
 	}
-	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, bansFile: own.Bans.File, detectCfg: own.Detect, detector: newDetector(own.Detect, own.Bans.Max)}
+	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, stateFile: own.State, detectCfg: own.Detect, detector: newDetector(own.Detect, own.Bans.Max)}
 	s.bans.known = map[netip.Prefix]Ban{}
 	watches, err := own.Detect.rules(time.Now())
 	if err != nil {
@@ -88,22 +94,19 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	kernel := s.gate.Stage(own.has)
 	kernel.Close = both(stop, kernel.Close)
 	s.gate.OnUnban(func(c gate.BanCounts, err error) { go s.unbanned(c, err) }) // the caller may hold the lock
+	s.gate.OnSettled(s.settled)
 	return &stage.Stage{
 		Datapath: kernel,
 		Start: func() error {
-			rs, err := s.read(own.Rules)
-			if err == nil && (rs != nil || len(watches) > 0) {
-				err = s.gate.Apply(cmp.Or(rs, &rules.Ruleset{}))
+			if err := s.begin(time.Now()); err != nil {
+				return err
 			}
-			if err == nil {
-				err = s.loadBans(time.Now())
-			}
-			if err == nil {
-				go s.detect(ctx)
-				go s.watchFloods(ctx)
-			}
-			return err
+			go s.detect(ctx)
+			go s.watchFloods(ctx)
+			go s.keepState(ctx.Done())
+			return nil
 		},
+		Stop:   s.stop,
 		Reload: s.reload, Rereads: true,
 		Status:  s.status,
 		Pages:   map[string]func() (any, error){RulesPath: s.page, BansPath: s.bansPage},
@@ -120,23 +123,34 @@ func both(first, second func()) func() {
 	}
 }
 
-// read reads a rule file; nil: there is none.
-func (s *service) read(file string) (*rules.Ruleset, error) {
+// read reads a rule file, and sums it up with the lists that it names; nil: there is none.
+func (s *service) read(file string) (rs *rules.Ruleset, sum string, err error) {
 	if file == "" {
-		return nil, nil
+		return nil, "", nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read packet rules: %w", err)
+		return nil, "", fmt.Errorf("read packet rules: %w", err)
 	}
-	rs, warnings, err := rules.Parse(file, string(text), rules.Options{Now: time.Now()})
+	all, open := sha256.New(), rules.RelativeTo(file)
+	all.Write(text)
+	rs, warnings, err := rules.Parse(file, string(text), rules.Options{Now: time.Now(), Open: func(name string) (io.ReadCloser, error) {
+		f, err := open(name)
+		if err != nil {
+			return nil, err
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(f, all), f}, nil
+	}})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for _, w := range warnings {
 		s.deps.Log.Warn("packet rules", "warning", w.String())
 	}
-	return inline(rs), nil
+	return inline(rs), hex.EncodeToString(all.Sum(nil)), nil
 }
 
 // inline has sets keep their members, not the names of files that these came from.
@@ -151,7 +165,7 @@ func inline(rs *rules.Ruleset) *rules.Ruleset {
 // no file.
 func (s *service) reload(next *config.Config) (apply func() error, err error) {
 	own := Section.Of(next)
-	rs, err := s.read(own.Rules)
+	rs, sum, err := s.read(own.Rules)
 	if err != nil {
 		return nil, err
 	}
@@ -161,12 +175,18 @@ func (s *service) reload(next *config.Config) (apply func() error, err error) {
 		if rs == nil && s.cfg.Rules != "" {
 			rs = &rules.Ruleset{}
 		}
-		if rs != nil {
-			if err := s.gate.Apply(rs); err != nil {
-				return err
-			}
+		if rs == nil {
+			s.cfg = own
+			return nil
+		}
+		if err := s.gate.Apply(rs); err != nil {
+			return err
 		}
 		s.cfg = own
+		s.bans.Lock()
+		defer s.bans.Unlock()
+		s.ruleFile = sum
+		s.saveOrWarn()
 		return nil
 	}, nil
 }
