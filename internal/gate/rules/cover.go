@@ -8,7 +8,8 @@ import (
 
 // coverer compares rules. It keeps each rule with its sets put in place.
 type coverer struct {
-	rules []*resolved
+	rules    []*resolved
+	outlines []outline // of rules
 }
 
 // resolved is a rule whose conditions are values only.
@@ -46,7 +47,7 @@ func newCoverer(rs *Ruleset) *coverer {
 		if one.family == 0 && one.none == "" {
 			one.none = "no address is left"
 		}
-		c.rules = append(c.rules, one)
+		c.rules, c.outlines = append(c.rules, one), append(c.outlines, newOutline(one))
 	}
 	return c
 }

@@ -32,8 +32,9 @@ func (rs *Ruleset) Warnings() (list []Warning) {
 			list = append(list, Warning{r.Pos, fmt.Sprintf("packets longer than the burst of %d bytes are always dropped: write burst 64KB", l.Burst)})
 		}
 	}
+	used := rs.used()
 	for _, s := range rs.Sets {
-		if !rs.uses(s.Name) {
+		if !used[s.Name] {
 			list = append(list, Warning{s.Pos, fmt.Sprintf("no rule names the set %s", s.Name)})
 		}
 	}
@@ -41,19 +42,28 @@ func (rs *Ruleset) Warnings() (list []Warning) {
 	return list
 }
 
-func (rs *Ruleset) uses(set string) bool {
-	return slices.ContainsFunc(rs.Rules, func(r *Rule) bool {
+// used are the sets that rules name.
+func (rs *Ruleset) used() map[string]bool {
+	used := map[string]bool{}
+	for _, r := range rs.Rules {
 		m := &r.Match
-		return slices.Contains(slices.Concat(m.Src.Sets, m.Dst.Sets, m.Sport.Sets, m.Dport.Sets), set)
-	})
+		for _, name := range slices.Concat(m.Src.Sets, m.Dst.Sets, m.Sport.Sets, m.Dport.Sets) {
+			used[name] = true
+		}
+	}
+	return used
 }
 
 // conflict finds the first earlier rule that has an effect on rule j which was hardly meant.
 func (c *coverer) conflict(j int) string {
 	later := c.rules[j]
+	outline := c.outlines[j]
 	for i := range j {
+		if !c.outlines[i].mayConflict(&outline) {
+			continue
+		}
 		earlier := c.rules[i]
-		if !earlier.rule.decides() || earlier.rule.DryRun || compareEnds(earlier.rule.Until, later.rule.Until) < 0 {
+		if compareEnds(earlier.rule.Until, later.rule.Until) < 0 {
 			continue
 		}
 		a, b := earlier.rule, later.rule

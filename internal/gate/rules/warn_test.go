@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -51,5 +52,59 @@ func TestWarnings(t *testing.T) {
 		if (all == "") != (want == "") || !strings.Contains(all, want) {
 			t.Errorf("%s\n got %s\nwant %s", text, all, want)
 		}
+	}
+}
+
+// The outlines of rules keep no conflict from being found: pairs are judged alike with and without them.
+func TestOutlines(t *testing.T) {
+	text := []string{
+		"src 10.0.0.0/8", "src 10.1.0.0/16", "src 10.1.0.0/16,192.0.2.7", "src not 10/8", "src 0/0", "ip", "ip6", "src ::/0", "src 2001:db8::/32",
+		"src 2001:db8::7", "src ffff::/16", "src 255.255.255.255,2001:db8::1", "dst 10.1.0.0/16", "dst 10.1.2.0/24 udp", "udp", "udp dst port 5", "udp dst port 5-9",
+		"udp dst port not 7", "udp dst port 0-65535", "udp dst port 5 len > 99", "vlan 7", "len 0-65535", "",
+	}
+	var lines []string
+	for i, what := range append(text, text...) {
+		lines = append(lines, []string{"drop ", "pass "}[(i+i/len(text))%2]+what)
+	}
+	rs, _ := parse(t, strings.Join(lines, "\n"))
+	c := newCoverer(rs)
+	found := 0
+	for j := range rs.Rules {
+		for i := range rs.Rules {
+			may := c.outlines[i].mayConflict(&c.outlines[j])
+			_, meet := overlap(c.rules[i].src.list, c.rules[j].src.list)
+			is := c.covers(i, j) || c.rules[i].rule.Action == ActionDrop && c.rules[j].rule.Action == ActionPass && c.bans(i, j) && meet
+			if is {
+				found++
+			}
+			if is && !may {
+				t.Errorf("%q and %q are not compared", rs.Rules[i].Text, rs.Rules[j].Text)
+			}
+		}
+	}
+	if found < 200 {
+		t.Errorf("only %d pairs", found)
+	}
+}
+
+// BenchmarkWarnings is of as many rules as there can be.
+func BenchmarkWarnings(b *testing.B) {
+	for name, line := range map[string]func(i int) string{
+		"sources": func(i int) string { return fmt.Sprintf("drop udp src 10.%d.%d.0/24 dst port 9\n", i>>8, i&255) },
+		"ports":   func(i int) string { return fmt.Sprintf("drop udp src 10.0.0.0/8 dst port %d\n", i) },
+	} {
+		var text strings.Builder
+		for i := range 10240 {
+			text.WriteString(line(i))
+		}
+		b.Run(name, func(b *testing.B) {
+			rs, _, err := Parse("f", text.String(), Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				rs.Warnings()
+			}
+		})
 	}
 }
