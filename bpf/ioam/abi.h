@@ -38,6 +38,13 @@ enum ioam_size {
 	IOAM_NAMESPACES = 1 << IOAM_NAMESPACE_SHIFT, /* slots, most of them empty */
 	IOAM_SCHEMAS = 32,
 	IOAM_SCHEMA_MAX = 240, /* bytes: 244 fit an option, with the head */
+	IOAM_ENDS = 16,
+};
+
+/* Addresses with the same first bits. Words are as in memory. */
+struct ioam_prefix {
+	__u64 address[2];
+	__u64 mask[2];
 };
 
 /* The node. All ones: no identifier. */
@@ -48,7 +55,8 @@ struct ioam_node {
 	__u32 removes; /* some namespace has ioam_namespace.remove */
 	__u32 generation; /* of what decides which insertion a flow gets */
 	__u32 insertions; /* how many there are; 0: packets that leave stay as they are */
-	__u32 zero;
+	__u32 ends; /* how many of these there are; 0: all may send outer headers that are removed here */
+	struct ioam_prefix end[IOAM_ENDS];
 };
 
 /* What user space changes while programs run. */
@@ -253,6 +261,7 @@ enum ioam_reason {
 	IOAM_FORWARDED, /* not inserted: forwarded, and only its source may (RFC 8200 section 4) */
 	IOAM_TUNNEL_ROUTE, /* not inserted: the route to the end of the tunnel is another one */
 	IOAM_UNREADABLE, /* or not writable */
+	IOAM_TUNNEL_FROM, /* the outer header stays: who sent it is none of ioam_node.end */
 	IOAM_NOT_REMOVED, /* the packet cannot shrink: a fragment, AH, a jumbogram, a tag in the frame */
 	/* The packet passes, but its direct export option is answered by no record. */
 	IOAM_EXPORT_NOT_SAMPLED, /* it is not one in ioam.direct_export.every */

@@ -42,11 +42,29 @@ static __always_inline bool ioam_is_local(struct __sk_buff *skb, const struct ip
 	return rc == BPF_FIB_LKUP_RET_NOT_FWDED || rc == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
+/* Whether an address may send outer headers that are removed here. */
+static __always_inline bool ioam_is_end(const struct ioam_work *w, const __u64 *from)
+{
+	const volatile struct ioam_node *node = &ioam.node[w->copy & 1];
+
+	if (!node->ends)
+		return true;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < IOAM_ENDS; i++) {
+		const volatile struct ioam_prefix *p = &node->end[i];
+
+		if (i < node->ends && (from[0] & p->mask[0]) == p->address[0] &&
+		    (from[1] & p->mask[1]) == p->address[1])
+			return true;
+	}
+	return false;
+}
+
 /* c: the outer headers. IOAM_UNWRAPPED; IOAM_PASS: it is not a tunnel's; or a reason. */
 __feature(FEATURE_IOAM) __noinline
 	int ioam_unwrap(struct __sk_buff *skb, struct ioam_work *w, struct ioam_cut *c)
 {
-	struct ipv6hdr outer, inner;
+	struct ipv6hdr outer __attribute__((aligned(8))), inner;
 	__u8 *to_ecn = (__u8 *)&inner + 1;
 	__u32 bytes;
 	int ecn;
@@ -59,6 +77,10 @@ __feature(FEATURE_IOAM) __noinline
 	    bpf_skb_load_bytes(skb, c->chain.offset, &inner, sizeof(inner)) || inner.version != 6 ||
 	    !ioam_is_local(skb, &outer))
 		return IOAM_PASS;
+	if (!ioam_is_end(w, (const __u64 *)&outer.saddr)) {
+		ioam_count(skb, DIRECTION_INGRESS, IOAM_TUNNEL_FROM, c->space);
+		return IOAM_PASS;
+	}
 	ecn = ioam_ecn(((__u8 *)&outer)[1] >> IOAM_ECN_SHIFT & IOAM_ECN,
 		       *to_ecn >> IOAM_ECN_SHIFT & IOAM_ECN);
 	if (ecn == IOAM_ECN_DROP)

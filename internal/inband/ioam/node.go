@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -18,6 +20,8 @@ const (
 
 	// MaxNamespaces is how many namespaces a node knows, besides namespace 0.
 	MaxNamespaces = 31
+	// MaxTunnelsFrom is how many prefixes Node.TunnelsFrom may have.
+	MaxTunnelsFrom = int(abiIoamSizeIOAM_ENDS)
 	// MaxSchemaData is how many bytes of a schema fit an option.
 	MaxSchemaData = int(abiIoamSizeIOAM_SCHEMA_MAX)
 )
@@ -43,6 +47,8 @@ type Node struct {
 	// ClosedDomain allows insertion into forwarded packets without an outer header.
 	ClosedDomain bool
 	Direct       DirectExport
+	// TunnelsFrom is who may send outer headers that are removed with their options; empty: everybody.
+	TunnelsFrom []netip.Prefix
 }
 
 // Interface is one of the node's.
@@ -154,6 +160,9 @@ func (r *Registrar) apply(n Node) error {
 	control.Reserved = uint32(n.Reserve())
 	control.DirectEvery, control.DirectRate = n.Direct.Every, n.Direct.Rate
 	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor, Insertions: uint32(len(n.Insertions)), Generation: r.generation}
+	if err := control.Node[next].setEnds(n.TunnelsFrom); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(known, func(ns Namespace) bool { return ns.Remove }) {
 		control.Node[next].Removes = 1
 	}
@@ -166,6 +175,22 @@ func (r *Registrar) apply(n Node) error {
 	}
 	r.node, r.kept = n, keep
 	return r.core.Wait()
+}
+
+// setEnds writes who may send outer headers.
+func (c *abiIoamNode) setEnds(from []netip.Prefix) error {
+	if len(from) > MaxTunnelsFrom {
+		return fmt.Errorf("%d prefixes of tunnels; at most %d", len(from), MaxTunnelsFrom)
+	}
+	c.Ends = uint32(len(from))
+	for i, p := range from {
+		address, mask := p.Masked().Addr().As16(), net.CIDRMask(p.Bits(), 128)
+		for word := range c.End[i].Address {
+			c.End[i].Address[word] = binary.NativeEndian.Uint64(address[8*word:])
+			c.End[i].Mask[word] = binary.NativeEndian.Uint64(mask[8*word:])
+		}
+	}
+	return nil
 }
 
 // publish makes a control block visible to the programs.

@@ -237,13 +237,72 @@ func tunnels(t *testing.T, l *lab.Lab, router *Registrar) {
 	if err != nil || s.Unwrapped != 15 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	counts, err := router.Counts()
-	for _, c := range counts {
-		if c.Reason == "congestion" && c.Packets == 1 {
-			return
+	if why := reasons(t, router); why["congestion"] != 1 {
+		t.Errorf("%v", why)
+	}
+	guardsTunnels(t, router, netip.MustParseAddr(athos.Addr6().String()), func() error { return sender.Send(ecn(0, 0, end)) }, to)
+}
+
+// guardsTunnels: outer headers are removed only of packets from where tunnels may come from.
+func guardsTunnels(t *testing.T, router *Registrar, source netip.Addr, send func() error, to *net.UDPConn) {
+	t.Helper()
+	n := removing()
+	n.Interfaces[0].Name, n.Interfaces[1].Name = "to-athos", "to-aramis"
+	defer func() {
+		if err := router.Apply(n); err != nil {
+			t.Error(err)
+		}
+	}()
+	flipped := source.As16()
+	flipped[15] ^= 1
+	sibling, other := netip.AddrFrom16(flipped), netip.MustParsePrefix("2001:db8:ffff::/48")
+	for _, c := range []struct {
+		from []netip.Prefix
+		ends bool
+	}{
+		{[]netip.Prefix{netip.PrefixFrom(source, 128)}, true},
+		{[]netip.Prefix{netip.PrefixFrom(sibling, 128)}, false},
+		{[]netip.Prefix{other, netip.PrefixFrom(sibling, 127)}, true},
+		{[]netip.Prefix{other}, false},
+		{slices.Repeat([]netip.Prefix{other}, MaxTunnelsFrom), false},
+		{append(slices.Repeat([]netip.Prefix{other}, MaxTunnelsFrom-1), netip.PrefixFrom(source, 1)), true},
+	} {
+		guarded := n
+		guarded.TunnelsFrom = c.from
+		if err := router.Apply(guarded); err != nil {
+			t.Fatal(err)
+		}
+		before, refused := stats(t, router), reasons(t, router)["tunnel_from"]
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+		await.True(t, "the options to be removed", func() bool { return stats(t, router).Removed > before.Removed })
+		if c.ends {
+			_ = to.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := to.Read(make([]byte, 16)); err != nil {
+				t.Errorf("from %v: %v", c.from, err)
+			}
+			refused--
+		}
+		s, now := stats(t, router), reasons(t, router)["tunnel_from"]
+		if s.Unwrapped-before.Unwrapped != map[bool]uint64{true: 1}[c.ends] || now != refused+1 {
+			t.Errorf("from %v: unwrapped %d, before %d; refused %d, before %d", c.from, s.Unwrapped, before.Unwrapped, now, refused)
 		}
 	}
-	t.Errorf("%+v, %v", counts, err)
+	tooMany := n
+	tooMany.TunnelsFrom = make([]netip.Prefix, MaxTunnelsFrom+1)
+	if err := router.Apply(tooMany); err == nil {
+		t.Error("more prefixes than there is space for")
+	}
+}
+
+func stats(t *testing.T, r *Registrar) Stats {
+	t.Helper()
+	s, err := r.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // addressOf is the global IPv6 address of an interface.

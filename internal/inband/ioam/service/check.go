@@ -21,6 +21,9 @@ func (c *Config) check(complain config.Complain) {
 		complain("ioam", "a node without interfaces", "list them under ioam.interfaces")
 	}
 	k.fits("ioam.node.wide_id", c.Node.WideID, 56)
+	if n := len(c.TunnelsFrom); n > inbandioam.MaxTunnelsFrom {
+		complain("ioam.tunnels_from", fmt.Sprintf("%d prefixes", n), fmt.Sprintf("at most %d: write shorter ones", inbandioam.MaxTunnelsFrom))
+	}
 	k.interfaces(c)
 	k.namespaces(c)
 	k.schemas(c)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
+	"github.com/waymark-net/waymark/internal/inband/policy"
 	"github.com/waymark-net/waymark/wire/ioam"
 )
 
@@ -28,7 +29,9 @@ type Config struct {
 	Insert     []InsertConfig    `yaml:"insert" reload:"yes" doc:"options that are inserted into packets that leave. At most 32"`
 	Reserve    string            `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where MTU headroom for inserted options comes from while the agent runs: the interface's IPv6 MTU, the MTU of the routes to the prefixes of insertions, or none: packets that would not fit go without options"`
 	Paths      uint32            `yaml:"paths" default:"128" min:"16" max:"4096" doc:"paths that are counted at a time, where a namespace ends; each takes 40 KiB of kernel memory"`
-	Direct     DirectConfig      `yaml:"direct_export" doc:"what the node exports of packets that ask for it with a direct export option (RFC 9326) of one of its namespaces"`
+	// TunnelsFrom guards what hosts that make outer headers put into them.
+	TunnelsFrom []string     `yaml:"tunnels_from" kind:"prefix6" reload:"yes" doc:"prefixes of those who may send outer headers (ip6ip6) that are removed here with their options; packets behind outer headers of others are not taken out. At most 16; empty: everybody may, as long as the border keeps options of others out of the domain"`
+	Direct      DirectConfig `yaml:"direct_export" doc:"what the node exports of packets that ask for it with a direct export option (RFC 9326) of one of its namespaces"`
 	// ClosedDomain allows what RFC 8200 forbids.
 	ClosedDomain bool   `yaml:"closed_domain" default:"false" reload:"yes" doc:"insert inline into forwarded packets, too, and into all packets of protocols without acknowledgments, which otherwise are few until it is known that they arrive. RFC 8200 allows only the source to insert options: set this only if all hosts and routers on the path are under your control"`
 	Transit      string `yaml:"transit" default:"auto" oneof:"auto xdp tc" doc:"where the data of the node are added: at XDP in the driver, or at tc ingress, which is also used where the driver has no XDP. auto: xdp, but tc on veth, whose peer cannot send segments in bursts to an XDP program"`
@@ -124,6 +127,10 @@ func (c *Config) node() inbandioam.Node {
 			one.Schema = schemas[number(ns.Schema, 0)]
 		}
 		n.Namespaces = append(n.Namespaces, one)
+	}
+	for _, text := range c.TunnelsFrom {
+		p, _ := policy.ParsePrefix(text) // checked when it was read
+		n.TunnelsFrom = append(n.TunnelsFrom, p)
 	}
 	for _, i := range c.Interfaces {
 		one := inbandioam.Interface{

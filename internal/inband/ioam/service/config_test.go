@@ -120,10 +120,12 @@ func TestBadNode(t *testing.T) {
 		}
 	}
 	for yaml, want := range map[string]string{
-		"ioam: {namespaces: [" + many + "], interfaces: [{name: a}]}\n": ":1:20: ioam.namespaces: 32 entries; at most 31",
-		"ioam: {namespaces: [{id: 1}]}\n":                               ":1:7: ioam: a node without interfaces; list them under ioam.interfaces",
-		"ioam: {node: {wide_id: x}}\n":                                  ":1:24: ioam.node.wide_id: \"x\" is not a number of up to 64 bits; write a decimal or hexadecimal number",
-		"probe: afpacket\nioam: {interfaces: [{name: a}]}\n":            "ioam: not available with the afpacket probe",
+		"ioam: {namespaces: [" + many + "], interfaces: [{name: a}]}\n":                               ":1:20: ioam.namespaces: 32 entries; at most 31",
+		"ioam: {namespaces: [{id: 1}]}\n":                                                             ":1:7: ioam: a node without interfaces; list them under ioam.interfaces",
+		"ioam: {node: {wide_id: x}}\n":                                                                ":1:24: ioam.node.wide_id: \"x\" is not a number of up to 64 bits; write a decimal or hexadecimal number",
+		"ioam: {interfaces: [{name: a}], tunnels_from: [" + strings.Repeat("fd00::/8, ", 17) + "]}\n": ":1:47: ioam.tunnels_from: 17 prefixes; at most 16: write shorter ones",
+		"ioam: {interfaces: [{name: a}], tunnels_from: [10.0.0.0/8]}\n":                               ":1:48: ioam.tunnels_from[0]: \"10.0.0.0/8\" is an IPv4 prefix",
+		"probe: afpacket\nioam: {interfaces: [{name: a}]}\n":                                          "ioam: not available with the afpacket probe",
 	} {
 		if _, err := load(t, yaml); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", yaml, err, want)
