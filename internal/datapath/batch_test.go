@@ -2,16 +2,13 @@ package datapath
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
@@ -19,23 +16,6 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
-
-// onOneProcessor keeps the calling goroutine on a processor until back is called:
-// each CPU has batches of its own.
-func onOneProcessor(t rapid.TB) (back func()) {
-	t.Helper()
-	runtime.LockOSThread()
-	var before, one unix.CPUSet
-	one.Set(0)
-	if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &one)); err != nil {
-		t.Fatalf("moving to processor 0: %v", err)
-	}
-	return func() {
-		if unix.SchedSetaffinity(0, &before) == nil { // else the thread ends with its goroutine
-			runtime.UnlockOSThread()
-		}
-	}
-}
 
 // filler is a packet that counts for nothing but to fill batches.
 var filler = packet.Frame{Data: packet.Eth().IPv4("198.51.100.1", "198.51.100.2").UDP(9, 9).Payload(0).Bytes()}
@@ -73,7 +53,7 @@ func TestBatchesAgree(t *testing.T) {
 	random := packet.Random()
 	var batches int
 	rapid.Check(t, func(rt *rapid.T) {
-		defer onOneProcessor(rt)()
+		defer datapathtest.OnOneProcessor(rt)()
 		send := func(d *Datapath, f packet.Frame) {
 			ctx := skb{GSOSegs: uint32(f.GSO.Segments), GSOSize: uint32(f.GSO.Size)}
 			if _, err := loaded(t, d, Ingress).Run(&ebpf.RunOptions{Data: f.Data, Context: &ctx}); err != nil {
@@ -149,7 +129,7 @@ func TestHits(t *testing.T) {
 		"IP protocol 0": {v4.NextHeader(0).Payload(10).Bytes(), v4.TTL(3).NextHeader(0).Payload(10).Bytes()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer onOneProcessor(t)()
+			defer datapathtest.OnOneProcessor(t)()
 			d := load(t, Config{MaxEntries: 4096}) // no other flow has the place
 			coll, err := d.Alongside(parsetest.Load, nil)
 			if err != nil {
@@ -193,7 +173,7 @@ func TestBatchesWait(t *testing.T) {
 	f := packet.Frame{Data: packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(1, 53).Payload(10).Bytes()}
 	for n := range 3*size + 1 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			defer onOneProcessor(t)()
+			defer datapathtest.OnOneProcessor(t)()
 			for range n {
 				run(t, loaded(t, d, Ingress), f)
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -19,7 +20,7 @@ func TestBurstsAreTheirSegments(t *testing.T) {
 		p := loaded(t, d, Ingress)
 		bursts := rapid.SliceOfN(packet.RandomBurst(), 2, 6)
 		rapid.Check(t, func(rt *rapid.T) {
-			defer onOneProcessor(t)()
+			defer datapathtest.OnOneProcessor(t)()
 			for _, b := range bursts.Draw(rt, "bursts") {
 				run(t, p, b.Frame)
 				fillBatches(t, d)

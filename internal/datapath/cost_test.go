@@ -289,7 +289,7 @@ var peakStates = regexp.MustCompile(`peak_states (\d+)`)
 // some that are not measured, and what those counted must be what a drain finds.
 func costOf(t *testing.T, d *datapath.Datapath, v *datapathtest.Veth, p *ebpf.Program, k costKind, h *costedHook) string {
 	t.Helper()
-	defer datapath.OnOneProcessor(t)()
+	defer datapathtest.OnOneProcessor(t)()
 	d.Counted(t)
 	link := etherLen
 	if h.noLink {

@@ -12,9 +12,6 @@ import (
 
 // What tests of the package with stages of other packages use of it.
 
-// OnOneProcessor is onOneProcessor.
-func OnOneProcessor(t testing.TB) (back func()) { return onOneProcessor(t) }
-
 // Counted is counted.
 func (d *Datapath) Counted(t testing.TB) []flow.Delta { return counted(t, d) }
 

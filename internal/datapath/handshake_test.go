@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -40,7 +41,7 @@ func TestRetransmittedHandshake(t *testing.T) {
 		{"SYN-ACK three times", []int{syn, synAck, synAck, synAck, ack}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			defer onOneProcessor(t)()
+			defer datapathtest.OnOneProcessor(t)()
 			f := frames(uint16(1000 + i))
 			for j, n := range tc.sent {
 				run(t, p, f[n])
@@ -65,7 +66,7 @@ func TestRetransmittedHandshake(t *testing.T) {
 // retransmitted looks new: its round trip is missing, not wrong. Handshakes that
 // begin behind the flood are timed.
 func TestFloodedHandshakes(t *testing.T) {
-	defer onOneProcessor(t)()
+	defer datapathtest.OnOneProcessor(t)()
 	d := load(t, Config{MaxEntries: 4096, WholeTable: true}) // nobody reads what leaves it
 	p := loaded(t, d, Ingress)
 	const victims, flood = 64, 100_000 // 1.5 for each slot

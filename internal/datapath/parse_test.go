@@ -214,7 +214,7 @@ func (n notRun) run(t *testing.T, tunnels packet.Tunnels, cases []packet.Case, t
 	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			defer onOneProcessor(t)()
+			defer datapathtest.OnOneProcessor(t)()
 			n.add(try(t, c), c.Name)
 			if *scale < 1 { // an emulated machine takes minutes for them
 				return

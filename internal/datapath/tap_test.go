@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/capture"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
@@ -169,7 +170,7 @@ func TestTapBursts(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			want := map[flow.Key]flow.Counts{}
 			packets := 0
-			undo := onOneProcessor(t)
+			undo := datapathtest.OnOneProcessor(t)
 			for _, b := range bursts.Draw(rt, "bursts") {
 				kind := uint8(virtioUDP)
 				if b.TCP {

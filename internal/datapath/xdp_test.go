@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/datapath/parsetest"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -88,7 +89,7 @@ func (h *xdpHook) run(t testing.TB, p *ebpf.Program, data []byte) error {
 // at XDP what they give at tc; in one buffer, in several, and with headers beyond
 // the first one. Those that XDP has no such frames of are listed.
 func TestCasesAtXDP(t *testing.T) {
-	defer onOneProcessor(t)()
+	defer datapathtest.OnOneProcessor(t)()
 	hooks := []*xdpHook{
 		{name: "one buffer", program: "test_xdp", impossible: notRun{}},
 		{name: "several buffers", program: "test_xdp_frags", multi: true, impossible: notRun{}},
