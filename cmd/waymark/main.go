@@ -71,6 +71,7 @@ and Prometheus metrics.`,
 		newRunCommand(),
 		newStatusCommand(),
 		newTopCommand(),
+		newTopologyCommand(),
 		newVersionCommand(),
 		newWhyCommand(),
 	)

@@ -256,6 +256,7 @@ func knownStatus() obs.Status {
 			{Iface: "eth0", IfIndex: 2, Direction: "egress", Mode: "tcx", State: "attached", Warning: "behind end_chain (id 9)"},
 			{Iface: "eth1", Netns: "blue", Direction: "ingress", State: "failed", Error: "no such device"},
 		},
+		Topology: &obs.Topology{Versions: 3, Oldest: scriptStart, Newest: scriptStart.Add(time.Hour), LLDP: "received"},
 		Access: &obs.Access{Socket: "/run/waymark/agent.sock", Group: "waymark", Console: &obs.Console{
 			Listen: "192.0.2.7:8474", TLS: true, Tokens: 2, Proxies: []string{"192.0.2.8/32"}, Sessions: 1,
 			Certificates: []obs.Certificate{{Use: "console", Name: "waymark.example", Ends: scriptStart.AddDate(1, 0, 0)}, {Use: "clients", Name: "Test CA", Ends: scriptStart.AddDate(9, 0, 0)}},

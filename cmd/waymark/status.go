@@ -71,6 +71,7 @@ func statusAgent(w io.Writer, s *obs.Status) error {
 		{"drain", drainText(d)},
 		{"history", historyText(s)},
 		{"access", accessText(s)},
+		{"links", topologyText(s)},
 	}
 	for _, l := range lines {
 		if _, err := fmt.Fprintf(w, "%-8s%s\n", l.name, term.Printable(l.text)); err != nil {

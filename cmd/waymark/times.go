@@ -10,14 +10,22 @@ import (
 // zone.
 func absoluteTimes(verb string, now time.Time, since, until *string) error {
 	for name, text := range map[string]*string{"since": since, "until": until} {
-		if *text == "" {
-			continue
+		if err := absoluteTime(verb, name, now, text); err != nil {
+			return err
 		}
-		at, err := timespec.Since(*text, now)
-		if err != nil {
-			return usageErrorf("%s: --%s %s: %w", verb, name, *text, err)
-		}
-		*text = at.Format(time.RFC3339Nano)
 	}
+	return nil
+}
+
+// absoluteTime does that for one flag.
+func absoluteTime(verb, flag string, now time.Time, text *string) error {
+	if *text == "" {
+		return nil
+	}
+	at, err := timespec.Since(*text, now)
+	if err != nil {
+		return usageErrorf("%s: --%s %s: %w", verb, flag, *text, err)
+	}
+	*text = at.Format(time.RFC3339Nano)
 	return nil
 }

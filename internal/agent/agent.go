@@ -74,6 +74,7 @@ type Agent struct {
 	noted    notes
 	leaving  *leaving
 	server   *api.Server
+	survey   *survey
 	console  *access.Server // nil: not configured
 	wired    uint64         // changes of the wiring that the history knows; of drainOnce
 	totals   *totals
@@ -194,6 +195,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		start(probing, &running, func(ctx context.Context) error { return s.Stream(ctx, a.merge) })
 	}
 	start(probing, &running, a.watcher.Run)
+	start(probing, &running, a.runSurvey)
 	scanning, stopScanning := context.WithCancel(probing)
 	defer stopScanning()
 	var scan sync.WaitGroup
@@ -269,6 +271,7 @@ func (a *Agent) load() error {
 		a.probe.Close()
 		return err
 	}
+	a.openSurvey()
 	a.history = a.store.Begin(a.started)
 	a.table = flow.NewTable(flow.TableConfig{
 		MaxFlows: int(a.budget.Count(shareTable)), ActiveTimeout: a.cfg.Flow.ActiveTimeout, IdleTimeout: a.cfg.Flow.IdleTimeout,

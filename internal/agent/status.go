@@ -33,6 +33,7 @@ func (a *Agent) Status() obs.Status {
 	s.Drain.Grace = table.Grace
 	s.Losses = a.losses(table)
 	s.History = a.historyStatus()
+	s.Topology = a.survey.status()
 	s.Access = a.console.Status(&cfg.API, s.Now)
 	s.Sections = a.sections()
 	obs.FillLists(&s)

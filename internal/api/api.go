@@ -45,6 +45,8 @@ func Endpoints() []Endpoint {
 		{livePath, "Flows of each interval as it ends, as server-sent events; parameters as of /api/v1/flows with `follow`. The identity of an event is the end of its interval; with the header `Last-Event-ID`, what ended since then comes first"},
 		{completePath, "For a `filter` that is being written: what is wrong with it, and where, in bytes; what may follow it"},
 		{referencePath, "Fields of filters, keys to group by, what sorts, parameters, paths and rules of verdicts"},
+		{topologyPath, "What is connected with what, as `waymark topology -o json` shows it; parameter `at`: at that time, written as `since`"},
+		{TopologyChangesPath, TopologyChangesDoc},
 		{whyPath, "What is slow or broken, and why, as `waymark why -o json` shows it"},
 	}
 }
@@ -85,6 +87,8 @@ type Deps struct {
 	Ready   func() error // nil once flows are counted, else what is missing
 	// Why finds verdicts; the request is checked. Nil: /api/v1/why is not found.
 	Why func(context.Context, WhyRequest) (any, error)
+	// Topology is what was connected with what at a moment; the zero time: now. Nil: /api/v1/topology is not found.
+	Topology func(at time.Time) (any, error)
 	// Configuration is the one in force. Nil: /api/v1/config is not found.
 	Configuration func() (Configuration, error)
 	Console       http.Handler // of pages; nil: this binary has none

@@ -134,6 +134,9 @@ func (s *Server) Handler() http.Handler {
 	if s.deps.Why != nil {
 		mux.HandleFunc(whyPath, s.answering(s.answerWhy))
 	}
+	if s.deps.Topology != nil {
+		mux.HandleFunc(topologyPath, s.answering(s.topology))
+	}
 	for _, one := range s.streams {
 		mux.HandleFunc(one.Path, s.serveStream(one))
 	}

@@ -28,8 +28,9 @@ type Status struct {
 	Losses     []Loss      `json:"losses"`
 	Programs   []Program   `json:"programs"`
 	History    *History    `json:"history,omitempty"` // absent: records are not kept on disk
-	Access     *Access     `json:"access,omitempty"`  // absent: an agent that serves nobody
-	Sections   []Section   `json:"-"`                 // of stages; in JSON, each is a field of its own
+	Topology   *Topology   `json:"topology,omitempty"`
+	Access     *Access     `json:"access,omitempty"` // absent: an agent that serves nobody
+	Sections   []Section   `json:"-"`                // of stages; in JSON, each is a field of its own
 }
 
 // Hook is one program on one interface.

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -13,6 +14,8 @@ import (
 type Graph struct {
 	Netns []string `json:"netns"` // names; the agent's own is empty
 	Nodes []Node   `json:"nodes"`
+	// Neighbours are what the kernel knows of hosts on the links.
+	Neighbours []Neighbour `json:"neighbours"`
 }
 
 // Node is one interface.
@@ -22,6 +25,7 @@ type Node struct {
 	Peer      *Ref           `json:"peer,omitempty"`   // the other end of a veth or netkit pair
 	Parent    *Ref           `json:"parent,omitempty"` // what a vlan, macvlan or tunnel lies on
 	Master    *Ref           `json:"master,omitempty"` // bridge, bond or vrf
+	Remote    netip.Addr     `json:"remote,omitzero"`  // the other end of a tunnel that has one
 }
 
 // Ref names an interface elsewhere in the graph. Known is false when it lies in
@@ -37,7 +41,7 @@ type Ref struct {
 func (r *Registry) Graph() (Graph, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	g := Graph{Netns: []string{}, Nodes: []Node{}}
+	g := Graph{Netns: []string{}, Nodes: []Node{}, Neighbours: []Neighbour{}}
 	for _, number := range slices.Sorted(maps.Keys(r.spaces)) {
 		s := r.spaces[number]
 		if s.number != number { // its large indices
@@ -49,6 +53,11 @@ func (r *Registry) Graph() (Graph, error) {
 			return Graph{}, fmt.Errorf("read interfaces of network namespace %q: %w", s.name, err)
 		}
 		g.Nodes = append(g.Nodes, nodes...)
+		neighbours, err := r.hosts(s)
+		if err != nil {
+			return Graph{}, fmt.Errorf("read neighbours of network namespace %q: %w", s.name, err)
+		}
+		g.Neighbours = append(g.Neighbours, neighbours...)
 	}
 	return g, nil
 }
@@ -73,7 +82,7 @@ func (r *Registry) nodes(s *space) ([]Node, error) {
 	var nodes []Node
 	for _, nl := range links {
 		a := nl.Attrs()
-		n := Node{Link: newLink(s, nl), Addresses: byIndex[a.Index]}
+		n := Node{Link: newLink(s, nl), Addresses: byIndex[a.Index], Remote: remoteOf(nl)}
 		if a.MasterIndex != 0 {
 			n.Master = r.ref(s, a.MasterIndex)
 		}
@@ -101,6 +110,32 @@ func lowerIndex(l netlink.Link) int {
 		return v.VtepDevIndex
 	}
 	return l.Attrs().ParentIndex
+}
+
+// remoteOf is the other end of a tunnel.
+func remoteOf(l netlink.Link) netip.Addr {
+	var ip net.IP
+	switch t := l.(type) {
+	case *netlink.Vxlan:
+		ip = t.Group
+	case *netlink.Geneve:
+		ip = t.Remote
+	case *netlink.Iptun:
+		ip = t.Remote
+	case *netlink.Ip6tnl:
+		ip = t.Remote
+	case *netlink.Sittun:
+		ip = t.Remote
+	case *netlink.Gretun:
+		ip = t.Remote
+	case *netlink.Gretap:
+		ip = t.Remote
+	}
+	a, _ := netip.AddrFromSlice(ip)
+	if a = a.Unmap(); !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
+		return netip.Addr{}
+	}
+	return a
 }
 
 // ref looks an interface up in s; s may be nil for a namespace that is not watched.

@@ -24,6 +24,7 @@ type Registry struct {
 	links   map[flow.Iface]known
 	gone    []goneLink // in the order of going
 	changes uint64     // of the wiring
+	touched uint64     // of anything that a Graph shows
 }
 
 // space is an open namespace with its number and a netlink handle in it.
@@ -125,6 +126,7 @@ func (r *Registry) join(name string, ns *Netns) (*space, error) {
 		return nil, fmt.Errorf("network namespace %q: %w", name, err)
 	}
 	r.spaces[s.number] = s
+	r.touched++
 	return s, nil
 }
 
@@ -144,6 +146,7 @@ func (r *Registry) leave(s *space) {
 			r.markGone(i)
 		}
 	}
+	r.touched++
 	for number, of := range r.spaces {
 		if of == s {
 			delete(r.spaces, number)
@@ -182,8 +185,12 @@ func (r *Registry) IfIndex(i flow.Iface) uint32 {
 func (r *Registry) put(l Link, w wires) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k, ok := r.links[l.Iface]; !ok || !k.gone.IsZero() || k.wires != w {
+	k, ok := r.links[l.Iface]
+	if !ok || !k.gone.IsZero() || k.wires != w {
 		r.changes++
+	}
+	if k.Link != l || k.wires != w {
+		r.touched++
 	}
 	r.links[l.Iface] = known{Link: l, wires: w}
 }
@@ -202,6 +209,7 @@ func (r *Registry) markGone(i flow.Iface) {
 		return
 	}
 	r.changes++
+	r.touched++
 	k.gone = now
 	r.links[i] = k
 	r.gone = append(r.gone, goneLink{i, now})

@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -234,6 +237,82 @@ func TestGraph(t *testing.T) {
 
 // checkWiring finds the graph's links as ways of packets, and links that are added
 // to a bridge later.
+// TestNeighbours: the tables of the kernel, without what is no host on a link, and what touches a graph.
+func TestNeighbours(t *testing.T) {
+	own, other := addNetns(t, "own"), addNetns(t, "other")
+	vxlan, bridge, ipip := netlink.NewLinkAttrs(), netlink.NewLinkAttrs(), netlink.NewLinkAttrs()
+	vxlan.Name, bridge.Name, ipip.Name = "vx0", "br0", "tun7"
+	mac := func(s string) net.HardwareAddr { m, _ := net.ParseMAC(s); return m }
+	in(t, own, func() error {
+		return errors.Join(
+			addVeth("v0", "v0-peer"), moveTo("v0-peer", other),
+			netlink.LinkAdd(&netlink.Bridge{LinkAttrs: bridge}),
+			byName("br0", func(br netlink.Link) error {
+				return byName("v0", func(v netlink.Link) error {
+					return errors.Join(netlink.LinkSetMasterByIndex(v, br.Attrs().Index), netlink.LinkSetUp(v), netlink.LinkSetUp(br))
+				})
+			}),
+			netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: vxlan, VxlanId: 5, Port: 4789}),
+		)
+	})
+	in(t, other, func() error { return byName("v0-peer", netlink.LinkSetUp) })
+	offered := true
+	in(t, own, func() error {
+		err := netlink.LinkAdd(&netlink.Iptun{LinkAttrs: ipip, Local: net.IPv4(192, 0, 2, 1), Remote: net.IPv4(192, 0, 2, 2)})
+		if errors.Is(err, unix.EOPNOTSUPP) { // this kernel has no such tunnel
+			offered = false
+			return nil
+		}
+		return err
+	})
+	w := startWatch(t, own, topology.Config{Interfaces: []string{"v0"}, Netns: []string{other}, Linger: time.Minute})
+	w.expect(t, "added v0", "synced")
+	before := w.Touched()
+	neigh := func(link string, n netlink.Neigh) func() error {
+		return func() error {
+			return byName(link, func(l netlink.Link) error { n.LinkIndex = l.Attrs().Index; return netlink.NeighAppend(&n) })
+		}
+	}
+	for _, add := range []func() error{
+		neigh("br0", netlink.Neigh{Family: unix.AF_INET, State: unix.NUD_REACHABLE, IP: net.IPv4(192, 0, 2, 7), HardwareAddr: mac("02:00:00:00:01:01")}),
+		neigh("br0", netlink.Neigh{Family: unix.AF_INET6, State: unix.NUD_STALE, IP: net.ParseIP("2001:db8::7"), HardwareAddr: mac("02:00:00:00:01:01")}),
+		neigh("br0", netlink.Neigh{Family: unix.AF_INET, State: unix.NUD_FAILED, IP: net.IPv4(192, 0, 2, 8)}),
+		neigh("v0", netlink.Neigh{Family: unix.AF_BRIDGE, State: unix.NUD_REACHABLE, Flags: unix.NTF_MASTER, HardwareAddr: mac("02:00:00:00:01:01")}),
+		neigh("vx0", netlink.Neigh{Family: unix.AF_BRIDGE, State: unix.NUD_PERMANENT, Flags: unix.NTF_SELF, IP: net.IPv4(198, 51, 100, 2), HardwareAddr: mac("02:00:00:00:02:02")}),
+		neigh("vx0", netlink.Neigh{Family: unix.AF_BRIDGE, State: unix.NUD_PERMANENT, Flags: unix.NTF_SELF, IP: net.IPv4(198, 51, 100, 3), HardwareAddr: mac("00:00:00:00:00:00")}),
+	} {
+		await.Success(t, func() error { return topology.InNetns(own, add) }) // a port learns some time after it is up
+	}
+	await.True(t, "a notice of neighbours", func() bool { return w.Touched() > before })
+	g, err := w.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range g.Neighbours {
+		if n.MAC == "" || strings.HasPrefix(n.MAC, "02:00:00:00:0") { // not those of the pair, which the kernel learns by itself
+			got = append(got, fmt.Sprintf("%s %s %v", n.Source, n.MAC, n.Addr))
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"arp 02:00:00:00:01:01 192.0.2.7", "fdb 02:00:00:00:01:01 invalid IP", "ndp 02:00:00:00:01:01 2001:db8::7",
+		"tunnel  198.51.100.3", "tunnel 02:00:00:00:02:02 198.51.100.2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if offered && !slices.ContainsFunc(g.Nodes, func(n topology.Node) bool {
+		return n.Name == "tun7" && n.Kind == "ipip" && n.Remote.String() == "192.0.2.2"
+	}) {
+		t.Error("the tunnel is no node")
+	}
+	traffic, err := w.Traffic()
+	if err != nil || len(traffic) != len(g.Nodes) {
+		t.Errorf("counters of %d interfaces of %d: %v", len(traffic), len(g.Nodes), err)
+	}
+}
+
 func checkWiring(t *testing.T, own, other string, w *watch) {
 	t.Helper()
 	ports := map[string]flow.Port{}

@@ -31,15 +31,15 @@ type subscription struct {
 	socket *nl.NetlinkSocket
 }
 
-// subscribe opens a subscription with a receive buffer of rcvbuf bytes.
-func subscribe(s *space, rcvbuf int) (subscription, error) {
+// subscribe opens a subscription to groups of messages with a receive buffer of rcvbuf bytes.
+func subscribe(s *space, rcvbuf int, groups ...uint) (subscription, error) {
 	var sub subscription
 	err := s.ns.Do(func() (err error) {
-		sub.socket, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
+		sub.socket, err = nl.Subscribe(unix.NETLINK_ROUTE, groups...)
 		return err
 	})
 	if err != nil {
-		return sub, fmt.Errorf("subscribe to links of network namespace %q: %w", s.name, err)
+		return sub, fmt.Errorf("subscribe to changes in network namespace %q: %w", s.name, err)
 	}
 	// A smaller buffer only means that links are listed again earlier.
 	_ = sub.socket.SetReceiveBufferSize(rcvbuf, false)

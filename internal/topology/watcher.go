@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Deps are what a Watcher works with.
@@ -46,6 +48,7 @@ type patterns struct{ interfaces, exclude []string }
 type member struct {
 	*space
 	sub   subscription
+	other subscription // of what is no link
 	links map[int]Link // all that exist, by ifindex
 	stale bool         // changes were lost, and the links could not be listed again yet
 }
@@ -171,9 +174,14 @@ func (w *Watcher) rematch(p patterns) {
 func (w *Watcher) shutDown() {
 	close(w.stop)
 	for _, m := range w.joined {
-		m.sub.close()
+		m.close()
 		w.deps.Registry.leave(m.space)
 	}
+}
+
+func (m *member) close() {
+	m.sub.close()
+	m.other.close()
 }
 
 // scanNetns joins the namespaces that appeared and leaves those that vanished. It
@@ -248,25 +256,32 @@ func (w *Watcher) join(name string, ns *Netns) error {
 		return err
 	}
 	// The subscription comes before the list, so that nothing falls between.
-	sub, err := subscribe(s, w.rcvbuf)
+	sub, err := subscribe(s, w.rcvbuf, unix.RTNLGRP_LINK)
 	if err != nil {
 		w.deps.Registry.leave(s)
 		return err
 	}
-	m := &member{space: s, sub: sub, links: map[int]Link{}}
-	if err := w.resync(m); err != nil {
+	other, err := subscribe(s, w.rcvbuf, notices...)
+	if err != nil {
 		sub.close()
+		w.deps.Registry.leave(s)
+		return err
+	}
+	m := &member{space: s, sub: sub, other: other, links: map[int]Link{}}
+	if err := w.resync(m); err != nil {
+		m.close()
 		w.deps.Registry.leave(s)
 		return err
 	}
 	w.joined[name] = m
 	go sub.listen(m, w.updates, w.stop)
+	go other.notice(w.deps.Registry)
 	w.deps.Log.Debug("watching network namespace", "netns", name, "number", s.number)
 	return nil
 }
 
 func (w *Watcher) leave(m *member) {
-	m.sub.close()
+	m.close()
 	delete(w.joined, m.name)
 	w.accept(func(s subject) bool { return s.netns == m.ns.ID() })
 	for _, l := range m.links {

@@ -343,6 +343,7 @@ export interface Status {
 	losses: Loss[];
 	programs: Program[];
 	history?: History;
+	topology?: Topology;
 	access?: Access;
 }
 
@@ -355,6 +356,17 @@ export interface Table {
 	counts_full: number;
 	live: number;
 	shed: number;
+}
+
+export interface Topology {
+	versions: number;
+	bytes: number;
+	oldest?: string;
+	newest?: string;
+	removed: number;
+	file?: string;
+	error?: string;
+	lldp: string;
 }
 
 export interface Total {

@@ -101,6 +101,19 @@ func (s *service) page() (any, error) {
 	return s.paths(), nil
 }
 
+// nodesOfPaths are the names of the nodes of each path.
+func (s *service) nodesOfPaths() (all [][]string) {
+	for _, p := range s.node.Paths() {
+		var nodes []string
+		path := s.path(&p)
+		for i := range path.Hops {
+			nodes = append(nodes, path.Hops[i].name())
+		}
+		all = append(all, nodes)
+	}
+	return all
+}
+
 // paths are all of them, with their flows.
 func (s *service) paths() *Paths {
 	out, index := &Paths{Paths: []Path{}}, map[inbandioam.PathID]int{}

@@ -77,6 +77,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Status: s.status,
 		Need:   s.need,
 		Pages:  map[string]func() (any, error){pathsPath: s.page},
+		Traces: s.nodesOfPaths,
 		Events: map[string]func(context.Context, func(api.Event)) error{
 			eventsPath: s.events, tracesPath: s.traces, exportsPath: s.exports,
 		},
