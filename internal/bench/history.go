@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,22 +11,24 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/store/disk"
+	"github.com/waymark-net/waymark/test/duckdb"
 )
 
 // HistoryReport is what the records on disk cost, on one processor.
 type HistoryReport struct {
 	Run
+	DuckDB   string         `json:"duckdb,omitempty"` // version that answers over the same files; empty: it is not installed
 	Records  int            `json:"records"`
 	Rate     float64        `json:"records_per_second"` // from the memory to sealed files
 	PerRow   float64        `json:"bytes_per_record"`
 	Queries  []HistoryQuery `json:"queries"`
 	Budgets  []Budget       `json:"budgets"`
 	Resident uint64         `json:"heap_bytes"` // after the records were written
+	answers  []query.Answer
 }
 
 // HistoryQuery is how long an answer takes.
@@ -36,13 +37,13 @@ type HistoryQuery struct {
 	Groups       int    `json:"groups"`
 	Records      uint64 `json:"records"` // that match
 	Milliseconds Spread `json:"ms"`
+	DuckDB       Spread `json:"duckdb_ms,omitzero"`
 }
 
 // Limits of the design.
 const (
-	limitIngest   = 0.5e6 // records a second
-	limitPerRow   = 45    // bytes
-	limitPrefixes = 350   // ms, 24 h
+	limitIngest = 0.5e6 // records a second
+	limitPerRow = 45    // bytes
 )
 
 var historyBegin = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
@@ -76,10 +77,20 @@ func History(ctx context.Context, cfg Config) (*HistoryReport, error) {
 	if err := r.ask(ctx, cfg, s); err != nil {
 		return nil, err
 	}
+	if err := r.compare(ctx, cfg, dir); err != nil {
+		return nil, err
+	}
 	r.Budgets = []Budget{
 		budget("history: time for a million records", 1e6/limitIngest, 1e6/r.Rate, "s"),
 		budget("history: bytes per record", limitPerRow, r.PerRow, "bytes"),
-		budget(r.Queries[1].Name, limitPrefixes, r.Queries[1].Milliseconds.Median, "ms"),
+	}
+	for i, q := range r.Queries {
+		if limit := historyQuestions[i].limit; limit > 0 {
+			r.Budgets = append(r.Budgets, budget(q.Name, limit, q.Milliseconds.Median, "ms"))
+		}
+		if q.DuckDB.Median > 0 {
+			r.Budgets = append(r.Budgets, budget(q.Name+", ratio to DuckDB", 1, q.Milliseconds.Median/q.DuckDB.Median, ""))
+		}
 	}
 	r.end()
 	return r, nil
@@ -161,48 +172,6 @@ func (r *HistoryReport) write(ctx context.Context, s *disk.Store) error {
 	return nil
 }
 
-// ask takes the time of some plans.
-func (r *HistoryReport) ask(ctx context.Context, cfg Config, s *disk.Store) error {
-	end := historyBegin.Add(24 * time.Hour)
-	for _, q := range []struct {
-		name, by, filter string
-		since            time.Time
-		step             time.Duration
-	}{
-		{"top 10 prefixes of an hour", "dst/24/48", "", end.Add(-time.Hour), 0},
-		{"top 10 prefixes of 24 hours", "dst/24/48", "", time.Time{}, 0},
-		{"the same, as a series of minutes", "dst/24/48", "", time.Time{}, time.Minute},
-		{"top 10 prefixes of a service, 24 hours", "dst/24/48", "tcp and dport 22", time.Time{}, 0},
-		{"one address, 24 hours", "dst,dport", "host 10.0.0.77", time.Time{}, 0},
-	} {
-		cfg.Progress(q.name)
-		by, err := query.ParseBy(q.by)
-		if err != nil {
-			return err
-		}
-		f, err := filter.Parse(q.filter)
-		if err != nil {
-			return err
-		}
-		x := query.Executor{Sources: []query.Source{s}}
-		var times []float64
-		var a query.Answer
-		for range 5 {
-			began := time.Now()
-			a, err = x.Answer(ctx, query.Plan{By: by, Filter: f, Since: q.since, Step: q.step, Limit: 10})
-			if err != nil {
-				return err
-			}
-			if a.Partial != "" {
-				return errors.New(q.name + ": " + a.Partial)
-			}
-			times = append(times, float64(time.Since(began).Microseconds())/1e3)
-		}
-		r.Queries = append(r.Queries, HistoryQuery{q.name, a.Groups, a.Records, spreadOf(times)})
-	}
-	return nil
-}
-
 // WriteText writes the report as a text with tables.
 func (r *HistoryReport) WriteText(w io.Writer) error {
 	if err := r.Run.WriteText(w); err != nil {
@@ -213,12 +182,20 @@ func (r *HistoryReport) WriteText(w io.Writer) error {
 	if err := writeBudgets(w, r.Budgets); err != nil {
 		return err
 	}
-	fmt.Fprint(w, "\nAnswers in ms, on one processor: median (lowest–highest of five)\n\n")
+	other := "DuckDB " + r.DuckDB
+	if r.DuckDB == "" {
+		other = "DuckDB: " + duckdb.ErrMissing.Error()
+	}
+	fmt.Fprintf(w, "\nAnswers in ms, on one processor: median (lowest–highest of five); %s over the same files\n\n", other)
 	var rows [][]string
 	for _, q := range r.Queries {
-		rows = append(rows, []string{q.Name, fmt.Sprint(q.Records), fmt.Sprint(q.Groups), q.Milliseconds.String()})
+		row := []string{q.Name, fmt.Sprint(q.Records), fmt.Sprint(q.Groups), q.Milliseconds.String(), "–"}
+		if r.DuckDB != "" {
+			row[4] = q.DuckDB.String()
+		}
+		rows = append(rows, row)
 	}
-	return writeTable(w, []column{{"", false}, {"records", true}, {"groups", true}, {"ms", true}}, rows)
+	return writeTable(w, []column{{"", false}, {"records", true}, {"groups", true}, {"ms", true}, {"DuckDB ms", true}}, rows)
 }
 
 // WritePlots has nothing to plot.

@@ -177,19 +177,34 @@ func (a asked) series(ctx context.Context, p Plan) (Answer, error) {
 		return answer, err
 	}
 	g := p.choose(answer.Rows)
-	p.Limit, p.rows = 0, filter.Filter{} // both are of the whole time
+	p.Limit, p.rows, p.unsorted = 0, filter.Filter{}, true // these are of the whole time
 	steps, err := a.answer(ctx, &p, &Scratch{})
 	if err != nil {
 		return steps, err
 	}
-	slices.SortFunc(steps.Rows, func(x, y Row) int {
-		return cmp.Or(cmp.Compare(p.only[g.base(&x)], p.only[g.base(&y)]), x.Time.Compare(y.Time))
-	})
+	steps.Rows = p.inOrder(steps.Rows, g)
 	answer.Step, answer.Rows = p.Step, steps.Rows
 	if answer.Partial == "" {
 		answer.Partial = steps.Partial
 	}
 	return answer, nil
+}
+
+// inOrder are rows of steps in the order of their groups and times. Rows are large: each is moved once.
+func (p *Plan) inOrder(rows []Row, g *Grouping) []Row {
+	type place struct{ group, row int }
+	places := make([]place, len(rows))
+	for i := range rows {
+		places[i] = place{p.only[g.base(&rows[i])], i}
+	}
+	slices.SortFunc(places, func(x, y place) int {
+		return cmp.Or(cmp.Compare(x.group, y.group), rows[x.row].Time.Compare(rows[y.row].Time))
+	})
+	list := make([]Row, len(rows))
+	for i, at := range places {
+		list[i] = rows[at.row]
+	}
+	return list
 }
 
 // Collect merges groups of engines, oldest first, ranks and cuts.
@@ -226,7 +241,9 @@ func (p *Plan) Collect(groups []Groups, sc *Scratch) Answer {
 		}
 		top.offer(row)
 	}
-	a.Rows = top.sorted()
+	if a.Rows = top.rows; !p.unsorted {
+		a.Rows = top.sorted()
+	}
 	var r Report
 	for i := range groups {
 		r.add(&groups[i].Report)

@@ -40,6 +40,7 @@ type Plan struct {
 	records, rows filter.Filter  // the two parts of Filter, of a checked plan
 	sums          []*flow.Field  // Sums, and the counter that is sorted by; nil: Sums is empty
 	counters      []*flow.Field  // what a pass adds up; nil: all that rows have
+	unsorted      bool           // somebody else sorts the rows
 	after         uint64         // the number of an interval: only later ones are meant
 	only          map[Digest]int // groups, by their keys without the time, that are meant; nil: all
 }

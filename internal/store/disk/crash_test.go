@@ -70,7 +70,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said uint64
-	for round := range 40 {
+	for round := range 100 {
 		cmd := exec.Command(program)
 		cmd.Env = append(os.Environ(), childVariable+"="+dir)
 		out, err := cmd.StdoutPipe()
