@@ -147,3 +147,40 @@ func (a *agent) droppedBy(t *testing.T) map[string]uint64 {
 	}
 	return by
 }
+
+// monitors: waymark rules monitor shows what a rule drops, with the packet, until it is interrupted; and says what is
+// wrong.
+func monitors(t *testing.T, a *agent, to, from *lab.Host) {
+	t.Helper()
+	wants(t, a.rules(t, "add", "drop", "icmp"), 0)
+	m := spawn(t, nil, command(program, "rules", "monitor", "--socket", a.socket, "--every", "100ms", "-o", "jsonl"))
+	var seen struct {
+		Rules []struct {
+			Text    string
+			Dropped uint64
+			Newest  []gateservice.Captured
+		}
+	}
+	await.True(t, "a rule with its packet", func() bool {
+		arrives(t, from, to, false)
+		for line := range strings.Lines(m.stdout.String()) {
+			if json.Unmarshal([]byte(line), &seen) != nil { // not written to its end
+				return false
+			}
+			if len(seen.Rules) > 0 && seen.Rules[0].Text == "drop icmp" && len(seen.Rules[0].Newest) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+	if r := seen.Rules[0]; r.Dropped == 0 || r.Newest[0].Verdict != "drop" || r.Newest[0].Rule == nil || r.Newest[0].Rule.Text != "drop icmp" {
+		t.Errorf("%+v", r)
+	}
+	m.signal(interrupt)
+	if code := m.wait(t); code != 0 {
+		t.Errorf("exit code %d after an interrupt: %s", code, m.stderr)
+	}
+	wants(t, waymark(t, "rules", "monitor", "--socket", a.path("none.sock")), 1, "none.sock", "waymark run")
+	wants(t, a.rules(t, "monitor", "--every", "1ms"), 2, "--every of at least")
+	wants(t, a.rules(t, "monitor", "now"), 2, "now")
+}

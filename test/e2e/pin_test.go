@@ -309,6 +309,8 @@ func TestGateState(t *testing.T) {
 		t.Error("the damaged file has changed")
 	}
 
+	monitors(t, a, alpha, beta)
+
 	// The file cannot be written: a change says so, and is in effect.
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
