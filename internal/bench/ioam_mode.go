@@ -27,7 +27,8 @@ type ioamMode struct {
 	lane   string
 	over   string  // name of the mode that it is compared with
 	x      float64 // on the axis of the figure
-	insert string  // of alpha's configuration
+	insert string  // of alpha's configuration, for packets to the port
+	port   int     // of beta, for this mode alone
 	header string  // Hop-by-Hop header that the sender's socket puts into each packet
 }
 
@@ -41,7 +42,7 @@ const (
 	modeOne        = "1 %"
 )
 
-// insertion is an entry of ioam.insert: a trace of each namespace, in one of so many packets.
+// insertion is the end of an entry of ioam.insert: a trace of each namespace, in one of so many packets.
 func insertion(every int, spaces []int, copies int, fields string, nodeSize int) string {
 	var traces []string
 	for _, space := range spaces {
@@ -49,7 +50,7 @@ func insertion(every int, spaces []int, copies int, fields string, nodeSize int)
 			traces = append(traces, fmt.Sprintf("{trace: [%s], namespace: %d, size: %d}", fields, space, nodeSize*chainNodes))
 		}
 	}
-	return fmt.Sprintf("{to: \"2001:db8:4::/64\", every: %d, mode: inline, options: [%s]}", every, strings.Join(traces, ", "))
+	return fmt.Sprintf("every: %d, mode: inline, options: [%s]}", every, strings.Join(traces, ", "))
 }
 
 // chainNodes is how many nodes fill a trace, the first and the last included.
@@ -100,7 +101,24 @@ func ioamModes(quick bool) []ioamMode {
 			insert: insertion(1, spaces, 1, idFields, 4),
 		})
 	}
+	for i := range modes {
+		modes[i].port = firstPort + i
+	}
 	return modes
+}
+
+// firstPort of the modes, in a network of the benchmark's own.
+const firstPort = 20000
+
+// insertions is ioam.insert of alpha.
+func insertions(modes []ioamMode) string {
+	var entries []string
+	for _, m := range modes {
+		if m.insert != "" {
+			entries = append(entries, fmt.Sprintf("{name: p%d, to: \"2001:db8:4::/64\", proto: tcp, ports: [%d], %s", m.port, m.port, m.insert))
+		}
+	}
+	return "[" + strings.Join(entries, ", ") + "]"
 }
 
 // headerAlone is a Hop-by-Hop header as long as that of a trace, whose option nobody knows: what Linux itself takes for

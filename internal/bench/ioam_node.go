@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -30,32 +29,38 @@ type nodeRun struct {
 	traces float64 // that ended at the last node
 }
 
-// measureNodes sends through both lanes in turns, while the kernel measures the programs.
-func measureNodes(ctx context.Context, rounds int, lasts time.Duration, on, off *ioamLane, insert string) (out []NodeCost, err error) {
+// measureNodes sends single packets through both lanes in turns, while the kernel measures the programs.
+func measureNodes(ctx context.Context, rounds int, on, off *ioamLane, port int) (out []NodeCost, err error) {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
 		return nil, fmt.Errorf("measuring programs: %w", err)
 	}
 	defer stats.Close()
-	if err := on.insert(ctx, insert); err != nil {
-		return nil, err
+	lanes := []*ioamLane{on, off}
+	streams := make([]*ioamStream, len(lanes))
+	for i, l := range lanes {
+		if streams[i], err = openStream(ctx, l.lab, port, ""); err != nil {
+			return nil, err
+		}
+		defer streams[i].close()
 	}
 	values := make([][]float64, chainNodes)
-	for round := range rounds + 1 {
+	for round := range warmUpRounds + rounds {
 		var runs [2]nodeRun
-		for i, l := range []*ioamLane{on, off} {
-			if runs[i], err = l.run(ctx, lasts); err != nil {
+		for i, l := range lanes {
+			if runs[i], err = l.run(ctx, streams[i]); err != nil {
 				return nil, fmt.Errorf("%s: %w", l.kind, err)
 			}
+		}
+		if round < warmUpRounds {
+			continue
 		}
 		if runs[0].traces == 0 {
 			return nil, fmt.Errorf("no trace ended at the last node")
 		}
 		for i := range values {
-			if round > 0 { // the first warms up
-				with, without := runs[0], runs[1]
-				values[i] = append(values[i], (with.time[i]-without.time[i]/without.runs[i]*with.runs[i])/with.traces)
-			}
+			with, without := runs[0], runs[1]
+			values[i] = append(values[i], (with.time[i]-without.time[i]/without.runs[i]*with.runs[i])/with.traces)
 		}
 	}
 	for i, h := range on.lab.Hosts() {
@@ -64,13 +69,13 @@ func measureNodes(ctx context.Context, rounds int, lasts time.Duration, on, off 
 	return out, nil
 }
 
-// run sends for a time.
-func (l *ioamLane) run(ctx context.Context, lasts time.Duration) (r nodeRun, err error) {
+// run sends a turn's bytes.
+func (l *ioamLane) run(ctx context.Context, s *ioamStream) (r nodeRun, err error) {
 	before, err := l.programs(ctx)
 	if err != nil {
 		return r, err
 	}
-	if _, err := stream(ctx, l.lab, "", warmUp, lasts); err != nil {
+	if _, err := s.move(sliceBytes[false]); err != nil {
 		return r, err
 	}
 	after, err := l.programs(ctx)

@@ -74,11 +74,12 @@ func (p *IOAMTransfers) sent() string {
 
 func (r *IOAMReport) writeThroughput(w io.Writer) error {
 	t := r.Throughput
-	fmt.Fprintf(w, "\nThroughput of the chain: TCP over IPv6 with MTU %d, all nodes on one CPU, %d rounds of %g s in each mode, in turns.\n"+
-		"Gbit/s are those of a second of CPU time. Bursts have one trace for all their segments\n\n", t.MTU, t.Rounds, t.Seconds)
+	fmt.Fprintf(w, "\nThroughput of the chain: TCP over IPv6 with MTU %d, all nodes on one CPU, %d rounds of %d MiB in\n"+
+		"bursts or %d MiB in single packets in each mode, in turns. Gbit/s are those of a second of CPU time. Bursts have one trace for\n"+
+		"all their segments. Ratios: median, what it is with 95 %% confidence, lowest and highest round\n\n", t.MTU, t.Rounds, sliceBytes[true]>>20, sliceBytes[false]>>20)
 	var rows [][]string
 	for _, p := range t.Points {
-		rows = append(rows, []string{p.Figure, p.Mode, p.sent(), p.Rate.String(), p.Over, p.Ratio.precise()})
+		rows = append(rows, []string{p.Figure, p.Mode, p.sent(), p.Rate.String(), p.Over, p.Ratio.sure(p.Sure)})
 	}
 	if err := writeTable(w, []column{
 		{"figure", false}, {"mode", false}, {"sent as", false}, {"Gbit/s", true}, {"compared with", false}, {"ratio", true},

@@ -17,123 +17,99 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 )
 
-// streamed is what a TCP transfer of a turn did.
-type streamed struct {
-	bytes     int
-	wall      time.Duration
-	processor time.Duration // of sender, receiver and the kernel's thread for packets
+// ioamStream is a connection from the first host of a chain to the last, both ends of which belong to one thread: no
+// scheduler decides how much is on its way.
+type ioamStream struct {
+	sender, receiver int
+	buf              []byte
 }
 
-// perProcessor is the rate in Gbit for a second of CPU time.
-func (s streamed) perProcessor() float64 { return 8 * float64(s.bytes) / float64(s.processor) }
-
-// stream sends TCP over a new connection from the first host to the last, and measures it after a time. The socket puts
-// the Hop-by-Hop header into each packet.
-// Both ends and all between them share one CPU, which is then the limit. Where other work leaves them none of it, the
-// time is doubled.
-func stream(ctx context.Context, l *lab.Lab, header string, warm, lasts time.Duration) (s streamed, err error) {
-	for longest := lasts + time.Minute; err == nil && (s.bytes == 0 || s.processor == 0); lasts *= 2 {
-		if lasts > longest {
-			return s, errors.New("nothing was received")
-		}
-		s, err = streamOnce(ctx, l, header, warm, lasts)
-	}
-	return s, err
-}
-
-func streamOnce(ctx context.Context, l *lab.Lab, header string, warm, lasts time.Duration) (s streamed, err error) {
+// openStream connects to a port of the last host. The sender's socket puts the Hop-by-Hop header into each packet.
+func openStream(ctx context.Context, l *lab.Lab, port int, header string) (s *ioamStream, err error) {
 	hosts := l.Hosts()
-	sender, receiver, err := connect(ctx, hosts[0], hosts[len(hosts)-1])
-	if err != nil {
-		return s, err
+	s = &ioamStream{sender: -1, receiver: -1, buf: make([]byte, 128<<10)}
+	if err := s.connect(ctx, hosts[0], hosts[len(hosts)-1], port); err != nil {
+		s.close()
+		return nil, err
 	}
-	defer sender.Close()
-	defer receiver.Close()
 	if header != "" {
-		if err := unix.SetsockoptString(int(sender.Fd()), unix.IPPROTO_IPV6, unix.IPV6_HOPOPTS, header); err != nil {
-			return s, fmt.Errorf("setting the Hop-by-Hop header: %w", err)
+		if err := unix.SetsockoptString(s.sender, unix.IPPROTO_IPV6, unix.IPV6_HOPOPTS, header); err != nil {
+			s.close()
+			return nil, fmt.Errorf("setting the Hop-by-Hop header: %w", err)
 		}
 	}
-	kernel := kernelThread(senderProcessor)
-	begin := time.Now().Add(warm)
-	end := begin.Add(lasts)
-	sent, received := make(chan transferEnd, 1), make(chan transferEnd, 1)
-	go func() {
-		sent <- transferPart(sender, true, begin, end)
-		_ = unix.Shutdown(int(sender.Fd()), unix.SHUT_WR) // ends the receiver, too
-	}()
-	go func() { received <- transferPart(receiver, false, begin, end) }()
-	time.Sleep(time.Until(begin))
-	before := kernel()
-	time.Sleep(time.Until(end))
-	used := kernel() - before
-	out, in := <-sent, <-received
-	s = streamed{bytes: in.bytes, wall: in.wall, processor: used + out.processor + in.processor}
-	return s, errors.Join(out.err, in.err)
+	return s, nil
 }
 
-// transferEnd is one end of a connection, and what it did in the time that is measured.
-type transferEnd struct {
-	bytes           int
-	wall, processor time.Duration
-	err             error
-}
-
-// transferPart moves bytes on the CPU that both ends share.
-func transferPart(f *os.File, sends bool, begin, end time.Time) (e transferEnd) {
-	e.err = onProcessor(senderProcessor, func() error { return e.run(int(f.Fd()), sends, begin, end) })
-	return e
-}
-
-func (e *transferEnd) run(fd int, sends bool, begin, end time.Time) error {
-	move := unix.Read
-	if sends {
-		move = unix.Write
-	}
-	buf := make([]byte, 128<<10)
-	var cpu time.Duration
-	var start time.Time
-	for {
-		n, err := move(fd, buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
+// move takes so many bytes through the chain. Returned is the CPU time of the thread, in which Linux forwards packets, too,
+// and of the kernel's thread that takes over where these are too many.
+func (s *ioamStream) move(n int) (took time.Duration, err error) {
+	err = onProcessor(senderProcessor, func() error {
+		kernel := kernelThread(senderProcessor)
+		before, err := threadTime()
 		if err != nil {
-			return fmt.Errorf("transfer: %w", err)
+			return err
 		}
-		now := time.Now()
-		switch {
-		case e.wall > 0: // the receiver takes what is still under way: the sender may wait for it
-			if n == 0 {
-				return nil
-			}
+		since := kernel()
+		if err := s.transfer(n); err != nil {
+			return err
+		}
+		after, err := threadTime()
+		took = after - before + kernel() - since
+		return err
+	})
+	return took, err
+}
+
+func (s *ioamStream) transfer(n int) error {
+	for sent, got := 0, 0; got < n; {
+		w, err := again(unix.Write(s.sender, s.buf[:min(n-sent, len(s.buf))]))
+		if err != nil {
+			return fmt.Errorf("sending: %w", err)
+		}
+		r, err := again(unix.Read(s.receiver, s.buf))
+		if err != nil {
+			return fmt.Errorf("receiving: %w", err)
+		}
+		sent, got = sent+w, got+r
+		if w+r > 0 {
 			continue
-		case start.IsZero() && now.After(begin):
-			start = now
-			if cpu, err = threadTime(); err != nil {
-				return err
-			}
-		case !start.IsZero():
-			e.bytes += n
 		}
-		if n == 0 || now.After(end) {
-			after, err := threadTime()
-			e.wall, e.processor = now.Sub(start), after-cpu
-			if err != nil || n == 0 || sends {
-				return err
-			}
+		wait := []unix.PollFd{{Fd: int32(s.receiver), Events: unix.POLLIN}}
+		if sent < n {
+			wait = append(wait, unix.PollFd{Fd: int32(s.sender), Events: unix.POLLOUT})
+		}
+		if ready, err := unix.Poll(wait, int(patience.Milliseconds())); err == nil && ready == 0 {
+			return fmt.Errorf("%d of %d bytes arrived within %v", got, n, patience)
+		}
+	}
+	return nil
+}
+
+// again is 0 bytes where a socket would have to wait.
+func again(n int, err error) (int, error) {
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return 0, nil
+	}
+	return n, err
+}
+
+func (s *ioamStream) close() {
+	for _, fd := range []int{s.sender, s.receiver} {
+		if fd >= 0 {
+			unix.Close(fd)
 		}
 	}
 }
 
-// connect opens a TCP connection, in sockets that block.
-func connect(ctx context.Context, from, to *lab.Host) (sender, receiver *os.File, err error) {
+// connect makes both sockets.
+func (s *ioamStream) connect(ctx context.Context, from, to *lab.Host, port int) error {
 	var listener net.Listener
 	if err := to.Do(func() (err error) {
-		listener, err = net.ListenTCP("tcp6", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), 0)))
+		listener, err = net.ListenTCP("tcp6", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), uint16(port))))
 		return err
 	}); err != nil {
-		return nil, nil, fmt.Errorf("listening on %s: %w", to.Name, err)
+		return fmt.Errorf("listening on %s: %w", to.Name, err)
 	}
 	defer listener.Close()
 	var near net.Conn
@@ -142,32 +118,32 @@ func connect(ctx context.Context, from, to *lab.Host) (sender, receiver *os.File
 		near, err = d.DialContext(ctx, "tcp6", listener.Addr().String())
 		return err
 	}); err != nil {
-		return nil, nil, fmt.Errorf("connecting %s to %s: %w", from.Name, to.Name, err)
+		return fmt.Errorf("connecting %s to %s: %w", from.Name, to.Name, err)
 	}
 	defer near.Close()
 	far, err := listener.Accept()
 	if err != nil {
-		return nil, nil, fmt.Errorf("accepting a connection: %w", err)
+		return fmt.Errorf("accepting a connection: %w", err)
 	}
 	defer far.Close()
-	if sender, err = near.(*net.TCPConn).File(); err != nil {
-		return nil, nil, err
+	if s.sender, err = copyOf(near); err != nil {
+		return err
 	}
-	if receiver, err = far.(*net.TCPConn).File(); err != nil {
-		sender.Close()
-		return nil, nil, err
+	s.receiver, err = copyOf(far)
+	return err
+}
+
+// copyOf is a connection's socket, which does not block.
+func copyOf(c net.Conn) (fd int, err error) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return -1, err
 	}
-	wait := unix.NsecToTimeval(patience.Nanoseconds())
-	for _, f := range []*os.File{sender, receiver} {
-		fd := int(f.Fd())
-		if err := errors.Join(
-			unix.SetNonblock(fd, false), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &wait),
-			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait),
-		); err != nil {
-			return nil, nil, fmt.Errorf("making a socket block: %w", err)
-		}
+	dupErr := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(dupErr, err); err != nil {
+		return -1, fmt.Errorf("copying a socket: %w", err)
 	}
-	return sender, receiver, nil
+	return fd, nil
 }
 
 // kernelThread returns what reads the CPU time of the kernel's thread that takes over packets on a

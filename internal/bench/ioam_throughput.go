@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -21,11 +19,10 @@ import (
 
 // IOAMThroughput compares TCP transfers through the chain.
 type IOAMThroughput struct {
-	Rounds  int             `json:"rounds"`
-	Seconds float64         `json:"seconds"` // of each transfer
-	MTU     int             `json:"mtu"`
-	Points  []IOAMTransfers `json:"points"`
-	Nodes   []NodeCost      `json:"nodes"`
+	Rounds int             `json:"rounds"`
+	MTU    int             `json:"mtu"`
+	Points []IOAMTransfers `json:"points"`
+	Nodes  []NodeCost      `json:"nodes"`
 }
 
 // point is what transfers of a mode did.
@@ -44,20 +41,24 @@ type IOAMTransfers struct {
 	Mode    string  `json:"mode"`
 	Over    string  `json:"over"`
 	Value   float64 `json:"value"`
-	Offload bool    `json:"offload"`    // TCP hands over bursts, which travel whole; else packets of the MTU's size
-	Rate    Spread  `json:"gbit_per_s"` // of payload, for a second of CPU time
-	Ratio   Spread  `json:"ratio"`      // to the mode that it is compared with, in the same round
+	Offload bool    `json:"offload"`          // TCP hands over bursts, which travel whole; else packets of the MTU's size
+	Rate    Spread  `json:"gbit_per_s"`       // of payload, for a second of CPU time
+	Ratio   Spread  `json:"ratio"`            // to the mode that it is compared with, in the same round
+	Sure    Range   `json:"ratio_confidence"` // of its median
 }
 
 func (cfg Config) throughput() IOAMThroughput {
 	if cfg.Quick {
-		return IOAMThroughput{Rounds: 5, Seconds: 0.2}
+		return IOAMThroughput{Rounds: 20}
 	}
-	return IOAMThroughput{Rounds: 15, Seconds: 0.3}
+	return IOAMThroughput{Rounds: 100}
 }
 
-// warmUp is how long a connection takes to send as fast as it can, and to be known to bring marked packets.
-const warmUp = 150 * time.Millisecond
+// warmUpRounds are those after which a connection sends as fast as it can, and is known to bring marked packets.
+const warmUpRounds = 8
+
+// sliceBytes are those of a turn: a few ms.
+var sliceBytes = map[bool]int{true: 16 << 20, false: 1 << 20}
 
 // throughputMTU is the lowest that leaves 1280 bytes, IPv6's minimum, next to eleven options.
 const throughputMTU = 1640
@@ -77,57 +78,77 @@ func measureThroughput(ctx context.Context, t IOAMThroughput, modes []ioamMode, 
 		}
 	}()
 	for _, kind := range []string{laneBare, laneOff, laneOn} {
-		l := &ioamLane{kind: kind, dir: filepath.Join(dir, strings.ReplaceAll(kind, " ", "-")), self: self}
+		l := &ioamLane{kind: kind, dir: filepath.Join(dir, strings.ReplaceAll(kind, " ", "-")), self: self, insertions: insertions(modes)}
 		lanes[kind] = l
 		if err := l.open(ctx); err != nil {
 			return t, fmt.Errorf("%s: %w", kind, err)
 		}
 	}
-	for _, offload := range []bool{true, false} { // single packets last: the nodes are measured with them
-		for _, l := range lanes {
-			if err := setBursts(l.lab.Hosts()[0], offload); err != nil {
-				return t, err
-			}
+	for _, offload := range []bool{true, false} {
+		points, err := measureModes(ctx, t.Rounds, lanes, modes, offload, progress)
+		if err != nil {
+			return t, err
 		}
-		values := map[string][]float64{}
-		for round := range t.Rounds + 1 {
-			progress(fmt.Sprintf("throughput, offloads %t: round %d of %d", offload, round, t.Rounds))
-			for i := range modes {
-				m := modes[(round+i)%len(modes)] // none is always the first
-				if offload && m.figure != figureRegistered && m.name != modeOne && m.name != modeAll {
-					continue
-				}
-				if err := lanes[m.lane].insert(ctx, m.insert); err != nil {
-					return t, fmt.Errorf("%s: %w", m.name, err)
-				}
-				s, err := stream(ctx, lanes[m.lane].lab, m.header, warmUp, time.Duration(t.Seconds*float64(time.Second)))
-				if err != nil {
-					return t, fmt.Errorf("%s: %w", m.name, err)
-				}
-				if err := lanes[m.lane].inserts(ctx); err != nil {
-					return t, fmt.Errorf("%s: %w", m.name, err)
-				}
-				if round > 0 { // the first warms up
-					values[m.name] = append(values[m.name], s.perProcessor())
-				}
-			}
-		}
-		for _, m := range modes {
-			if v := values[m.name]; v != nil {
-				t.Points = append(t.Points, IOAMTransfers{
-					Figure: m.figure, Mode: m.name, Over: m.over, Value: m.x, Offload: offload,
-					Rate: spreadOf(v), Ratio: pairwise(v, values[m.over], over),
-				})
-			}
-		}
+		t.Points = append(t.Points, points...)
+	}
+	if err := lanes[laneOn].inserted(ctx); err != nil {
+		return t, err
 	}
 	progress("nodes")
 	all := modes[slices.IndexFunc(modes, func(m ioamMode) bool { return m.name == modeAll })]
-	lasts := time.Duration(t.Seconds * float64(time.Second))
-	if t.Nodes, err = measureNodes(ctx, t.Rounds, lasts, lanes[laneOn], lanes[laneOff], all.insert); err != nil {
+	if t.Nodes, err = measureNodes(ctx, t.Rounds, lanes[laneOn], lanes[laneOff], all.port); err != nil {
 		return t, fmt.Errorf("nodes: %w", err)
 	}
 	return t, nil
+}
+
+// measureModes sends over one connection for each mode, in turns.
+func measureModes(ctx context.Context, rounds int, lanes map[string]*ioamLane, modes []ioamMode, offload bool, progress func(string)) (out []IOAMTransfers, err error) {
+	streams, values := map[string]*ioamStream{}, map[string][]float64{}
+	defer func() {
+		for _, s := range streams {
+			s.close()
+		}
+	}()
+	for _, l := range lanes {
+		if err := setBursts(l.lab.Hosts()[0], offload); err != nil {
+			return nil, err
+		}
+	}
+	modes = slices.DeleteFunc(slices.Clone(modes), func(m ioamMode) bool {
+		return offload && m.figure != figureRegistered && m.name != modeOne && m.name != modeAll
+	})
+	for _, m := range modes {
+		if streams[m.name], err = openStream(ctx, lanes[m.lane].lab, m.port, m.header); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	for round := range warmUpRounds + rounds {
+		if round%20 == 0 {
+			progress(fmt.Sprintf("throughput, bursts %t: round %d of %d", offload, round, warmUpRounds+rounds))
+		}
+		for i := range modes {
+			m := modes[(round+i)%len(modes)]
+			took, err := streams[m.name].move(sliceBytes[offload])
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.name, err)
+			}
+			if round >= warmUpRounds {
+				values[m.name] = append(values[m.name], 8*float64(sliceBytes[offload])/float64(took))
+			}
+		}
+	}
+	for _, m := range modes {
+		ratios := pairs(values[m.name], values[m.over], over)
+		out = append(out, IOAMTransfers{
+			Figure: m.figure, Mode: m.name, Over: m.over, Value: m.x, Offload: offload,
+			Rate: spreadOf(values[m.name]), Ratio: spreadOf(ratios), Sure: confidence(ratios),
+		})
+	}
+	return out, nil
 }
 
 // setBursts has sockets of a host hand over bursts, or single packets.
@@ -156,7 +177,7 @@ type ioamLane struct {
 	lab             *lab.Lab
 	agents          []*process // in the order of the nodes
 	clients         []*api.Client
-	inserted        string // what alpha inserts
+	insertions      string // of alpha
 }
 
 func (l *ioamLane) open(ctx context.Context) (err error) {
@@ -171,7 +192,7 @@ func (l *ioamLane) open(ctx context.Context) (err error) {
 		return err
 	}
 	for i, h := range l.lab.Hosts() {
-		if err := l.write(i, ""); err != nil {
+		if err := l.write(i); err != nil {
 			return err
 		}
 		client := api.NewClient(l.path(i, "sock"))
@@ -212,7 +233,7 @@ func (l *ioamLane) path(node int, kind string) string {
 }
 
 // write writes the configuration of a node.
-func (l *ioamLane) write(node int, insert string) error {
+func (l *ioamLane) write(node int) error {
 	h := l.lab.Hosts()[node]
 	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s]\nprobe: ebpf\nflow: {max_entries: 65536}\napi: {socket: %s}\n", h.Netns, l.path(node, "sock"))
 	if l.kind == laneOn {
@@ -224,58 +245,28 @@ func (l *ioamLane) write(node int, insert string) error {
 			spaces = append(spaces, fmt.Sprintf("{id: %d, remove: %t}", benchSpace+n, node == chainNodes-1))
 		}
 		text += fmt.Sprintf("ioam:\n  node: {id: %d}\n  interfaces: [%s]\n  namespaces: [%s]\n", node+1, strings.Join(ifaces, ", "), strings.Join(spaces, ", "))
-		if insert != "" {
-			text += "  insert: [" + insert + "]\n"
+		if node == 0 {
+			text += "  insert: " + l.insertions + "\n"
 		}
 	}
 	return os.WriteFile(l.path(node, "yaml"), []byte(text), 0o600)
 }
 
-// insert has alpha insert something else, from the next connection on.
-func (l *ioamLane) insert(ctx context.Context, what string) error {
-	if l.kind != laneOn || what == l.inserted {
-		return nil
-	}
-	if err := l.write(0, what); err != nil {
-		return err
-	}
-	reloaded := func() (int, string, error) {
-		text, err := os.ReadFile(l.path(0, "log"))
-		return bytes.Count(text, []byte("configuration reloaded")), string(text), err
-	}
-	before, known, err := reloaded()
-	if err != nil {
-		return err
-	}
-	if err := l.agents[0].cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		return fmt.Errorf("reloading: %w", err)
-	}
-	l.inserted = what
-	return l.agents[0].poll(ctx, 5*time.Millisecond, func() (bool, error) {
-		n, text, err := reloaded()
-		if strings.Contains(text[len(known):], "level=ERROR") || strings.Contains(text[len(known):], "level=WARN") {
-			return false, fmt.Errorf("the agent says: %s", text[len(known):])
-		}
-		return n > before, err
-	})
-}
-
-// inserts fails unless alpha inserted what its configuration says, into what was sent since it was loaded.
-func (l *ioamLane) inserts(ctx context.Context) error {
-	if l.inserted == "" {
-		return nil
-	}
+// inserted fails unless alpha inserted what its configuration says.
+func (l *ioamLane) inserted(ctx context.Context) error {
 	s, err := l.clients[0].Status(ctx)
 	if err != nil {
 		return fmt.Errorf("asking the first agent: %w", err)
 	}
 	node := ioamservice.StatusOf(&s)
-	if node == nil || len(node.Insertions) != 1 {
+	if node == nil || len(node.Insertions) == 0 {
 		return fmt.Errorf("the first node inserts nothing: %+v", node)
 	}
 	// The first packets of a connection show whether options arrive. A burst is one packet of those chosen.
-	if in := node.Insertions[0]; in.Named == 0 || in.Chosen > 10 && in.Inserted < in.Chosen/2 {
-		return fmt.Errorf("traces in %d packets; %d of %d were chosen; others: %+v", in.Inserted, in.Chosen, in.Named, node.Passed)
+	for _, in := range node.Insertions {
+		if in.Named == 0 || in.Chosen > 10 && in.Inserted < in.Chosen/2 {
+			return fmt.Errorf("%s: traces in %d packets; %d of %d were chosen; others: %+v", in.Name, in.Inserted, in.Chosen, in.Named, node.Passed)
+		}
 	}
 	return nil
 }
