@@ -25,7 +25,7 @@ func TestRowKeepsARecord(t *testing.T) {
 	})
 }
 
-// keep puts a record into an interval and takes it out again.
+// keep puts a record into an interval, writes its row as the log does, and takes it out again.
 func keep(r *flow.Record) (got flow.Record) {
 	iv := New(Default()).Begin(at(0))
 	iv.dropNumber(&flow.Drop{Rule: 9}) // of another row
@@ -35,7 +35,10 @@ func keep(r *flow.Record) (got flow.Record) {
 	w.set(r, 1)
 	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
 	w.reported, w.drop = iv.iv.reported.put(r.PDM, r.IOAM), iv.dropNumber(r.Drop)
-	w.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
+	var written row
+	b := reader(w.append(nil))
+	b.row(&written)
+	written.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
 	return got
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding"
+
+	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // block is a row group that is being read. Columns are read when they are needed.
@@ -65,6 +67,15 @@ func (b *block) chunk(c *column) parquet.ColumnChunk {
 
 // whole reads a column, once.
 func (b *block) whole(c *column) (*vector, error) { return b.wholeIf(c, nil) }
+
+// counter reads a counter: in files that are older than its field, it is 0.
+func (b *block) counter(f *flow.Field) (*vector, error) {
+	v, err := b.whole(columnNamed(f.Name))
+	if v == nil && err == nil {
+		v = &vector{same: true, numbers: []uint64{0}}
+	}
+	return v, err
+}
 
 // wholeIf reads a column, once; unless wanted (nil: always) says so of its dictionary, nothing but that.
 func (b *block) wholeIf(c *column, wanted func(*vector) bool) (*vector, error) {

@@ -92,7 +92,7 @@ func (c *counts) block(b *block) error {
 	}
 	vectors := make([]*vector, len(c.counters))
 	for i, f := range c.counters {
-		if vectors[i], err = b.whole(columnNamed(f.Name)); err != nil {
+		if vectors[i], err = b.counter(f); err != nil {
 			return err
 		}
 	}
@@ -405,7 +405,7 @@ func (r *run) total(b *block, at []int32, m *again) error {
 		return nil
 	}
 	for _, f := range r.plan.Summed() {
-		v, err := b.whole(columnNamed(f.Name))
+		v, err := b.counter(f)
 		if err != nil {
 			return err
 		}
