@@ -279,17 +279,24 @@ __feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 	       (action ?: GATE_PASS);
 }
 
+#include "quick.h"
+
 /* A frame meets the rules. Output: GATE_PASS, GATE_DROP or GATE_ANSWER, and enum gate_mark. */
 static __always_inline __u32 gate_verdict(frame_ctx *ctx, __u32 hook, __u8 *marks)
 {
-	__u64 decision = gate_run(ctx, hook);
-	__u32 action = (__u8)decision;
+	__u64 decision = hook == GATE_HOOK_XDP ? gate_quick(ctx) : 0;
+	__u32 action;
 
+	if (!decision)
+		decision = gate_run(ctx, hook);
+	action = (__u8)decision;
 	*marks = decision >> GATE_MARKS_SHIFT;
 	if (action != GATE_DROP)
 		return action;
 	if (*marks & GATE_MARK_NO_FLOW)
 		count(ctx, DIRECTION_INGRESS, REASON_NO_FLOW);
+	else if (hook == GATE_HOOK_XDP)
+		gate_drop_here(ctx, decision >> GATE_DECIDED_SHIFT);
 	else
 		gate_drop(ctx, decision >> GATE_DECIDED_SHIFT);
 	return action;

@@ -233,13 +233,19 @@ static __always_inline int gate_drop_in_flow(frame_ctx *ctx, __u32 rule)
 	return gate_drop_fresh(part, set, rule);
 }
 
-/* A packet that a rule drops: what an interface received stays the sum of what is counted. Verified alone. */
-__feature(FEATURE_GATE) __noinline int gate_drop(frame_ctx *ctx, __u32 rule)
+/* A packet that a rule drops: what an interface received stays the sum of what is counted. */
+static __always_inline void gate_drop_here(frame_ctx *ctx, __u32 rule)
 {
 	if (!is_sampled(cfg_features))
 		count(ctx, DIRECTION_INGRESS, REASON_SAMPLED_OUT);
 	else if (gate_drop_in_flow(ctx, rule))
 		count(ctx, DIRECTION_INGRESS, REASON_DROPPED_BY_RULE);
+}
+
+/* Verified alone. */
+__feature(FEATURE_GATE) __noinline int gate_drop(frame_ctx *ctx, __u32 rule)
+{
+	gate_drop_here(ctx, rule);
 	return 0;
 }
 

@@ -185,3 +185,37 @@ func TestFlowRulesBehindXDP(t *testing.T) {
 		t.Errorf("%d flows, want 3", len(flows))
 	}
 }
+
+// Simple rules take a short way at XDP: there and at tc, which has none, packets get the same verdict, and are counted alike.
+func TestQuick(t *testing.T) {
+	b := open(t, small())
+	b.apply(t, "drop udp dst port 7\ncount tcp dst port 9\npass tcp dst port 9-10\ndrop proto icmp,tcp\npass ip6")
+	rs := b.Rules()
+	want := map[string]uint64{}
+	eth := packet.Eth()
+	for _, one := range []packet.Builder{
+		eth.IPv4("192.0.2.1", "192.0.2.2").UDP(1, 7), eth.IPv4("192.0.2.1", "192.0.2.2").UDP(7, 8), eth.IPv6("2001:db8::1", "2001:db8::2").UDP(1, 7),
+		eth.IPv4("192.0.2.1", "192.0.2.2").TCP(1, 9), eth.IPv4("192.0.2.1", "192.0.2.2").TCP(1, 10), eth.IPv4("192.0.2.1", "192.0.2.2").TCP(1, 11),
+		eth.VLAN(5).IPv4("192.0.2.1", "192.0.2.2").UDP(1, 7), eth.IPv6("2001:db8::1", "2001:db8::2").HopByHop().UDP(1, 7), eth.IPv6("2001:db8::1", "2001:db8::2").UDP(1, 8),
+	} {
+		frame := one.Payload(40).Bytes()
+		d := rs.Decide(rules.ReadEthernet(frame), rules.State{Now: time.Now()})
+		for _, h := range hooks {
+			if dropped, _ := b.run(t, h, frame); dropped != (d.Verdict == rules.VerdictDrop) {
+				t.Errorf("%s: dropped %t, want %v\n%x", h.name, dropped, d.Verdict, frame)
+			}
+			for _, r := range d.Counted {
+				want[r.Text]++
+			}
+		}
+	}
+	c, err := b.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.Rules {
+		if r.Packets != want[r.Rule.Text] || (r.Rule.Action == rules.ActionDrop) != (r.Dropped > 0) || r.Dropped > 0 && r.Dropped != r.Packets {
+			t.Errorf("%s: %+v, want %d packets", r.Rule.Text, r.Counts, want[r.Rule.Text])
+		}
+	}
+}
