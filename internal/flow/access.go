@@ -142,8 +142,8 @@ func derived(f Field, value func(*Record) uint64) Field {
 func moment(f Field, of func(*Record) *time.Time) Field {
 	o := offsetOf(of)
 	f.Kind = Time
-	f.Nanos = func(r *Record) int64 { return nanos(*o.in(r)) }
-	f.PutUint = func(r *Record, n uint64) { *o.in(r) = fromNanos(int64(n)) }
+	f.Nanos = func(r *Record) int64 { return Nanos(*o.in(r)) }
+	f.PutUint = func(r *Record, n uint64) { *o.in(r) = FromNanos(int64(n)) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendTime(b, *o.in(r)) }
 	f.Set = func(s string, _ *Origin, r *Record) (err error) {
 		*o.in(r), err = parseTime(s)
@@ -245,15 +245,16 @@ func FieldsMerged(as ...Merge) (list []*Field) {
 	return list
 }
 
-// nanos keeps the zero time apart from the epoch.
-func nanos(t time.Time) int64 {
+// Nanos are nanoseconds since the epoch, 0 for the zero time.
+func Nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixNano()
 }
 
-func fromNanos(ns int64) time.Time {
+// FromNanos is the inverse of Nanos.
+func FromNanos(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
 	}

@@ -24,8 +24,8 @@ func (c *Encoder) Append(b []byte, e *Ended) []byte {
 	b = slices.Grow(b, 256+len(iv.reported)+e.Len()*typicalRow)
 	b = append(b, codecVersion)
 	b = binary.AppendUvarint(b, iv.sequence)
-	b = binary.AppendVarint(b, nanos(iv.from))
-	b = binary.AppendVarint(b, nanos(iv.to))
+	b = binary.AppendVarint(b, flow.Nanos(iv.from))
+	b = binary.AppendVarint(b, flow.Nanos(iv.to))
 	b = binary.AppendUvarint(b, iv.summed)
 	changed := iv.wiring != c.wiring
 	b = binary.AppendUvarint(b, boolean(changed))
@@ -67,7 +67,7 @@ func (c *Decoder) Decode(b []byte) (e Ended, err error) {
 		return e, fmt.Errorf("version %d of the log is not known: read it with the Waymark that wrote it", b[0])
 	}
 	r := reader(b[1:])
-	iv := &interval{sequence: r.uvarint(), from: fromNanos(r.varint()), to: fromNanos(r.varint()), summed: r.uvarint()}
+	iv := &interval{sequence: r.uvarint(), from: flow.FromNanos(r.varint()), to: flow.FromNanos(r.varint()), summed: r.uvarint()}
 	if r.uvarint() != 0 {
 		c.wiring = r.wiring()
 	}

@@ -39,7 +39,7 @@ type link struct {
 // set takes all of a record but what options reported.
 func (w *row) set(r *flow.Record, number uint32) {
 	*w = row{
-		first: nanos(r.First), last: nanos(r.Last),
+		first: flow.Nanos(r.First), last: flow.Nanos(r.Last),
 		Counters:     r.Counters,
 		rttResponder: int64(r.RTT.Responder), rttInitiator: int64(r.RTT.Initiator),
 		link: number, vni: r.VNI, flowLabel: r.FlowLabel,
@@ -63,7 +63,7 @@ func (w *row) record(iv *interval, r *flow.Record, memory *reports) {
 		VLAN: w.vlan, InnerVLAN: w.innerVLAN, Tunnel: w.tunnel, VNI: w.vni,
 		TOS: w.tos, TCPFlags: w.tcpFlags, FlowLabel: w.flowLabel, TTLMin: w.ttlMin, TTLMax: w.ttlMax,
 		Counters: w.Counters,
-		First:    fromNanos(w.first), Last: fromNanos(w.last),
+		First:    flow.FromNanos(w.first), Last: flow.FromNanos(w.last),
 		EndReason: w.endReason, Unattributed: w.unattributed,
 		Initiator: w.initiator, InitiatorBy: w.initiatorBy,
 		RTT: flow.RTT{Responder: time.Duration(w.rttResponder), Initiator: time.Duration(w.rttInitiator)},
@@ -85,19 +85,4 @@ func address(b [16]byte, family uint8) netip.Addr {
 		a = a.Unmap()
 	}
 	return a
-}
-
-// nanos keeps the zero time apart from the epoch.
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
-
-func fromNanos(ns int64) time.Time {
-	if ns == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, ns)
 }
