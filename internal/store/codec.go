@@ -51,10 +51,7 @@ func (c *Encoder) Append(b []byte, e *Ended) []byte {
 }
 
 // Decoder is the inverse of Encoder.
-type Decoder struct {
-	wiring *flow.Wiring
-	last   *interval
-}
+type Decoder struct{ wiring *flow.Wiring }
 
 // Decode reads an interval. Bytes that no Encoder wrote give an error, never a crash.
 func (c *Decoder) Decode(b []byte) (e Ended, err error) {
@@ -80,7 +77,7 @@ func (c *Decoder) Decode(b []byte) (e Ended, err error) {
 	}
 	iv.reported = append(packed(nil), r.bytes()...)
 	n := r.count(rowBytes)
-	e = Ended{iv: iv, before: c.last, repeated: make([]uint64, 0, n)}
+	e = Ended{iv: iv, repeated: make([]uint64, 0, n)}
 	iv.rows.grow(n)
 	for range n {
 		w := iv.rows.add(row{})
@@ -89,7 +86,6 @@ func (c *Decoder) Decode(b []byte) (e Ended, err error) {
 		}
 		e.repeated = append(e.repeated, r.uvarint())
 	}
-	c.last = iv
 	return e, nil
 }
 

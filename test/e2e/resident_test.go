@@ -9,7 +9,8 @@ import (
 
 // TestResidentMemory: an idle agent is small, a small profile smaller, and flows take
 // what docs/explanation/sizing.md reports. What the agent maps of the kernel's flow table
-// and ring is part of its resident memory.
+// and ring is part of its resident memory. How much garbage a heap has depends on what else the machine does: the limits of
+// busy agents are above what they take on a quiet one (43, 700 and 25 MB).
 func TestResidentMemory(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -17,9 +18,9 @@ func TestResidentMemory(t *testing.T) {
 		flows        int // that come at once
 		idle, busy   int // bytes, at most
 	}{
-		{name: "standard", flows: 10_000, idle: 32e6, busy: 52e6},
-		{name: "million", config: "flow: {max_entries: 1000000, scan_interval: 2s, idle_timeout: 60s}\n", flows: 1_000_000, idle: 40e6, busy: 950e6},
-		{name: "small", config: "profile: small\n", flows: 4096, idle: 22e6, busy: 29e6},
+		{name: "standard", flows: 10_000, idle: 30e6, busy: 47e6},
+		{name: "million", config: "flow: {max_entries: 1000000, scan_interval: 2s, idle_timeout: 60s}\n", flows: 1_000_000, idle: 40e6, busy: 850e6},
+		{name: "small", config: "profile: small\n", flows: 4096, idle: 20e6, busy: 27e6},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
