@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bufio"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -382,5 +384,49 @@ func TestHeaders(t *testing.T) {
 		if got := resp.Header.Get("Access-Control-Allow-Origin"); got != "" {
 			t.Errorf("%s may be read by %s", path, got)
 		}
+	}
+}
+
+// TestStreamsAreReplaced: what is written piece by piece arrives as it comes, replaced, and other content is refused.
+func TestStreamsAreReplaced(t *testing.T) {
+	a := &anonymiser{pan: published(t)}
+	next := make(chan bool)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", r.URL.Query().Get("type"))
+			flush := http.NewResponseController(w)
+			_ = flush.Flush()
+			for _, part := range []string{"data: 128.11", ".68.132\n\n", "data: 129.118.74.4\n\n"} {
+				fmt.Fprint(w, part)
+				_ = flush.Flush()
+				if strings.HasSuffix(part, "\n") {
+					<-next
+				}
+			}
+		}))
+	}))
+	defer server.Close()
+	resp, err := http.Get(server.URL + "?type=text/event-stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for _, want := range []string{"data: 135.242.180.132\n", "data: 134.136.186.123\n"} {
+		if line, err := lines.ReadString('\n'); err != nil || line != want {
+			t.Fatalf("%q, %v; want %q", line, err, want)
+		}
+		_, _ = lines.ReadString('\n')
+		next <- true
+	}
+	close(next)
+	resp, err = http.Get(server.URL + "?type=application/vnd.apache.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusForbidden || strings.Contains(string(body), "128.11") {
+		t.Errorf("%s %s", resp.Status, body)
 	}
 }

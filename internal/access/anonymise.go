@@ -86,6 +86,14 @@ type answer struct {
 // Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
+// FlushError is for http.ResponseController: a handler that flushes sends its header.
+func (a *answer) FlushError() error {
+	if !a.began {
+		a.WriteHeader(http.StatusOK)
+	}
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if a.began {
