@@ -75,8 +75,9 @@ type Agent struct {
 	leaving  *leaving
 	server   *api.Server
 	survey   *survey
-	console  *access.Server // nil: not configured
-	wired    uint64         // changes of the wiring that the history knows; of drainOnce
+	examined atomic.Pointer[[]kernel.Check] // nil: not yet
+	console  *access.Server                 // nil: not configured
+	wired    uint64                         // changes of the wiring that the history knows; of drainOnce
 	totals   *totals
 	hooks    *hooks
 	headroom *headroom.Keeper

@@ -68,6 +68,7 @@ func (a *Agent) onSynced() {
 		a.fail(err)
 		return
 	}
+	a.examine()
 	if a.drop {
 		if err := dropPrivileges(a.needs()); err != nil {
 			a.fail(err)

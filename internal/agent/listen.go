@@ -18,7 +18,7 @@ func (a *Agent) api() *api.Server {
 	}, api.Deps{
 		Origin:  a.exports.origin,
 		History: a.store, Status: a.Status, Ready: a.readiness, RequestScans: a.pace.request, Freshen: a.freshen, Why: a.why, Log: a.log,
-		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: append(a.stages.streams(), a.topologyChanges()), Topology: a.topology, Pages: a.stages.pages(),
+		Metrics: prometheus.Handler(a.Status, list.Metrics(), a.log), Streams: append(a.stages.streams(), a.topologyChanges()), Topology: a.topology, Pages: append(a.stages.pages(), a.doctorPage()),
 		Configuration: a.configuration, Console: pages(),
 	})
 }

@@ -29,6 +29,9 @@ import (
 	"github.com/waymark-net/waymark/internal/store"
 )
 
+// DoctorPath is where the API has what the agent found of its host.
+const DoctorPath = "/api/v1/doctor"
+
 // Endpoint is a path that the API answers.
 type Endpoint struct{ Path, Doc string }
 
@@ -47,6 +50,7 @@ func Endpoints() []Endpoint {
 		{referencePath, "Fields of filters, keys to group by, what sorts, parameters, paths and rules of verdicts"},
 		{topologyPath, "What is connected with what, as `waymark topology -o json` shows it; parameter `at`: at that time, written as `since`"},
 		{TopologyChangesPath, TopologyChangesDoc},
+		{DoctorPath, "What the agent found of this kernel and of its privileges when it started: the `checks` of `waymark doctor -o json`"},
 		{whyPath, "What is slow or broken, and why, as `waymark why -o json` shows it"},
 	}
 }

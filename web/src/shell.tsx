@@ -1,6 +1,7 @@
 import type { ComponentType } from "preact";
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { needReference } from "./data.ts";
 import { bindAlways, bindings } from "./keys.ts";
 import { connected, follow, following, interval } from "./live.ts";
 import { said } from "./parts/copy.tsx";
@@ -12,20 +13,28 @@ import { Flow } from "./pages/flow.tsx";
 import { Gate } from "./pages/gate.tsx";
 import { Hosts } from "./pages/hosts.tsx";
 import { Reference } from "./pages/reference.tsx";
+import { MapPage } from "./pages/map.tsx";
 import { Notice } from "./parts/notice.tsx";
 
-interface Page { path: string; name: string; key: string; page: ComponentType; below?: boolean; hidden?: boolean }
+interface Page { path: string; name: string; key: string; page: ComponentType; below?: boolean; hidden?: boolean; needs?: string } // needs: a path of the API
 
 const pages: Page[] = [
 	{ path: "/", name: "Now", key: "n", page: Now },
 	{ path: "/explore", name: "Explore", key: "e", page: Explore },
 	{ path: "/flow", name: "Flow", key: "", page: Flow, below: true, hidden: true },
+	{ path: "/map", name: "Map", key: "m", page: MapPage, needs: "/api/v1/topology" },
 	{ path: "/hosts", name: "Hosts", key: "h", page: Hosts, below: true },
 	{ path: "/gate", name: "Gate", key: "d", page: Gate },
 	{ path: "/docs", name: "Reference", key: "r", page: Reference, below: true },
 ];
 
 const help = signal(false);
+
+// offered are the pages of this agent.
+function offered(): Page[] {
+	const paths = needReference()?.paths;
+	return pages.filter((p) => !p.hidden && (!p.needs || paths?.some((x) => x.name === p.needs)));
+}
 
 const pageOf = (path: string) => pages.find((p) => path === p.path || (p.below && path.startsWith(`${p.path}/`)));
 
@@ -50,7 +59,7 @@ export function Shell() {
 			<header class="top">
 				<a class="brand" href="/" aria-label="Waymark, first page"><Logo /><b>Waymark</b></a>
 				<nav aria-label="Pages">
-					{pages.filter((p) => !p.hidden).map((p) => (
+					{offered().map((p) => (
 						<a key={p.path} href={href(p.path, p.path === "/" ? {} : kept())} aria-current={page === p ? "page" : undefined} title={`${p.name} (g ${p.key})`}>{p.name}</a>
 					))}
 				</nav>
@@ -61,7 +70,7 @@ export function Shell() {
 				</div>
 			</header>
 			<main id="main" tabIndex={-1}>
-				{Body ? <Body /> : <Notice kind="error" title={`There is no page ${path}`}>The pages are {pages.filter((p) => !p.hidden).map((p) => p.path).join(", ")}.</Notice>}
+				{Body ? <Body /> : <Notice kind="error" title={`There is no page ${path}`}>The pages are {offered().map((p) => p.path).join(", ")}.</Notice>}
 			</main>
 			<div class="toast" role="status" aria-live="polite" data-on={said.value !== ""}>{said.value}</div>
 			<Help />

@@ -67,6 +67,16 @@ export interface Certificate {
 	ends: string;
 }
 
+export interface Check {
+	name: string;
+	state: string;
+	since?: string;
+	purpose?: string;
+	found?: string;
+	instead?: string;
+	remedy?: string;
+}
+
 export interface Completion {
 	error?: FilterError;
 	words: FilterWord[];
@@ -123,6 +133,12 @@ export interface Drain {
 	errors: number;
 }
 
+export interface Edge {
+	kind: string;
+	from: string;
+	to: string;
+}
+
 export interface Evidence {
 	rule: string;
 	rate: number;
@@ -134,6 +150,10 @@ export interface Evidence {
 	error_bound: number;
 	total: number;
 	packet: string;
+}
+
+export interface Examined {
+	checks: Check[];
 }
 
 export interface Exporter {
@@ -172,6 +192,13 @@ export interface Flow {
 	sport?: number;
 	dst: string;
 	dport?: number;
+}
+
+export interface Graph {
+	since: string;
+	nodes: Node[];
+	edges: Edge[];
+	hidden?: number;
 }
 
 export interface History {
@@ -256,6 +283,23 @@ export interface MemoryShare {
 	bytes: number;
 	count: number;
 	wanted: number;
+}
+
+export interface Node {
+	id: string;
+	kind: string;
+	name: string;
+	in?: string;
+	link?: string;
+	ifindex?: number;
+	mtu?: number;
+	up?: boolean;
+	mac?: string;
+	addresses?: string[];
+	known?: string[];
+	port?: string;
+	tier: number;
+	order: number;
 }
 
 export interface NumberDoc {
@@ -382,6 +426,17 @@ export interface Total {
 	ce_packets: number;
 	dropped: number;
 	dropped_bytes: number;
+}
+
+export interface Use {
+	id: string;
+	rx_bits_per_second: number;
+	tx_bits_per_second: number;
+	rx_dropped_per_second: number;
+	tx_dropped_per_second: number;
+	utilisation?: number;
+	lost?: number;
+	sent?: number;
 }
 
 export interface Verdict {

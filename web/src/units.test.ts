@@ -9,6 +9,8 @@ import { exchanged, keyed, lines, rest, stacked, summary, times } from "./series
 import { duration, moment, niceStep, range, seconds, zoomed } from "./time.ts";
 import { graph } from "./charts/sankey.tsx";
 import { filterOf, place, whereOf } from "./verdicts.ts";
+import { draw, isRed } from "./map.ts";
+import type { GraphNode, Topology } from "./topology.ts";
 import type { Verdict } from "./types.ts";
 
 describe("time", () => {
@@ -121,4 +123,37 @@ test("verdicts lead to their flows", () => {
 	expect(filterOf(v)).toBe("tcp and host 2001:db8::1 and port 443");
 	expect(whereOf(v)).toBe("/explore?where=tcp+and+host+2001:db8::1+and+port+443&by=service&sort=server&show=lines&since=1h");
 	expect(whereOf({ ...v, flow: { ...v.flow!, src: "10.0.0.1", sport: 5 } })).toBe("/flow/tcp/10.0.0.1:5/[2001:db8::1]:443");
+});
+
+describe("map", () => {
+	const node = (id: string, within: string, tier: number, order: number): GraphNode => ({ id, kind: "interface", name: id, in: within, tier, order });
+	const graph = (n: number): Topology => ({
+		host: "h", at: "", since: "", edges: [{ kind: "pair", from: "a0", to: "b0" }],
+		nodes: [{ id: "host", kind: "host", name: "h", tier: -1, order: 0 }, ...Array.from({ length: n }, (_, i) => [node(`a${i}`, "host", 0, i), node(`b${i}`, "netns/x", 1, i)]).flat()],
+		use: [{ id: "a0", rx_bits_per_second: 1e9, tx_bits_per_second: 0, rx_dropped_per_second: 0, tx_dropped_per_second: 0, utilisation: 0.95 }],
+	});
+	test("the same graph is the same picture, in whatever order it comes", () => {
+		const a = graph(5), b = graph(5);
+		b.nodes.reverse();
+		const places = (t: Topology) => draw(t, new Set(), false).boxes.map((x) => [x.id, x.x, x.y]).sort();
+		expect(places(a)).toEqual(places(b));
+	});
+	test("boxes do not overlap, and lie in their namespace", () => {
+		const p = draw(graph(6), new Set(), false);
+		for (const [i, a] of p.boxes.entries()) {
+			for (const b of p.boxes.slice(i + 1)) expect(a.x !== b.x || Math.abs(a.y - b.y) >= a.height).toBe(true);
+			expect(p.bands.some((band) => a.y >= band.y && a.y + a.height <= band.y + band.height)).toBe(true);
+		}
+	});
+	test("many are closed until they are opened; lines go to what is shown", () => {
+		expect(draw(graph(200), new Set(), false).boxes.length).toBe(2);
+		const p = draw(graph(200), new Set(["host"]), false);
+		expect(p.boxes.length).toBe(201);
+		expect(p.lines).toMatchObject([{ from: { id: "a0" }, to: { id: "closed netns/x" }, red: true }]);
+	});
+	test("red is what is full, drops or loses", () => {
+		const use = { id: "x", rx_bits_per_second: 0, tx_bits_per_second: 0, rx_dropped_per_second: 0, tx_dropped_per_second: 0 };
+		expect([undefined, use, { ...use, utilisation: 0.9 }, { ...use, rx_dropped_per_second: 1 }, { ...use, lost: 2, sent: 10 }, { ...use, lost: 30, sent: 1000 }].map(isRed)).toEqual([false, false, true, true, false, true]);
+		expect(draw(graph(5), new Set(), true).boxes.map((b) => b.id)).toEqual(["a0"]);
+	});
 });

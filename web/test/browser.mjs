@@ -19,6 +19,7 @@ const pages = [
 	{ name: "matrix", path: "/explore?by=src,dst&show=matrix&limit=20", ready: ".matrix td button" },
 	{ name: "both", path: "/explore?by=conversation&both=true", ready: "tbody tr" },
 	{ name: "flow", path: flowPath, ready: ".lane .hop" },
+	{ name: "map", path: "/map", ready: ".topology .node" },
 	{ name: "hosts", path: "/hosts", ready: "tbody tr" },
 	{ name: "gate", path: "/gate", ready: "tbody tr" },
 	{ name: "docs", path: "/docs?find=rtt", ready: ".entries div" },

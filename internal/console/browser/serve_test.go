@@ -3,15 +3,19 @@ package browser
 
 import (
 	"context"
+	_ "embed"
+	"encoding/json"
 	"net/netip"
 	"testing"
 	"time"
 
+	running "github.com/waymark-net/waymark/internal/agent"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/console"
 	"github.com/waymark-net/waymark/internal/flow"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
+	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/lab/past"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
@@ -105,7 +109,12 @@ func status(server *api.Server) obs.Status {
 	return s
 }
 
-// gatePages are the pages of a gate with two rules and a ban.
+// topology is a graph as an agent answers it, of a host with two namespaces behind a bridge.
+//
+//go:embed testdata/topology.json
+var topology json.RawMessage
+
+// gatePages are the pages of a gate with two rules and a ban, and of what doctor finds here.
 func gatePages() []api.Page {
 	rules := gate.Rules{
 		Rules: []gate.Rule{
@@ -117,6 +126,8 @@ func gatePages() []api.Page {
 	ban := gate.Ban{Prefix: netip.MustParsePrefix("203.0.113.66/32"), Since: time.Now().Add(-time.Hour / 2), By: gate.ByOperator, Reason: "tries ports", Dropped: 120}
 	return []api.Page{
 		{Path: gate.RulesPath, Get: func() (any, error) { return rules, nil }},
+		{Path: "/api/v1/topology", Get: func() (any, error) { return topology, nil }},
+		{Path: api.DoctorPath, Get: func() (any, error) { return running.Examined{Checks: kernel.Examine()}, nil }},
 		{Path: gate.BansPath, Get: func() (any, error) { return gate.Bans{Bans: []gate.Ban{ban}, Max: 65536}, nil }},
 	}
 }

@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	running "github.com/waymark-net/waymark/internal/agent"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/query"
+	"github.com/waymark-net/waymark/internal/topology/timeline"
 	"github.com/waymark-net/waymark/internal/verdict"
 )
 
@@ -27,7 +29,7 @@ const typesFile = "../../../web/src/types.ts"
 
 // answers are what the console reads.
 var answers = []any{
-	api.Answer{}, api.Completion{}, api.Reference{}, verdict.Answer{}, obs.Status{}, gate.Rules{}, gate.Bans{},
+	api.Answer{}, api.Completion{}, api.Reference{}, verdict.Answer{}, obs.Status{}, gate.Rules{}, gate.Bans{}, running.Examined{}, timeline.Graph{}, timeline.Use{},
 }
 
 // The types of the console are those of the answers: the table of fields, and what Go writes as JSON.

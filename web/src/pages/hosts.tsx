@@ -6,7 +6,7 @@ import { CopyButton } from "../parts/copy.tsx";
 import { Failure, Notice, Waiting } from "../parts/notice.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { href } from "../route.ts";
-import type { Exporter, Hook, Interface, Loss, MemoryShare, Status } from "../types.ts";
+import type { Examined, Exporter, Hook, Interface, Loss, MemoryShare, Status } from "../types.ts";
 
 // Hosts is how the agent does: what it counts, what it lost, what it takes.
 export function Hosts() {
@@ -48,10 +48,27 @@ function Host(p: { of: Status }) {
 			{s.memory.shares.length > 0 && <section class="card" aria-label="Memory"><h2>Memory that it plans with</h2>
 				<Table caption="Memory" rows={s.memory.shares} id={(m) => m.name} columns={memoryColumns} />
 			</section>}
-			<section class="card" aria-label="More"><h2>What this host supports</h2>
-				<p>The kernel, its fallbacks, and what to do about them: <code>waymark doctor</code> <CopyButton text="waymark doctor" what="waymark doctor" /></p>
-			</section>
+			<Doctor />
 		</>
+	);
+}
+
+// Doctor is what the agent found of the kernel when it started: first what is not as it should be.
+function Doctor() {
+	const loaded = useData("doctor", (s) => get<Examined>("/api/v1/doctor", {}, s));
+	const checks = loaded.value?.checks ?? [];
+	const wrong = checks.filter((c) => c.state !== "ok"), fine = checks.filter((c) => c.state === "ok");
+	return (
+		<section class="card" aria-label="Doctor">
+			<div class="title"><h2>What this host supports</h2><CopyButton text="waymark doctor" what="waymark doctor" label="Copy as command" /></div>
+			<Failure of={loaded} />
+			{wrong.length > 0 ? <Table caption="What is not as it should be" rows={wrong} id={(c) => c.name} columns={[
+				{ name: "check", title: "name", cell: (c) => c.name }, { name: "state", title: "state", cell: (c) => <span class="flag">{c.state}</span> },
+				{ name: "found", title: "what is there", cell: (c) => c.found ?? "" }, { name: "instead", title: "what is done without", cell: (c) => c.instead ?? c.purpose ?? "" },
+				{ name: "remedy", title: "how to get it", cell: (c) => c.remedy ?? "" },
+			]} /> : checks.length > 0 && <Notice title="Everything that Waymark uses is there">{fine.length} features and privileges were examined when the agent started.</Notice>}
+			{fine.length > 0 && <details class="fine"><summary>{fine.length} are as they should be</summary><dl class="facts">{fine.map((c) => <div key={c.name}><dt>{c.name}</dt><dd>{c.purpose}</dd></div>)}</dl></details>}
+		</section>
 	);
 }
 
