@@ -100,6 +100,7 @@ func (s *service) changeBans(body json.RawMessage) (any, error) {
 	}
 	s.bans.Lock()
 	defer s.bans.Unlock()
+	s.noteLogins(c.Connections, time.Now())
 	out := BansChanged{Unbanned: []netip.Prefix{}}
 	var err error
 	switch {

@@ -68,6 +68,7 @@ func (s *service) change(body json.RawMessage) (any, error) {
 	}
 	s.bans.Lock()
 	defer s.bans.Unlock()
+	s.noteLogins(c.Connections, now)
 	return out, s.keep()
 }
 

@@ -81,6 +81,7 @@ const (
 	resultDryRun  = "dry_run"
 	resultAllowed = "allowed" // the source is on the allow list
 	resultHost    = "host"    // the source has an address or a gateway of this host
+	resultLogin   = "login"   // an operator who changed rules or bans is logged in from there
 	resultNobody  = "nobody"  // no host can have it
 	resultLimited = "limited" // too many bans, at a time or per minute
 	resultKnown   = "known"   // it is banned already
@@ -96,6 +97,7 @@ func newDetector(cfg DetectConfig, maxBans uint32) *detector {
 type surroundings struct {
 	allowed []netip.Prefix
 	host    []netip.Addr
+	logins  []netip.Addr
 	known   map[netip.Prefix]Ban
 }
 
@@ -122,6 +124,8 @@ func (d *detector) judge(p netip.Prefix, dryRun bool, s *surroundings, now time.
 		return resultNobody, 0, until
 	case slices.ContainsFunc(s.host, p.Contains):
 		return resultHost, 0, until
+	case slices.ContainsFunc(s.logins, p.Contains):
+		return resultLogin, 0, until
 	case automatic >= d.most || d.made >= d.cfg.Rate:
 		return resultLimited, 0, until
 	}
@@ -189,7 +193,7 @@ func (s *service) candidate(c *gate.Candidate) {
 	}
 	rule := counters.Rules[i].Rule
 	allowed := s.gate.Rules().AllowList(func(until time.Time) bool { return !until.IsZero() && !now.Before(until) })
-	result, level, until := s.detector.judge(c.Source, rule.DryRun, &surroundings{allowed, host, s.bans.known}, now)
+	result, level, until := s.detector.judge(c.Source, rule.DryRun, &surroundings{allowed, host, s.loginsAt(now), s.bans.known}, now)
 	until = until.UTC()
 	one := &Ban{Prefix: c.Source, Since: now.UTC(), Until: &until, By: ByDetection, Level: level, Reason: "above " + rule.Text, Evidence: evidenceOf(c, rule)}
 	switch result {
@@ -202,13 +206,41 @@ func (s *service) candidate(c *gate.Candidate) {
 		if s.detector.news(c.Source) {
 			s.report(EventDryRun, one)
 		}
-	case resultAllowed, resultHost, resultLimited, resultNobody:
+	case resultAllowed, resultHost, resultLogin, resultLimited, resultNobody:
 		one.Until, one.Reason = nil, result
 		if s.detector.news(c.Source) {
 			s.report(EventSpared, one)
 		}
 	}
 	s.detector.results[result]++
+}
+
+// Operators are remembered for a day after their last change, and the last few of them.
+const (
+	loginLasts = 24 * time.Hour
+	maxLogins  = 64
+)
+
+// noteLogins remembers from where operators are logged in who may change rules and bans. It needs the lock of the bans.
+func (s *service) noteLogins(list []Connection, now time.Time) {
+	for _, c := range list {
+		s.logins[c.Remote.Addr().Unmap().WithZone("")] = now
+	}
+	for len(s.logins) > maxLogins {
+		oldest := netip.Addr{}
+		for a, at := range s.logins {
+			if !oldest.IsValid() || at.Before(s.logins[oldest]) {
+				oldest = a
+			}
+		}
+		delete(s.logins, oldest)
+	}
+}
+
+// loginsAt are those that count. It needs the lock of the bans.
+func (s *service) loginsAt(now time.Time) []netip.Addr {
+	maps.DeleteFunc(s.logins, func(_ netip.Addr, at time.Time) bool { return now.Sub(at) > loginLasts })
+	return slices.Collect(maps.Keys(s.logins))
 }
 
 func evidenceOf(c *gate.Candidate, r *rules.Rule) *Evidence {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,19 +30,23 @@ func TestSpared(t *testing.T) {
 	cfg := DetectConfig{Ban: time.Second, Longest: time.Hour, Forgive: time.Hour, Rate: 3}
 	s := &surroundings{
 		allowed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/28")}, host: []netip.Addr{netip.MustParseAddr("192.0.2.254"), netip.MustParseAddr("fe80::1")},
-		known: map[netip.Prefix]Ban{netip.MustParsePrefix("192.0.2.9/32"): {By: ByOperator}},
+		logins: []netip.Addr{netip.MustParseAddr("198.51.100.7")},
+		known:  map[netip.Prefix]Ban{netip.MustParsePrefix("192.0.2.9/32"): {By: ByOperator}},
 	}
 	d := newDetector(cfg, 10)
 	for text, want := range map[string]string{
 		"203.0.113.7/32": resultAllowed, "203.0.113.0/28": resultAllowed, "192.0.2.254/32": resultHost, "192.0.2.0/24": resultHost, "fe80::/64": resultHost,
+		"198.51.100.7/32": resultLogin, "198.51.100.0/24": resultLogin,
 		"192.0.2.9/32": resultKnown, "224.0.0.1/32": resultNobody, "0.0.0.0/32": resultNobody, "127.0.0.1/32": resultNobody, "ff02::1/128": resultNobody,
 	} {
 		if result, _, _ := d.judge(netip.MustParsePrefix(text), false, s, at(0)); result != want {
 			t.Errorf("%s: %s, want %s", text, result, want)
 		}
 	}
-	if result, _, _ := d.judge(netip.MustParsePrefix("203.0.113.0/24"), true, s, at(0)); result != resultDryRun {
-		t.Error(result)
+	for _, text := range []string{"203.0.113.0/24", "198.51.100.8/32"} {
+		if result, _, _ := d.judge(netip.MustParsePrefix(text), true, s, at(0)); result != resultDryRun {
+			t.Errorf("%s: %s", text, result)
+		}
 	}
 	next := netip.MustParseAddr("10.0.0.0")
 	ban := func(now time.Time) string {
@@ -68,6 +73,22 @@ func TestSpared(t *testing.T) {
 	}
 	if len(d.past) > 2*d.most {
 		t.Errorf("%d bans are remembered, of %d", len(d.past), 2*d.most)
+	}
+}
+
+// Operators are known by their changes, for a day, and the last of them.
+func TestLogins(t *testing.T) {
+	s := &service{logins: map[netip.Addr]time.Time{}}
+	from := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}) }
+	for i := range maxLogins + 3 {
+		s.noteLogins([]Connection{{Remote: netip.AddrPortFrom(netip.AddrFrom16(from(i).As16()), 50000)}}, at(i))
+	}
+	got := s.loginsAt(at(maxLogins + 3))
+	if len(got) != maxLogins || slices.Contains(got, from(2)) || !slices.Contains(got, from(3)) {
+		t.Errorf("%v", got)
+	}
+	if got := s.loginsAt(at(10).Add(loginLasts)); len(got) != maxLogins+3-10 {
+		t.Errorf("%d after a day: %v", len(got), got)
 	}
 }
 

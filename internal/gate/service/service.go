@@ -63,6 +63,7 @@ type service struct {
 	saved     time.Time
 	unsaved   bool // something has changed since
 	unloaded  bool // the datapath is closed
+	logins    map[netip.Addr]time.Time
 	bans      struct {
 		sync.Mutex
 		known map[netip.Prefix]Ban // in effect, and shortly after
@@ -84,7 +85,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		table.Bound = hints.OffersVLAN
 	}
 	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, stateFile: own.State, detectCfg: own.Detect, detector: newDetector(own.Detect, own.Bans.Max)}
-	s.bans.known = map[netip.Prefix]Ban{}
+	s.bans.known, s.logins = map[netip.Prefix]Ban{}, map[netip.Addr]time.Time{}
 	watches, err := own.Detect.rules(time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("gate.detect.watch: %w", err)
