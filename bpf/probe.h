@@ -70,8 +70,8 @@ static __always_inline int stages(struct __sk_buff *skb, __u32 direction, __u32 
 	if (features & FEATURE_IOAM && direction == DIRECTION_EGRESS && inserts)
 		ioam_insert(skb, p);
 	else if (features & FEATURE_IOAM && direction == DIRECTION_INGRESS && inserts &&
-		 is_too_big(p))
-		ioam_too_big(skb, p);
+		 error_type(p))
+		ioam_error(skb, p);
 	if (features & FEATURE_PDM && direction == DIRECTION_EGRESS) {
 		verdict = pdm_mark(skb, p);
 		if (verdict != TC_ACT_UNSPEC)

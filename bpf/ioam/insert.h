@@ -413,8 +413,8 @@ __feature(FEATURE_IOAM) __noinline
 	return 0;
 }
 
-/* A Packet Too Big that arrives: flows of both kinds learn of it. */
-__feature(FEATURE_IOAM) __noinline int ioam_too_big(struct __sk_buff *skb, const struct packet *p)
+/* An ICMPv6 error that arrives: tunnels learn of it, and of a Packet Too Big flows of both kinds. */
+__feature(FEATURE_IOAM) __noinline int ioam_error(struct __sk_buff *skb, const struct packet *p)
 {
 	struct ioam_plan *plan = ioam_plan_of_cpu();
 	struct mark_guard *g;
@@ -425,9 +425,11 @@ __feature(FEATURE_IOAM) __noinline int ioam_too_big(struct __sk_buff *skb, const
 	if (!ioam_inserts() || !p || !plan || !quoted_flow(skb, p, &plan->key, &mtu, first))
 		return 0;
 	if (plan->key.proto == IPPROTO_IPV6) {
-		ioam_wrap_too_big(skb, p, &plan->key, mtu, now);
+		ioam_wrap_error(skb, p, &plan->key, mtu, now);
 		return 0;
 	}
+	if (error_type(p) != ICMPV6_PACKET_TOO_BIG)
+		return 0;
 	plan->key.kind = MARK_IOAM_HOP;
 	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
 	if (!g) {

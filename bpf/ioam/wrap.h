@@ -133,9 +133,12 @@ static __always_inline int ioam_wrap_now(struct __sk_buff *skb, struct ioam_work
 	return MARK_OK;
 }
 
-/* How long packets to the end of the tunnel may be, at most the MTU that the route has. */
-static __always_inline __u32 ioam_wrap_mtu(const struct ioam_insertion *in, struct mark_key *key,
-					   __u32 mtu, __u64 now)
+/*
+ * MARK_OK and how long packets to the end of the tunnel may be, at most the MTU that the route has; or
+ * MARK_FALLBACK.
+ */
+static __always_inline int ioam_wrap_path(const struct ioam_insertion *in, struct mark_key *key,
+					  __u32 *mtu, __u64 now)
 {
 	struct mark_path *path;
 
@@ -143,24 +146,40 @@ static __always_inline __u32 ioam_wrap_mtu(const struct ioam_insertion *in, stru
 	__builtin_memcpy(key->remote, in->destination, sizeof(key->remote));
 	key->netns = cfg_netns;
 	path = path_make(key, PATH_LENGTHS);
-	return path && is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu < mtu ? path->mtu
-											: mtu;
+	if (!path)
+		return MARK_OK;
+	if (is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu < *mtu)
+		*mtu = path->mtu;
+	return now < path->closed ? MARK_FALLBACK : MARK_OK;
 }
 
-/* Learns from a Packet Too Big about an outer header. The stack does not: it has no such tunnel. */
-static __always_inline void ioam_wrap_too_big(struct __sk_buff *skb, const struct packet *p,
-					      const struct mark_key *key, __u32 mtu, __u64 now)
+/*
+ * Learns from an ICMPv6 error about an outer header. The stack does not: it has no such tunnel. Where
+ * nothing takes packets out of the tunnel, all would be lost, and only TCP shows that otherwise.
+ */
+static __always_inline void ioam_wrap_error(struct __sk_buff *skb, const struct packet *p,
+					    const struct mark_key *key, __u32 mtu, __u64 now)
 {
 	struct mark_path_key at;
 	struct mark_path *path = path_of(key, PATH_LENGTHS, &at);
+	bool too_big = error_type(p) == ICMPV6_PACKET_TOO_BIG;
 
 	/* Known only of tunnels and flows of this host. */
-	if (!path || (is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu <= mtu) ||
-	    !is_sum_right(skb, p))
+	if (!path)
 		return;
-	path->mtu = mtu;
-	path->narrowed = now;
-	MARK_STAT_ADD(MARK_IOAM_OUTER, narrowed, 1);
+	if (too_big ? is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu <= mtu
+		    : now < path->closed)
+		return;
+	if (!is_sum_right(skb, p))
+		return;
+	if (too_big) {
+		path->mtu = mtu;
+		path->narrowed = now;
+		MARK_STAT_ADD(MARK_IOAM_OUTER, narrowed, 1);
+	} else {
+		path->closed = now + FALLBACK_NS;
+		MARK_STAT_ADD(MARK_IOAM_OUTER, blocked, 1);
+	}
 }
 
 /* What may be done with the packet: MARK_OK and plan->segment, or a reason. */
@@ -173,8 +192,9 @@ static __always_inline int ioam_may_wrap(struct __sk_buff *skb, const struct pac
 
 	if (rc != MARK_OK)
 		return rc;
-	mtu = ioam_wrap_mtu(in, &plan->outer, mtu, now);
-	rc = ioam_wrap_fit(skb, p, plan, g, mtu, now);
+	rc = ioam_wrap_path(in, &plan->outer, &mtu, now);
+	if (rc == MARK_OK)
+		rc = ioam_wrap_fit(skb, p, plan, g, mtu, now);
 	/* As it is, it can show that such packets arrive. */
 	if (rc != MARK_OK && g && plan->segment.tcp && plan->segment.len <= 0xffff)
 		guard_sent(g, &plan->segment, false, now);

@@ -93,6 +93,7 @@ struct mark_path {
 	__u64 blocked; /* no packet is marked before this time */
 	__u64 quiet; /* none is tried before this time: datagrams of a destination, TCP of a service */
 	__u64 tried; /* destination: when a datagram was tried last */
+	__u64 closed; /* end of a tunnel: no packet is put into it before this time */
 	__u16 shown; /* as in mark_guard */
 	__u16 mtu;
 	__u8 strikes; /* flows in a row that fell back */

@@ -11,7 +11,9 @@
 #ifndef WAYMARK_MARK_TOO_BIG_H
 #define WAYMARK_MARK_TOO_BIG_H
 
+#define ICMPV6_DEST_UNREACH 1
 #define ICMPV6_PACKET_TOO_BIG 2
+#define ICMPV6_PARAM_PROBLEM 4
 
 /* No ICMPv6 error is longer (RFC 4443 section 2.4). */
 #define TOO_BIG_MAX IPV6_MTU_MIN
@@ -28,11 +30,18 @@ static __always_inline bool has_ports(__u8 proto)
 	       proto == IPPROTO_SCTP || proto == IPPROTO_DCCP;
 }
 
-static __always_inline bool is_too_big(const struct packet *p)
+/* The type of an ICMPv6 error that quotes a packet, whole; 0: it is none. */
+static __always_inline __u8 error_type(const struct packet *p)
 {
-	return p->id.proto == IPPROTO_ICMPV6 && p->id.meta >> META_IPV6_SHIFT & 1 &&
-	       p->id.dport == bpf_htons(ICMPV6_PACKET_TOO_BIG << 8) &&
-	       !(p->id.meta >> META_TUNNEL_SHIFT & 7) && !p->fragment;
+	__u8 type = bpf_ntohs(p->id.dport) >> 8;
+
+	if (p->id.proto != IPPROTO_ICMPV6 || !(p->id.meta >> META_IPV6_SHIFT & 1) ||
+	    p->id.meta >> META_TUNNEL_SHIFT & 7 || p->fragment)
+		return 0;
+	return type == ICMPV6_DEST_UNREACH || type == ICMPV6_PACKET_TOO_BIG ||
+			       type == ICMPV6_PARAM_PROBLEM
+		       ? type
+		       : 0;
 }
 
 /* What a router quotes of the packet that was too big (RFC 4443 section 3.2). */
@@ -111,7 +120,7 @@ static __noinline int is_in_flight(struct __sk_buff *skb, const struct mark_key 
 	return is;
 }
 
-/* The flow that a message quotes: *mtu and what follows its extension headers. False: none. */
+/* The flow that an error quotes: *mtu, of a Packet Too Big, and what follows its extension headers. False: none. */
 static __always_inline bool quoted_flow(struct __sk_buff *skb, const struct packet *p,
 					struct mark_key *key, __u32 *mtu, __be32 first[2])
 {
@@ -122,7 +131,8 @@ static __always_inline bool quoted_flow(struct __sk_buff *skb, const struct pack
 	if (bpf_skb_load_bytes(skb, p->l4_offset + 4, &about, sizeof(about)))
 		return false;
 	*mtu = bpf_ntohl(about.mtu);
-	if (*mtu < IPV6_MTU_MIN || *mtu >= bpf_ntohs(about.ip.payload_len) + sizeof(about.ip))
+	if (error_type(p) == ICMPV6_PACKET_TOO_BIG &&
+	    (*mtu < IPV6_MTU_MIN || *mtu >= bpf_ntohs(about.ip.payload_len) + sizeof(about.ip)))
 		return false;
 	chain.offset = p->l4_offset + 4 + sizeof(about);
 	chain.ip_end = p->l3_offset + p->id.bytes;

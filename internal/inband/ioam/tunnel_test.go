@@ -1,0 +1,55 @@
+package ioam
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"github.com/waymark-net/waymark/test/packet"
+)
+
+// Where the end of a tunnel reports that it takes no packets out of it, or a router that it is gone, no more are put
+// into it: of datagrams nothing else shows that. Other errors, and those that are not whole, change nothing.
+func TestTunnelReportedClosed(t *testing.T) {
+	const end, router, etherLen = "2001:db8:e::1", "2001:db8:ffff::1", 14
+	in := trace72(t)
+	in.Tunnel = &Tunnel{Source: netip.MustParseAddr(hostA), Destination: netip.MustParseAddr(end)}
+	h := newInsertingHost(t, false, inserting(t, in))
+	frame := packet.Eth().IPv6(hostA, hostB).UDP(1000, 2000).Payload(100).Bytes()
+	counts := map[string]uint64{}
+	wrapped := func(what string, want bool) []byte {
+		t.Helper()
+		out := h.leave(t, packet.Frame{Data: frame}, 0)
+		if got := !bytes.Equal(out, frame); got != want {
+			t.Fatalf("%s: behind an outer header: %t", what, got)
+		}
+		if why := h.why(t, counts); !want && why["not_inserted_fallback"] != 1 {
+			t.Fatalf("%s: %v", what, why)
+		}
+		return out
+	}
+	report := func(from string, kind, code uint8, about []byte, sum ...byte) {
+		t.Helper()
+		f := packet.Eth().IPv6(from, hostA).ICMPv6(kind, code, 0, 0).Raw(about[etherLen:]).Bytes()
+		copy(f[etherLen+42:], sum)
+		h.arrive(t, packet.Frame{Data: f})
+	}
+	for _, c := range []struct {
+		what       string
+		from       string
+		kind, code uint8
+	}{
+		{"nothing there knows IPv6 in IPv6", end, 4, 1},
+		{"no such tunnel", end, 1, 4},
+		{"no neighbor", router, 1, 3},
+	} {
+		emptyMaps(t, h.node, "mark_paths", "ioam_guards")
+		out := wrapped(c.what+", before", true)
+		report(c.from, 3, 0, out)
+		report(c.from, c.kind, c.code, out, 0, 1)
+		report(c.from, c.kind, c.code, frame)
+		wrapped(c.what+", other errors", true)
+		report(c.from, c.kind, c.code, out)
+		wrapped(c.what, false)
+	}
+}
