@@ -109,6 +109,12 @@ func (c change) attrs() []any {
 	return a
 }
 
+// restored is what a log says of a change that was undone.
+func (c change) restored() []any {
+	c.From, c.To = c.To, c.From
+	return c.attrs()
+}
+
 // satisfied reports whether the setting is as low as it would be made. An IPv6 MTU
 // that leaves headroom below that of the link, and is not in the journal, was
 // reduced by an agent whose journal is lost: reducing it again would never end.

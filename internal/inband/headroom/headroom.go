@@ -148,7 +148,7 @@ func (k *Keeper) Recover() ([]Reduction, error) {
 			}
 			if errs = append(errs, err); done {
 				restored = append(restored, c.reduction())
-				k.deps.Log.Warn("restored a setting that an agent had reduced and not restored", c.attrs()...)
+				k.deps.Log.Warn("restored a setting that an agent had reduced and not restored", c.restored()...)
 			}
 		}
 		return nil
@@ -364,7 +364,7 @@ func (k *Keeper) leave(t *table, c change) error {
 		return nil
 	}
 	if done {
-		k.deps.Log.Info("restored a setting that was reduced to make MTU headroom", c.attrs()...)
+		k.deps.Log.Info("restored a setting that was reduced to make MTU headroom", c.restored()...)
 	}
 	return err
 }
