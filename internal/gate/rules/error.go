@@ -30,16 +30,11 @@ func (p Position) String() string {
 
 // Error is what is wrong, and the line with a mark below the place.
 func (e *Error) Error() string {
-	text := e.Pos.String() + ": " + e.What
+	text := e.Pos.String() + ": " + printable(e.What)
 	if e.Line == "" {
 		return text
 	}
-	line := []rune(strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, e.Line))
+	line := []rune(printable(e.Line))
 	from, to := min(e.Pos.Column-1, len(line)), min(e.End-1, len(line))
 	// A long line is shown from a little before the place.
 	const around = 60
@@ -52,6 +47,16 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("%s\n  %s%s%s\n  %s%s", text, before, string(line), after,
 		strings.Repeat(" ", utf8.RuneCountInString(before)+from), strings.Repeat("^", max(to-from, 1)))
+}
+
+// printable has spaces in place of what a terminal would obey.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
 }
 
 // Errors are all that is wrong with a rule file, in the order of the text.

@@ -58,6 +58,9 @@ var signs = []struct{ text, as string }{
 	{"|", "|"},
 }
 
+// byteOrderMark begins text files of some editors.
+const byteOrderMark = "\ufeff"
+
 // source is a text as lines, for errors.
 type source struct {
 	file  string
@@ -65,7 +68,8 @@ type source struct {
 }
 
 func newSource(file, text string) source {
-	return source{file, strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")}
+	text = strings.ReplaceAll(strings.TrimPrefix(text, byteOrderMark), "\r\n", "\n")
+	return source{file, strings.Split(text, "\n")}
 }
 
 // position is where a token begins.

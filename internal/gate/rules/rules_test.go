@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -179,6 +180,26 @@ func TestErrors(t *testing.T) {
 }
 
 // All errors are reported, in the order of the text, each with its line.
+// Nothing that a terminal would obey reaches it.
+func TestErrorsArePrintable(t *testing.T) {
+	_, _, err := Parse("f", "drop \x1b[31mred\ndrop src @a\x07b\nset s { \u202e }\n", Options{})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, r := range err.Error() {
+		if r != '\n' && !unicode.IsPrint(r) {
+			t.Errorf("%q in %q", r, err)
+		}
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	rs, _ := parse(t, "\ufeffdrop src 192.0.2.1\r\npass\r\n")
+	if got, want := rs.String(), "drop src 192.0.2.1\npass\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestAllErrors(t *testing.T) {
 	_, _, err := Parse("gate.rules", "droq\npass\n\tdrop src @x\nset y from \"bad.txt\"\ndrop tcp dst prot 80\n", Options{Now: now, Open: open})
 	want := `bad.txt:3:3: bits are set after the prefix: did you mean 192.0.2.0/24, or the address 192.0.2.1?
