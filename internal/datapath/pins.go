@@ -65,7 +65,7 @@ func makePinDir(dir string) error {
 	if err := unix.Statfs(within, &fsInfo); err != nil {
 		return fmt.Errorf("%s: %w", within, err)
 	}
-	if fsInfo.Type != unix.BPF_FS_MAGIC {
+	if uint32(fsInfo.Type) != unix.BPF_FS_MAGIC { // a signed word of 32 bits on some processors
 		return fmt.Errorf("%w: %s is in no bpf file system: mount -t bpf bpf /sys/fs/bpf, or name a directory of one that is mounted elsewhere", kernel.ErrMissing, within)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
