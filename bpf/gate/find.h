@@ -71,13 +71,15 @@ static __always_inline __u32 gate_find_number(const volatile struct gate_table *
 					      __u16 value, bool known)
 {
 	const struct gate_page *page;
-	__u32 n;
+	__u32 n, number = value;
 
 	if (!known)
 		return t->no_number[which];
-	n = t->page + t->pages[which][value >> 8];
+	barrier_var(
+		number); /* Linux 6.1 does not know that a port whose bytes it swapped has 16 bits */
+	n = t->page + t->pages[which][number >> 8 & 0xff];
 	page = bpf_map_lookup_elem(&gate_pages, &n);
-	return page ? page->row[value & 0xff] : 0;
+	return page ? page->row[number & 0xff] : 0;
 }
 
 /* The entry of an interface; NULL: its packets do not meet the rules. */
