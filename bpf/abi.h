@@ -16,6 +16,15 @@ enum delay {
 	DELAY_BUCKETS = 208,
 };
 
+/* What identifies a flow, together with its protocol. */
+#define FLOW_IDENTITY   \
+	__u8 saddr[16]; \
+	__u8 daddr[16]; \
+	__be16 sport;   \
+	__be16 dport;   \
+	__u32 iface;    \
+	__u32 meta
+
 #include "mark/abi.h"
 #include "ioam/abi.h"
 #include "ioam/path_abi.h"
@@ -75,12 +84,7 @@ enum meta {
  * 0, as is all else, or that of no packet.
  */
 struct flow_slot {
-	__u8 saddr[16];
-	__u8 daddr[16];
-	__be16 sport;
-	__be16 dport;
-	__u32 iface;
-	__u32 meta;
+	FLOW_IDENTITY;
 	__u8 proto;
 	__u8 tos; /* of the first packet: DSCP and ECN */
 	__u8 ttl; /* of the latest packet; range in flow_extra */

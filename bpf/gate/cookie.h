@@ -108,6 +108,33 @@ static __always_inline bool gate_is_nobody(const struct gate_facts *f)
 	return !first || first == 127 || first >= 224;
 }
 
+/* The socket that listens, and the length of the TCP header. NULL: it was counted why the packet passes. */
+static __always_inline struct bpf_sock *gate_listener(frame_ctx *ctx, const struct gate_facts *f,
+						      struct gate_answer *a, __u32 *length)
+{
+	struct bpf_sock *sk = gate_socket(ctx, f, a);
+	__u32 n;
+
+	if (!sk) {
+		gate_cookie_count(GATE_COOKIE_NO_LISTENER, f, GATE_PASS);
+		return NULL;
+	}
+	if (sk->state != GATE_TCP_LISTEN) {
+		bpf_sk_release(sk);
+		gate_cookie_count(GATE_COOKIE_SOCKET, f, GATE_PASS);
+		return NULL;
+	}
+	n = a->header - sizeof(struct tcphdr); /* see gate_answer_read() */
+	barrier_var(n);
+	if (n > GATE_TCP_LONGEST - sizeof(struct tcphdr)) {
+		bpf_sk_release(sk);
+		gate_cookie_count(GATE_COOKIE_HEADERS, f, GATE_PASS);
+		return NULL;
+	}
+	*length = n + sizeof(struct tcphdr);
+	return sk;
+}
+
 /* A SYN. */
 static __always_inline int gate_cookie_syn(frame_ctx *ctx, const struct gate_facts *f,
 					   struct gate_answer *a, __u32 answers)
@@ -125,20 +152,9 @@ static __always_inline int gate_cookie_syn(frame_ctx *ctx, const struct gate_fac
 		return gate_cookie_count(GATE_COOKIE_SOURCE, f, GATE_PASS);
 	if (!gate_is_local(f))
 		return gate_cookie_count(GATE_COOKIE_NOT_LOCAL, f, GATE_PASS);
-	sk = gate_socket(ctx, f, a);
+	sk = gate_listener(ctx, f, a, &n);
 	if (!sk)
-		return gate_cookie_count(GATE_COOKIE_NO_LISTENER, f, GATE_PASS);
-	if (sk->state != GATE_TCP_LISTEN) {
-		bpf_sk_release(sk);
-		return gate_cookie_count(GATE_COOKIE_SOCKET, f, GATE_PASS);
-	}
-	n = a->header - sizeof(struct tcphdr); /* see gate_answer_read() */
-	barrier_var(n);
-	if (n > GATE_TCP_LONGEST - sizeof(struct tcphdr)) {
-		bpf_sk_release(sk);
-		return gate_cookie_count(GATE_COOKIE_HEADERS, f, GATE_PASS);
-	}
-	n += sizeof(struct tcphdr);
+		return GATE_PASS;
 	header = f->ipv6 ? sizeof(a->ip6) : sizeof(a->ip4);
 	cookie = bpf_tcp_gen_syncookie(sk, &a->ip6, header, &a->tcp, n);
 	if (cookie > 0 && !gate_scales(sk))
@@ -158,24 +174,13 @@ static __always_inline int gate_cookie_syn(frame_ctx *ctx, const struct gate_fac
 static __always_inline int gate_cookie_rest(frame_ctx *ctx, const struct gate_facts *f,
 					    struct gate_answer *a, __u32 slot)
 {
-	struct bpf_sock *sk = gate_socket(ctx, f, a);
 	__u32 n, header;
+	struct bpf_sock *sk = gate_listener(ctx, f, a, &n);
 	__s64 *bucket;
 	long valid;
 
 	if (!sk)
-		return gate_cookie_count(GATE_COOKIE_NO_LISTENER, f, GATE_PASS);
-	if (sk->state != GATE_TCP_LISTEN) {
-		bpf_sk_release(sk);
-		return gate_cookie_count(GATE_COOKIE_SOCKET, f, GATE_PASS);
-	}
-	n = a->header - sizeof(struct tcphdr); /* see gate_answer_read() */
-	barrier_var(n);
-	if (n > GATE_TCP_LONGEST - sizeof(struct tcphdr)) {
-		bpf_sk_release(sk);
-		return gate_cookie_count(GATE_COOKIE_HEADERS, f, GATE_PASS);
-	}
-	n += sizeof(struct tcphdr);
+		return GATE_PASS;
 	header = f->ipv6 ? sizeof(a->ip6) : sizeof(a->ip4);
 	valid = bpf_tcp_check_syncookie(sk, &a->ip6, header, &a->tcp, n);
 	bpf_sk_release(sk);

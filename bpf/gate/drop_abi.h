@@ -14,12 +14,7 @@ enum gate_drop_size {
  */
 struct gate_drop {
 	/* The first 48 bytes are those of flow_slot. */
-	__u8 saddr[16];
-	__u8 daddr[16];
-	__be16 sport;
-	__be16 dport;
-	__u32 iface;
-	__u32 meta;
+	FLOW_IDENTITY;
 	__u8 proto;
 	__u8 tos;
 	__u8 ttl;

@@ -92,14 +92,12 @@ struct ioam_numbers {
 	__u64 duplicates;
 };
 
-/* A flow whose packets have a trace or an edge-to-edge option, in one epoch, as one CPU counted it. As in struct flow_slot. */
+/*
+ * A flow whose packets have a trace or an edge-to-edge option, in one epoch, as one CPU counted it. All of it is written
+ * by words of 64 bits: ioam_link().
+ */
 struct ioam_flow_key {
-	__u8 saddr[16]; /* all of it is written by words of 64 bits: ioam_link() */
-	__u8 daddr[16];
-	__be16 sport;
-	__be16 dport;
-	__u32 iface;
-	__u32 meta;
+	FLOW_IDENTITY;
 	__u8 proto;
 	__u8 epoch;
 	__u16 cpu;

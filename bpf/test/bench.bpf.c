@@ -72,12 +72,7 @@ int bench_ingress(struct __sk_buff *skb)
  * and last packet by the nanosecond clock.
  */
 struct reference_key {
-	__u8 saddr[16];
-	__u8 daddr[16];
-	__be16 sport;
-	__be16 dport;
-	__u32 iface;
-	__u32 meta;
+	FLOW_IDENTITY;
 	__u32 proto;
 };
 
