@@ -46,14 +46,11 @@ func (s *Server) answerLive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := acquire(r.Context(), s.followers, 0); err != nil {
+	leaveFollowers, err := s.joinFollowers(r.Context(), req)
+	if err != nil {
 		return err
 	}
-	defer func() { <-s.followers }()
-	if req.Every != 0 && s.deps.RequestScans != nil {
-		defer s.deps.RequestScans(req.Every)()
-	}
-	defer s.connections.keep(r.Context())()
+	defer leaveFollowers()
 	out := liveEvent{w, http.NewResponseController(w), s.piece}
 	fl, leave := s.feeds.join(feedKey(req), q, out.cut)
 	defer leave()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -274,19 +275,34 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// joinFollowers takes one of the places for readers that stay, keeps their connection open, and has the agent scan as
+// often as they ask for.
+func (s *Server) joinFollowers(ctx context.Context, req Request) (leave func(), err error) {
+	if err := acquire(ctx, s.followers, 0); err != nil {
+		return nil, err
+	}
+	rare := func() {}
+	if req.Every != 0 && s.deps.RequestScans != nil {
+		rare = s.deps.RequestScans(req.Every)
+	}
+	idle := s.connections.keep(ctx)
+	return func() {
+		idle()
+		rare()
+		<-s.followers
+	}, nil
+}
+
 // follow answers once for each interval, as JSON lines.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q query.Plan) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	if err := acquire(r.Context(), s.followers, 0); err != nil {
+	leaveFollowers, err := s.joinFollowers(r.Context(), req)
+	if err != nil {
 		return err
 	}
-	defer func() { <-s.followers }()
-	if req.Every != 0 && s.deps.RequestScans != nil {
-		defer s.deps.RequestScans(req.Every)()
-	}
-	defer s.connections.keep(r.Context())()
+	defer leaveFollowers()
 	flusher := http.NewResponseController(w)
 	fl, leave := s.feeds.join(feedKey(req), q, func() {
 		if err := flusher.SetWriteDeadline(time.Unix(1, 0)); err != nil {
@@ -296,7 +312,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q q
 	defer leave()
 	// The headers report to the reader that the following has begun.
 	w.Header().Set("Content-Type", "application/jsonl")
-	err := flusher.Flush()
+	err = flusher.Flush()
 	for err == nil {
 		select {
 		case <-r.Context().Done():
