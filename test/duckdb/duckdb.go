@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -36,10 +35,22 @@ var ErrMissing = errors.New("the Python package duckdb is not installed: scripts
 //go:embed ask.py
 var script string
 
-// folder is where scripts/setup puts the package.
+// folder is where scripts/setup puts the package, in the tree that the working directory is in.
 func folder() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", ".cache", "python")
+	const within = ".cache/python"
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if at := filepath.Join(dir, within); isDir(at) {
+			return at
+		}
+		dir = filepath.Dir(dir)
+	}
+	return within
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func python(ctx context.Context, args ...string) *exec.Cmd {

@@ -34,22 +34,24 @@ func TestTunnelReportedClosed(t *testing.T) {
 		copy(f[etherLen+42:], sum)
 		h.arrive(t, packet.Frame{Data: f})
 	}
-	for _, c := range []struct {
-		what       string
-		from       string
-		kind, code uint8
-	}{
-		{"nothing there knows IPv6 in IPv6", end, 4, 1},
-		{"no such tunnel", end, 1, 4},
-		{"no neighbor", router, 1, 3},
-	} {
-		emptyMaps(t, h.node, "mark_paths", "ioam_guards")
-		out := wrapped(c.what+", before", true)
-		report(c.from, 3, 0, out)
-		report(c.from, c.kind, c.code, out, 0, 1)
-		report(c.from, c.kind, c.code, frame)
-		wrapped(c.what+", other errors", true)
-		report(c.from, c.kind, c.code, out)
-		wrapped(c.what, false)
-	}
+	h.inside(t, func() {
+		for _, c := range []struct {
+			what       string
+			from       string
+			kind, code uint8
+		}{
+			{"nothing there knows IPv6 in IPv6", end, 4, 1},
+			{"no such tunnel", end, 1, 4},
+			{"no neighbor", router, 1, 3},
+		} {
+			emptyMaps(t, h.node, "mark_paths", "ioam_guards")
+			out := wrapped(c.what+", before", true)
+			report(c.from, 3, 0, out)
+			report(c.from, c.kind, c.code, out, 0, 1)
+			report(c.from, c.kind, c.code, frame)
+			wrapped(c.what+", other errors", true)
+			report(c.from, c.kind, c.code, out)
+			wrapped(c.what, false)
+		}
+	})
 }

@@ -128,7 +128,8 @@ func AgreesWithTshark(t testing.TB, capture string, rows []map[string]string) in
 		if ioam.TraceType(tt).NodeLen() == 0 {
 			continue
 		}
-		if values[1] != "" {
+		// The port of a client may be one that traceroute uses, too.
+		if values[1] != "" && !strings.HasPrefix(values[1], "Possible traceroute") {
 			t.Fatalf("frame %s, Trace-Type %06X: tshark says %q", values[0], tt, values[1])
 		}
 		for j, s := range all {
