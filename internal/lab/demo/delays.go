@@ -50,7 +50,7 @@ func (d *demo) delays(ctx context.Context) (err error) {
 		err = errors.Join(err, stopErr, path.Wait(), l.Down())
 	}()
 	relay, err := l.NewRelay(wire.Config{AB: wire.Direction{Delay: oneWay}, BA: wire.Direction{Delay: oneWay}},
-		slog.New(slog.NewTextHandler(d.Log, nil)))
+		slog.New(slog.NewTextHandler(d.Log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
 	}
