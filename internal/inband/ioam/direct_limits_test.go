@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/test/await"
 	wire "github.com/waymark-net/waymark/wire/ioam"
 )
@@ -74,13 +75,14 @@ func exportsSamePackets(t *testing.T, h *host, exports <-chan *Exported) {
 			t.Fatal(err)
 		}
 	}()
+	defer datapathtest.OnOneProcessor(t)() // whose credit suffices, so that the choice alone decides
 	const sent = 3000
 	chosen := map[uint32]map[uint32]bool{}
 	for _, every := range []uint32{10, 10, 40} {
 		if err := h.node.Apply(exporting(every, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
-		for range 64 * 40 * 2 { // credit on every CPU, so that the choice alone decides
+		for range 64 * 40 * 2 {
 			h.tc(t, "test_in", carrying(t, &wire.DEX{Namespace: spaceA, Type: wire.HopLimitNodeID, Extension: wire.DEXSequence, Sequence: unchosen()}))
 		}
 		before, _ := h.offered(t)
