@@ -73,7 +73,7 @@ func (b *bench) sends(t *testing.T, h at, frame []byte, n int) {
 func TestDetect(t *testing.T) {
 	b := open(t, small())
 	f := b.find(t)
-	b.apply(t, "detect 20000/s udp dst port 53\ndetect 20MB/s per src/24/48 ip6\ndetect 1000000/s per src/16\npass udp")
+	b.apply(t, "detect 20000/s udp dst port 53\ndetect 20MB/s per src/24/48 ip6\ndetect 100000000/s per src/16\npass udp")
 	heavy := packet.Eth().IPv4("192.0.2.1", "198.51.100.2").UDP(7, 53).Payload(30).Bytes()
 	other := packet.Eth().IPv4("192.0.2.2", "198.51.100.2").UDP(7, 54).Payload(30).Bytes()
 	light := packet.Eth().IPv4("192.0.2.3", "198.51.100.2").UDP(7, 53).Payload(30).Bytes()
