@@ -69,6 +69,13 @@ test: setup-test build build/NOTICE ## All tests, in a sandbox, every skip accou
 	@go build -o build/runner ./test/runner
 	@E2E_BINARY="$(CURDIR)/bin/waymark" build/runner -skips test/skips.txt ./...
 
+soaked = $(shell grep -rl --include='*_test.go' 'waymark/test/soak"' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: soak
+soak: setup-test build build/NOTICE ## The tests that repeat something many times, at full length: hours (as root)
+	@go build -o build/runner ./test/runner
+	@SOAK=1 E2E_BINARY="$(CURDIR)/bin/waymark" build/runner -timeout 3h -skips test/skips.txt $(soaked)
+
 .PHONY: golden
 golden: setup-build generate ## Write what programs cost again, after a deliberate change (as root)
 	go test -count=1 -run '^TestCost$$' ./internal/datapath -update
