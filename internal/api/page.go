@@ -57,18 +57,19 @@ func (s *Server) setPage(w http.ResponseWriter, r *http.Request, p Page) {
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChange))
+	s.deadline(w) // reading, and what follows, may take longer than an answer
 	if err != nil {
 		writeError(w, &Error{http.StatusRequestEntityTooLarge, err.Error(), ""})
 		return
 	}
 	value, err := p.Set(body)
+	s.deadline(w)
 	if err != nil {
 		refused := &Error{Status: http.StatusBadRequest, What: err.Error()}
 		_ = errors.As(err, &refused)
 		writeError(w, refused)
 		return
 	}
-	s.deadline(w)
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(value); err != nil {
 		s.deps.Log.Debug("API: writing an answer", "path", p.Path, "error", err)
