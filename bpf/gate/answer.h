@@ -49,6 +49,7 @@ struct gate_answer {
 	__u32 header; /* bytes of the TCP header */
 	__u32 data; /* bytes behind it */
 	__u32 stamp; /* of the SYN's options */
+	__u32 option; /* offset of the one that is read */
 	__u16 mss;
 	__u8 scale; /* 255: none */
 	bool sack;
@@ -113,27 +114,31 @@ static __always_inline __u32 gate_load32(const __u8 *p)
 	return (__u32)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
 }
 
-/* What the options of the SYN offer. Verified alone. */
+/*
+ * What the options of the SYN offer. Verified alone. The offset is kept in memory: of a register, the verifier would follow
+ * each value that it may have, which is most of what it does to load the gate.
+ */
 __feature(FEATURE_GATE) __noinline int gate_answer_options(struct gate_answer *a)
 {
-	__u32 at = sizeof(struct tcphdr), len;
 	const __u8 *o;
+	__u32 at, len;
 
 	if (!a)
 		return 0;
 	a->mss = 0;
 	a->scale = 255;
 	a->sack = a->stamps = false;
+	a->option = sizeof(struct tcphdr);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < GATE_TCP_LONGEST - sizeof(struct tcphdr); i++) {
-		barrier_var(at);
+		at = WHOLE(a->option);
 		if (at + 1 >= a->header || at >= GATE_TCP_LONGEST - 1)
 			return 0;
 		o = a->bytes + at;
 		if (o[0] == GATE_OPT_END)
 			return 0;
 		if (o[0] == GATE_OPT_NOP) {
-			at++;
+			WHOLE(a->option) = at + 1;
 			continue;
 		}
 		len = o[1];
@@ -149,7 +154,7 @@ __feature(FEATURE_GATE) __noinline int gate_answer_options(struct gate_answer *a
 			a->stamps = true;
 			a->stamp = gate_load32(o + 2);
 		}
-		at += len;
+		WHOLE(a->option) = at + len;
 	}
 	return 0;
 }
