@@ -220,7 +220,6 @@ struct gate_control {
 	__u32 capture_snap; /* bytes of a packet at most */
 	__u32 zero;
 	__u64 capture_cost; /* ns per packet, as in gate_rule */
-	__s64 capture_bucket;
 	__u64 keys[8]; /* random, of the buckets of sources */
 	struct gate_table table[GATE_COPIES];
 	struct gate_iface iface[GATE_COPIES][GATE_BUCKETS][GATE_WAYS];

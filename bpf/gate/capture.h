@@ -67,6 +67,9 @@ static __always_inline int gate_capture_frame(frame_ctx *ctx, void *ring,
 	return gate_capture_into(ctx, ring, head, GATE_CAPTURE_LARGE);
 }
 
+/* The bucket of captured packets: no rule has the slot. */
+#define GATE_CAPTURE_BUCKET GATE_SLOT_PASSED
+
 /* Whether somebody captures such packets. */
 static __always_inline bool gate_is_captured(const struct gate_facts *f, __u32 action)
 {
@@ -83,18 +86,19 @@ __feature(FEATURE_GATE) __noinline
 {
 	struct gate_captured *count;
 	struct gate_packet *head;
-	__s64 now;
-	__u32 zero = 0;
+	__s64 now, *bucket;
+	__u32 zero = 0, slot = GATE_CAPTURE_BUCKET;
 	void *ring;
 
 	if (!f || !gate_is_captured(f, action))
 		return 0;
 	count = bpf_map_lookup_elem(&gate_captures, &zero);
 	ring = bpf_map_lookup_elem(&gate_rings, &zero);
-	if (!count || !ring)
+	bucket = bpf_map_lookup_elem(&gate_buckets, &slot);
+	if (!count || !ring || !bucket)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (gate_take((__s64 *)&gate.capture_bucket, now, 1000000000, gate.capture_cost)) {
+	if (gate_take(bucket, now, 1000000000, gate.capture_cost)) {
 		count->limited++;
 		return 0;
 	}

@@ -59,7 +59,10 @@ func (s *Server) setPage(w http.ResponseWriter, r *http.Request, p Page) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChange))
 	s.deadline(w) // reading, and what follows, may take longer than an answer
 	if err != nil {
-		writeError(w, &Error{http.StatusRequestEntityTooLarge, err.Error(), ""})
+		writeError(w, &Error{
+			http.StatusRequestEntityTooLarge, fmt.Sprintf("the change cannot be read, or is too large (%d bytes at most): %v", maxChange, err),
+			"have the configuration name a file with what is larger",
+		})
 		return
 	}
 	value, err := p.Set(body)

@@ -122,6 +122,9 @@ func allowed(t reflect.Type, tag reflect.StructTag) string {
 	if kind, ok := kinds[tag.Get("kind")]; ok {
 		return kind.allowed
 	}
+	if t.Kind() == reflect.Bool {
+		return "allowed: true or false"
+	}
 	if r := rangeText(t, tag); r != "" {
 		return "allowed: " + r
 	}

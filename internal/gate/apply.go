@@ -28,9 +28,6 @@ func (g *Gate) options(which uint32, now time.Time) engine.Options {
 // Apply replaces the rules: each packet meets the old ones or the new ones. Rules that are
 // in both go on with their counters and token buckets. After an error the old ones stay.
 func (g *Gate) Apply(rs *rules.Ruleset) error {
-	if err := Check(g.withDetect(rs)); err != nil {
-		return err
-	}
 	if err := g.checkCookies(rs); err != nil {
 		return err
 	}
@@ -48,7 +45,7 @@ func (g *Gate) Rules() *rules.Ruleset {
 
 func (g *Gate) apply(rs *rules.Ruleset, now time.Time) error {
 	which := 1 - g.which
-	table, err := engine.Compile(g.withDetect(rs), g.options(which, now))
+	table, err := g.compile(rs, which, now)
 	if err != nil {
 		return err
 	}

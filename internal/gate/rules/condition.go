@@ -96,13 +96,16 @@ func (p *parser) unknownPart(t token) *Error {
 	if actions[word] != 0 {
 		return p.fail(t, "unexpected %s: write one rule per line, and what to do first", t.text)
 	}
+	if t.is(",") {
+		return p.fail(t, "unexpected , behind %s: it takes no list here: write one value, or one rule for each", p.before(t))
+	}
 	if t.kind == tokenSign {
 		return p.fail(t, "unexpected %s: expected a condition, such as src 192.0.2.1 or tcp", t.text)
 	}
 	if _, err := parsePrefix(t.text); err == nil || strings.HasPrefix(t.text, "@") {
 		return p.fail(t, "write src %s or dst %s", t.text, t.text)
 	}
-	known := make([]string, 0, len(conditions))
+	known := []string{"burst", "every", "per"}
 	for name := range conditions {
 		known = append(known, name)
 	}
@@ -111,6 +114,15 @@ func (p *parser) unknownPart(t token) *Error {
 		return p.fail(t, "unknown condition %s: did you mean %s?", t.text, near)
 	}
 	return p.fail(t, "unknown condition %s: write ip, ip6, a protocol, type, src, dst, src port, dst port, flags, len, fragment, vlan, dscp, iface, for, until or dry-run", t.text)
+}
+
+// before is the word in front of one that was read.
+func (p *parser) before(t token) string {
+	i := slices.Index(p.tokens, t)
+	if i < 1 {
+		return "nothing"
+	}
+	return p.tokens[i-1].text
 }
 
 // end reads what follows src and dst: addresses or ports.

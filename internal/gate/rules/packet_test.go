@@ -34,7 +34,7 @@ func TestPackets(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "expected a packet", "src 10/8": "a packet has one src", "tcp dst port 80-81": "a packet has one dst port",
-		"tcp dst prot 80": "expected an address", "drop udp": "unexpected drop", "dst port 80": "ports need a protocol", "src @a": "not defined",
+		"tcp dst prot 80": "did you mean dst port?", "src example.org": "expected an address", "drop udp": "unexpected drop", "dst port 80": "ports need a protocol", "src @a": "not defined",
 	} {
 		if _, err := ParsePacket(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

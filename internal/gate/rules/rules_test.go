@@ -109,6 +109,11 @@ func TestErrors(t *testing.T) {
 		"drop 192.0.2.1":                         "1:6: write src 192.0.2.1 or dst 192.0.2.1",
 		"drop src 192.0.2.1/24":                  "1:10: bits are set after the prefix: did you mean 192.0.2.0/24, or the address 192.0.2.1?",
 		"drop src www.example.com":               "names of hosts are not resolved",
+		"drop udp dst prt 53":                    "1:14: prt is no address: did you mean dst port?",
+		"sample evry 100 udp":                    "1:8: unknown condition evry: did you mean every?",
+		"drop udp for 1h,2h":                     "1:16: unexpected , behind 1h: it takes no list here: write one value, or one rule for each",
+		"limit 100/s per src/24,32":              "unexpected , behind src/24: it takes no list here",
+		"set s { 192.0.2.1 fro 1h }":             "1:19: fro is no address: did you mean for, as in 192.0.2.66 for 1h?",
 		"drop src 443":                           "did you mean port 443?",
 		"drop tcp dst port 192.0.2.1":            "is an address",
 		"drop dst port 80":                       "1:6: ports need a protocol that has them",
@@ -214,7 +219,7 @@ gate.rules:1:1: unknown action droq: did you mean drop?
 gate.rules:3:11: the set x is not defined: define it in a line of its own, such as set x { 192.0.2.0/24 }
    drop src @x
             ^^
-gate.rules:5:14: expected an address, a prefix or a set, such as 192.0.2.1, 10/8, 2001:db8::/32 or @blocked; names of hosts are not resolved
+gate.rules:5:14: prot is no address: did you mean dst port?
   drop tcp dst prot 80
                ^^^^`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {

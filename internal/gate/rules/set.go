@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/waymark-net/waymark/internal/suggest"
 )
 
 // set reads a definition.
@@ -113,6 +115,9 @@ func (p *parser) member(s *Set, t token) *Error {
 		return nil
 	}
 	prefixes, bad := parsePrefixes(t.text)
+	if near := suggest.Nearest(strings.ToLower(t.text), []string{"for", "until"}); bad != nil && near != "" {
+		return p.fail(t, "%s is no address: did you mean %s, as in 192.0.2.66 for 1h?", t.text, near)
+	}
 	if bad != nil {
 		return p.fail(t, "%v", bad)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/suggest"
 )
 
 // kind is what Ranges are about.
@@ -216,6 +217,9 @@ func (p *parser) addrs(r *ruleText, name string, out *Addrs, at part) *Error {
 			return nil
 		}
 		prefixes, err := parsePrefixes(t.text)
+		if err != nil && suggest.Nearest(strings.ToLower(t.text), []string{"port"}) != "" {
+			return p.fail(t, "%s is no address: did you mean %s port?", t.text, name)
+		}
 		if err != nil {
 			return p.fail(t, "%v", err)
 		}

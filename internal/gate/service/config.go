@@ -7,7 +7,6 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/gate"
-	"github.com/waymark-net/waymark/internal/gate/engine"
 )
 
 // Section is gate in the configuration.
@@ -60,14 +59,11 @@ func (c *Config) has(iface string) bool {
 	})
 }
 
-// lineSize is the size of an element of the address tables.
-const lineSize = 64
-
 func (c *Config) gate() gate.Config {
 	out := gate.Default()
 	out.Mode, out.Sources, out.Bans = gate.Mode(c.Mode), c.Sources, c.Bans.Max
 	out.Tables.Rows, out.CaptureRate, out.Dropped = c.Rows, c.CaptureRate, c.Dropped
 	out.Pins, out.Keep = c.PinDir, c.Pin
-	out.Tables.Lines = c.TableMemory / lineSize / engine.Copies
+	out.Tables.Lines = gate.Lines(uint64(c.TableMemory))
 	return out
 }

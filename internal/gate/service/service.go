@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"sync"
@@ -76,6 +77,18 @@ type service struct {
 
 // At XDP, rules may ask for VLAN tags that are not in frames.
 var _ = hints.Consumer(Section.Enabled)
+
+// Fit reports what rules would take of the tables of an agent, or why they would not fit.
+func Fit(cfg *config.Config, rs *rules.Ruleset) (gate.Use, error) {
+	own := Section.Of(cfg)
+	watches, err := own.Detect.rules(time.Now())
+	if err != nil {
+		return gate.Use{}, fmt.Errorf("gate.detect.watch: %w", err)
+	}
+	g := gate.New(own.gate(), slog.New(slog.DiscardHandler))
+	g.Detect(watches)
+	return g.Fit(rs)
+}
 
 // New prepares the stage.
 func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
@@ -169,6 +182,11 @@ func (s *service) reload(next *config.Config) (apply func() error, err error) {
 	rs, sum, err := s.read(own.Rules)
 	if err != nil {
 		return nil, err
+	}
+	if rs != nil {
+		if _, err := s.gate.Fit(rs); err != nil {
+			return nil, fmt.Errorf("%s: %w", own.Rules, err)
+		}
 	}
 	return func() error {
 		s.mu.Lock()
