@@ -71,7 +71,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startAgent serves the API over known flows on the socket of the script. With
-// live, an interval ends every 20 ms.
+// live, an interval ends every 300 ms: a follower who is late for two in a row is dropped.
 //
 // With marked there are marked flows besides; with silent, lonely or over none, for a reason.
 func startAgent(ts *testscript.TestScript, neg bool, args []string) {
@@ -108,7 +108,7 @@ func startAgent(ts *testscript.TestScript, neg bool, args []string) {
 	go func() { done <- server.Run(ctx) }()
 	if live {
 		go func() {
-			tick := time.NewTicker(20 * time.Millisecond)
+			tick := time.NewTicker(300 * time.Millisecond)
 			defer tick.Stop()
 			for ctx.Err() == nil {
 				fillInterval(history, 0)
