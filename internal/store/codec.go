@@ -10,28 +10,22 @@ import (
 )
 
 // codecVersion is the first byte of an encoded interval.
-const codecVersion = 1
+const codecVersion = 2
 
 // typicalRow is what a row takes, of which an interval has many: one allocation, no copies.
 const typicalRow = 88
 
-// Encoder writes intervals as bytes. Wirings are written where they change.
-type Encoder struct{ wiring *flow.Wiring }
+// Encoder writes intervals as bytes. Wirings are written where they change, the names of fields once.
+type Encoder struct {
+	wiring *flow.Wiring
+	named  bool
+}
 
 // Append adds an interval to b.
 func (c *Encoder) Append(b []byte, e *Ended) []byte {
 	iv := e.iv
-	b = slices.Grow(b, 256+len(iv.reported)+e.Len()*typicalRow)
-	b = append(b, codecVersion)
-	b = binary.AppendUvarint(b, iv.sequence)
-	b = binary.AppendVarint(b, flow.Nanos(iv.from))
-	b = binary.AppendVarint(b, flow.Nanos(iv.to))
-	b = binary.AppendUvarint(b, iv.summed)
-	changed := iv.wiring != c.wiring
-	b = binary.AppendUvarint(b, boolean(changed))
-	if c.wiring = iv.wiring; changed {
-		b = AppendWiring(b, iv.wiring)
-	}
+	b = slices.Grow(b, 1024+len(iv.reported)+e.Len()*typicalRow)
+	b = c.appendHead(append(b, codecVersion), iv)
 	b = binary.AppendUvarint(b, uint64(len(iv.links)))
 	for _, l := range iv.links {
 		b = appendString(appendString(b, l.iface), l.netns)
@@ -44,26 +38,117 @@ func (c *Encoder) Append(b []byte, e *Ended) []byte {
 	b = binary.AppendUvarint(b, uint64(len(iv.reported)))
 	b = append(b, iv.reported...)
 	b = binary.AppendUvarint(b, uint64(e.Len()))
+	var r flow.Record
 	for i, n := range e.Repeated() {
-		b = binary.AppendUvarint(iv.rows.at(i).append(b), n)
+		w := iv.rows.at(i)
+		w.own(&r)
+		b = appendUvarint(w.append(b, &r, flow.Nanos(iv.from)), n)
+	}
+	return b
+}
+
+// appendHead writes what an interval is, and what changed since the one before it.
+func (c *Encoder) appendHead(b []byte, iv *interval) []byte {
+	names := coded
+	if c.named {
+		names = nil
+	}
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	for _, f := range names {
+		b = appendString(b, f.Name)
+	}
+	c.named = true
+	b = binary.AppendUvarint(b, iv.sequence)
+	b = binary.AppendVarint(b, flow.Nanos(iv.from))
+	b = binary.AppendVarint(b, flow.Nanos(iv.to))
+	b = binary.AppendUvarint(b, iv.summed)
+	changed := iv.wiring != c.wiring
+	b = binary.AppendUvarint(b, boolean(changed))
+	if c.wiring = iv.wiring; changed {
+		b = AppendWiring(b, iv.wiring)
 	}
 	return b
 }
 
 // Decoder is the inverse of Encoder.
-type Decoder struct{ wiring *flow.Wiring }
+type Decoder struct {
+	wiring *flow.Wiring
+	fields []*flow.Field // of rows, in the order of their numbers
+}
 
 // Decode reads an interval. Bytes that no Encoder wrote give an error, never a crash.
 func (c *Decoder) Decode(b []byte) (e Ended, err error) {
+	err = c.each(b, func(iv *interval, rows int) {
+		iv.reported = slices.Clone(iv.reported)
+		e = Ended{iv: iv, repeated: make([]uint64, 0, rows)}
+		iv.rows.grow(rows)
+	}, func(at *row, r *flow.Record, repeated uint64) error {
+		w := e.iv.rows.add(row{})
+		w.set(r, at.link)
+		w.reported, w.drop = at.reported, at.drop
+		e.repeated = append(e.repeated, repeated)
+		return nil
+	})
+	return e, err
+}
+
+// Each reads an interval without keeping it: begin is called with what is known without its records, then each with
+// every record, which is valid until it returns.
+func (c *Decoder) Each(b []byte, begin func(Head), each func(r *flow.Record, repeated uint64) error) error {
+	var memory reports
+	var iv *interval
+	return c.each(b, func(begun *interval, rows int) {
+		iv = begun
+		begin(Head{iv.sequence, iv.from, iv.to, iv.summed, rows, iv.wiring})
+	}, func(at *row, r *flow.Record, repeated uint64) error {
+		at.place(iv, r, &memory)
+		return each(r, repeated)
+	})
+}
+
+func (c *Decoder) each(b []byte, begin func(iv *interval, rows int), each func(at *row, r *flow.Record, repeated uint64) error) (err error) {
 	defer func() {
-		if recover() != nil {
+		if p := recover(); p != nil {
 			err = errors.New("the interval ends too early")
 		}
 	}()
 	if b[0] != codecVersion {
-		return e, fmt.Errorf("version %d of the log is not known: read it with the Waymark that wrote it", b[0])
+		return fmt.Errorf("version %d of the log is not known: read it with the Waymark that wrote it", b[0])
 	}
 	r := reader(b[1:])
+	iv, err := c.head(&r)
+	if err != nil {
+		return err
+	}
+	n := r.count(rowBytes(c.fields))
+	begin(iv, n)
+	var w row
+	var record flow.Record
+	for range n {
+		r.row(c.fields, &w, &record, flow.Nanos(iv.from))
+		if int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) {
+			return errors.New("a record names an interface or a rule that is not there")
+		}
+		if err := each(&w, &record, r.uvarint()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// head reads all of an interval but its rows; what options reported is in the memory of r.
+func (c *Decoder) head(r *reader) (*interval, error) {
+	if n := r.count(1); n > 0 {
+		c.fields = nil
+		for range n {
+			name := r.text()
+			i := slices.IndexFunc(coded, func(f *flow.Field) bool { return f.Name == name })
+			if i < 0 {
+				return nil, fmt.Errorf("the log has a field %q that is not known: read it with the Waymark that wrote it", name)
+			}
+			c.fields = append(c.fields, coded[i])
+		}
+	}
 	iv := &interval{sequence: r.uvarint(), from: flow.FromNanos(r.varint()), to: flow.FromNanos(r.varint()), summed: r.uvarint()}
 	if r.uvarint() != 0 {
 		c.wiring = r.wiring()
@@ -75,18 +160,8 @@ func (c *Decoder) Decode(b []byte) (e Ended, err error) {
 	for range r.count(3) {
 		iv.drops = append(iv.drops, &flow.Drop{Verdict: flow.Verdict(r.uvarint()), Rule: uint32(r.uvarint()), Text: r.text()})
 	}
-	iv.reported = append(packed(nil), r.bytes()...)
-	n := r.count(rowBytes)
-	e = Ended{iv: iv, repeated: make([]uint64, 0, n)}
-	iv.rows.grow(n)
-	for range n {
-		w := iv.rows.add(row{})
-		if r.row(w); int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) {
-			return e, errors.New("a record names an interface or a rule that is not there")
-		}
-		e.repeated = append(e.repeated, r.uvarint())
-	}
-	return e, nil
+	iv.reported = packed(r.bytes())
+	return iv, nil
 }
 
 // AppendWiring writes how interfaces hang together; nil: not known.

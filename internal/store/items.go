@@ -141,11 +141,13 @@ func (g *groups) rows() iter.Seq[*query.Row] {
 
 // report is what the groups of a window are made of.
 func (w *window) report() (r query.Report) {
-	for i, iv := range w.intervals {
-		if i == 0 {
+	for _, iv := range w.intervals { // the clock may have stepped back
+		if r.From.IsZero() || iv.from.Before(r.From) {
 			r.From = iv.from
 		}
-		r.To = iv.to
+		if iv.to.After(r.To) {
+			r.To = iv.to
+		}
 		r.Intervals++
 		r.Summed += iv.summed
 	}

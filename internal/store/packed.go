@@ -97,6 +97,10 @@ func appendDelays(b []byte, d *flow.Delays) []byte {
 type reader []byte
 
 func (r *reader) uvarint() uint64 {
+	if first := (*r)[0]; first < 1<<7 { // as most are
+		*r = (*r)[1:]
+		return uint64(first)
+	}
 	v, n := binary.Uvarint(*r)
 	*r = (*r)[n:]
 	return v

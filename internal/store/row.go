@@ -56,10 +56,14 @@ func (w *row) set(r *flow.Record, number uint32) {
 
 // record gives the record back. What options reported of it is written to memory.
 func (w *row) record(iv *interval, r *flow.Record, memory *reports) {
-	l := &iv.links[w.link]
+	w.own(r)
+	w.place(iv, r, memory)
+}
+
+// own makes of the record what does not stand apart from the row.
+func (w *row) own(r *flow.Record) {
 	*r = flow.Record{
-		Iface: l.iface, Netns: l.netns, IfIndex: l.ifindex, Direction: w.direction,
-		Family: w.family, Proto: w.proto, SrcPort: w.sport, DstPort: w.dport,
+		Direction: w.direction, Family: w.family, Proto: w.proto, SrcPort: w.sport, DstPort: w.dport,
 		VLAN: w.vlan, InnerVLAN: w.innerVLAN, Tunnel: w.tunnel, VNI: w.vni,
 		TOS: w.tos, TCPFlags: w.tcpFlags, FlowLabel: w.flowLabel, TTLMin: w.ttlMin, TTLMax: w.ttlMax,
 		Counters: w.Counters,
@@ -71,6 +75,12 @@ func (w *row) record(iv *interval, r *flow.Record, memory *reports) {
 	if !w.unattributed {
 		r.Src, r.Dst = address(w.src, w.family), address(w.dst, w.family)
 	}
+}
+
+// place adds what is kept of the interval: the interface, what dropped packets, and what options reported.
+func (w *row) place(iv *interval, r *flow.Record, memory *reports) {
+	l := &iv.links[w.link]
+	r.Iface, r.Netns, r.IfIndex = l.iface, l.netns, l.ifindex
 	if w.drop != 0 {
 		r.Drop = iv.drops[w.drop-1]
 	}

@@ -35,9 +35,13 @@ func keep(r *flow.Record) (got flow.Record) {
 	w.set(r, 1)
 	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
 	w.reported, w.drop = iv.iv.reported.put(r.PDM, r.IOAM), iv.dropNumber(r.Drop)
-	var written row
-	b := reader(w.append(nil))
-	b.row(&written)
+	var own flow.Record
+	w.own(&own)
+	var at, written row
+	b := reader(w.append(nil, &own, 5))
+	b.row(coded, &at, &own, 5)
+	written.set(&own, at.link)
+	written.reported, written.drop = at.reported, at.drop
 	written.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
 	return got
 }

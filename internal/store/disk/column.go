@@ -146,52 +146,6 @@ func (c *column) setNumber(f *flow.Field) {
 	}
 }
 
-// values appends the values of entries; arena is memory for bytes that lasts as long as they do.
-// Levels are set where they are not 0: setting them takes as long as making the value.
-func (c *column) values(to []parquet.Value, index int, entries []entry, arena *[]byte) []parquet.Value {
-	switch {
-	case c.pairs:
-		for i := range entries {
-			to = c.pairValues(to, index, &entries[i])
-		}
-	case c.optional:
-		for i := range entries {
-			var v parquet.Value // missing
-			if e := &entries[i]; !c.field.Missing(e.Record) {
-				v = c.value(e, arena).Level(0, 1, index)
-			}
-			to = append(to, v)
-		}
-	case c.wide:
-		for i := range entries {
-			to = append(to, parquet.Int64Value(int64(c.number(&entries[i]))))
-		}
-	default:
-		for i := range entries {
-			to = append(to, c.value(&entries[i], arena))
-		}
-	}
-	return to
-}
-
-func (c *column) value(e *entry, arena *[]byte) parquet.Value {
-	switch {
-	case c.bytes != nil:
-		start := len(*arena)
-		*arena = c.bytes(e, *arena)
-		b := (*arena)[start:len(*arena):len(*arena)]
-		if c.field.Kind == flow.Address {
-			return parquet.FixedLenByteArrayValue(b)
-		}
-		return parquet.ByteArrayValue(b)
-	case c.flag:
-		return parquet.BooleanValue(c.number(e) != 0)
-	case c.wide:
-		return parquet.Int64Value(int64(c.number(e)))
-	}
-	return parquet.Int32Value(int32(c.number(e)))
-}
-
 // pairValues are index and count of each bucket by turns.
 func (c *column) pairValues(to []parquet.Value, index int, e *entry) []parquet.Value {
 	buckets := c.field.Buckets(e.Record)

@@ -8,15 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/test/soak"
 )
 
 // childVariable names the directory that a child of TestKilled fills until it is killed.
@@ -70,7 +69,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said uint64
-	for round := range 100 {
+	for round := range soak.Times(6, 100) {
 		cmd := exec.Command(program)
 		cmd.Env = append(os.Environ(), childVariable+"="+dir)
 		out, err := cmd.StdoutPipe()
@@ -87,7 +86,7 @@ func TestKilled(t *testing.T) {
 				t.Fatalf("round %d: %s after %d", round, lines.Text(), said)
 			}
 			said = n
-			if i == 1+round*7%61 {
+			if i == 1+round*37%97 {
 				if err := cmd.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
@@ -147,98 +146,6 @@ func sealedFile(t *testing.T) (dir, path string) {
 	return dir, files[0]
 }
 
-// TestFlippedBits: a bit that flipped anywhere is found, reported, and costs that file alone.
-func TestFlippedBits(t *testing.T) {
-	dir, path := sealedFile(t)
-	for _, file := range []string{path, sumPath(path)} {
-		whole, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := 0; i < len(whole); i += 1 + len(whole)/60 {
-			broken := slices.Clone(whole)
-			broken[i] ^= 1 << (i % 8)
-			if err := os.WriteFile(file, broken, 0o640); err != nil {
-				t.Fatal(err)
-			}
-			s := open(t, dir)
-			a := ask(t, query.Plan{}, s)
-			if s.Status().Counts.Damaged != 1 || a.Records != 0 || len(s.segments) > 0 && (a.Lost != 30 || !strings.Contains(a.Partial, "damaged")) {
-				t.Errorf("byte %d of %s: %d records, %d lost, %q, %+v", i, filepath.Base(file), a.Records, a.Lost, a.Partial, s.counts)
-			}
-			s.close()
-		}
-		if err := os.WriteFile(file, whole, 0o640); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := open(t, dir)
-	defer s.close()
-	if a := ask(t, query.Plan{}, s); a.Records != 60 || a.Partial != "" {
-		t.Errorf("%+v", a)
-	}
-}
-
-// TestCutLog: of a log that was cut anywhere, or of which a bit flipped, what is whole before
-// that is there, and new intervals follow it.
-func TestCutLog(t *testing.T) {
-	dir := t.TempDir()
-	b := newBoth(t, dir)
-	var ends []int64
-	for n := range 8 {
-		b.fill(n, numbered(uint64(n)))
-		ends = append(ends, b.disk.log.size)
-	}
-	path := b.disk.log.path
-	if err := b.disk.close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for cut := len(logMagic); cut < len(whole); cut += 11 {
-		for _, flip := range []bool{false, true} {
-			text := slices.Clone(whole)
-			if flip {
-				text[cut] ^= 4
-			} else {
-				text = text[:cut]
-			}
-			if err := os.WriteFile(path, text, 0o640); err != nil {
-				t.Fatal(err)
-			}
-			kept := slices.IndexFunc(ends, func(end int64) bool { return end > int64(cut) })
-			s := open(t, dir)
-			if got := ask(t, query.Plan{}, s); got.Intervals != kept || got.Records != uint64(kept) || s.Last() != uint64(kept) {
-				t.Fatalf("cut at %d, flip %t: %d intervals, want %d", cut, flip, got.Intervals, kept)
-			}
-			wantTorn := flip || kept > 0 && ends[kept-1] != int64(cut) || kept == 0 && cut > len(logMagic)
-			if torn := s.counts.Torn > 0; torn != wantTorn {
-				t.Errorf("cut at %d, flip %t: torn %t", cut, flip, torn)
-			}
-			next := store.NewBuilder(store.Head{Sequence: s.Last() + 1, From: at(50), To: at(51)})
-			r := numbered(50)
-			next.Add(&r, 0)
-			e := next.End()
-			s.write(&e)
-			if got := ask(t, query.Plan{}, s); got.Records != uint64(kept)+1 {
-				t.Errorf("cut at %d: %d records after another one", cut, got.Records)
-			}
-			s.close()
-			logs, err := filepath.Glob(filepath.Join(dir, "*.wal"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, l := range logs {
-				if err := os.Remove(l); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-}
-
 // TestBadDirectories: a directory that another agent has, that cannot be written, or has a file of
 // a later version.
 func TestBadDirectories(t *testing.T) {
@@ -262,35 +169,6 @@ func TestBadDirectories(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "log-00000000000000000099.wal.damaged")); err != nil {
 		t.Errorf("a log that cannot be read was not kept: %v", err)
 	}
-}
-
-// TestDiskFull: what cannot be written is counted, the log stays readable, and what comes later
-// is kept.
-func TestDiskFull(t *testing.T) {
-	dir := t.TempDir()
-	b := newBoth(t, dir)
-	b.fill(0, numbered(0))
-	file := b.disk.log.file
-	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip("/dev/full is missing")
-	}
-	b.disk.log.file = full
-	b.fill(1, numbered(1))
-	b.fill(2, numbered(2), numbered(3))
-	if st := b.disk.Status(); st.Counts.Lost != 2 || st.Counts.LostRecords != 3 || st.Failing == "" {
-		t.Errorf("%+v", st)
-	}
-	b.disk.log.file = file
-	b.fill(3, numbered(4))
-	full.Close()
-	if st := b.disk.Status(); st.Failing != "" || st.Counts.Intervals != 2 {
-		t.Errorf("%+v", st)
-	}
-	if a := ask(t, query.Plan{}, b.disk); a.Records != 2 || a.Lost != 2 || a.Intervals != 2 {
-		t.Errorf("%+v", a)
-	}
-	b.disk.close()
 }
 
 // TestBounds: files are aged before they leave, sums stay equal, and all stay within the size.

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -47,10 +48,6 @@ type Deps struct {
 	Clock  flow.Clock
 }
 
-// maxWaiting is how many records may wait to be written. Where the disk is slower, intervals are
-// not kept, and counted.
-const maxWaiting = 1 << 18
-
 // syncEvery is how often the disk is asked to keep the log. A killed agent loses nothing that
 // was written; a host that loses its power may lose so much.
 const syncEvery = 5 * time.Second
@@ -61,10 +58,9 @@ type Store struct {
 	deps Deps
 	lock *os.File
 
+	queue queue
+
 	mu       sync.Mutex
-	waiting  []store.Ended
-	records  int // that wait
-	wake     chan struct{}
 	segments []*segment // oldest first
 	log      *log       // nil: none is begun
 	counts   obs.HistoryCounts
@@ -80,7 +76,7 @@ var ErrLocked = errors.New("another agent keeps its history there: set history.p
 
 // Open takes the directory, and reads what an earlier agent left.
 func Open(cfg Config, deps Deps) (*Store, error) {
-	s := &Store{cfg: cfg, deps: deps, wake: make(chan struct{}, 1)}
+	s := &Store{cfg: cfg, deps: deps, queue: queue{wake: make(chan struct{}, 1)}}
 	if err := os.MkdirAll(cfg.Path, dirMode); err != nil {
 		return nil, fmt.Errorf("create the directory of the history: %w", err)
 	}
@@ -126,7 +122,7 @@ func (s *Store) recover() error {
 	}
 	s.dropCovered()
 	if n := len(s.segments); n > 0 {
-		s.last, s.lastTo = s.segments[n-1].last, s.segments[n-1].ended()
+		s.lastTo = s.segments[n-1].ended()
 	}
 	for i, path := range logs {
 		if err := s.recoverLog(path, i == len(logs)-1); err != nil {
@@ -145,10 +141,12 @@ func (s *Store) recoverSegment(path string) {
 	seg, err := openSegment(path)
 	if err != nil {
 		s.counts.Damaged++
-		s.deps.Log.Error("history: a file cannot be read, its records are lost", "error", err)
+		s.deps.Log.Error("history: a file cannot be read, its records are missing", "error", err)
+		s.last = max(s.last, lastOf(path)) // no new file may take its name
 		return
 	}
 	s.segments = append(s.segments, seg)
+	s.last = max(s.last, seg.last)
 }
 
 // dropCovered removes files whose intervals another one has: an agent was killed after it wrote
@@ -183,10 +181,10 @@ func (s *Store) recoverLog(path string, newest bool) error {
 		s.deps.Log.Warn("history: the log ended in the middle of an interval, which is cut off", "path", path, "bytes", torn)
 	}
 	n := len(l.heads)
-	if n == 0 || l.heads[n-1].Sequence <= s.last {
+	if n == 0 || s.has(l.heads[n-1].Sequence) {
 		return l.remove()
 	}
-	s.last, s.lastTo = l.heads[n-1].Sequence, l.heads[n-1].To
+	s.last, s.lastTo = max(s.last, l.heads[n-1].Sequence), l.heads[n-1].To
 	s.log = l
 	if newest {
 		return nil
@@ -194,66 +192,67 @@ func (s *Store) recoverLog(path string, newest bool) error {
 	return s.Seal()
 }
 
+// has reports whether a file that can be read has an interval.
+func (s *Store) has(interval uint64) bool {
+	return slices.ContainsFunc(s.segments, func(seg *segment) bool { return seg.first <= interval && interval <= seg.last })
+}
+
 // Last is the number of the last interval that is kept, of this agent or an earlier one.
 func (s *Store) Last() uint64 { return s.last }
 
-// Append has an interval written; it does not wait for the disk.
-func (s *Store) Append(e store.Ended) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.records > 0 && s.records+e.Len() > maxWaiting {
-		s.lose(&e, "the disk is too slow")
-		return
-	}
-	s.waiting = append(s.waiting, e)
-	s.records += e.Len()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+// Append has an interval written; it does not wait for the disk, nor for readers.
+func (s *Store) Append(e store.Ended) { s.queue.add(e) }
+
+// countOverrun counts the intervals for which the disk was too slow. The lock is held.
+func (s *Store) countOverrun() {
+	for _, h := range s.queue.overrun() {
+		s.lose(h, "the disk is too slow")
 	}
 }
 
 // lose counts an interval that cannot be kept. The lock is held.
-func (s *Store) lose(e *store.Ended, why string) {
+func (s *Store) lose(h store.Head, why string) {
 	s.counts.Lost++
-	s.counts.LostRecords += uint64(e.Len())
+	s.counts.LostRecords += uint64(h.Rows)
 	if s.failing == "" {
 		s.deps.Log.Error("history: intervals are not kept on disk until this ends", "reason", why)
 	}
 	s.failing = why
 }
 
-// Run writes until ctx ends, then what still waits.
+// Run writes until ctx ends, then what still waits. What files took of memory while they were made is given back at
+// once: that is some megabytes once an hour.
 func (s *Store) Run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-s.wake:
+		case <-s.queue.wake:
 		case <-ticker.C:
 		}
-		s.Work()
+		if s.Work() {
+			debug.FreeOSMemory()
+		}
 	}
 	s.Work()
 	return s.close()
 }
 
-// Work writes what waits, and seals, ages and removes what is due.
-func (s *Store) Work() {
-	for {
+// Work writes what waits, and seals, ages and removes what is due; made reports whether it made files.
+func (s *Store) Work() (made bool) {
+	files := func() uint64 {
 		s.mu.Lock()
-		if len(s.waiting) == 0 {
-			s.mu.Unlock()
-			break
-		}
-		e := s.waiting[0]
-		s.waiting = slices.Delete(s.waiting, 0, 1)
-		s.records -= e.Len()
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		s.countOverrun()
+		return s.counts.Sealed + s.counts.Aged
+	}
+	before := files()
+	for e, ok := s.queue.take(); ok; e, ok = s.queue.take() {
 		s.write(&e)
 	}
 	s.tend(s.deps.Clock())
+	return files() != before
 }
 
 // close seals nothing: the next agent goes on with the log.
@@ -281,7 +280,7 @@ func (s *Store) write(e *store.Ended) {
 	defer s.mu.Unlock()
 	if err != nil {
 		s.counts.Errors++
-		s.lose(e, err.Error())
+		s.lose(e.Head(), err.Error())
 		return
 	}
 	if s.failing != "" {

@@ -2,11 +2,13 @@ package disk
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow/flowtest"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/test/soak"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
@@ -165,11 +168,23 @@ func drawPlan(t *rapid.T, intervals int) query.Plan {
 	return p
 }
 
+// checks has rapid.Check try so many times.
+func checks(t *testing.T, n int) {
+	t.Helper()
+	f := flag.Lookup("rapid.checks")
+	before := f.Value.String()
+	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Value.Set(before) })
+}
+
 // TestMemoryIsTheReference: random plans over random records have the same answer from disk as
 // from memory, whichever intervals are in files and in the log, and after a restart.
 func TestMemoryIsTheReference(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
+	checks(t, soak.Times(12, 2000))
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n))
@@ -191,7 +206,7 @@ func TestMemoryIsTheReference(t *testing.T) {
 				b.memory.OnEnd(b.disk.Append)
 			}
 		}
-		for range 10 {
+		for range 50 {
 			p := drawPlan(t, intervals)
 			memory, disk := ask(t, p, b.memory), ask(t, p, b.disk)
 			diff := gocmp.Diff(memory, disk, sameAnswer)

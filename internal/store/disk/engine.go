@@ -339,12 +339,16 @@ func (r *run) logged() {
 		return
 	}
 	r.joiner.end()
-	_, err := readLog(r.log, func(ended *store.Ended) error {
+	_, err := readLog(r.log, func(d *store.Decoder, b []byte) error {
+		ended, err := d.Decode(b)
+		if err != nil {
+			return err
+		}
 		if r.over() || ended.Sequence() > r.heads[len(r.heads)-1].Sequence {
 			return errEnough
 		}
 		h := ended.Head()
-		r.joiner.ended(&h, *ended)
+		r.joiner.ended(&h, ended)
 		if meant(r.plan, r.before, &h) {
 			r.note(&h, h.Sequence)
 		}

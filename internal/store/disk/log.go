@@ -66,14 +66,20 @@ func openLog(path string) (l *log, torn int64, err error) {
 	if l.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return nil, 0, err
 	}
-	l.size, err = readLog(l.file, func(e *store.Ended) error {
-		l.note(e)
-		return nil
-	})
+	info, err := l.file.Stat()
 	if err != nil {
 		return nil, 0, errors.Join(err, l.file.Close())
 	}
-	info, err := l.file.Stat()
+	if info.Size() < int64(len(logMagic)) { // an agent was killed before it wrote anything
+		return l, info.Size(), nil
+	}
+	l.size, err = readLog(l.file, func(d *store.Decoder, b []byte) error {
+		e, err := d.Decode(b)
+		if err == nil {
+			l.note(&e)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, 0, errors.Join(err, l.file.Close())
 	}
@@ -83,8 +89,8 @@ func openLog(path string) (l *log, torn int64, err error) {
 	return l, torn, err
 }
 
-// readLog calls each with every interval that is whole, and returns where they end.
-func readLog(file io.ReaderAt, each func(*store.Ended) error) (end int64, err error) {
+// readLog calls each with the bytes of every interval that is whole, and returns where they end.
+func readLog(file io.ReaderAt, each func(d *store.Decoder, b []byte) error) (end int64, err error) {
 	r := bufio.NewReaderSize(io.NewSectionReader(file, 0, 1<<62), 1<<16)
 	magic := make([]byte, len(logMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != logMagic {
@@ -113,11 +119,7 @@ func readLog(file io.ReaderAt, each func(*store.Ended) error) (end int64, err er
 		if crc32.Checksum(payload, castagnoli) != sum {
 			return end, nil
 		}
-		e, err := decoder.Decode(payload)
-		if err != nil {
-			return end, err
-		}
-		if err := each(&e); err != nil {
+		if err := each(&decoder, payload); err != nil {
 			return end, err
 		}
 		end += int64(len(head)) + int64(n)

@@ -1,9 +1,12 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -100,6 +103,9 @@ func selections() filter.Target[selection] {
 
 // test does a test on every row.
 func (b *block) test(t *filter.Test, c *column, match func(uint64, []byte) bool) (matched, error) {
+	if b.outside(t, c) {
+		return matched{}, nil
+	}
 	var table []bool // of each value of a dictionary, behind that of a missing one
 	v, err := b.wholeIf(c, func(v *vector) bool {
 		table = v.table(b.memory, match)
@@ -128,6 +134,37 @@ func (b *block) test(t *filter.Test, c *column, match func(uint64, []byte) bool)
 		m.rows[i] = table[code+1]
 	}
 	return m, b.ofFamily(t, &m)
+}
+
+// outside reports whether the least and the largest address of a block say that none is within the prefix.
+func (b *block) outside(t *filter.Test, c *column) bool {
+	if !c.address() || t.Op != filter.OpWithin {
+		return false
+	}
+	chunk, ok := b.chunk(c).(*parquet.FileColumnChunk)
+	if !ok {
+		return false
+	}
+	low, high, ok := chunk.Bounds()
+	if !ok || len(low.ByteArray()) != addressBytes || len(high.ByteArray()) != addressBytes {
+		return false
+	}
+	first, last := bounds(t.Prefix)
+	return bytes.Compare(high.ByteArray(), first[:]) < 0 || bytes.Compare(low.ByteArray(), last[:]) > 0
+}
+
+// bounds are the first and the last address of a prefix, as files have them.
+func bounds(p netip.Prefix) (first, last [addressBytes]byte) {
+	first = p.Masked().Addr().As16()
+	last = first
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	for i := bits; i < 8*addressBytes; i++ {
+		last[i/8] |= 0x80 >> (i % 8)
+	}
+	return first, last
 }
 
 // table is which values of a dictionary match; the first one is that of a value that is missing.

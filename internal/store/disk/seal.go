@@ -3,6 +3,8 @@ package disk
 import (
 	"errors"
 	"time"
+
+	"github.com/waymark-net/waymark/internal/store"
 )
 
 // maxLog is how large a log gets, whatever it holds, and sealRows how many rows: so few that with
@@ -32,7 +34,7 @@ func (s *Store) Seal() error {
 	if err != nil {
 		return err
 	}
-	if _, err := readLog(l.file, w.add); err != nil {
+	if _, err := readLog(l.file, func(d *store.Decoder, b []byte) error { return d.Each(b, w.begin, w.row) }); err != nil {
 		w.abort()
 		return err
 	}

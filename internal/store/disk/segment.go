@@ -50,6 +50,15 @@ func segmentName(dir string, first, last uint64, aged bool) string {
 	return filepath.Join(dir, name+segmentSuffix)
 }
 
+// lastOf is the last interval that the name of a file has; 0: none.
+func lastOf(path string) (last uint64) {
+	var first uint64
+	if _, err := fmt.Sscanf(filepath.Base(path), "flows-%d-%d", &first, &last); err != nil {
+		return 0
+	}
+	return last
+}
+
 func sumPath(path string) string { return strings.TrimSuffix(path, segmentSuffix) + sumSuffix }
 
 // openSegment reads what is known of a file without its records.

@@ -11,6 +11,7 @@ func (s *Store) Status() obs.History {
 	bytes := s.size()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.countOverrun()
 	st := obs.History{Path: s.cfg.Path, Bytes: bytes, Size: s.cfg.Size, Files: len(s.segments), Counts: s.counts, Failing: s.failing}
 	for _, seg := range s.segments {
 		st.Records += uint64(seg.rows)

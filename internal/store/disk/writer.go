@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/parquet-go/parquet-go"
@@ -43,12 +44,11 @@ type writer struct {
 	file    *os.File
 	sums    *sums
 	parquet *parquet.GenericWriter[any]
-	columns []column
+	columns []encoder
 	origin  flow.Origin
 	batch   []entry
 	records []flow.Record // of the batch
-	values  []parquet.Value
-	arena   []byte
+	space   space
 	heads   []store.Head
 	groups  []groupMeta
 	group   groupMeta
@@ -65,30 +65,30 @@ type groupMeta struct {
 // newWriter writes to a file that gets its name when it is complete. with are the inner objects
 // that some record has.
 func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, error) {
-	w := &writer{path: path, origin: origin, columns: append([]column(nil), columns...)}
+	w := &writer{path: path, origin: origin}
+	list := slices.Clone(columns)
 	for _, object := range objectNames {
 		if with[object] {
-			w.columns = append(w.columns, objects[object]...)
+			list = append(list, objects[object]...)
 		}
 	}
 	root := parquet.Group{}
-	for i := range w.columns {
-		root[w.columns[i].name] = w.columns[i].node
+	for i := range list {
+		root[list[i].name] = list[i].node
 	}
 	schema := parquet.NewSchema("flows", root)
-	ordered := make([]column, len(w.columns))
-	for i := range w.columns {
-		path := []string{w.columns[i].name}
-		if w.columns[i].pairs {
+	w.columns = make([]encoder, len(list))
+	for i := range list {
+		path := []string{list[i].name}
+		if list[i].pairs {
 			path = append(path, "list", "element")
 		}
 		leaf, ok := schema.Lookup(path...)
 		if !ok {
-			return nil, errors.New("no column " + w.columns[i].name)
+			return nil, errors.New("no column " + list[i].name)
 		}
-		ordered[leaf.ColumnIndex] = w.columns[i]
+		w.columns[leaf.ColumnIndex] = newEncoder(&list[i], leaf.ColumnIndex)
 	}
-	w.columns = ordered
 	w.batch, w.records = make([]entry, 0, batchRows), make([]flow.Record, batchRows)
 	var err error
 	if w.file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
@@ -101,17 +101,19 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 
 // add writes the records of an interval.
 func (w *writer) add(e *store.Ended) (err error) {
-	h := e.Head()
-	w.heads = append(w.heads, h)
+	w.begin(e.Head())
 	e.Each(func(r *flow.Record, repeated uint64) {
 		if err == nil {
-			err = w.row(r, repeated, h.Sequence)
+			err = w.row(r, repeated)
 		}
 	})
 	return err
 }
 
-func (w *writer) row(r *flow.Record, repeated, interval uint64) error {
+// begin begins an interval, whose records follow.
+func (w *writer) begin(h store.Head) { w.heads = append(w.heads, h) }
+
+func (w *writer) row(r *flow.Record, repeated uint64) error {
 	kept := &w.records[len(w.batch)]
 	*kept = *r
 	if r.PDM != nil { // the next record uses its memory
@@ -120,7 +122,7 @@ func (w *writer) row(r *flow.Record, repeated, interval uint64) error {
 	if r.IOAM != nil {
 		kept.IOAM = r.IOAM.Clone()
 	}
-	w.batch = append(w.batch, entry{kept, &w.origin, interval, repeated})
+	w.batch = append(w.batch, entry{kept, &w.origin, w.heads[len(w.heads)-1].Sequence, repeated})
 	w.group.add(&w.batch[len(w.batch)-1])
 	if len(w.batch) == batchRows {
 		if err := w.flushBatch(); err != nil {
@@ -149,10 +151,11 @@ func (g *groupMeta) add(x *entry) {
 }
 
 func (w *writer) flushBatch() error {
+	if len(w.batch) == 0 {
+		return nil
+	}
 	for i, to := range w.parquet.ColumnWriters() {
-		w.arena = w.arena[:0]
-		w.values = w.columns[i].values(w.values[:0], i, w.batch, &w.arena)
-		if _, err := to.WriteRowValues(w.values); err != nil {
+		if _, err := to.WriteRowValues(w.columns[i].values(w.batch, &w.space)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,171 @@
+package disk
+
+import (
+	"bytes"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// encoder makes the values of a column. In most columns, all values of a batch are the same, and those of the batch
+// before: they are used again.
+type encoder struct {
+	*column
+	index  int
+	same   []parquet.Value // as many as a batch has; nil: none were made yet
+	number uint64          // what they are
+	text   []byte
+	names  [][]byte // by number; nil: the values are no names
+}
+
+func newEncoder(c *column, index int) encoder {
+	e := encoder{column: c, index: index}
+	if c.field != nil && c.field.Kind == flow.Name {
+		for _, name := range c.field.Values {
+			e.names = append(e.names, []byte(name))
+		}
+	}
+	return e
+}
+
+// space is memory for the values of a batch.
+type space struct {
+	values  []parquet.Value
+	numbers [batchRows]uint64
+	arena   []byte
+}
+
+// values are those of entries, until the next call.
+func (c *encoder) values(entries []entry, s *space) []parquet.Value {
+	s.values, s.arena = s.values[:0], s.arena[:0]
+	switch {
+	case c.pairs:
+		for i := range entries {
+			s.values = c.pairValues(s.values, c.index, &entries[i])
+		}
+	case c.address():
+		c.addresses(entries, s)
+	case c.names != nil, c.column.number != nil:
+		return c.numbers(entries, s)
+	default:
+		return c.texts(entries, s)
+	}
+	return s.values
+}
+
+// numberOf reads the number of entries.
+func (c *encoder) numberOf() func(*entry) uint64 {
+	if c.column.number != nil {
+		return c.column.number
+	}
+	return func(e *entry) uint64 { return c.field.Uint(e.Record) }
+}
+
+func (c *encoder) missing(e *entry) bool { return c.optional && c.field.Missing(e.Record) }
+
+// numbers are values of numbers, and of names.
+func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
+	of := c.numberOf()
+	missing, same := 0, true
+	for i := range entries {
+		if c.missing(&entries[i]) {
+			missing++
+			continue
+		}
+		s.numbers[i] = of(&entries[i])
+		same = same && s.numbers[i] == s.numbers[0]
+	}
+	switch {
+	case missing == len(entries):
+		return absent[:missing]
+	case same && missing == 0:
+		if n := s.numbers[0]; c.same == nil || c.number != n {
+			c.number = n
+			c.repeat(c.valued(n))
+		}
+		return c.same[:len(entries)]
+	case c.wide && !c.optional:
+		for _, n := range s.numbers[:len(entries)] {
+			s.values = append(s.values, parquet.Int64Value(int64(n)))
+		}
+		return s.values
+	}
+	for i := range entries {
+		var v parquet.Value // missing
+		if !c.missing(&entries[i]) {
+			v = c.valued(s.numbers[i])
+		}
+		s.values = append(s.values, v)
+	}
+	return s.values
+}
+
+// absent are values that are missing.
+var absent [batchRows]parquet.Value
+
+// texts are values of any text: names of hosts, interfaces and namespaces, which few batches have several of.
+func (c *encoder) texts(entries []entry, s *space) []parquet.Value {
+	same := c.same != nil
+	for i := range entries {
+		start := len(s.arena)
+		s.arena = c.bytes(&entries[i], s.arena)
+		text := s.arena[start:len(s.arena):len(s.arena)]
+		if same = same && bytes.Equal(text, c.text); same {
+			s.arena = s.arena[:start]
+		}
+		s.values = append(s.values, c.leveled(parquet.ByteArrayValue(text)))
+	}
+	if same {
+		return c.same[:len(entries)]
+	}
+	c.text = append(c.text[:0], s.values[len(s.values)-1].ByteArray()...)
+	c.repeat(c.leveled(parquet.ByteArrayValue(c.text)))
+	return s.values
+}
+
+func (c *encoder) addresses(entries []entry, s *space) {
+	for i := range entries {
+		var v parquet.Value // missing
+		if e := &entries[i]; !c.missing(e) {
+			start := len(s.arena)
+			s.arena = c.bytes(e, s.arena)
+			v = c.leveled(parquet.FixedLenByteArrayValue(s.arena[start:len(s.arena):len(s.arena)]))
+		}
+		s.values = append(s.values, v)
+	}
+}
+
+// repeat makes the values of batches in which all are the same.
+func (c *encoder) repeat(v parquet.Value) {
+	if c.same == nil {
+		c.same = make([]parquet.Value, batchRows)
+	}
+	for i := range c.same {
+		c.same[i] = v
+	}
+}
+
+// valued is the value of a number, or of the name that it stands for.
+func (c *encoder) valued(n uint64) parquet.Value {
+	var v parquet.Value
+	switch {
+	case c.names != nil:
+		v = parquet.ByteArrayValue(c.names[n])
+	case c.flag:
+		v = parquet.BooleanValue(n != 0)
+	case c.wide:
+		v = parquet.Int64Value(int64(n))
+	default:
+		v = parquet.Int32Value(int32(n))
+	}
+	return c.leveled(v)
+}
+
+// leveled sets the levels of a value where they are not 0: setting them takes as long as making the value.
+func (c *encoder) leveled(v parquet.Value) parquet.Value {
+	if c.optional {
+		return v.Level(0, 1, c.index)
+	}
+	return v
+}
