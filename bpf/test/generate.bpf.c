@@ -5,6 +5,7 @@
  * frame out of an interface.
  */
 #include "prelude.h"
+#include "test/parsed.h"
 #include "test/vary.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -49,6 +50,13 @@ SEC("xdp")
 int drop_early(struct xdp_md *xdp)
 {
 	return XDP_DROP;
+}
+
+/* A packet of IPv4 and UDP is dropped by its port. */
+SEC("xdp")
+int drop_parsed(struct xdp_md *xdp)
+{
+	return parsed_dns(xdp) ? XDP_DROP : XDP_PASS;
 }
 
 SEC("tc")

@@ -109,6 +109,13 @@ the last rule only.`, false,
 		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Rules(ctx, cfg) },
 	},
 	{
+		"jit", "Cost of dropping a packet with the compiler for BPF, and without",
+		`As drop, for programs at XDP that the kernel compiles, and the same programs as its interpreter
+runs them. net.core.bpf_jit_enable is 0 while these are loaded. The kernel must have an
+interpreter, as Debian's has: many are built without (CONFIG_BPF_JIT_ALWAYS_ON).`, false,
+		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.JIT(ctx, cfg) },
+	},
+	{
 		"hints", "Cost of hints, and what it saves not to read a packet",
 		`What no driver knows is computed, by BPF_PROG_TEST_RUN over an empty program. Then programs drop
 all packets that arrive on veth pairs in unnamed network namespaces: one reads nothing, one

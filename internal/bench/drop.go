@@ -31,11 +31,12 @@ type DropCost struct {
 
 // Lanes that drop nothing.
 const (
-	dropNone    = "no rule: the stack finds no receiver"
-	dropSending = "sending alone"
-	dropNFT     = "nftables, netdev ingress"
-	dropWaymark = "waymark, XDP native"
-	dropFilter  = "xdp-filter"
+	dropNone     = "no rule: the stack finds no receiver"
+	dropSending  = "sending alone"
+	dropIptables = "iptables, raw table"
+	dropNFT      = "nftables, netdev ingress"
+	dropWaymark  = "waymark, XDP native"
+	dropFilter   = "xdp-filter"
 )
 
 // Limits of the design.
@@ -184,7 +185,7 @@ func dropCosts(ctx context.Context, lanes []*dropLane) ([]DropCost, error) {
 	for _, l := range lanes {
 		c := DropCost{Way: l.name, Total: spreadOf(l.ns), Sent: l.sent, Counts: l.count != nil}
 		c.Rate = 1e3 / c.Total.Median
-		if l.name != dropSending {
+		if l.name != dropSending && by[dropSending] != nil {
 			c.Receive = spreadOf(receive(l.name))
 			if by[dropNFT] != nil {
 				c.Ratio = pairwise(receive(l.name), receive(dropNFT), over)

@@ -22,7 +22,7 @@ func droppers() []dropper {
 	return []dropper{
 		{name: dropSending, start: startDown},
 		{name: dropNone},
-		{name: "iptables, raw table", needs: "iptables-legacy", start: startIptables},
+		{name: dropIptables, needs: "iptables-legacy", start: startIptables},
 		{name: dropNFT, needs: "nft", start: startNFT},
 		{name: "a tc program that only drops", start: startTC},
 		{name: "an XDP program that only drops, generic", start: xdpStarter(link.XDPGenericMode)},
@@ -153,6 +153,13 @@ func xdpStarter(mode link.XDPAttachFlags) func(context.Context, *space, string, 
 			return link.AttachXDP(link.XDPOptions{Program: p, Interface: index, Flags: mode})
 		})
 	}
+}
+
+// parsedStarter drops by the port, with the least parser.
+func parsedStarter(_ context.Context, s *space, iface, _ string) (dropping, error) {
+	return s.attach("drop_parsed", iface, func(p *ebpf.Program, index int) (link.Link, error) {
+		return link.AttachXDP(link.XDPOptions{Program: p, Interface: index, Flags: link.XDPDriverMode})
+	})
 }
 
 var xdpFilterCount = regexp.MustCompile(`XDP_DROP\s+(\d+) pkts`)
