@@ -98,13 +98,12 @@ func (e *Examiner) Examine(ctx context.Context, r Request, now time.Time) (Answe
 		return a, nil
 	}
 	windows := []*window{whole}
-	newest := max(2*whole.interval(), minNewest)
-	if whole.to.Sub(whole.from) > 2*newest {
-		w, err := e.window(ctx, r, whole.to.Add(-newest), r.Until)
-		if err != nil {
-			return Answer{}, err
-		}
-		windows = append(windows, w)
+	newest, err := e.newest(ctx, r, whole)
+	if err != nil {
+		return Answer{}, err
+	}
+	if newest != nil {
+		windows = append(windows, newest)
 	}
 	if err := a.judge(windows); err != nil {
 		return Answer{}, err
@@ -120,6 +119,31 @@ func (e *Examiner) Examine(ctx context.Context, r Request, now time.Time) (Answe
 
 // minNewest is the shortest time that is examined by itself.
 const minNewest = 2 * time.Second
+
+// newest is the window of the last two intervals, or of a longer time where these are short; nil: that is the whole.
+// An interval counts whole where a part of it is asked for, so the last two are found from their ends.
+func (e *Examiner) newest(ctx context.Context, r Request, whole *window) (w *window, err error) {
+	if whole.intervals <= 2 {
+		return nil, nil
+	}
+	since, until := whole.to, r.Until
+	if until.Before(whole.to) { // an interval ended since it was asked for
+		until = whole.to
+	}
+	for range 2 {
+		if w, err = e.window(ctx, r, since.Add(-1), until); err != nil || w.intervals == 0 {
+			return nil, err
+		}
+		since = w.from
+	}
+	if length := w.to.Sub(w.from); length < minNewest*9/10 {
+		w, err = e.window(ctx, r, whole.to.Add(-minNewest), until)
+	}
+	if err != nil || w.intervals >= whole.intervals {
+		return nil, err
+	}
+	return w, nil
+}
 
 // judge applies every rule to every window.
 func (a *Answer) judge(windows []*window) error {

@@ -234,8 +234,7 @@ func (c *comparison) join(from, to *point) {
 		s = &segment{hosts: map[netip.Addr]bool{}, losers: map[netip.Addr]bool{}, noFlow: c.noFlow[[2]string{to.netns, to.iface}]}
 		c.found[id] = s
 	}
-	s.add(from, to, to.first.Sub(from.first), !to.missing && from.begun && (from.syn || from.packets == to.packets))
-	s.underway += c.underway(from)
+	s.add(from, to, to.first.Sub(from.first), !to.missing && from.begun && (from.syn || from.packets == to.packets), c.underway(from))
 }
 
 // comparable reports whether both interfaces counted all of the flow that is compared.

@@ -41,7 +41,7 @@ var rules = []rule{
 		kind: PathLoss, base: 55, judge: judgeLoss, what: "hops and paths that report loss", flows: true, explains: []Kind{PathLoss, Unanswered, Retransmissions},
 		inputs:    "counts of the same flow at several interfaces, in order of decreasing hop limit; sequence numbers of PDM and IOAM",
 		threshold: "`path_loss` of the packets, and at least 5 of them",
-		says:      "between which interfaces, or on the path to which host, packets are lost",
+		says:      "between which interfaces, or on the path to which host, packets are lost. A path whose sequence numbers show loss is narrowed down to the hop where counts miss most of it",
 	},
 	{
 		kind: ServerSlow, base: 50, judge: judgeServers, what: "services whose server delay PDM reports", flows: true,
@@ -57,7 +57,7 @@ var rules = []rule{
 	},
 	{
 		kind: Unanswered, base: 60, judge: judgeUnanswered, what: "services that were sent a SYN", flows: true, explains: []Kind{Retransmissions},
-		inputs:    "records of connections with SYN and without ACK, two of them or more",
+		inputs:    "connections with two SYN or more, and without ACK",
 		threshold: "`unanswered` of the connections to the service, and at least 3 SYN. Of connections that come from elsewhere only those to services that have answered somebody",
 		says:      "which service does not answer whom",
 	},

@@ -17,6 +17,7 @@ type segment struct {
 	packets  uint64 // seen at from
 	lost     uint64 // of them, not seen at to
 	underway uint64 // of them, which may still have been on the way when the window ended
+	ended    share  // those of flows of which nothing was on the way then
 	noFlow   uint64 // IP packets of to that are in no flow: dropped by the gate, taken by XDP
 	flows    int
 	losing   int // of the flows
@@ -25,6 +26,9 @@ type segment struct {
 	losers   map[netip.Addr]bool // of those that lose packets
 	top      uint64
 }
+
+// share is how many of how many packets are lost.
+type share struct{ lost, packets uint64 }
 
 // Bounds of what is read for segments.
 const (
@@ -93,9 +97,10 @@ func (w *window) compare(places []Place) ([]*segment, string, error) {
 func (s *segment) delay() time.Duration { return median(s.delays) }
 
 // add adds a flow that passes the segment.
-func (s *segment) add(from, to *point, late time.Duration, isNew bool) {
+func (s *segment) add(from, to *point, late time.Duration, isNew bool, underway uint64) {
 	s.flows++
 	s.packets += from.packets
+	s.underway += underway
 	s.hosts[from.key.src], s.hosts[from.key.dst] = true, true
 	if s.from == nil || from.packets > s.top {
 		s.from, s.to, s.top = from, to, from.packets
@@ -103,8 +108,13 @@ func (s *segment) add(from, to *point, late time.Duration, isNew bool) {
 	if isNew && late >= 0 {
 		s.delays = append(s.delays, late)
 	}
-	if from.packets > to.packets {
-		s.lost += from.packets - to.packets
+	lost := from.packets - min(to.packets, from.packets)
+	if underway == 0 {
+		s.ended.lost += lost
+		s.ended.packets += from.packets
+	}
+	if lost > 0 {
+		s.lost += lost
 		s.losing++
 		s.losers[from.key.src], s.losers[from.key.dst] = true, true
 	}

@@ -14,10 +14,10 @@ import (
 // leastSYN is the fewest SYN without an answer that give a verdict.
 const leastSYN = 3
 
-// A SYN that is answered is followed by an ACK; one that is not is repeated after a second. A
-// record of an interval that ends between SYN and ACK has a single one.
+// A SYN that is answered is followed by an ACK; one that is not is repeated after a second. Where
+// an interval ends between SYN and ACK, there is a single one.
 var (
-	unanswered = question{filter: "tcp and tcp_flags syn and not tcp_flags ack and not tcp_flags rst and packets >= 2", by: "in,proto,src,sport,dst,dport", sort: "packets", limit: mostRows}
+	unanswered = question{filter: "tcp and tcp_flags syn and not tcp_flags ack and not tcp_flags rst", by: "in,proto,src,sport,dst,dport", sort: "packets", limit: mostRows}
 	ofServices = question{filter: "tcp", by: "service,dst", sort: "records", limit: mostRows}
 )
 
@@ -95,7 +95,7 @@ func (w *window) silent() ([]*attempts, error) {
 	for i := range rows {
 		r := &rows[i]
 		id := serviceID{r.Proto, r.Dst, r.DstPort}
-		if !unicast(r.Dst) {
+		if !unicast(r.Dst) || r.Packets < 2 {
 			continue
 		}
 		a := at[id]

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type Service struct {
 	addr   netip.AddrPort
 	closer io.Closer
 	wg     sync.WaitGroup
+	think  atomic.Int64 // nanoseconds
 
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
@@ -36,6 +38,7 @@ type Service struct {
 // ctx or with Close.
 func Serve(ctx context.Context, host Host, cfg ServiceConfig) (*Service, error) {
 	s := &Service{cfg: cfg, conns: map[net.Conn]bool{}}
+	s.Think(cfg.Think)
 	var run func()
 	err := host.Do(func() error {
 		switch cfg.Network {
@@ -66,6 +69,9 @@ func Serve(ctx context.Context, host Host, cfg ServiceConfig) (*Service, error) 
 
 // Addr is where the service listens.
 func (s *Service) Addr() netip.AddrPort { return s.addr }
+
+// Think changes the time between the arrival of a request and its answer.
+func (s *Service) Think(d time.Duration) { s.think.Store(int64(d)) }
 
 // Amount is what the service sent and got. TCP segments are in it once their
 // connection ended.
@@ -144,7 +150,7 @@ func (s *Service) answerStream(c *net.TCPConn) error {
 			return fmt.Errorf("read request: %w", err)
 		}
 		arrived := time.Now()
-		time.Sleep(s.cfg.Think)
+		time.Sleep(time.Duration(s.think.Load()))
 		thought := time.Since(arrived)
 		n, err := c.Write(response(request))
 		s.note(request, n, thought, Amount{})
@@ -169,7 +175,7 @@ func (s *Service) answerDatagrams(c *net.UDPConn) {
 			continue
 		}
 		s.wg.Go(func() {
-			time.Sleep(s.cfg.Think)
+			time.Sleep(time.Duration(s.think.Load()))
 			thought := time.Since(arrived)
 			n, err := c.WriteToUDPAddrPort(response(request), from)
 			s.failed(err)

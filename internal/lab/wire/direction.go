@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +24,9 @@ type direction struct {
 	start  time.Time     // origin of time
 	offset time.Duration // of the wall clock, which stamps frames, from our time
 	sched  schedule
-	queued int                  // bytes of memory
-	free   [len(sizes)][][]byte // memory of frames that left
+	queued int                       // bytes of memory
+	free   [len(sizes)][][]byte      // memory of frames that left
+	change atomic.Pointer[Direction] // what applies from the next frame on
 
 	mu        sync.Mutex // guards what follows
 	c         Counts
@@ -32,13 +34,18 @@ type direction struct {
 }
 
 func newDirection(cfg Direction, start time.Time) *direction {
-	if cfg.Match == nil {
-		cfg.Match = Packets
-	}
-	if cfg.ReorderWait == 0 {
-		cfg.ReorderWait = 100 * time.Millisecond
-	}
+	cfg = cfg.withDefaults()
 	return &direction{cfg: cfg, start: start, sched: schedule{cfg: cfg}}
+}
+
+func (c Direction) withDefaults() Direction {
+	if c.Match == nil {
+		c.Match = Packets
+	}
+	if c.ReorderWait == 0 {
+		c.ReorderWait = 100 * time.Millisecond
+	}
+	return c
 }
 
 func (d *direction) counts() Counts {
@@ -119,6 +126,9 @@ func (d *direction) compareClocks() {
 // receive takes in what waits, up to a few batches: frames that are due go first.
 func (d *direction) receive(from *port) error {
 	d.compareClocks()
+	if c := d.change.Swap(nil); c != nil {
+		d.cfg, d.sched.cfg = *c, *c
+	}
 	for range 4 {
 		n, err := from.receive(d.take)
 		if err != nil && !errors.Is(err, errUnsupported) {

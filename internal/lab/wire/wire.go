@@ -130,6 +130,17 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 // Ready is closed when frames move.
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
+// Change has the relay do something else, from the next frame of each direction on. It may be called while the relay runs.
+func (r *Relay) Change(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	ab, ba := cfg.AB.withDefaults(), cfg.BA.withDefaults()
+	r.ab.change.Store(&ab)
+	r.ba.change.Store(&ba)
+	return nil
+}
+
 // Stats are the counts so far.
 func (r *Relay) Stats() Stats { return Stats{AB: r.ab.counts(), BA: r.ba.counts()} }
 
