@@ -21,6 +21,7 @@
 #include "ioam/ioam.h"
 #include "ioam/choose.h"
 #include "ioam/write.h"
+#include "ioam/echo.h"
 #include "ioam/flow.h"
 #include "ioam/wrap.h"
 #include "ioam/insert.h"

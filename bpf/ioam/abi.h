@@ -39,6 +39,7 @@ enum ioam_size {
 	IOAM_SCHEMAS = 32,
 	IOAM_SCHEMA_MAX = 240, /* bytes: 244 fit an option, with the head */
 	IOAM_ENDS = 16,
+	IOAM_ANSWERED_SLOTS = 64, /* IOAM_INSERTION_SLOTS */
 };
 
 /* Addresses with the same first bits. Words are as in memory. */
@@ -68,6 +69,8 @@ struct ioam_control {
 	__u32 direct_every; /* one in so many packets with a direct export option is exported; 0: none */
 	__u32 direct_rate; /* records that each CPU exports per second at most */
 	__u32 zero;
+	/* By ioam_insertion.slot: when the question was sent that the end of the tunnel answered last. */
+	__u64 answered[IOAM_ANSWERED_SLOTS];
 	struct ioam_node node[IOAM_COPIES];
 };
 
@@ -167,6 +170,7 @@ enum ioam_insertion_flags {
 	IOAM_INSERTION_SEQUENCE = 1 << 1, /* options have sequence numbers: addresses matter */
 	IOAM_INSERTION_PART = 1 << 2, /* some of the packets, not all */
 	IOAM_INSERTION_CLOSED = 1 << 3, /* all nodes on the path are the operator's */
+	IOAM_INSERTION_ECHO = 1 << 4, /* the agent asks the end of the tunnel whether it is there */
 };
 
 /* An option in a template, in which all is complete that does not depend on the packet. */
@@ -194,6 +198,7 @@ struct ioam_insertion {
 	__u32 take; /* so many ... */
 	__u32 of; /* ... of so many packets */
 	__u32 grows; /* bytes by which nodes on the path make a packet longer at most */
+	__u32 zero; /* aligns the addresses */
 	struct ioam_added option[IOAM_ADDED_MAX];
 	__u8 source[16]; /* IOAM_IP6IP6: of the outer header */
 	__u8 destination[16];

@@ -58,6 +58,8 @@ struct ioam_plan {
 	bool part; /* not all packets of the flow are chosen */
 	bool closed; /* all nodes on the path are the operator's */
 	bool risks; /* nobody knows whether the packet arrives */
+	bool asks; /* it asks the end of the tunnel whether it is there: see echo.h */
+	bool answered; /* the end of the tunnel is there */
 };
 
 static __always_inline struct ioam_plan *ioam_plan_of_cpu(void)
@@ -133,7 +135,9 @@ static __always_inline int ioam_guard_packet(struct __sk_buff *skb, const struct
 	}
 	plan->risks = false;
 	if (plan->wraps) {
-		/* Nothing shows whether they leave the tunnel again but TCP to the same destination. */
+		if (!plan->answered && !plan->asks)
+			return MARK_UNPROVEN;
+		/* Nothing else shows whether they leave the tunnel again but TCP to the same destination. */
 		if (now - g->checked > CHECK_NS)
 			guard_refresh(g, &plan->key, now);
 		return now < g->fallback ? MARK_FALLBACK : MARK_OK;

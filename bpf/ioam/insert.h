@@ -300,7 +300,12 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	plan->verdict = TC_ACT_UNSPEC;
 	if (!(p->id.meta >> META_IPV6_SHIFT & 1))
 		return 0;
-	in = ioam_choose(skb, p, w);
+	plan->asks = ioam_is_echo(skb);
+	in = plan->asks ? ioam_echo(skb, p, w) : ioam_choose(skb, p, w);
+	if (!in && plan->asks) {
+		plan->verdict = TC_ACT_SHOT;
+		return 0;
+	}
 	if (!in) {
 		watch = ioam_watch_of(p->hash);
 		if (watch && *watch == ioam_watch_tag(p->hash))
@@ -316,10 +321,11 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	plan->closed = plan->wraps || in->flags & IOAM_INSERTION_CLOSED;
 	key_of(p, false, ioam_kind(in), &plan->key);
 	/* ioam_choose() knows which packets of others are meant. */
-	rc = may_mark(skb, p, true);
+	rc = plan->asks ? mark_reason_of(space_framed(skb, p->l3_offset)) : may_mark(skb, p, true);
 	if (rc == MARK_OK && !plan->wraps)
 		rc = ioam_may_insert(skb, p, w, in, plan);
 	now = mark_now();
+	plan->answered = ioam_answers_now(in, now);
 	if (rc == MARK_OK) {
 		g = ioam_guard(plan, now);
 		rc = g ? ioam_guard_packet(skb, p, plan, g, now) : MARK_NEW_FAILED;
@@ -331,6 +337,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	if (rc != MARK_OK || !g) {
 		ioam_count(skb, DIRECTION_EGRESS, IOAM_REFUSED + rc, plan->space);
 		plan->wraps = false;
+		if (plan->asks)
+			plan->verdict = TC_ACT_SHOT;
 		return 0;
 	}
 	if (plan->wraps)
@@ -416,28 +424,29 @@ __feature(FEATURE_IOAM) __noinline
 /* An ICMPv6 error that arrives: tunnels learn of it, and of a Packet Too Big flows of both kinds. */
 __feature(FEATURE_IOAM) __noinline int ioam_error(struct __sk_buff *skb, const struct packet *p)
 {
-	struct ioam_plan *plan = ioam_plan_of_cpu();
+	struct mark_quote *q = quote_of_cpu();
 	struct mark_guard *g;
-	__be32 first[2] = {};
 	__u64 now = mark_now();
-	__u32 mtu;
 
-	if (!ioam_inserts() || !p || !plan || !quoted_flow(skb, p, &plan->key, &mtu, first))
+	if (!p || !q || !quote_read(skb, p))
 		return 0;
-	if (plan->key.proto == IPPROTO_IPV6) {
-		ioam_wrap_error(skb, p, &plan->key, mtu, now);
+	if (q->key.proto == IPPROTO_IPV6) {
+		q->key.kind = MARK_PDM;
+		ioam_wrap_error(skb, p, &q->key, q->mtu, now);
 		return 0;
 	}
 	if (error_type(p) != ICMPV6_PACKET_TOO_BIG)
 		return 0;
-	plan->key.kind = MARK_IOAM_HOP;
-	g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
+	q->key.kind = MARK_IOAM_HOP;
+	g = bpf_map_lookup_elem(&ioam_guards, &q->key);
 	if (!g) {
-		plan->key.kind = MARK_IOAM_DEST;
-		g = bpf_map_lookup_elem(&ioam_guards, &plan->key);
+		q->key.kind = MARK_IOAM_DEST;
+		g = bpf_map_lookup_elem(&ioam_guards, &q->key);
 	}
 	if (g)
-		learn_too_big(skb, p, g, &plan->key, now, mtu, first[1]);
+		learn_too_big(skb, p, g, q, now, ioam.reserved);
+	if (!(cfg_features & FEATURE_PDM)) /* else pdm_too_big() is next */
+		quote_report(skb, p);
 	return 0;
 }
 

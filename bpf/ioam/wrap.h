@@ -10,7 +10,7 @@
  *
  * The end of the tunnel may be gone, or a link in between narrower than is known, and neither is reported to the sender.
  * So flows are followed as those whose packets change (bpf/mark), forwarded ones, too: what TCP sends again goes
- * without the outer header.
+ * without the outer header. Others go into the tunnel only while its end answers (echo.h).
  *
  * The packet leaves by the interface and to the neighbor of its own route, so these must be those of
  * the route to the end of the tunnel.
@@ -150,7 +150,9 @@ static __always_inline int ioam_wrap_path(const struct ioam_insertion *in, struc
 		return MARK_OK;
 	if (is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu < *mtu)
 		*mtu = path->mtu;
-	return now < path->closed ? MARK_FALLBACK : MARK_OK;
+	return now < path->closed && !ioam_answered_since(in, path->closed - FALLBACK_NS)
+		       ? MARK_FALLBACK
+		       : MARK_OK;
 }
 
 /*
@@ -227,12 +229,13 @@ __feature(FEATURE_IOAM) __noinline
 		ioam_count(skb, DIRECTION_EGRESS,
 			   rc == IOAM_OTHER_ROUTE ? IOAM_TUNNEL_ROUTE : IOAM_REFUSED + rc,
 			   in->space);
-		return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+		return rc == MARK_BROKEN || plan->asks ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	}
 	if (g)
 		ioam_note_inserted(p, plan, g, now);
 	account_mark(skb, p, bytes);
-	ioam_inserted(in, p);
+	if (!plan->asks)
+		ioam_inserted(in, p);
 	return TC_ACT_UNSPEC;
 }
 

@@ -15,8 +15,13 @@ enum mark_kind {
 	MARK_KINDS,
 };
 
-/* skb->priority of what the agent exports: set by internal/export/ownsocket. */
-enum mark_own { MARK_OWN_PRIORITY = 0x574d0000 };
+/* skb->priority of what the agent sends, set by internal/export/ownsocket and internal/inband/ioam. */
+enum mark_own {
+	MARK_OWN_PRIORITY = 0x574d0000, /* what it exports */
+	MARK_ECHO_PRIORITY =
+		0x574d0100, /* a question to the end of a tunnel: see bpf/ioam/echo.h */
+	MARK_OWN_BITS = 0xffff0000,
+};
 
 /* A 5-tuple from the local host's view: remote is where packets are sent. */
 struct mark_key {

@@ -105,8 +105,8 @@ __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 	most -= seg->later;
 	if (seg->tcp)
 		full = socket_segment(skb, p, g);
-	/* The socket could send as much, or headroom for a mark was reserved. */
-	could = want <= full || is_reserved(mtu - full);
+	/* The socket could send as much, or headroom for a mark was reserved, here or by quote_report(). */
+	could = want <= full || is_reserved(mtu - full) || is_reserved(path - full);
 	if (want <= most && want <= g->shown && (could || !full)) {
 		seg->len = want;
 		return MARK_OK;

@@ -44,7 +44,7 @@ static __always_inline int may_mark(struct __sk_buff *skb, const struct packet *
 
 	if (skb->ifindex == LOOPBACK_IFINDEX)
 		return MARK_LOOPBACK;
-	if (skb->priority == MARK_OWN_PRIORITY)
+	if ((skb->priority & MARK_OWN_BITS) == MARK_OWN_PRIORITY)
 		return MARK_OWN;
 	if (p->id.meta >> META_TUNNEL_SHIFT & 7)
 		return MARK_TUNNEL;

@@ -2,11 +2,12 @@
 /*
  * Learns from ICMPv6 Packet Too Big how long packets on a path may be.
  *
- * Input: a Packet Too Big that arrives. Output: the flow that it is about, and the
- * path to its destination, know the MTU. Called at tc ingress.
+ * Input: an ICMPv6 error that arrives. Output: what it quotes, for stages that insert; the flow that a
+ * Packet Too Big is about, and the path to its destination, know the MTU. Called at tc ingress.
  *
- * A marked packet that is too long gives the stack no news when the stack's
- * own part of it was not: it would send the next one just as long.
+ * A marked packet that is too long gives the stack no news when the stack's own part of it was not: it would
+ * send the next one just as long, and the one that was lost only after a timeout. So the MTU that the message
+ * reports becomes what marks leave of it.
  */
 #ifndef WAYMARK_MARK_TOO_BIG_H
 #define WAYMARK_MARK_TOO_BIG_H
@@ -120,50 +121,94 @@ static __noinline int is_in_flight(struct __sk_buff *skb, const struct mark_key 
 	return is;
 }
 
-/* The flow that an error quotes: *mtu, of a Packet Too Big, and what follows its extension headers. False: none. */
-static __always_inline bool quoted_flow(struct __sk_buff *skb, const struct packet *p,
-					struct mark_key *key, __u32 *mtu, __be32 first[2])
+/* What an error quotes, and which stages know the flow. */
+struct mark_quote {
+	struct mark_key key;
+	__be32 first[2]; /* what follows the extension headers */
+	__u32 mtu; /* of a Packet Too Big */
+	__u32 marks; /* bytes that stages insert into packets of the flow at most */
+	bool whole; /* else the error quotes no flow, and nothing else is set */
+	bool extended; /* it has extension headers, of which marks are some */
+};
+
+static __always_inline struct mark_quote *quote_of_cpu(void)
+{
+	return SCRATCH(struct mark_quote, mark_quote);
+}
+
+/* The flow that an error quotes. 1, or 0: none. Verified alone, once for all stages. */
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int quote_read(struct __sk_buff *skb, const struct packet *p)
 {
 	struct chain chain = { .ipv6 = true };
-	__be16 *ports = (__be16 *)first;
+	struct mark_quote *q = quote_of_cpu();
 	struct too_big about;
+	__be16 *ports;
 
+	if (!p || !q)
+		return 0;
+	q->whole = false;
 	if (bpf_skb_load_bytes(skb, p->l4_offset + 4, &about, sizeof(about)))
-		return false;
-	*mtu = bpf_ntohl(about.mtu);
+		return 0;
+	q->marks = 0;
+	q->mtu = bpf_ntohl(about.mtu);
 	if (error_type(p) == ICMPV6_PACKET_TOO_BIG &&
-	    (*mtu < IPV6_MTU_MIN || *mtu >= bpf_ntohs(about.ip.payload_len) + sizeof(about.ip)))
-		return false;
+	    (q->mtu < IPV6_MTU_MIN || q->mtu >= bpf_ntohs(about.ip.payload_len) + sizeof(about.ip)))
+		return 0;
 	chain.offset = p->l4_offset + 4 + sizeof(about);
 	chain.ip_end = p->l3_offset + p->id.bytes;
 	chain.next = about.ip.nexthdr;
-	if (is_extension(chain.next, true) && walk_extensions(skb, &chain) != PARSE_OK)
-		return false;
-	if (bpf_skb_load_bytes(skb, chain.offset, first, 2 * sizeof(*first)))
-		return false;
-	__builtin_memcpy(key->local, &about.ip.saddr, 16);
-	__builtin_memcpy(key->remote, &about.ip.daddr, 16);
-	key->lport = has_ports(chain.next) ? ports[0] : 0;
-	key->rport = has_ports(chain.next) ? ports[1] : 0;
+	q->extended = is_extension(chain.next, true);
+	if (q->extended && walk_extensions(skb, &chain) != PARSE_OK)
+		return 0;
+	if (bpf_skb_load_bytes(skb, chain.offset, q->first, sizeof(q->first)))
+		return 0;
+	ports = (__be16 *)q->first;
+	__builtin_memcpy(q->key.local, &about.ip.saddr, 16);
+	__builtin_memcpy(q->key.remote, &about.ip.daddr, 16);
+	q->key.lport = has_ports(chain.next) ? ports[0] : 0;
+	q->key.rport = has_ports(chain.next) ? ports[1] : 0;
 	if (chain.next == IPPROTO_ICMPV6)
-		key->lport = ports[2];
-	key->netns = cfg_netns;
-	key->proto = chain.next;
-	key->kind = MARK_PDM;
-	return true;
+		q->key.lport = ports[2];
+	q->key.netns = cfg_netns;
+	q->key.proto = chain.next;
+	q->whole = true;
+	return 1;
 }
 
-/* A flow whose guard follows it learns the MTU, if it did send what is quoted. */
-static __always_inline void learn_too_big(struct __sk_buff *skb, const struct packet *p,
-					  struct mark_guard *g, const struct mark_key *key,
-					  __u64 now, __u32 mtu, __be32 seq)
+/*
+ * Has a Packet Too Big about a marked packet report what marks leave of it. Its checksum stays as right, or as
+ * wrong, as it was: the stack decides whether it believes the message.
+ */
+__feature(FEATURE_PDM | FEATURE_IOAM) __noinline
+	int quote_report(struct __sk_buff *skb, const struct packet *p)
 {
-	if (mtu > guard_mtu(g, now))
+	struct mark_quote *q = quote_of_cpu();
+	__be32 was, is;
+	__u32 left;
+
+	if (!p || !q || !q->marks || !q->extended || error_type(p) != ICMPV6_PACKET_TOO_BIG)
+		return 0;
+	left = q->mtu < IPV6_MTU_MIN + q->marks ? IPV6_MTU_MIN : q->mtu - q->marks;
+	was = bpf_htonl(q->mtu);
+	is = bpf_htonl(left);
+	if (was != is && !bpf_l4_csum_replace(skb, p->l4_offset + 2, was, is, sizeof(is)))
+		bpf_skb_store_bytes(skb, p->l4_offset + 4, &is, sizeof(is), 0);
+	return 0;
+}
+
+/* A flow whose guard follows it learns the MTU, if it did send what is quoted. marks: bytes of a stage. */
+static __always_inline void learn_too_big(struct __sk_buff *skb, const struct packet *p,
+					  struct mark_guard *g, struct mark_quote *q, __u64 now,
+					  __u32 marks)
+{
+	q->marks += marks;
+	if (q->mtu > guard_mtu(g, now))
 		return;
-	if (key->proto == IPPROTO_TCP && !is_in_flight(skb, key, g, bpf_ntohl(seq)))
+	if (q->key.proto == IPPROTO_TCP && !is_in_flight(skb, &q->key, g, bpf_ntohl(q->first[1])))
 		return;
 	if (is_sum_right(skb, p))
-		guard_narrow(g, key, now, mtu);
+		guard_narrow(g, &q->key, now, q->mtu);
 }
 
 #endif

@@ -191,26 +191,28 @@ __feature(FEATURE_PDM) __noinline int pdm_read_ipv6(struct __sk_buff *skb, const
 }
 
 /*
- * Whoever forges such a message needs to know as much as for one that the stack
- * believes, and a TCP sequence number; and can do no more than that large packets
+ * A Packet Too Big, which ioam_error() has read before, where there is IOAM. Whoever forges such a message needs to know as much as for one
+ * that the stack believes, and a TCP sequence number; and can do no more than that large packets
  * of this flow's destination go unmarked for ten minutes.
  */
 __feature(FEATURE_PDM) __noinline int pdm_too_big(struct __sk_buff *skb, const struct packet *p)
 {
-	struct pdm_work *work = get_work();
-	struct mark_key *key = &work->key;
-	__be32 first[2] = {};
+	struct mark_quote *q = quote_of_cpu();
 	struct pdm_state *s;
 	__u64 now;
-	__u32 mtu;
 
-	if (!p || !work || !quoted_flow(skb, p, key, &mtu, first))
+	if (!p || !q)
 		return 0;
-	s = bpf_map_lookup_elem(&pdm_states, key);
+	if (!(cfg_features & FEATURE_IOAM && ioam_inserts()))
+		quote_read(skb, p);
+	if (!q->whole)
+		return 0;
+	q->key.kind = MARK_PDM;
+	s = bpf_map_lookup_elem(&pdm_states, &q->key);
 	now = mark_now();
 	if (s && !is_stale(s, now))
-		learn_too_big(skb, p, &s->guard, key, now, mtu, first[1]);
-	return 0;
+		learn_too_big(skb, p, &s->guard, q, now, PDM_HEADER);
+	return quote_report(skb, p);
 }
 
 /* True where pdm_strip() can take an option out. */

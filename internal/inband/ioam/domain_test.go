@@ -149,6 +149,7 @@ func TestGuardedDomain(t *testing.T) {
 	}
 	d.counted()
 	d.errorsGoUnmarked()
+	d.silentEnd()
 }
 
 // condition is what connections must survive.

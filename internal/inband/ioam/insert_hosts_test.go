@@ -238,6 +238,9 @@ func TestInsertionOnNarrowPaths(t *testing.T) {
 			})
 		})
 	}
+	for _, withPDM := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Packet Too Big, PDM %t", withPDM), func(t *testing.T) { ps.narrowed(t, withPDM) })
+	}
 }
 
 // No connection may slow down or die because options are inserted at both ends, whatever the MTU and the

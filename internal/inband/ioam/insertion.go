@@ -30,7 +30,11 @@ type Insertion struct {
 }
 
 // Tunnel has the addresses of an outer header.
-type Tunnel struct{ Source, Destination netip.Addr }
+type Tunnel struct {
+	Source, Destination netip.Addr
+	// Echo: packets that nobody acknowledges are put into it only while its end answers echo requests through it.
+	Echo bool
+}
 
 // blocks are the protocol numbers of the headers that hold options, by template.
 var blocks = [2]uint8{ipv6.HopByHop, ipv6.Destination}
@@ -247,6 +251,9 @@ func (in *Insertion) compile(n *Node, index uint32, k kept) (abiIoamInsertion, [
 	if t := in.Tunnel; t != nil {
 		out.Mode = uint8(abiIoamModeIOAM_IP6IP6)
 		out.Source, out.Destination = t.Source.As16(), t.Destination.As16()
+		if t.Echo {
+			out.Flags |= uint8(abiIoamInsertionFlagsIOAM_INSERTION_ECHO)
+		}
 	}
 	if len(in.Options) > MaxOptions {
 		return out, templates, fmt.Errorf("%d options; at most %d", len(in.Options), MaxOptions)

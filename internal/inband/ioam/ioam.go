@@ -75,6 +75,7 @@ type Registrar struct {
 	paths    *paths
 	direct   direct
 	queues   queues
+	echoes   echoes
 
 	core *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps map[string]*ebpf.Map
@@ -221,6 +222,7 @@ func (r *Registrar) open(c *datapath.Core) (err error) {
 	go r.followPaths()
 	go r.direct.run(r.stop)
 	go r.followQueues()
+	go r.askTunnels()
 	return nil
 }
 
@@ -243,6 +245,7 @@ func (r *Registrar) close() {
 	}
 	r.direct.close()
 	r.queues.close()
+	r.echoes.close()
 }
 
 // Paths are the paths of traces that end at this node, those with the most packets first.
@@ -321,6 +324,7 @@ func (r *Registrar) join(t *datapath.Target) error {
 	if err := r.queues.join(t); err != nil {
 		return err
 	}
+	r.echoes.join(t)
 	r.indexes[t.Iface] = int(t.IfIndex)
 	if err := r.attach(t.Iface, t.Name); err != nil || !listed {
 		return err
@@ -358,6 +362,7 @@ func (r *Registrar) detach(i flow.Iface) error {
 	delete(r.indexes, i)
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(r.indexes)), func(other flow.Iface) bool { return other.Netns() == i.Netns() }) {
 		r.queues.leave(i.Netns())
+		r.echoes.leave(i.Netns())
 	}
 	if err := r.maps["ioam_ifaces"].Delete(uint32(i)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("removing interface %d from the IOAM node: %w", i.IfIndex(), err)

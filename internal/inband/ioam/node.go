@@ -159,6 +159,7 @@ func (r *Registrar) apply(n Node) error {
 	control := r.control
 	control.Reserved = uint32(n.Reserve())
 	control.DirectEvery, control.DirectRate = n.Direct.Every, n.Direct.Rate
+	r.forgetAnswers(&control, &n, keep)
 	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor, Insertions: uint32(len(n.Insertions)), Generation: r.generation}
 	if err := control.Node[next].setEnds(n.TunnelsFrom); err != nil {
 		return err

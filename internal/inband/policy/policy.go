@@ -69,7 +69,7 @@ func ParsePrefix(s string) (netip.Prefix, error) {
 		p = netip.PrefixFrom(a, a.BitLen())
 	}
 	if !p.Addr().Is6() || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%q is an IPv4 prefix, and PDM is an option of IPv6", s)
+		return netip.Prefix{}, fmt.Errorf("%q is an IPv4 prefix: only IPv6 packets carry such options", s)
 	}
 	if p != p.Masked() {
 		return netip.Prefix{}, fmt.Errorf("%q has bits beyond its length: it is %s", s, p.Masked())
@@ -137,7 +137,7 @@ func (p Policy) Check() error {
 	case !p.To.IsValid():
 		return errors.New("no prefix")
 	case !p.To.Addr().Is6() || p.To.Addr().Is4In6():
-		return fmt.Errorf("%s is an IPv4 prefix, and PDM is an option of IPv6", p.To)
+		return fmt.Errorf("%s is an IPv4 prefix: only IPv6 packets carry such options", p.To)
 	case p.For <= 0:
 		return fmt.Errorf("a policy of %v ends before it begins", p.For)
 	case len(p.Ports) > MaxPorts:

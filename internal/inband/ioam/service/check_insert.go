@@ -31,20 +31,18 @@ const dexLimit = 100
 func (k *checker) insertions(c *Config) {
 	if n := len(c.Insert); n > inbandioam.MaxInsertions {
 		k.complain("ioam.insert", fmt.Sprintf("%d entries", n), fmt.Sprintf("at most %d", inbandioam.MaxInsertions))
-		return
 	}
 	for n := range c.Insert {
 		i, key := &c.Insert[n], fmt.Sprintf("ioam.insert[%d]", n)
-		if i.To == "" {
-			k.complain(key+".to", "an insertion without a destination", "write to: ::/0 for all")
-			continue
-		}
 		in, err := i.insertion()
-		if err != nil {
+		switch {
+		case i.To == "":
+			k.complain(key+".to", "an insertion without a destination", "write to: ::/0 for all")
+		case err != nil:
 			k.complain(key, err.Error(), "")
-			continue
+		default:
+			k.unique(key, "insertion "+in.Identity())
 		}
-		k.unique(key, "insertion "+in.Identity())
 		k.tunnel(key, i)
 		for _, entry := range sortedEntries(i.entries(key)) {
 			k.option(c, entry.key, entry.option, &in)

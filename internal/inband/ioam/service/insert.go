@@ -22,6 +22,7 @@ type InsertConfig struct {
 	Mode       string   `yaml:"mode" default:"inline" oneof:"inline ip6ip6" doc:"inline: into the extension headers of packets that this host makes, with closed_domain of forwarded ones, too; ip6ip6: behind an outer IPv6 header"`
 	TunnelFrom string   `yaml:"tunnel_from" kind:"address6" doc:"ip6ip6: source address of the outer header, one of this host's"`
 	TunnelTo   string   `yaml:"tunnel_to" kind:"address6" doc:"ip6ip6: destination address of the outer header, where the options are removed"`
+	TunnelEcho bool     `yaml:"tunnel_echo" default:"true" doc:"ip6ip6: packets of protocols without acknowledgments go into the tunnel only while tunnel_to answers an ICMPv6 echo request that is sent through it each second. false: they go into it also if its end is silently gone, and are lost"`
 	OptionConfig
 	Options []OptionConfig `yaml:"options" doc:"further options, at most 11 in all, of any namespaces. Linux nodes drop packets with more than 8 in a header unless net.ipv6.max_hbh_opts_number is larger"`
 }
@@ -124,7 +125,16 @@ func (i *InsertConfig) entries(key string) map[string]*OptionConfig {
 
 // insertion is what the programs get; an error is one of the policy.
 func (i *InsertConfig) insertion() (out inbandioam.Insertion, err error) {
-	out.Name = i.Name
+	out.Name, out.Policy.Interface, out.Policy.For = i.Name, i.Interface, 1
+	if i.Mode == "ip6ip6" {
+		from, _ := netip.ParseAddr(i.TunnelFrom) // checked when it was read
+		to, _ := netip.ParseAddr(i.TunnelTo)
+		out.Tunnel = &inbandioam.Tunnel{Source: from, Destination: to, Echo: i.TunnelEcho}
+	}
+	out.Options = i.bodies()
+	for n := range i.Options {
+		out.Options = append(out.Options, i.Options[n].bodies()...)
+	}
 	if out.Policy.To, err = policy.ParsePrefix(i.To); err != nil {
 		return out, err
 	}
@@ -138,18 +148,8 @@ func (i *InsertConfig) insertion() (out inbandioam.Insertion, err error) {
 		}
 		out.Policy.Ports = append(out.Policy.Ports, ports)
 	}
-	out.Policy.Interface, out.Policy.For = i.Interface, 1
 	if out.Take, out.Of, err = config.ParseRatio(i.Every); err != nil {
 		return out, err
-	}
-	if i.Mode == "ip6ip6" {
-		from, _ := netip.ParseAddr(i.TunnelFrom) // checked when it was read
-		to, _ := netip.ParseAddr(i.TunnelTo)
-		out.Tunnel = &inbandioam.Tunnel{Source: from, Destination: to}
-	}
-	out.Options = i.bodies()
-	for n := range i.Options {
-		out.Options = append(out.Options, i.Options[n].bodies()...)
 	}
 	return out, out.Policy.Check()
 }

@@ -48,7 +48,7 @@ func TestInsert(t *testing.T) {
 				To: netip.MustParsePrefix("::/0"), Interface: "to-ar*", Protos: []uint8{17},
 				Ports: []policy.Ports{{From: 53, To: 53}, {From: 8000, To: 8099}},
 			},
-			Take: 3, Of: 1000, Tunnel: &inbandioam.Tunnel{Source: netip.MustParseAddr("2001:db8::1"), Destination: netip.MustParseAddr("2001:db8::2")},
+			Take: 3, Of: 1000, Tunnel: &inbandioam.Tunnel{Source: netip.MustParseAddr("2001:db8::1"), Destination: netip.MustParseAddr("2001:db8::2"), Echo: true},
 			Options: []ioam.Body{
 				&ioam.POT{Namespace: 7},
 				&ioam.DEX{Namespace: 7, Type: ioam.HopLimitNodeID, Extension: ioam.DEXFlowID | ioam.DEXSequence},

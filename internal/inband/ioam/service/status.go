@@ -25,6 +25,8 @@ type Status struct {
 	Clock      Clock       `json:"clock"`
 	Interfaces []Interface `json:"interfaces"`
 	Namespaces []Namespace `json:"namespaces"`
+	// TunnelsFrom is who may send outer headers that are removed here; empty: everybody.
+	TunnelsFrom []string `json:"tunnels_from,omitempty"`
 
 	Written   uint64   `json:"written"`   // options that data of this node were added to
 	Completed uint64   `json:"completed"` // of these, with transit delay or egress interface
@@ -84,8 +86,10 @@ type Insertion struct {
 	Name       string   `json:"name"` // without a name its policy
 	To         string   `json:"to"`
 	Mode       string   `json:"mode"`
-	Take       uint32   `json:"take"` // so many of
-	Of         uint32   `json:"of"`   // so many packets
+	Answers    *bool    `json:"tunnel_answers,omitempty"` // the end of the tunnel answers echo requests through it
+	Unasked    string   `json:"tunnel_unasked,omitempty"` // why it cannot be asked
+	Take       uint32   `json:"take"`                     // so many of
+	Of         uint32   `json:"of"`                       // so many packets
 	Options    []string `json:"options"`
 	Namespaces []uint16 `json:"namespaces"` // of the options
 	Bytes      int      `json:"bytes"`      // by which a packet grows at most
@@ -130,6 +134,9 @@ func (s *service) status() (any, error) {
 		}
 		out.Namespaces = append(out.Namespaces, one)
 	}
+	for _, p := range n.TunnelsFrom {
+		out.TunnelsFrom = append(out.TunnelsFrom, p.String())
+	}
 	stats, statsErr := s.node.Stats()
 	counts, countsErr := s.node.Counts()
 	var pathsErr error
@@ -152,6 +159,12 @@ func (s *service) status() (any, error) {
 	inserted, insertedErr := s.node.InsertionCounts()
 	for k := range n.Insertions {
 		one := insertionStatus(&n, &n.Insertions[k])
+		if t := n.Insertions[k].Tunnel; t != nil && t.Echo {
+			answers, err := s.node.TunnelAnswers(&n.Insertions[k])
+			if one.Answers = &answers; err != nil {
+				one.Unasked = err.Error()
+			}
+		}
 		if k < len(inserted) {
 			one.Named, one.Chosen, one.Inserted = inserted[k].Named, inserted[k].Chosen, inserted[k].Inserted
 		}
@@ -177,6 +190,17 @@ func insertionStatus(n *inbandioam.Node, in *inbandioam.Insertion) Insertion {
 		}
 	}
 	return one
+}
+
+// mode is how packets get the options, and whether a tunnel takes all of them.
+func (i *Insertion) mode() string {
+	switch {
+	case i.Unasked != "":
+		return i.Mode + ", cannot be asked"
+	case i.Answers != nil && !*i.Answers:
+		return i.Mode + ", no answer"
+	}
+	return i.Mode
 }
 
 func text[T any](v *T, format string) string {
@@ -214,6 +238,11 @@ func writeText(w io.Writer, s *obs.Status) error {
 	if err := term.Section(w, t); err != nil {
 		return err
 	}
+	if len(n.TunnelsFrom) > 0 {
+		if err := term.Heading(w, "IOAM outer headers are removed only of packets from %s", strings.Join(n.TunnelsFrom, ", ")); err != nil {
+			return err
+		}
+	}
 	t = &term.Table{Columns: []term.Column{
 		{Title: "IOAM INSERTION", Least: 12},
 		{Title: "MODE"},
@@ -225,7 +254,7 @@ func writeText(w io.Writer, s *obs.Status) error {
 		{Title: "INSERTED", Right: true},
 	}}
 	for _, i := range n.Insertions {
-		t.Add(i.Name, i.Mode, strings.Join(i.Options, ", "), fmt.Sprint(i.Bytes), fmt.Sprintf("%d/%d", i.Take, i.Of),
+		t.Add(i.Name, i.mode(), strings.Join(i.Options, ", "), fmt.Sprint(i.Bytes), fmt.Sprintf("%d/%d", i.Take, i.Of),
 			term.Count(i.Named), term.Count(i.Chosen), term.Count(i.Inserted))
 	}
 	if err := term.Section(w, t); err != nil {

@@ -1,0 +1,241 @@
+package ioam
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+)
+
+// The end of each tunnel is asked every echoInterval; bpf/ioam/echo.h has the lifetime of an answer.
+const (
+	echoInterval = time.Second
+	echoLifetime = 3 * time.Second
+)
+
+// Types of ICMPv6, and what programs set in the identifier of a request that went through a tunnel.
+const (
+	echoReply   = 129
+	echoRequest = 128
+	echoWrapped = 0x8000
+)
+
+// question is an echo request to the end of a tunnel.
+type question struct {
+	slot uint32 // of the insertion
+	sent uint64 // monotonic
+}
+
+// echoes are the sockets on which the ends of tunnels are asked, in the namespaces of interfaces. They are opened with
+// the first interface, while the agent has the privilege.
+type echoes struct {
+	mu      sync.Mutex
+	sockets map[uint32]int // by namespace; -1: not allowed
+	err     error          // why one is missing
+	id      uint16
+	asked   map[uint16]question // by sequence number
+	next    uint16
+}
+
+// join opens the socket of the namespace of an interface. Without it, tunnels are not known to have an end.
+func (e *echoes) join(t *datapath.Target) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	netns := t.Iface.Netns()
+	if _, ok := e.sockets[netns]; ok {
+		return
+	}
+	if e.sockets == nil {
+		e.sockets, e.asked = map[uint32]int{}, map[uint16]question{}
+		e.id = uint16(rand.Uint32N(echoWrapped))
+	}
+	fd := -1
+	err := t.Do(func() (err error) {
+		fd, err = openEcho()
+		return err
+	})
+	if err != nil {
+		e.err = fmt.Errorf("opening a socket to ask the ends of tunnels: %w", err)
+	}
+	e.sockets[netns] = fd
+}
+
+func openEcho() (int, error) {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_ICMPV6)
+	if err != nil {
+		return -1, err
+	}
+	filter := unix.ICMPv6Filter{}
+	for i := range filter.Data {
+		filter.Data[i] = ^uint32(0) // blocked
+	}
+	filter.Data[echoReply>>5] &^= 1 << (echoReply & 31)
+	if err := unix.SetsockoptICMPv6Filter(fd, unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, &filter); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// leave closes the socket of a namespace that has no interface left.
+func (e *echoes) leave(netns uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if fd, ok := e.sockets[netns]; ok && fd >= 0 {
+		_ = unix.Close(fd)
+	}
+	delete(e.sockets, netns)
+}
+
+func (e *echoes) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, fd := range e.sockets {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	e.sockets = nil
+}
+
+// askTunnels asks the ends of tunnels, and passes answers on to the programs.
+func (r *Registrar) askTunnels() {
+	tick := time.NewTicker(echoInterval / 10) // answers are passed on soon after they came
+	defer tick.Stop()
+	var asked time.Time
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+		_ = r.do(func() error {
+			if err := r.takeAnswers(); err != nil {
+				return err
+			}
+			if time.Since(asked) < echoInterval {
+				return nil
+			}
+			asked = time.Now()
+			for i, in := range ordered(r.node.Insertions) {
+				if in.Tunnel != nil && in.Tunnel.Echo {
+					r.echoes.ask(in.Tunnel, r.kept[in.Identity()].slot, uint32(i))
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// takeAnswers lets the programs know which ends have answered.
+func (r *Registrar) takeAnswers() error {
+	control := r.control
+	changed := false
+	for _, q := range r.echoes.answers() {
+		if was := &control.Answered[q.slot]; q.sent > *was {
+			*was, changed = q.sent, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return r.publish(&control)
+}
+
+// forgetAnswers: what the end of another tunnel has answered is not known of a new one.
+func (r *Registrar) forgetAnswers(c *abiIoamControl, n *Node, keep map[string]kept) {
+	same := map[uint32]bool{}
+	for i := range n.Insertions {
+		in := &n.Insertions[i]
+		was := slices.IndexFunc(r.node.Insertions, func(old Insertion) bool { return old.Identity() == in.Identity() })
+		if was >= 0 && in.Tunnel != nil && r.node.Insertions[was].Tunnel != nil && *in.Tunnel == *r.node.Insertions[was].Tunnel {
+			same[keep[in.Identity()].slot] = true
+		}
+	}
+	for slot := range c.Answered {
+		if !same[uint32(slot)] {
+			c.Answered[slot] = 0
+		}
+	}
+	r.echoes.forget(same)
+}
+
+// forget drops questions to the ends of other tunnels.
+func (e *echoes) forget(same map[uint32]bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.asked, func(_ uint16, q question) bool { return !same[q.slot] })
+}
+
+// ask sends a request to the end of a tunnel. That it cannot be sent shows in that there is no answer.
+func (e *echoes) ask(t *Tunnel, slot, index uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, fd := range e.sockets {
+		if fd < 0 || unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, int(uint32(abiMarkOwnMARK_ECHO_PRIORITY)|index)) != nil {
+			continue
+		}
+		e.next++
+		now := uint64(clock(unix.CLOCK_MONOTONIC))
+		request := []byte{echoRequest, 0, 0, 0}
+		request = binary.BigEndian.AppendUint16(request, e.id)
+		request = binary.BigEndian.AppendUint16(request, e.next)
+		info := unix.PktInfo6(&unix.Inet6Pktinfo{Addr: t.Source.As16()})
+		if _, err := unix.SendmsgN(fd, request, info, &unix.SockaddrInet6{Addr: t.Destination.As16()}, 0); err != nil {
+			continue // the address of the tunnel is of another namespace, or there is no route
+		}
+		e.asked[e.next] = question{slot: slot, sent: now}
+	}
+	maps.DeleteFunc(e.asked, func(_ uint16, q question) bool {
+		return uint64(clock(unix.CLOCK_MONOTONIC))-q.sent > uint64(echoLifetime)
+	})
+}
+
+// answers are the questions that were answered since the last call.
+func (e *echoes) answers() (out []question) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := make([]byte, 64)
+	for _, fd := range e.sockets {
+		for fd >= 0 {
+			n, _, err := unix.Recvfrom(fd, b, 0)
+			if err != nil {
+				break
+			}
+			if q, ok := e.answer(b[:n]); ok {
+				out = append(out, q)
+			}
+		}
+	}
+	return out
+}
+
+// answer is the question to a reply; only what went through the tunnel counts.
+func (e *echoes) answer(b []byte) (q question, ok bool) {
+	if len(b) < 8 || b[0] != echoReply || binary.BigEndian.Uint16(b[4:]) != e.id|echoWrapped {
+		return q, false
+	}
+	seq := binary.BigEndian.Uint16(b[6:])
+	q, ok = e.asked[seq]
+	delete(e.asked, seq)
+	return q, ok
+}
+
+// TunnelAnswers reports whether the end of the tunnel of an insertion has answered lately, and why it cannot be asked.
+func (r *Registrar) TunnelAnswers(in *Insertion) (answers bool, err error) {
+	err = r.do(func() error {
+		at := r.control.Answered[r.kept[in.Identity()].slot]
+		answers = at > 0 && uint64(clock(unix.CLOCK_MONOTONIC))-at < uint64(echoLifetime)
+		return nil
+	})
+	r.echoes.mu.Lock()
+	defer r.echoes.mu.Unlock()
+	return answers, errors.Join(err, r.echoes.err)
+}
