@@ -55,6 +55,15 @@ func (s *settings) remedy() string {
 	if len(s.tokens) > 0 {
 		ways = append(ways, "send Authorization: Bearer TOKEN, or log in at "+sessionPath)
 	}
+	if other := s.otherWays(); other != "" {
+		ways = append(ways, other)
+	}
+	return strings.Join(ways, "; or ")
+}
+
+// otherWays are those without a token.
+func (s *settings) otherWays() string {
+	var ways []string
 	if s.pool != nil {
 		ways = append(ways, "use a client certificate of "+s.issuers())
 	}

@@ -1,8 +1,11 @@
 package access
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -141,7 +144,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, set *settings) 
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		if wantsPage(r) {
-			writePage(w, http.StatusOK, loginPage(""))
+			writePage(w, http.StatusOK, loginPage("", set.otherWays()))
 			return
 		}
 		caller, refused := s.identify(r, set)
@@ -170,7 +173,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request, set *settings) {
 	if !ok {
 		s.refusals.add("credentials")
 		s.deps.Log.Warn("console: refused a login", "from", r.RemoteAddr)
-		writePage(w, http.StatusUnauthorized, loginPage("This token is not known. It must be one whose hash is in console.tokens."))
+		writePage(w, http.StatusUnauthorized, loginPage("This token is not known. It must be one whose hash is in console.tokens.", set.otherWays()))
 		return
 	}
 	setCookie(w, r, s.sessions.start(h))
@@ -189,36 +192,62 @@ func (s *settings) canLogIn(r *http.Request) bool {
 		(r.TLS == nil || len(r.TLS.PeerCertificates) == 0)
 }
 
+// pageStyle is the style of pages without credentials, which load nothing.
+const pageStyle = `:root{color-scheme:light dark;--bg:#f4f6f9;--card:#fff;--text:#16202b;--muted:#566373;--line:#c3ccd6;--accent:#0b62a8;--ink:#fff;--high:#b3261e}
+@media(prefers-color-scheme:dark){:root{--bg:#0d1218;--card:#151c24;--text:#e6edf4;--muted:#9aa8b7;--line:#3a4755;--accent:#6cb6f2;--ink:#08131d;--high:#ff8a80}}
+*{box-sizing:border-box}body{margin:0;padding:12vh 16px 32px;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+main{max-width:430px;margin:0 auto;padding:28px;background:var(--card);border:1px solid var(--line);border-radius:12px}
+h1{margin:0 0 16px;font-size:22px}label{display:block;margin-bottom:4px;font-weight:600}a{color:var(--accent)}
+input,button{width:100%;min-height:40px;padding:6px 12px;border:1px solid var(--line);border-radius:8px;background:var(--card);color:inherit;font:inherit}
+button{margin-top:12px;background:var(--accent);border-color:var(--accent);color:var(--ink);font-weight:600;cursor:pointer}
+:focus-visible{outline:2px solid var(--accent);outline-offset:2px}p{margin:16px 0 0;color:var(--muted)}[role=alert]{margin:0 0 16px;color:var(--high);font-weight:600}code{font-size:13px;overflow-wrap:anywhere}`
+
 const pageHead = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
 <title>Waymark</title>
+<style>` + pageStyle + `</style>
 `
 
 // forwardPage goes on to the console from a page of its own: after a redirect from another site, browsers would not send
 // the cookie.
 const forwardPage = pageHead + `<meta http-equiv="refresh" content="0;url=/">
-<p><a href="/">Waymark</a></p>
+<main><a href="/">Waymark</a></main>
 `
 
-func loginPage(problem string) string {
+// pagePolicy allows that style and the form, and nothing else.
+var pagePolicy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'", styleHash())
+
+func styleHash() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// loginPage asks for a token; problem is what was wrong with the last one, ways are the other credentials that count.
+func loginPage(problem, ways string) string {
 	if problem != "" {
 		problem = `<p role="alert">` + problem + "</p>\n"
 	}
-	return pageHead + fmt.Sprintf(`<h1>Waymark</h1>
+	if ways != "" {
+		ways = "<p>Or " + html.EscapeString(ways) + ".</p>\n"
+	}
+	return pageHead + fmt.Sprintf(`<main>
+<h1>Waymark</h1>
 %s<form method="post" action="%s">
-<label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label>
+<label for="token">Token</label>
+<input type="password" id="token" name="token" autocomplete="current-password" required autofocus>
 <button>Log in</button>
 </form>
-`, problem, sessionPath)
+<p>No token? An administrator of this host makes one: <code>waymark console token NAME</code></p>
+%s</main>
+`, problem, sessionPath, ways)
 }
 
 func writePage(w http.ResponseWriter, status int, page string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", pagePolicy)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, page) // the reader may be gone
 }

@@ -57,19 +57,20 @@ function delays(row: Row | undefined, of: "server" | "network"): Delays | undefi
 export interface FlowResult {
 	range: Range; step: number; times: number[]; whole?: Row; ways: [Hop[], Hop[]];
 	rates: [Series?, Series?]; server?: Series; network?: Series; serverDelays?: Delays; networkDelays?: Delays;
-	records: Row[]; answer: Answer; drops: Row[];
+	records: Row[]; answer: Answer; drops: Row[]; traced?: Row["ioam"];
 }
 
 export async function askFlow(n: Name, since: string, until: string, signal: AbortSignal): Promise<FlowResult> {
 	const now = Date.now() / 1000, r = range(since, until, now), step = niceStep(r.to - r.from, 180);
 	const filter = filterOfFlow(n), common = { filter, since, until };
 	const ask = (more: Record<string, string | number | boolean>) => get<Answer>("/api/v1/flows", { ...common, ...more }, signal);
-	const [whole, points, ways, drops, records] = await Promise.all([
+	const [whole, points, ways, drops, records, paths] = await Promise.all([
 		ask({ by: "conversation", limit: 1 }),
 		ask({ by: "netns,iface,direction,src", everywhere: true }),
 		ask({ by: "src", step: duration(step) }),
 		ask({ by: "drops.by", limit: 10 }),
 		ask({ by: "flow", step: duration(Math.max(step, 10)), limit: 20 }),
+		ask({ by: "ioam.path,ioam.nodes", limit: 5 }),
 	]);
 	const at = times(r.from, r.to, step);
 	const known = { from: r.from, to: whole.to ? Date.parse(whole.to) / 1000 : r.to };
@@ -83,6 +84,7 @@ export async function askFlow(n: Name, since: string, until: string, signal: Abo
 		server: delayLine(ways.rows, at, "pdm.server.p50_ns", "server"), network: delayLine(ways.rows, at, "pdm.network.p50_ns", "network"),
 		serverDelays: delays(whole.rows[0], "server"), networkDelays: delays(whole.rows[0], "network"),
 		records: records.rows.sort((x, y) => String(y.time).localeCompare(String(x.time))).slice(0, 24), drops: drops.rows.filter((d) => d.drops?.packets),
+		traced: paths.rows.find((row) => row.ioam?.path)?.ioam,
 	};
 }
 

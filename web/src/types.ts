@@ -241,6 +241,23 @@ export interface Hook {
 	warning?: string;
 }
 
+export interface Hop {
+	hop: number;
+	hop_limit?: number;
+	node_id?: number;
+	ingress?: number;
+	egress?: number;
+	node_id_wide?: string;
+	ingress_wide?: number;
+	egress_wide?: number;
+	namespace_data?: string;
+	namespace_data_wide?: string;
+	transit?: Times;
+	link?: Times;
+	relative?: boolean;
+	drift_ppm?: number;
+}
+
 export interface Interface {
 	iface: string;
 	netns?: string;
@@ -308,6 +325,40 @@ export interface NumberDoc {
 	path: string;
 	unit: string;
 	sum: boolean;
+}
+
+export interface Path {
+	id: string;
+	namespace: number;
+	trace_type: string;
+	overflow?: boolean;
+	iface: string;
+	netns?: string;
+	src: string;
+	dst: string;
+	first: string;
+	last: string;
+	packets: number;
+	bytes: number;
+	delay?: Times;
+	relative?: boolean;
+	hops: Hop[];
+	flow_count: number;
+	flows?: PathFlow[];
+}
+
+export interface PathFlow {
+	proto: number;
+	src: string;
+	sport: number;
+	dst: string;
+	dport: number;
+	packets: number;
+	mean_ns?: number;
+}
+
+export interface Paths {
+	paths: Path[];
 }
 
 export interface Program {
@@ -400,6 +451,15 @@ export interface Table {
 	counts_full: number;
 	live: number;
 	shed: number;
+}
+
+export interface Times {
+	count: number;
+	mean_ns: number;
+	min_ns: number;
+	p50_ns: number;
+	p90_ns: number;
+	max_ns: number;
 }
 
 export interface Topology {

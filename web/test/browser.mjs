@@ -6,6 +6,7 @@ import { chromium } from "playwright-core";
 
 const base = process.env.CONSOLE, control = process.env.CONTROL, shots = process.env.SHOTS;
 const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+const only = process.env.ONLY; // a word of the names of the checks to run; empty: all
 const patience = 20_000; // milliseconds, for anything: the machine may be busy
 
 const flowPath = "/flow/tcp/[2001:db8:2::80]:40000/[2001:db8:2::5432]:5432";
@@ -19,6 +20,7 @@ const pages = [
 	{ name: "matrix", path: "/explore?by=src,dst&show=matrix&limit=20", ready: ".matrix td button" },
 	{ name: "both", path: "/explore?by=conversation&both=true", ready: "tbody tr" },
 	{ name: "flow", path: flowPath, ready: ".lane .hop" },
+	{ name: "traced", path: "/flow/tcp/[2001:db8:2::80]:40100/[2001:db8:2::6379]:6379", ready: ".nodes .longest" },
 	{ name: "map", path: "/map", ready: ".topology .node" },
 	{ name: "hosts", path: "/hosts", ready: "tbody tr" },
 	{ name: "gate", path: "/gate", ready: "tbody tr" },
@@ -50,6 +52,7 @@ async function open(path, ready, options = {}) {
 }
 
 async function check(what, test) {
+	if (only && !what.includes(only)) return;
 	try {
 		report(what, (await test()) ?? []);
 	} catch (e) {
@@ -85,7 +88,7 @@ function contrasts(page) {
 }
 
 // Each page is loaded once, and has to follow when theme and width change.
-for (const p of pages) {
+for (const p of pages.filter((p) => !only || only.includes(p.name))) {
 	const { page, wrong, close } = await open(p.path, null, { colorScheme: "light" });
 	for (const [colorScheme, width] of [["light", 1280], ["dark", 1280], ["dark", 360], ["light", 360]]) {
 		await check(`${p.name}, ${colorScheme}, ${width} px`, async () => {
@@ -209,6 +212,28 @@ await check("nothing found, no such page and no agent say what to do", async () 
 	return wrong;
 });
 
+await check("more than 150 interfaces are a matrix", async () => {
+	const at = { kind: "interface", tier: 1, up: true, addresses: [] };
+	const nodes = [{ id: "host", kind: "host", name: "alpha", tier: 0, order: 0, up: true }];
+	const edges = [];
+	for (let n = 0; n < 40; n++) {
+		nodes.push({ id: `netns/n${n}`, kind: "netns", name: `n${n}`, tier: 0, order: n, up: true });
+		for (let i = 0; i < 5; i++) nodes.push({ ...at, id: `n${n}/eth${i}`, name: `eth${i}`, in: `netns/n${n}`, order: i });
+		edges.push({ from: `n${n}/eth0`, to: `n${(n + 1) % 40}/eth1`, kind: "veth" });
+	}
+	const answer = { host: "alpha", at: new Date().toISOString(), since: new Date().toISOString(), nodes, edges, use: [] };
+	const open_ = nodes.filter((n) => n.kind === "netns").map((n) => n.id).join(",");
+	const { page, wrong, close } = await open(`/map?open=${encodeURIComponent(open_)}`, ".matrix td button", {
+		before: (p) => p.route("**/api/v1/topology*", (r) => r.fulfill({ json: answer })),
+	});
+	if (await page.locator("svg.topology").count()) wrong.push("there is a picture, too");
+	wrong.push(...await findings(page));
+	await page.goto(`${base}/map`);
+	await page.waitForSelector(".topology .node"); // namespaces that are closed leave few
+	await close();
+	return wrong;
+});
+
 await check("names in the data are text, never code", async () => {
 	const { page, wrong, close } = await open(`/explore?where=${encodeURIComponent('iface "<img src=x onerror=alert(1)>"')}`, ".notice");
 	if (await page.locator("main img").count()) wrong.push("an element was made of a filter");
@@ -274,9 +299,10 @@ await check("the memory of a page that follows does not grow", async () => {
 	};
 	await run(5);
 	const before = await heap();
-	await run(20);
+	const intervals = Number(process.env.INTERVALS ?? 20); // 360 are an hour
+	await run(intervals);
 	const grown = (await heap()) - before;
-	console.log(`    ${(before / 1e6).toFixed(1)} MB, grown by ${(grown / 1e3).toFixed(0)} kB in 20 intervals`);
+	console.log(`    ${(before / 1e6).toFixed(1)} MB, grown by ${(grown / 1e3).toFixed(0)} kB in ${intervals} intervals`);
 	if (grown > 1_500_000) wrong.push(`grown by ${grown} bytes`);
 	await close();
 	return wrong;

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab/past"
 	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/test/soak"
 )
 
 // ticker ends intervals when it is asked to.
@@ -37,16 +39,22 @@ func ticker(history *store.Store) http.Handler {
 // The console in Chromium: every page in both themes, wide and narrow, by keyboard, live; see web/test/browser.mjs.
 // With WAYMARK_SHOTS, pictures of the pages are left in that folder.
 func TestBrowser(t *testing.T) {
+	history, url := agent(t.Context(), t, "127.0.0.1:0")
+	control := httptest.NewServer(ticker(history))
+	defer control.Close()
+	run(t, "browser.mjs", "CONSOLE="+url, "CONTROL="+control.URL, fmt.Sprintf("INTERVALS=%d", soak.Times(20, 360)))
+}
+
+// run runs a script of web/test in Chromium.
+func run(t *testing.T, script string, env ...string) {
+	t.Helper()
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatal("no chromium: run 'make setup-test'")
 	}
-	history, url := agent(t.Context(), t, "127.0.0.1:0")
-	control := httptest.NewServer(ticker(history))
-	defer control.Close()
-	cmd := exec.CommandContext(t.Context(), "node", "test/browser.mjs")
+	cmd := exec.CommandContext(t.Context(), "node", "test/"+script)
 	cmd.Dir = "../../../web"
-	cmd.Env = append(os.Environ(), "CONSOLE="+url, "CONTROL="+control.URL, "CHROMIUM="+chromium, "SHOTS="+os.Getenv("WAYMARK_SHOTS"), "HOME="+t.TempDir())
+	cmd.Env = append(append(os.Environ(), env...), "CHROMIUM="+chromium, "SHOTS="+os.Getenv("WAYMARK_SHOTS"), "HOME="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

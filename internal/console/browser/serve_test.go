@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/console"
 	"github.com/waymark-net/waymark/internal/flow"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
+	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/lab/past"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -25,12 +26,23 @@ import (
 // agent serves the console over a generated hour; its address is on loopback.
 func agent(ctx context.Context, t *testing.T, listen string) (*store.Store, string) {
 	t.Helper()
+	history := store.New(store.Default())
+	fill(history, time.Now())
+	server := newServer(t, listen, history)
+	if err := server.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Run(ctx) }()
+	return history, "http://" + server.Addrs()[0].String()
+}
+
+// newServer answers from records.
+func newServer(t *testing.T, listen string, history api.History) *api.Server {
+	t.Helper()
 	pages, ok := console.New()
 	if !ok {
 		t.Fatal("the console is not built: run 'make build'")
 	}
-	history := store.New(store.Default())
-	fill(history, time.Now())
 	ledger := verdict.NewLedger()
 	ledger.Add(time.Now().Add(-past.Length), nil)
 	examiner := verdict.New(verdict.Deps{
@@ -51,11 +63,7 @@ func agent(ctx context.Context, t *testing.T, listen string) (*store.Store, stri
 			return examiner.Examine(ctx, verdict.Request{Filter: r.Filter, Since: since, Until: until}, time.Now())
 		},
 	})
-	if err := server.Listen(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = server.Run(ctx) }()
-	return history, "http://" + server.Addrs()[0].String()
+	return server
 }
 
 // fill adds the hour that ends now.
@@ -63,10 +71,38 @@ func fill(history *store.Store, now time.Time) {
 	past.New(now, 1).Intervals(func(from, to time.Time, records []flow.Record) {
 		iv := history.Begin(from)
 		for i := range records {
+			trace(&records[i])
 			iv.Add(&records[i])
 		}
 		iv.End(to)
 	})
+}
+
+// traced is a path of which the API has the nodes.
+const traced = flow.IOAMPathID(0x7a3e51)
+
+// trace has the answers of one service carry IOAM options.
+func trace(r *flow.Record) {
+	if r.SrcPort == 6379 {
+		r.IOAM = &flow.IOAM{IOAMPath: flow.IOAMPath{ID: traced, Namespace: 123, Hops: 4, Nodes: "2-3-4-5"}, Packets: r.Packets, Received: r.Packets, Lost: int64(r.Packets / 200)}
+	}
+}
+
+// pathsPage are the nodes of that path: the third one takes long.
+func pathsPage() (any, error) {
+	times := func(p50 time.Duration) *ioamservice.Times {
+		return &ioamservice.Times{Count: 8120, Mean: p50, Min: p50 / 2, P50: p50, P90: 2 * p50, Max: 9 * p50}
+	}
+	p := ioamservice.Path{ID: traced.String(), Namespace: 123, TraceType: "F40000", Iface: "eth1", Delay: times(1200 * time.Microsecond), Packets: 8120}
+	for i, transit := range []time.Duration{9, 14, 870, 11} {
+		id, in, out := uint32(i+2), uint16(10*(i+2)+1), uint16(10*(i+2)+2)
+		h := ioamservice.Hop{Hop: i + 1, NodeID: &id, Ingress: &in, Egress: &out, Transit: times(transit * time.Microsecond), Link: times(time.Duration(60+20*i) * time.Microsecond)}
+		if i == 3 {
+			h.Egress, h.Link = nil, nil
+		}
+		p.Hops = append(p.Hops, h)
+	}
+	return ioamservice.Paths{Paths: []ioamservice.Path{p}}, nil
 }
 
 func thresholds() verdict.Thresholds {
@@ -128,6 +164,7 @@ func gatePages() []api.Page {
 		{Path: gate.RulesPath, Get: func() (any, error) { return rules, nil }},
 		{Path: "/api/v1/topology", Get: func() (any, error) { return topology, nil }},
 		{Path: api.DoctorPath, Get: func() (any, error) { return running.Examined{Checks: kernel.Examine()}, nil }},
+		{Path: "/api/v1/paths", Get: pathsPage},
 		{Path: gate.BansPath, Get: func() (any, error) { return gate.Bans{Bans: []gate.Ban{ban}, Max: 65536}, nil }},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
+	ioamservice "github.com/waymark-net/waymark/internal/inband/ioam/service"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/topology/timeline"
@@ -29,7 +30,7 @@ const typesFile = "../../../web/src/types.ts"
 
 // answers are what the console reads.
 var answers = []any{
-	api.Answer{}, api.Completion{}, api.Reference{}, verdict.Answer{}, obs.Status{}, gate.Rules{}, gate.Bans{}, running.Examined{}, timeline.Graph{}, timeline.Use{},
+	api.Answer{}, api.Completion{}, api.Reference{}, verdict.Answer{}, obs.Status{}, gate.Rules{}, gate.Bans{}, running.Examined{}, timeline.Graph{}, timeline.Use{}, ioamservice.Paths{},
 }
 
 // The types of the console are those of the answers: the table of fields, and what Go writes as JSON.

@@ -15,6 +15,7 @@ import { href, params, view } from "../route.ts";
 import type { Row, VerdictAnswer } from "../types.ts";
 import { end } from "../verdicts.ts";
 import { Lane } from "./lane.tsx";
+import { Nodes } from "./nodes.tsx";
 
 const since = "1h";
 const text = (e: End) => end(e.addr, e.port ? Number(e.port) : undefined);
@@ -66,6 +67,7 @@ function Parts(p: { of: FlowResult; name: Name }) {
 				<h2>Path</h2>
 				<Lane from={text(n.a)} to={text(n.b)} hops={r.ways[0]} title="There" />
 				<Lane from={text(n.b)} to={text(n.a)} hops={r.ways[1]} title="Back" marks={r.whole.pdm} />
+				{r.traced && <Nodes of={r.traced} />}
 			</section>
 			<div class="halves">
 				<Delays of={r} peer={n.b.addr} />
@@ -123,7 +125,7 @@ function Facts(p: { of: FlowResult }) {
 		...(w.tcp_flags ? [["TCP flags", flagsOf(w.tcp_flags).join(" ")] as [string, string]] : []),
 		...(w.rtt?.handshake_ns ? [["Handshake", `${delay(w.rtt.handshake_ns)}: server ${delay(w.rtt.responder_ns ?? 0)}, client ${delay(w.rtt.initiator_ns ?? 0)}`] as [string, string]] : []),
 		...(w.pdm ? [["Marks", `${short(w.pdm.sent ?? 0)} sent, ${short(w.pdm.received ?? 0)} received, ${w.pdm.lost ?? 0} lost, ${w.pdm.reordered ?? 0} reordered`] as [string, string]] : []),
-		...(w.ioam?.path ? [["IOAM path", `${w.ioam.nodes ?? ""} (${w.ioam.path})`] as [string, string]] : []),
+		...(p.of.traced ? [["IOAM path", `${p.of.traced.nodes ?? ""} (${p.of.traced.path})`] as [string, string]] : []),
 		["Dropped", p.of.drops.length ? p.of.drops.map((d) => `${short(d.drops?.packets ?? 0)} packets: ${d.drops?.by ?? `rule ${d.drops?.rule ?? ""}`}`).join("; ") : "nothing, by rules of the gate"],
 	];
 	return <section class="card" aria-label="Facts"><h2>Facts</h2><dl class="facts">{facts.map(([k, v]) => <div key={k}><dt>{k}</dt><dd>{v}</dd></div>)}</dl></section>;

@@ -20,6 +20,7 @@ export function Failure(p: { of: Loaded<unknown> }) {
 		<Notice kind="error" title={first!}>
 			{more.length > 0 && <pre>{more.join("\n")}</pre>}
 			{e.how}
+			{e.status === 401 && e.how.includes("/session") && <p><a class="button primary" href="/session">Log in</a></p>}
 		</Notice>
 	);
 }
