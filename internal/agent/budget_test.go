@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/config"
+	gateservice "github.com/waymark-net/waymark/internal/gate/service"
 	pdmservice "github.com/waymark-net/waymark/internal/inband/pdm/service"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/memory"
@@ -75,6 +76,10 @@ func TestPlanRefuses(t *testing.T) {
 		"flow.ring_size":   func(c *config.Config) { c.Flow.RingSize = 256 << 20 },
 		"api.history":      func(c *config.Config) { c.API.History = 1_000_000 },
 		"export[0].queue":  func(c *config.Config) { c.Export = []config.Export{{JSONL: &config.JSONL{Queue: 1_000_000}}} },
+		"gate.table_memory": func(c *config.Config) {
+			rules := gateservice.Section.Edit(c)
+			rules.Interfaces, rules.TableMemory = []string{"eth0"}, 512<<20
+		},
 		"pdm.state.max_entries": func(c *config.Config) {
 			marking := pdmservice.Section.Edit(c)
 			marking.Policies = []pdmservice.PolicyConfig{{To: "2001:db8::/32"}}

@@ -33,7 +33,7 @@ type pins struct {
 type pinLock struct{ *os.File }
 
 // errPinned is that another agent runs.
-var errPinned = errors.New("another agent keeps its programs there")
+var errPinned = errors.New("another agent keeps its programs there: stop it, or give each agent a directory of its own (gate.pin_dir)")
 
 // openPinLock makes the directory, if it must, and locks it.
 func openPinLock(dir string, create bool) (*pinLock, error) {

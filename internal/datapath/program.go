@@ -281,7 +281,7 @@ func explain(err error) error {
 	case errors.Is(err, unix.EMFILE): // without the verifier's log, which has nothing to do with it
 		return fmt.Errorf("%w: raise RLIMIT_NOFILE", unix.EMFILE)
 	case errors.Is(err, unix.ENOMEM):
-		return fmt.Errorf("%w: %w: lower flow.max_entries, or raise the memory limit of the service", kernel.ErrMissing, err)
+		return fmt.Errorf("%w: %w: lower the sizes in the configuration, such as flow.max_entries or gate.table_memory, or raise the memory limit of the service", kernel.ErrMissing, err)
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func manyRules(t testing.TB, r *rand.Rand) *rules.Ruleset {
 // empty does nothing with a packet.
 func empty(t testing.TB) *ebpf.Program {
 	t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()}})
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "of_others", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()}})
 	if err != nil {
 		t.Fatal(err)
 	}

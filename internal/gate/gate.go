@@ -326,12 +326,26 @@ func (g *Gate) place(h datapath.Hook) Place {
 		p.Why = "the driver or the kernel takes no program at XDP"
 		_ = h.Target.Do(func() error { // a missing interface has no program
 			if l, err := netlink.LinkByName(h.Target.Name); err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached {
-				p.Why = fmt.Sprintf("XDP has another program (id %d)", l.Attrs().Xdp.ProgId)
+				p.Why = fmt.Sprintf("XDP has another program (%s), which is left alone", programName(l.Attrs().Xdp.ProgId))
 			}
 			return nil
 		})
 	}
 	return p
+}
+
+// programName is the name of a program, as far as the kernel says it.
+func programName(id uint32) string {
+	text := fmt.Sprintf("id %d", id)
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil { // takes CAP_SYS_ADMIN
+		return text
+	}
+	defer p.Close()
+	if info, err := p.Info(); err == nil && info.Name != "" {
+		text = info.Name + ", " + text
+	}
+	return text
 }
 
 // detached leaves an interface out, unless its other hook goes on.

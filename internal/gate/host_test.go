@@ -148,7 +148,7 @@ func TestGateOnVeth(t *testing.T) {
 				t.Fatalf("at XDP: %q, want %q", got, c.early)
 			}
 			places, err := g.Places()
-			if err != nil || len(places) != 1 || strings.Contains(places[0].Why, "another program") != c.foreign {
+			if err != nil || len(places) != 1 || strings.Contains(places[0].Why, "another program (of_others, id ") != c.foreign {
 				t.Errorf("%+v, %v", places, err)
 			}
 			try := func(text string, tcp4, tcp6, ping bool) {

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ func Kind() stage.Kind {
 		Name:     name,
 		On:       Section.Enabled,
 		New:      New,
+		Memory:   memoryShares(),
 		Example:  example,
 		Text:     writeText,
 		Counters: counters,
@@ -99,6 +101,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	}
 	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, stateFile: own.State, detectCfg: own.Detect, detector: newDetector(own.Detect, own.Bans.Max)}
 	s.bans.known, s.logins = map[netip.Prefix]Ban{}, map[netip.Addr]time.Time{}
+	s.warnOfUnattached(cfg.Patterns(), cfg.Exclude)
 	watches, err := own.Detect.rules(time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("gate.detect.watch: %w", err)
@@ -127,6 +130,19 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Changes: map[string]func(json.RawMessage) (any, error){RulesPath: s.change, BansPath: s.changeBans},
 		Events:  s.streams(),
 	}, nil
+}
+
+// warnOfUnattached names interfaces whose packets would meet the rules if the agent attached to them.
+func (s *service) warnOfUnattached(attached, excluded []string) {
+	is := func(globs []string, name string) bool {
+		one := Config{Interfaces: globs}
+		return one.has(name)
+	}
+	for _, name := range s.cfg.Interfaces {
+		if !strings.ContainsAny(name, `*?[\`) && (!is(attached, name) || is(excluded, name)) {
+			s.deps.Log.Warn("gate: packets of an interface meet no rules: the agent does not attach to it; name it in interfaces", "interface", name)
+		}
+	}
 }
 
 // both calls two functions.

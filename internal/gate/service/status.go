@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
@@ -80,8 +81,8 @@ type Status struct {
 type Interface struct {
 	Name  string `json:"name"`
 	Netns string `json:"netns,omitempty"`
-	Hook  string `json:"hook"`             // xdp, xdp-generic or tc
-	Why   string `json:"reason,omitempty"` // for tc, where the mode asks for XDP
+	Hook  string `json:"hook"`             // xdp, xdp-generic, tc or none
+	Why   string `json:"reason,omitempty"` // for none, and for tc where the mode asks for XDP
 }
 
 // StatusOf is the section of a status; nil where the gate is off.
@@ -122,7 +123,21 @@ func (s *service) status() (any, error) {
 		iface, netns := s.deps.IfaceName(p.Iface)
 		out.Interfaces = append(out.Interfaces, Interface{Name: iface, Netns: netns, Hook: p.Hook, Why: p.Why})
 	}
+	out.Interfaces = append(out.Interfaces, s.unmet(out.Interfaces)...)
 	return out, errors.Join(err, bansErr, cookiesErr, placesErr)
+}
+
+// unmet are configured names and globs of which no interface meets the rules.
+func (s *service) unmet(places []Interface) (list []Interface) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, glob := range s.cfg.Interfaces {
+		one := Config{Interfaces: []string{glob}}
+		if !slices.ContainsFunc(places, func(p Interface) bool { return one.has(p.Name) }) {
+			list = append(list, Interface{Name: glob, Hook: "none", Why: "its packets meet no rules: the agent attaches to no such interface (interfaces)"})
+		}
+	}
+	return list
 }
 
 // totals are packets that met the rules, and those of them that were dropped.
