@@ -71,15 +71,16 @@ func (t *Table) isQuiet(e *entry) bool { return e.latest != t.number }
 
 // fold emits what a flow had in the interval and adds it to the flow.
 func (t *Table) fold(d *delta) {
-	e := t.entries.at(d.entry)
-	t.judge(e, &d.counts)
+	e, c := t.entries.at(d.entry), &t.counts
+	d.counts.into(c)
+	t.judge(e, c)
 	if t.out.Interval != nil {
 		r := &t.scratch
-		t.record(r, &e.key, &d.counts)
+		t.record(r, &e.key, c)
 		r.Initiator, r.InitiatorBy = e.verdict.who, e.verdict.by
 		t.out.Interval(r)
 	}
-	e.pending.Add(&d.counts)
+	e.pending.add(c)
 }
 
 // expiry decides whether and why a flow leaves after an interval.
@@ -88,9 +89,9 @@ func (t *Table) expiry(e *entry, ended uint32, now time.Time) EndReason {
 	switch {
 	case e.ended && quiet && t.isReverseQuiet(e, ended): // the last ACKs of both halves have come
 		return EndReasonEndOfFlow
-	case quiet && isOver(e.pending.Last, t.cfg.IdleTimeout, now):
+	case quiet && isOver(e.pending.last, t.cfg.IdleTimeout, now):
 		return EndReasonIdleTimeout
-	case e.pending.Packets > 0 && isOver(e.pending.First, t.cfg.ActiveTimeout, now):
+	case e.pending.packets() > 0 && isOver(e.pending.first, t.cfg.ActiveTimeout, now):
 		return EndReasonActiveTimeout
 	}
 	return EndReasonNone
@@ -121,7 +122,7 @@ func (t *Table) export(i int32, reason EndReason, ended uint32) {
 	}
 	back := t.entries.at(j)
 	switch {
-	case stays && back.pending.Packets > 0:
+	case stays && back.pending.packets() > 0:
 		t.emit(back, reason)
 		t.leave(j, true)
 	case !stays && back.latest < ended, reason == EndReasonForcedEnd, reason == EndReasonLackOfResources:
@@ -134,18 +135,19 @@ func (t *Table) export(i int32, reason EndReason, ended uint32) {
 // since the interval ended, begins again.
 func (t *Table) leave(i int32, stays bool) {
 	if e := t.entries.at(i); stays || !t.isQuiet(e) {
-		e.pending = Counts{Last: e.pending.Last}
+		e.pending = kept{last: e.pending.last}
 		return
 	}
 	t.remove(i)
 }
 
 func (t *Table) emit(e *entry, reason EndReason) {
-	if e.pending.Packets == 0 && !e.pending.reported() {
+	if e.pending.packets() == 0 && !e.pending.reported() {
 		return
 	}
 	r := &t.scratch
-	t.record(r, &e.key, &e.pending)
+	e.pending.into(&t.counts)
+	t.record(r, &e.key, &t.counts)
 	r.EndReason = reason
 	r.Initiator, r.InitiatorBy = e.verdict.who, e.verdict.by
 	t.stats.Records++
@@ -185,7 +187,7 @@ func (t *Table) close(i int32) {
 	d := t.interval.at(e.current)
 	t.fold(d)
 	d.entry = -1
-	d.counts.forgetReported()
+	d.counts.forget()
 	t.holes = append(t.holes, e.current)
 	e.latest = 0
 }
@@ -208,9 +210,9 @@ func (t *Table) oldest() int32 {
 			continue
 		}
 		seen++
-		at := e.pending.Last
+		at := e.pending.last
 		if !t.isQuiet(e) {
-			at = t.interval.at(e.current).counts.Last
+			at = t.interval.at(e.current).counts.last
 		}
 		if found < 0 || at < last {
 			found, last = i, at

@@ -102,8 +102,9 @@ func (t *Table) half(i int32) (*entry, *Counts) {
 	if t.isQuiet(e) {
 		return e, nil
 	}
-	if c := &t.interval.at(e.current).counts; c.Packets > 0 {
-		return e, c
+	if c := &t.interval.at(e.current).counts; c.packets() > 0 {
+		c.into(&t.other)
+		return e, &t.other
 	}
 	return e, nil
 }

@@ -51,6 +51,8 @@ type Table struct {
 	began    beginnings
 	recall   recall
 	scratch  Record // being emitted
+	counts   Counts // of it
+	other    Counts // of its other half
 	named    named
 	stats    TableStats
 }
@@ -59,7 +61,7 @@ type Table struct {
 type entry struct {
 	key     Key
 	tag     uint32 // of the key, in the index
-	pending Counts
+	pending kept
 	latest  uint32 // number of the interval that had packets of it last
 	current int32  // in Table.interval, where that is the present one
 	reverse int32  // entry of the other half, −1: none
@@ -78,14 +80,14 @@ type named struct {
 	name, netns string
 }
 
-// FlowBytes is what a flow takes of memory: its entry, what the running interval
-// brought, two places of the index and its number in two lists.
-const FlowBytes = uint64(unsafe.Sizeof(entry{}) + unsafe.Sizeof(delta{}) + 2*unsafe.Sizeof(place{}) + 2*unsafe.Sizeof(int32(0)) + unsafe.Sizeof(recalled{})/4)
+// FlowBytes is what a flow takes of memory at most: its entry, what the running interval
+// brought, what few flows have of both, two places of the index and its number in two lists.
+const FlowBytes = uint64(unsafe.Sizeof(entry{}) + unsafe.Sizeof(delta{}) + 2*unsafe.Sizeof(rare{}) + 2*unsafe.Sizeof(place{}) + 2*unsafe.Sizeof(int32(0)) + unsafe.Sizeof(recalled{})/4)
 
 // delta is what one interval adds to an entry.
 type delta struct {
 	entry  int32 // −1: a hole
-	counts Counts
+	counts kept
 }
 
 // TableStats counts since New.
@@ -164,10 +166,12 @@ func (t *Table) merge(d *Delta, tag uint32) {
 	e := t.entries.at(i)
 	if t.isQuiet(e) {
 		e.latest = t.number
-		e.current = t.addDelta(&delta{entry: i, counts: d.Counts})
-		t.interval.at(e.current).counts.ownReported()
+		e.current = t.addDelta(&delta{entry: i})
+		c := d.Counts
+		c.ownReported()
+		t.interval.at(e.current).counts.set(&c)
 	} else {
-		t.interval.at(e.current).counts.Add(&d.Counts)
+		t.interval.at(e.current).counts.add(&d.Counts)
 	}
 	e.ended = e.ended || d.Proto == protoTCP && d.TCPFlags&(tcpFIN|tcpRST) != 0
 }
@@ -222,7 +226,7 @@ func (t *Table) remove(i int32) {
 		t.entries.at(e.reverse).reverse = -1
 	}
 	e.used = false
-	e.pending.forgetReported()
+	e.pending.forget()
 	t.free = append(t.free, i)
 	if full {
 		t.removeLeaving()
