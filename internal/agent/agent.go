@@ -86,6 +86,8 @@ type Agent struct {
 	early    *early
 	exports  *exporters
 	synced   atomic.Bool
+	trims    bool      // see trim
+	trimmed  time.Time // of scanOnce
 
 	failed  chan error    // the first ends the agent
 	control chan func()   // work for the goroutine that drains, between two drains
@@ -104,7 +106,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: deps.Log, clock: deps.Clock, ready: readinessReport{report: deps.Ready}, drop: deps.DropPrivileges, host: host,
-		profile: deps.Profile, origins: deps.Origins,
+		profile: deps.Profile, origins: deps.Origins, trims: profileOf(&cfg).trims,
 		totals: newTotals(), pace: newPace(cfg.Flow.ScanInterval), early: newEarly(), failed: make(chan error, 16),
 		control: make(chan func()), stopped: make(chan struct{}), ledger: verdict.NewLedger(),
 	}

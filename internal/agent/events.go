@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/topology"
@@ -87,6 +88,21 @@ func (a *Agent) releaseStart() {
 	debug.FreeOSMemory()
 	if err := memory.ReleaseProgram(); err != nil {
 		a.log.Debug("memory of the start is kept", "error", err)
+	}
+}
+
+// trimEvery is how often a small agent gives back code at most; it takes a millisecond.
+const trimEvery = time.Second
+
+// trim gives back, for a small agent, code that a drain or a question ran: the pages that are not
+// needed for some time are half of what it has.
+func (a *Agent) trim() {
+	if !a.trims || !a.synced.Load() || time.Since(a.trimmed) < trimEvery {
+		return
+	}
+	a.trimmed = time.Now()
+	if err := memory.ReleaseProgram(); err != nil {
+		a.log.Debug("code that does not run stays in memory", "error", err)
 	}
 }
 

@@ -11,6 +11,7 @@ type profile struct {
 	queries, answers            uint64 // see Plan
 	stages                      uint64 // sizes of stages are divided by this
 	garbage                     int    // growth of the heap between two collections, in percent
+	trims                       bool   // gives back code that does not run
 }
 
 // size is a number of elements.
@@ -29,7 +30,7 @@ func (s size) want(value, def uint64) (want, most uint64) {
 func profileOf(cfg *config.Config) profile {
 	def := config.Default()
 	if cfg.Profile == "small" {
-		return profile{flows: 4096, ring: 256 << 10, history: 4096, queue: 4096, queries: 1, answers: 1 << 20, stages: 64, garbage: 25}
+		return profile{flows: 4096, ring: 256 << 10, history: 4096, queue: 4096, queries: 1, answers: 1 << 20, stages: 64, garbage: 25, trims: true}
 	}
 	p := profile{
 		flows: size(datapath.DefaultMaxEntries()), ring: 4 << 20, history: size(def.API.History),

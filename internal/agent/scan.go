@@ -40,6 +40,7 @@ func (a *Agent) scanOnce() {
 	if err := a.drainOnce(false); err != nil {
 		a.log.Error("draining the flow table", "error", err)
 	}
+	a.trim()
 }
 
 // intervals is how many have ended.
