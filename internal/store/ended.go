@@ -1,6 +1,7 @@
 package store
 
 import (
+	"sync"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/filter"
@@ -55,7 +56,9 @@ func (e *Ended) Each(f func(r *flow.Record, repeated uint64)) {
 func (e *Ended) Repeated() []uint64 {
 	if e.repeated == nil {
 		e.repeated = make([]uint64, e.Len())
-		s := newSightings(&scratch{}, false, false)
+		sc := scratches.Get().(*scratch)
+		defer scratches.Put(sc)
+		s := newSightings(sc, false, false)
 		s.resolveInterval(e.before, e.iv, filter.Filter{}, func(i int, x *sighting) {
 			if x != nil {
 				e.repeated[i] = x.take(e.iv.rows.at(i).Packets)
@@ -64,6 +67,9 @@ func (e *Ended) Repeated() []uint64 {
 	}
 	return e.repeated
 }
+
+// scratches are memory for that, which intervals use one after the other.
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
 
 // Head is what is known of an interval without its records.
 type Head struct {

@@ -108,7 +108,7 @@ func (b *block) read(c *column, at []int32, wanted func(*vector) bool) (*vector,
 	if f, ok := pages.(*parquet.FilePages); ok && wanted != nil && c.coded() {
 		d, err := f.ReadDictionary()
 		if err == nil && d != nil {
-			err = v.addDictionary(c, d)
+			err = v.addDictionary(c, d, b.scratch(at))
 		}
 		if err != nil {
 			return nil, b.damaged(err)
@@ -121,6 +121,14 @@ func (b *block) read(c *column, at []int32, wanted func(*vector) bool) (*vector,
 		v.reserve(b, c)
 	}
 	return v, b.readPages(v, c, chunk, pages, at)
+}
+
+// scratch is memory for a column that is read once for the block; nil: it is read for some rows after the other.
+func (b *block) scratch(at []int32) *memory {
+	if at != nil {
+		return nil
+	}
+	return b.memory
 }
 
 // reserve takes memory for all rows.
@@ -183,7 +191,7 @@ func numberOf(v parquet.Value) uint64 {
 
 // readPages adds the pages that have the given rows.
 func (b *block) readPages(v *vector, c *column, chunk parquet.ColumnChunk, pages parquet.Pages, at []int32) error {
-	every := at == nil
+	every, memory := at == nil, b.scratch(at)
 	if every && !c.pairs {
 		at = b.wanted
 	}
@@ -213,7 +221,7 @@ func (b *block) readPages(v *vector, c *column, chunk parquet.ColumnChunk, pages
 			end, _ := slices.BinarySearch(at, int32(row+n))
 			here, at = at[:end], at[end:]
 		}
-		err = v.add(c, page, row, here, !every)
+		err = v.add(c, page, row, here, !every, memory)
 		parquet.Release(page)
 		if err != nil {
 			return b.damaged(err)
@@ -245,13 +253,13 @@ func (b *block) damaged(err error) error {
 }
 
 // add takes the values of a page, whose first row is row; with some, those of the rows here only.
-func (v *vector) add(c *column, page parquet.Page, row int, here []int32, some bool) error {
+func (v *vector) add(c *column, page parquet.Page, row int, here []int32, some bool, m *memory) error {
 	if c.pairs {
 		return v.addPairs(page, row, here, some)
 	}
 	levels := page.DefinitionLevels()
 	if d := page.Dictionary(); d != nil && v.values() == 0 {
-		if err := v.addDictionary(c, d); err != nil {
+		if err := v.addDictionary(c, d, m); err != nil {
 			return err
 		}
 	}
@@ -349,13 +357,18 @@ func (v *vector) getter(c *column, page parquet.Page) (func(n int, is bool), err
 	}, err
 }
 
-// addDictionary keeps a copy of the values: the pages' memory is used again.
-func (v *vector) addDictionary(c *column, d parquet.Dictionary) error {
+// addDictionary keeps a copy of the values, in m if it is not nil: the pages' memory is used again.
+func (v *vector) addDictionary(c *column, d parquet.Dictionary, m *memory) error {
 	data := d.Page().Data()
 	switch {
 	case c.address():
 		all, _ := data.FixedLenByteArray()
-		v.packed = slices.Clone(all)
+		if m == nil {
+			v.packed = slices.Clone(all)
+			break
+		}
+		v.packed = m.raw(len(all))
+		copy(v.packed, all)
 	case c.bytes != nil:
 		all, offsets := data.ByteArray()
 		all = slices.Clone(all)
@@ -380,16 +393,18 @@ type memory struct {
 	uint64s [][]uint64
 	bools   [][]bool
 	digests [][]digest
-	used    [4]int
+	bytes   [][]byte
+	used    [5]int
 }
 
 // reuse has the memory of the block before be used again.
-func (m *memory) reuse() { m.used = [4]int{} }
+func (m *memory) reuse() { m.used = [5]int{} }
 
 func (m *memory) codes(n int) []int32    { return taken(&m.int32s, &m.used[0], n) }
 func (m *memory) numbers(n int) []uint64 { return taken(&m.uint64s, &m.used[1], n) }
 func (m *memory) places(n int) []digest  { return taken(&m.digests, &m.used[3], n) }
 func (m *memory) marks(n int) []bool     { return taken(&m.bools, &m.used[2], n) }
+func (m *memory) raw(n int) []byte       { return taken(&m.bytes, &m.used[4], n) }
 
 // taken is the next list of a kind; what it has is of no meaning.
 func taken[T any](lists *[][]T, used *int, n int) []T {

@@ -102,7 +102,7 @@ func columnOf(f *flow.Field) column {
 		c.node = parquet.Optional(c.node)
 	}
 	if c.address() { // their dictionaries are read by most queries
-		c.node = parquet.Compressed(c.node, &parquet.Snappy)
+		c.node = parquet.Compressed(c.node, &parquet.Uncompressed)
 	} else {
 		c.node = parquet.Compressed(c.node, &compressed)
 	}

@@ -16,7 +16,8 @@ type encoder struct {
 	same   []parquet.Value // as many as a batch has; nil: none were made yet
 	number uint64          // what they are
 	text   []byte
-	names  [][]byte // by number; nil: the values are no names
+	names  [][]byte                  // by number; nil: the values are no names
+	get    func(*flow.Record) uint64 // of a field that is a number, or stands for a name
 }
 
 func newEncoder(c *column, index int) encoder {
@@ -24,6 +25,11 @@ func newEncoder(c *column, index int) encoder {
 	if c.field != nil && c.field.Kind == flow.Name {
 		for _, name := range c.field.Values {
 			e.names = append(e.names, []byte(name))
+		}
+	}
+	if c.field != nil {
+		if e.get = c.field.Uint; c.field.Nanos != nil {
+			e.get = func(r *flow.Record) uint64 { return uint64(c.field.Nanos(r)) }
 		}
 	}
 	return e
@@ -54,51 +60,82 @@ func (c *encoder) values(entries []entry, s *space) []parquet.Value {
 	return s.values
 }
 
-// numberOf reads the number of entries.
-func (c *encoder) numberOf() func(*entry) uint64 {
-	if c.column.number != nil {
-		return c.column.number
-	}
-	return func(e *entry) uint64 { return c.field.Uint(e.Record) }
-}
-
-func (c *encoder) missing(e *entry) bool { return c.optional && c.field.Missing(e.Record) }
-
 // numbers are values of numbers, and of names.
 func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
-	of := c.numberOf()
-	missing, same := 0, true
-	for i := range entries {
-		if c.missing(&entries[i]) {
-			missing++
-			continue
+	list := s.numbers[:len(entries)]
+	if c.optional {
+		switch missing := c.present(entries, list); {
+		case missing == len(entries):
+			return absent[:missing]
+		case missing > 0:
+			return c.partly(entries, list, s)
 		}
-		s.numbers[i] = of(&entries[i])
-		same = same && s.numbers[i] == s.numbers[0]
+	} else {
+		c.read(entries, list)
 	}
-	switch {
-	case missing == len(entries):
-		return absent[:missing]
-	case same && missing == 0:
-		if n := s.numbers[0]; c.same == nil || c.number != n {
+	if n := list[0]; equal(list) {
+		if c.same == nil || c.number != n {
 			c.number = n
 			c.repeat(c.valued(n))
 		}
 		return c.same[:len(entries)]
-	case c.wide && !c.optional:
-		for _, n := range s.numbers[:len(entries)] {
+	}
+	if c.wide && !c.optional {
+		for _, n := range list {
 			s.values = append(s.values, parquet.Int64Value(int64(n)))
 		}
 		return s.values
 	}
+	for _, n := range list {
+		s.values = append(s.values, c.valued(n))
+	}
+	return s.values
+}
+
+// read reads the numbers of entries.
+func (c *encoder) read(entries []entry, to []uint64) {
+	if c.get == nil {
+		for i := range entries {
+			to[i] = c.column.number(&entries[i])
+		}
+		return
+	}
 	for i := range entries {
+		to[i] = c.get(entries[i].Record)
+	}
+}
+
+// present reads the numbers of entries that have one, and returns how many have none.
+func (c *encoder) present(entries []entry, to []uint64) (missing int) {
+	for i := range entries {
+		if c.field.Missing(entries[i].Record) {
+			missing++
+			continue
+		}
+		to[i] = c.get(entries[i].Record)
+	}
+	return missing
+}
+
+// partly are values of which some are missing.
+func (c *encoder) partly(entries []entry, list []uint64, s *space) []parquet.Value {
+	for i, n := range list {
 		var v parquet.Value // missing
-		if !c.missing(&entries[i]) {
-			v = c.valued(s.numbers[i])
+		if !c.field.Missing(entries[i].Record) {
+			v = c.valued(n)
 		}
 		s.values = append(s.values, v)
 	}
 	return s.values
+}
+
+func equal(list []uint64) bool {
+	for _, n := range list {
+		if n != list[0] {
+			return false
+		}
+	}
+	return true
 }
 
 // absent are values that are missing.
@@ -127,7 +164,7 @@ func (c *encoder) texts(entries []entry, s *space) []parquet.Value {
 func (c *encoder) addresses(entries []entry, s *space) {
 	for i := range entries {
 		var v parquet.Value // missing
-		if e := &entries[i]; !c.missing(e) {
+		if e := &entries[i]; !c.optional || !c.field.Missing(e.Record) {
 			start := len(s.arena)
 			s.arena = c.bytes(e, s.arena)
 			v = c.leveled(parquet.FixedLenByteArrayValue(s.arena[start:len(s.arena):len(s.arena)]))

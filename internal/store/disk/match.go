@@ -184,13 +184,16 @@ func (b *block) ofFamily(t *filter.Test, m *matched) error {
 	if t.Field.Kind != flow.Address || t.Op != filter.OpWithin || m.none() {
 		return nil
 	}
-	v, err := b.whole(columnNamed("family"))
-	if err != nil {
-		return err
-	}
 	want := uint64(6)
 	if t.Prefix.Addr().Is4() {
 		want = 4
+	}
+	if at := b.marked(m); at != nil {
+		return b.fewOfFamily(m, at, want)
+	}
+	v, err := b.whole(columnNamed("family"))
+	if err != nil {
+		return err
 	}
 	if v.same {
 		if v.at(0) != want {
@@ -206,6 +209,40 @@ func (b *block) ofFamily(t *filter.Test, m *matched) error {
 	}
 	for i, code := range v.codes {
 		m.rows[i] = m.rows[i] && v.numbers[code] == want
+	}
+	return nil
+}
+
+// marked are the rows that match, where they are few; nil: they are many, or all.
+func (b *block) marked(m *matched) []int32 {
+	if m.rows == nil {
+		return nil
+	}
+	at := b.memory.codes(b.rows / fewRows)[:0]
+	for row, is := range m.rows {
+		if !is {
+			continue
+		}
+		if len(at) == cap(at) {
+			return nil
+		}
+		at = append(at, int32(row))
+	}
+	return at
+}
+
+// fewOfFamily is ofFamily of few rows: pages without them are not read.
+func (b *block) fewOfFamily(m *matched, at []int32, want uint64) error {
+	if len(at) == 0 {
+		*m = matched{}
+		return nil
+	}
+	v, err := b.read(columnNamed("family"), at, nil)
+	if err != nil {
+		return err
+	}
+	for i, row := range at {
+		m.rows[row] = v.at(i) == want
 	}
 	return nil
 }
