@@ -285,6 +285,9 @@ func (f *flowsCommand) summary(a api.Answer) string {
 	if f.read != "" && a.From.IsZero() && a.To.IsZero() && a.Groups == 0 {
 		return f.read + " has no IP packets"
 	}
+	if a.To.IsZero() && a.Warning() != "" {
+		return "no scan interval ended in that time"
+	}
 	if since, err := time.Parse(time.RFC3339Nano, f.request.Since); err == nil && a.To.IsZero() {
 		return "no scan interval has ended since " + since.Format(time.DateTime) + ": choose an earlier --since"
 	}

@@ -30,6 +30,7 @@ type Answer struct {
 	Since      time.Time   `json:"since,omitzero"`
 	Incomplete query.Short `json:"incomplete,omitempty"`
 	Until      time.Time   `json:"until,omitzero"`    // what was asked for
+	Oldest     time.Time   `json:"oldest,omitzero"`   // where there is nothing of the time that was asked for: the begin of the oldest records
 	Step       string      `json:"step,omitempty"`    // likewise
 	Lost       uint64      `json:"lost,omitempty"`    // intervals that the history could not keep, or cannot read
 	Partial    string      `json:"partial,omitempty"` // why some records are not in the answer; absent: all are
@@ -51,6 +52,9 @@ func NewAnswer(a query.Answer, o flow.Origin) Answer {
 		Total: a.Total, Repeated: a.Repeated, Summed: a.Summed, Missed: a.Missed,
 		Since: a.Asked, Until: a.AskedUntil, Incomplete: a.Short, Lost: a.Lost, Partial: a.Partial,
 		Rows: make([]Row, len(a.Rows)),
+	}
+	if a.Intervals == 0 {
+		out.Oldest = a.Oldest
 	}
 	if a.Step != 0 {
 		out.Step = a.Step.String()
@@ -78,6 +82,9 @@ func (a *Answer) Warning() string {
 		why = "the agent has counted since then"
 	default:
 		why = string(a.Incomplete)
+	}
+	if !a.Until.IsZero() && a.Until.Before(a.Oldest) {
+		return fmt.Sprintf("there are no records of that time: the oldest record is of %s; ask for a later time", a.Oldest.Local().Format(time.DateTime))
 	}
 	if a.To.IsZero() {
 		return "" // there is nothing yet that could be incomplete

@@ -3,8 +3,11 @@ package api
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
@@ -58,5 +61,44 @@ func TestAnotherHistory(t *testing.T) {
 	}
 	if _, err := a.client.Flows(t.Context(), Request{By: "proto", Sort: "nothing"}); err == nil {
 		t.Error("a sort that does not exist was accepted")
+	}
+}
+
+// TestNothingOfThatTime: who asks for a time of which there is nothing learns how old the oldest record is.
+func TestNothingOfThatTime(t *testing.T) {
+	a := start(t, "")
+	a.fill(web(1000))
+	before := Request{Since: epoch.Add(-2 * time.Hour).Format(time.RFC3339), Until: epoch.Add(-time.Hour).Format(time.RFC3339)}
+	got, err := a.client.Flows(t.Context(), before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "the oldest record is of " + epoch.Local().Format(time.DateTime)
+	if got.Intervals != 0 || !got.Oldest.Equal(epoch) || !strings.Contains(got.Warning(), want) {
+		t.Errorf("%d intervals, oldest %v, %q", got.Intervals, got.Oldest, got.Warning())
+	}
+	if got, err := a.client.Flows(t.Context(), Request{}); err != nil || !got.Oldest.IsZero() || got.Warning() != "" {
+		t.Errorf("where there are records: oldest %v, %q, %v", got.Oldest, got.Warning(), err)
+	}
+}
+
+// TestNamedSums: rows have the counters that are named, and no others; what is no counter is refused.
+func TestNamedSums(t *testing.T) {
+	a := start(t, "")
+	a.fill(web(1000), web(500))
+	all, err := a.client.Flows(t.Context(), Request{By: "proto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := a.client.Flows(t.Context(), Request{By: "proto", Sums: "bytes,wire_bytes"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := flow.Counters{Bytes: all.Rows[0].Bytes, WireBytes: all.Rows[0].WireBytes}
+	if len(some.Rows) != 1 || some.Rows[0].Counters != want || some.Total != want || want.Bytes == 0 || all.Rows[0].Packets == 0 {
+		t.Errorf("%+v, want %+v", some.Rows, want)
+	}
+	if _, err := a.client.Flows(t.Context(), Request{By: "proto", Sums: "bytes,rtt"}); err == nil || !strings.Contains(err.Error(), `sum "rtt": there are`) {
+		t.Errorf("%v", err)
 	}
 }

@@ -39,9 +39,10 @@ type FilterDoc struct {
 // NumberDoc is a number of rows, under the name by which they are sorted.
 type NumberDoc struct {
 	Doc
-	Path string `json:"path"` // in the JSON of a row: pdm.server.p50_ns
-	Unit string `json:"unit"`
-	Sum  bool   `json:"sum"` // it adds up, so that there is a rate of it
+	Path    string `json:"path"` // in the JSON of a row: pdm.server.p50_ns
+	Unit    string `json:"unit"`
+	Sum     bool   `json:"sum"`     // it adds up, so that there is a rate of it
+	Counter bool   `json:"counter"` // the parameter sums may name it
 }
 
 // RuleDoc is a rule of verdicts.
@@ -77,7 +78,7 @@ func (s *Server) reference(w http.ResponseWriter, _ *http.Request) {
 func numbers() (list []NumberDoc) {
 	for _, name := range query.SortNames() {
 		if f := flow.FieldNamed(name); f != nil && (f.Kind.Number() || f.Kind == flow.Signed) {
-			list = append(list, NumberDoc{Doc{name, f.Doc}, f.Name, f.Unit, f.Merge == flow.MergeSum})
+			list = append(list, NumberDoc{Doc{name, f.Doc}, f.Name, f.Unit, f.Merge == flow.MergeSum, f.Counter != nil})
 		}
 	}
 	return list

@@ -21,6 +21,7 @@ type Request struct {
 	Sort    string // sort: a counter or one of the keys
 	Reverse bool   // reverse: the smallest first
 	Limit   int    // limit: rows; 0: all
+	Sums    string // sums: counters with commas; empty: rows have all that is known of their records
 	// Everywhere: count a packet on each interface that it passes; else once, in
 	// rows that are of no interface.
 	Everywhere bool
@@ -48,6 +49,7 @@ var parameters = []Parameter{
 	{"reverse", "`true`: the order the other way round"},
 	{"everywhere", "`true`: a packet counts on each interface that it passes; left out, it counts once, in totals and in rows that are of no interface"},
 	{"limit", "Rows to answer with; `0` and nothing: all"},
+	{"sums", "Counters that rows and totals have, with commas; all others are 0. Of files, only their columns are read: left out, rows have all that is known of their records"},
 	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},
 	{"until", "Only intervals that began before it, written as `since`"},
 	{"step", "A row of each group for each step of time (`1m`, `1h`), with its begin in the field `time`; `limit` counts groups, which are chosen by all their time"},
@@ -78,6 +80,7 @@ func (r Request) Values() url.Values {
 	set("reverse", "true", r.Reverse)
 	set("everywhere", "true", r.Everywhere)
 	set("limit", strconv.Itoa(r.Limit), r.Limit != 0)
+	set("sums", r.Sums, r.Sums != "")
 	set("since", r.Since, r.Since != "")
 	set("until", r.Until, r.Until != "")
 	set("step", r.Step.String(), r.Step != 0)
@@ -108,6 +111,8 @@ func (r *Request) set(name, value string) (err error) {
 		r.By = value
 	case "sort":
 		r.Sort = value
+	case "sums":
+		r.Sums = value
 	case "since":
 		r.Since = value
 	case "until":
@@ -160,6 +165,9 @@ func (r Request) Query(now time.Time) (q query.Plan, err error) {
 	}
 	q.Sort, q.Reverse, q.Limit, q.Everywhere = r.Sort, r.Reverse, r.Limit, r.Everywhere
 	q.Step, q.Budget.Time = r.Step, r.Timeout
+	if r.Sums != "" {
+		q.Sums = strings.Split(r.Sums, ",")
+	}
 	return q, nil
 }
 

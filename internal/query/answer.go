@@ -20,6 +20,8 @@ type Answer struct {
 	// Asked is Plan.Since, AskedUntil Plan.Until. Short is why the answer covers less than that.
 	Asked, AskedUntil time.Time
 	Short             Short
+	// Oldest is when the earliest interval began that there is, whether it was asked for or not; zero: none.
+	Oldest time.Time
 	// Summed is how many records of the window were too many to keep: they are
 	// in unattributed rows.
 	Summed uint64
@@ -39,6 +41,16 @@ const (
 	ShortHistory Short = "history" // older intervals had to leave: Config.History
 	ShortStarted Short = "started" // nothing was counted before
 )
+
+// oldest is the earliest begin of an interval.
+func oldest(spans []Span) (at time.Time) {
+	for _, s := range spans {
+		if at.IsZero() || !s.Oldest.IsZero() && s.Oldest.Before(at) {
+			at = s.Oldest
+		}
+	}
+	return at
+}
 
 // short says why engines, oldest first, do not reach back to a time.
 func short(spans []Span, since time.Time) Short {

@@ -29,6 +29,7 @@ type Engine interface {
 type Span struct {
 	First, Last uint64    // 0: none
 	Began       time.Time // of the first interval that the source ever had; zero: it had none
+	Oldest      time.Time // the earliest begin of one that it has; zero: none
 	Dropped     time.Time // end of the latest interval that it had to forget; zero: none
 }
 

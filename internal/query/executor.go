@@ -160,7 +160,8 @@ func (a asked) pass(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
 		groups = append(groups, g)
 	}
 	answer := p.Collect(groups, sc)
-	answer.Short = short(a.spans(), p.Since)
+	spans := a.spans()
+	answer.Short, answer.Oldest = short(spans, p.Since), oldest(spans)
 	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return Answer{}, err
 	}

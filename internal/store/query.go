@@ -41,6 +41,11 @@ func (v *view) Span() query.Span {
 	if len(v.intervals) > 0 {
 		s.First, s.Last = v.intervals[0].sequence, v.sequence
 	}
+	for _, iv := range v.intervals { // the clock may have stepped back
+		if s.Oldest.IsZero() || iv.from.Before(s.Oldest) {
+			s.Oldest = iv.from
+		}
+	}
 	return s
 }
 

@@ -54,9 +54,10 @@ export function stepOf(q: Question, r: Range): number {
 // ask puts all questions of a page at the same time.
 export async function ask(q: Question, doc: NumberDoc, signal: AbortSignal): Promise<Result> {
 	const now = Date.now() / 1000, r = range(q.since, q.until, now), step = stepOf(q, r);
-	const base = asked(q), stepped = { ...base, step: duration(step) };
+	const sums = doc.counter ? doc.path : undefined; // all that a chart needs
+	const base = asked(q), stepped = { ...base, step: duration(step), sums };
 	const everywhere = has(q.by, places);
-	const totals = (more: Params) => get<Answer>("/api/v1/flows", { filter: q.where, by: "family", step: duration(step), everywhere, ...more }, signal);
+	const totals = (more: Params) => get<Answer>("/api/v1/flows", { filter: q.where, by: "family", step: duration(step), everywhere, sums, ...more }, signal);
 	const folded = has(q.by, folds);
 	const length = r.to - r.from;
 	const [answer, series, total, before, back] = await Promise.all([

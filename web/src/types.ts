@@ -31,6 +31,7 @@ export interface Answer {
 	since?: string;
 	incomplete?: string;
 	until?: string;
+	oldest?: string;
 	step?: string;
 	lost?: number;
 	partial?: string;
@@ -325,6 +326,7 @@ export interface NumberDoc {
 	path: string;
 	unit: string;
 	sum: boolean;
+	counter: boolean;
 }
 
 export interface Path {

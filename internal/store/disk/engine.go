@@ -28,17 +28,20 @@ func (s *Store) Open() query.Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &engine{store: s, segments: s.segments, span: query.Span{Last: s.last, Began: s.began, Dropped: s.dropped}}
-	for _, seg := range e.segments {
-		seg.use()
-	}
 	if s.log != nil && len(s.log.heads) > 0 {
 		if file, err := os.Open(s.log.path); err == nil { // it stays readable after it is removed
 			e.log, e.heads = file, slices.Clone(s.log.heads)
-			e.span.First = e.heads[0].Sequence
+			e.span.First, e.span.Oldest = e.heads[0].Sequence, oldestOf(e.heads)
 		}
 	}
 	if len(e.segments) > 0 {
 		e.span.First = e.segments[0].first
+	}
+	for _, seg := range e.segments {
+		seg.use()
+		if e.span.Oldest.IsZero() || seg.oldest.Before(e.span.Oldest) {
+			e.span.Oldest = seg.oldest
+		}
 	}
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ type segment struct {
 	path        string
 	first, last uint64 // intervals
 	heads       []store.Head
+	oldest      time.Time // earliest begin of an interval
 	groups      []groupMeta
 	rows        int
 	bytes       int64 // with the checksums
@@ -91,7 +93,13 @@ func openSegment(path string) (*segment, error) {
 	for _, g := range s.groups {
 		s.rows += g.Rows
 	}
+	s.oldest = oldestOf(s.heads)
 	return s, nil
+}
+
+// oldestOf is the earliest begin of intervals, whose order is that of their numbers: the clock may have stepped back.
+func oldestOf(heads []store.Head) time.Time {
+	return slices.MinFunc(heads, func(a, b store.Head) int { return a.From.Compare(b.From) }).From
 }
 
 // readBytes is how much of a column is read at once, from blocks that are kept.

@@ -15,7 +15,7 @@ import type { NumberDoc } from "../types.ts";
 import { Answers } from "./answers.tsx";
 import { Charts, shows } from "./charts.tsx";
 
-const fallback: NumberDoc = { name: "bytes", doc: "IP bytes", path: "bytes", unit: "bytes", sum: true };
+const fallback: NumberDoc = { name: "bytes", doc: "IP bytes", path: "bytes", unit: "bytes", sum: true, counter: true };
 
 // Explore answers a question about any flows: a chart above the table that it is made of.
 export function Explore() {
@@ -143,7 +143,7 @@ function Coverage(p: { of: Result }) {
 
 function Empty(p: { of: Result; q: Question }) {
 	const a = p.of.answer, q = p.q;
-	if (!a.to) return <Notice title="Nothing was counted in this time">{a.incomplete ? "The agent has counted only since it started." : "No scan interval ended in it."} <button type="button" class="link" onClick={() => change({ since: undefined, until: undefined })}>Show the last hour</button></Notice>;
+	if (!a.to) return <Notice title="Nothing was counted in this time">{a.oldest && a.incomplete ? `The oldest record is of ${clock(Date.parse(a.oldest) / 1000)}.` : a.incomplete ? "The agent has counted only since it started." : "No scan interval ended in it."} <button type="button" class="link" onClick={() => change({ since: undefined, until: undefined })}>Show the last hour</button></Notice>;
 	const shorter = q.where.includes(" and ") ? q.where.slice(0, q.where.lastIndexOf(" and ")) : "";
 	return (
 		<Notice title="No flow matches the filter">
