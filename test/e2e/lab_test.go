@@ -133,6 +133,7 @@ func TestDemo(t *testing.T) {
 	out := p.stdout.String()
 	for _, want := range []string{
 		"PROTO", "udp", "icmp", "RTT", "coverage", "difference",
+		" dropped by the rule, ", " of them are in flow records",
 		// The second act: the verdict, and the ground truth.
 		"server 4", "tcp, time at the server", "udp, round trip on the network",
 		// The third: the hops, and which of them is slow.

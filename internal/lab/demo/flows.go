@@ -29,7 +29,11 @@ func (d *demo) flows(ctx context.Context) (err error) {
 		err = errors.Join(err, stopErr, l.Down())
 	}()
 	for _, name := range []string{"alpha", "porthos", "beta"} {
-		if err := d.start(ctx, l.Host(name), ""); err != nil {
+		more := ""
+		if name == "beta" {
+			more = ruled
+		}
+		if err := d.start(ctx, l.Host(name), more); err != nil {
 			return err
 		}
 	}
@@ -60,6 +64,9 @@ func (d *demo) flows(ctx context.Context) (err error) {
 	}
 	d.say("And compared with what the programs sent")
 	if err := d.compare(ctx, truth); err != nil {
+		return err
+	}
+	if err := d.flood(ctx, l); err != nil {
 		return err
 	}
 	took, err := d.stop()
