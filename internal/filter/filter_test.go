@@ -176,17 +176,23 @@ func TestErrors(t *testing.T) {
 		{strings.Repeat(" ", 5000), "longer than 4096 bytes", ""},
 	} {
 		_, err := Parse(tt.text)
-		var e *Error
-		if !errors.As(err, &e) {
-			t.Errorf("%q: %v, want an *Error", tt.text, err)
-			continue
-		}
-		if !strings.Contains(e.What, tt.what) {
-			t.Errorf("%q: %q, want %q", tt.text, e.What, tt.what)
-		}
-		if got := e.Text[e.Pos:e.End]; got != tt.mark {
-			t.Errorf("%q marks %q, want %q", tt.text, got, tt.mark)
-		}
+		checkError(t, tt.text, err, tt.what, tt.mark)
+	}
+}
+
+// checkError checks what an error says, and which part of the text it marks.
+func checkError(t *testing.T, text string, err error, what, mark string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Errorf("%q: %v, want an *Error", text, err)
+		return
+	}
+	if !strings.Contains(e.What, what) {
+		t.Errorf("%q: %q, want %q", text, e.What, what)
+	}
+	if got := e.Text[e.Pos:e.End]; got != mark {
+		t.Errorf("%q marks %q, want %q", text, got, mark)
 	}
 }
 

@@ -54,17 +54,25 @@ func ReadClock() (c Clock, err error) {
 
 // followClock keeps the offset of the programs right.
 func (r *Registrar) followClock() {
-	tick := time.NewTicker(clockInterval)
+	r.follow(clockInterval, func() error {
+		return r.do(func() error { // fails when the datapath is closed
+			c := r.control
+			return r.publish(&c)
+		})
+	})
+}
+
+// follow measures at every interval until the stage ends. What cannot be measured stays as it was,
+// or is not available in traces.
+func (r *Registrar) follow(interval time.Duration, measure func() error) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-r.stop:
 			return
 		case <-tick.C:
-			_ = r.do(func() error { // fails when the datapath is closed
-				c := r.control
-				return r.publish(&c)
-			})
+			_ = measure()
 		}
 	}
 }

@@ -166,18 +166,7 @@ func memoryOf(kind string, stats []byte) uint32 {
 }
 
 // followQueues keeps the programs informed of the queues where traces leave.
-func (r *Registrar) followQueues() {
-	tick := time.NewTicker(queueInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.stop:
-			return
-		case <-tick.C:
-			_ = r.measureQueues() // what cannot be read is not available in traces
-		}
-	}
-}
+func (r *Registrar) followQueues() { r.follow(queueInterval, r.measureQueues) }
 
 // measureQueues reads all queues once. The lock is not held while the kernel answers.
 func (r *Registrar) measureQueues() error {
