@@ -25,20 +25,10 @@ var (
 	ErrTwoSequences = errors.New("ioam: both sequence numbers, of 64 and of 32 bits")
 )
 
-// Errors of calls.
+// Errors of calls. Those of package [ipv6] come as they are.
 var (
 	ErrRange = errors.New("ioam: value out of range")
 	ErrShare = errors.New("ioam: proof of transit profile is impossible")
-
-	ErrNotIPv6       = ipv6.ErrNotIPv6
-	ErrTruncated     = ipv6.ErrTruncated
-	ErrMalformed     = ipv6.ErrMalformed
-	ErrTooComplex    = ipv6.ErrTooComplex
-	ErrAuthenticated = ipv6.ErrAuthenticated
-	ErrFragment      = ipv6.ErrFragment
-	ErrJumbogram     = ipv6.ErrJumbogram
-	ErrNoSpace       = ipv6.ErrNoSpace
-	ErrTooLong       = ipv6.ErrTooLong
 )
 
 // Error is an error and where in the input it is.

@@ -93,7 +93,7 @@ func tlv(body Body) (ipv6.TLV, error) {
 
 // AppendHeader appends an extension header with these options, which must belong into
 // one header. next is the protocol number of what follows. In addition to the errors of
-// [AppendOption] it fails with [ErrPlace] and [ErrNoSpace].
+// [AppendOption] it fails with [ErrPlace] and [ipv6.ErrNoSpace].
 func AppendHeader(b []byte, next uint8, bodies ...Body) ([]byte, error) {
 	options := make([]ipv6.TLV, len(bodies))
 	for i, body := range bodies {
@@ -178,10 +178,10 @@ func headerName(proto uint8) string {
 }
 
 // DecodeOption decodes the option that b starts with, as if it were at a legal place.
-// In addition to [Problems] it fails with [ErrTruncated].
+// In addition to [Problems] it fails with [ipv6.ErrTruncated].
 func DecodeOption(b []byte) (Body, error) {
 	if len(b) < 2 || len(b) < 2+int(b[1]) {
-		return nil, &Error{Offset: len(b), Err: ErrTruncated}
+		return nil, &Error{Offset: len(b), Err: ipv6.ErrTruncated}
 	}
 	o := Option{Raw: b[: 2+int(b[1]) : 2+int(b[1])]}
 	if k, ok := o.Kind(); ok && int(k) < len(kinds) {

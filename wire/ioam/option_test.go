@@ -239,7 +239,7 @@ func TestTruncatedAnywhere(t *testing.T) {
 	for _, v := range vectors {
 		whole := unhex(t, v.hex)
 		for n := range whole {
-			if _, err := ioam.DecodeOption(whole[:n:n]); !errors.Is(err, ioam.ErrTruncated) {
+			if _, err := ioam.DecodeOption(whole[:n:n]); !errors.Is(err, ipv6.ErrTruncated) {
 				t.Errorf("%s, %d bytes: %v", v.name, n, err)
 			}
 			short := bytes.Clone(whole[:n:n])

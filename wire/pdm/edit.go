@@ -34,7 +34,7 @@ func (l *Layout) insertable(pkt []byte) error {
 	case l.Proto != protoICMPv6:
 		return nil
 	case l.Upper >= l.End:
-		return errorAt(l.Upper, ErrTruncated)
+		return errorAt(l.Upper, ipv6.ErrTruncated)
 	}
 	// Multicast listener and neighbor discovery, MLDv2.
 	if t := pkt[l.Upper]; t >= 130 && t <= 137 || t == 143 {
@@ -47,8 +47,8 @@ func (l *Layout) insertable(pkt []byte) error {
 // it never changes pkt. It undoes [Insert] byte for byte; options of others are
 // removed as [ipv6.Remove] does.
 //
-// In addition to the errors of [Find] it fails with [ErrAuthenticated], [ErrFragment]
-// and [ErrJumbogram].
+// In addition to the errors of [Find] it fails with [ipv6.ErrAuthenticated], [ipv6.ErrFragment]
+// and [ipv6.ErrJumbogram].
 func Remove(pkt []byte) ([]byte, Option, error) {
 	l, err := Walk(pkt)
 	if err != nil {

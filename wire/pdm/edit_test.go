@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -82,22 +83,22 @@ func TestInsertRefuses(t *testing.T) {
 		{"marked before routing", packet(marked, routing(), udp()), pdm.ErrMarked},
 		{"PDMv2", packet(v2, udp()), pdm.ErrVersion2},
 		{"ESP", packet(esp()), pdm.ErrEncrypted},
-		{"AH", packet(auth(), udp()), pdm.ErrAuthenticated},
-		{"first fragment", packet(fragment(0), udp()), pdm.ErrFragment},
-		{"later fragment", packet(fragment(5), udp()), pdm.ErrFragment},
+		{"AH", packet(auth(), udp()), ipv6.ErrAuthenticated},
+		{"first fragment", packet(fragment(0), udp()), ipv6.ErrFragment},
+		{"later fragment", packet(fragment(5), udp()), ipv6.ErrFragment},
 		{"MLD query", packet(icmp(130)), pdm.ErrNeighbor},
 		{"neighbor solicitation", packet(icmp(135)), pdm.ErrNeighbor},
 		{"redirect", packet(icmp(137)), pdm.ErrNeighbor},
 		{"MLDv2 report behind hop-by-hop", packet(hopByHop(), icmp(143)), pdm.ErrNeighbor},
-		{"ICMPv6 without a type", packet(dest(padN(6)), header{58, nil}), pdm.ErrTruncated},
-		{"jumbogram", jumbo, pdm.ErrJumbogram},
-		{"cut short", packet(udp())[:47], pdm.ErrTruncated},
-		{"too long", long, pdm.ErrTooLong},
-		{"header full", packet(full, udp()), pdm.ErrNoSpace},
-		{"as many options as a receiver takes", packet(dest(eightOptions...), udp()), pdm.ErrNoSpace},
-		{"as many paddings as are walked", packet(dest(append(slices.Repeat([][]byte{padN(1)}, 30), padN(8))...), udp()), pdm.ErrNoSpace},
-		{"as many headers as are walked", packet(append(eight, udp())...), pdm.ErrTooComplex},
-		{"not IPv6", make([]byte, 60), pdm.ErrNotIPv6},
+		{"ICMPv6 without a type", packet(dest(padN(6)), header{58, nil}), ipv6.ErrTruncated},
+		{"jumbogram", jumbo, ipv6.ErrJumbogram},
+		{"cut short", packet(udp())[:47], ipv6.ErrTruncated},
+		{"too long", long, ipv6.ErrTooLong},
+		{"header full", packet(full, udp()), ipv6.ErrNoSpace},
+		{"as many options as a receiver takes", packet(dest(eightOptions...), udp()), ipv6.ErrNoSpace},
+		{"as many paddings as are walked", packet(dest(append(slices.Repeat([][]byte{padN(1)}, 30), padN(8))...), udp()), ipv6.ErrNoSpace},
+		{"as many headers as are walked", packet(append(eight, udp())...), ipv6.ErrTooComplex},
+		{"not IPv6", make([]byte, 60), ipv6.ErrNotIPv6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := pdm.Insert(c.pkt, sample)
@@ -152,9 +153,9 @@ func TestRemoveRefuses(t *testing.T) {
 	}{
 		{"unmarked", packet(udp()), pdm.ErrNone},
 		{"PDMv2", packet(v2, udp()), pdm.ErrVersion2},
-		{"AH", packet(auth(), marked, udp()), pdm.ErrAuthenticated},
-		{"fragment", packet(fragment(0), marked, udp()), pdm.ErrFragment},
-		{"cut short", packet(marked, udp())[:60], pdm.ErrTruncated},
+		{"AH", packet(auth(), marked, udp()), ipv6.ErrAuthenticated},
+		{"fragment", packet(fragment(0), marked, udp()), ipv6.ErrFragment},
+		{"cut short", packet(marked, udp())[:60], ipv6.ErrTruncated},
 	} {
 		if out, _, err := pdm.Remove(c.pkt); !errors.Is(err, c.want) || out != nil {
 			t.Errorf("%s: %x, %v; want %v", c.name, out, err, c.want)

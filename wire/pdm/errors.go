@@ -13,24 +13,13 @@ var (
 	ErrNone         = errors.New("pdm: no PDM option")
 	ErrTwice        = errors.New("pdm: two PDM options in one packet")
 	ErrVersion2     = errors.New("pdm: PDMv2 option, which is not supported")
-
-	ErrNotIPv6    = ipv6.ErrNotIPv6
-	ErrTruncated  = ipv6.ErrTruncated
-	ErrMalformed  = ipv6.ErrMalformed
-	ErrTooComplex = ipv6.ErrTooComplex
 )
 
-// Errors of [Insert] and [Remove] about well-formed packets.
+// Errors of [Insert] about well-formed packets. Those of package [ipv6] come as they are.
 var (
 	ErrMarked    = errors.New("pdm: packet already carries a PDM option")
 	ErrEncrypted = errors.New("pdm: packet carries ESP: the option belongs inside the ciphertext")
 	ErrNeighbor  = errors.New("pdm: packet is neighbor discovery or multicast listener discovery")
-
-	ErrAuthenticated = ipv6.ErrAuthenticated
-	ErrFragment      = ipv6.ErrFragment
-	ErrJumbogram     = ipv6.ErrJumbogram
-	ErrNoSpace       = ipv6.ErrNoSpace
-	ErrTooLong       = ipv6.ErrTooLong
 )
 
 // Error is an error and where in the input it is.

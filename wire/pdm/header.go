@@ -30,8 +30,8 @@ type Header struct {
 }
 
 // ParseHeader walks the options of the Destination Options header that b starts
-// with. It fails with [ErrTruncated], [ErrMalformed], [ErrOptionLength],
-// [ErrTwice] or [ErrTooComplex].
+// with. It fails with [ipv6.ErrTruncated], [ipv6.ErrMalformed], [ErrOptionLength],
+// [ErrTwice] or [ipv6.ErrTooComplex].
 func ParseHeader(b []byte) (Header, error) {
 	e, err := ipv6.ParseExtension(ipv6.Destination, b)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -31,17 +32,17 @@ func TestParseHeader(t *testing.T) {
 		{name: "PDMv2", b: dest(append([]byte{0x0F, 0x12}, make([]byte, 18)...), padN(2)).b, want: pdm.Header{Size: 24, Version2: true}},
 		{name: "PDMv2 encrypted", b: dest(append([]byte{0x0F, 0x22}, make([]byte, 34)...), padN(2)).b, want: pdm.Header{Size: 40, Version2: true}},
 
-		{name: "empty", b: nil, err: pdm.ErrTruncated, at: 0},
-		{name: "one byte", b: []byte{17}, err: pdm.ErrTruncated, at: 1},
-		{name: "shorter than it says", b: pdm.AppendHeader(nil, 17, sample)[:15], err: pdm.ErrTruncated, at: 15},
-		{name: "option without length", b: []byte{17, 0, 1, 3, 0, 0, 0, 0x0F}, err: pdm.ErrMalformed, at: 7},
-		{name: "option beyond the end", b: []byte{17, 0, 0x1E, 5, 0, 0, 0, 0}, err: pdm.ErrMalformed, at: 3},
-		{name: "PDM beyond the end", b: []byte{17, 0, 0x0F, 10, 0, 0, 0, 0}, err: pdm.ErrMalformed, at: 3},
-		{name: "PadN beyond the end", b: []byte{17, 0, 1, 5, 0, 0, 0, 0}, err: pdm.ErrMalformed, at: 3},
+		{name: "empty", b: nil, err: ipv6.ErrTruncated, at: 0},
+		{name: "one byte", b: []byte{17}, err: ipv6.ErrTruncated, at: 1},
+		{name: "shorter than it says", b: pdm.AppendHeader(nil, 17, sample)[:15], err: ipv6.ErrTruncated, at: 15},
+		{name: "option without length", b: []byte{17, 0, 1, 3, 0, 0, 0, 0x0F}, err: ipv6.ErrMalformed, at: 7},
+		{name: "option beyond the end", b: []byte{17, 0, 0x1E, 5, 0, 0, 0, 0}, err: ipv6.ErrMalformed, at: 3},
+		{name: "PDM beyond the end", b: []byte{17, 0, 0x0F, 10, 0, 0, 0, 0}, err: ipv6.ErrMalformed, at: 3},
+		{name: "PadN beyond the end", b: []byte{17, 0, 1, 5, 0, 0, 0, 0}, err: ipv6.ErrMalformed, at: 3},
 		{name: "length of neither version", b: []byte{17, 0, 0x0F, 4, 0, 0, 0, 0}, err: pdm.ErrOptionLength, at: 3},
 		{name: "PDM twice", b: dest(mark(sample), mark(sample), padN(6)).b, err: pdm.ErrTwice, at: 14},
 		{name: "PDM and PDMv2", b: dest(append([]byte{0x0F, 0x12}, make([]byte, 18)...), mark(sample), padN(6)).b, err: pdm.ErrTwice, at: 22},
-		{name: "more options than are walked", b: append([]byte{17, 4}, make([]byte, 38)...), err: pdm.ErrTooComplex, at: 2 + pdm.MaxOptions},
+		{name: "more options than are walked", b: append([]byte{17, 4}, make([]byte, 38)...), err: ipv6.ErrTooComplex, at: 2 + pdm.MaxOptions},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := pdm.ParseHeader(c.b)
@@ -90,9 +91,9 @@ func TestDecodeOptionErrors(t *testing.T) {
 		b    []byte
 		want error
 	}{
-		{"empty", nil, pdm.ErrTruncated},
-		{"type only", whole[:1], pdm.ErrTruncated},
-		{"cut short", whole[:11], pdm.ErrTruncated},
+		{"empty", nil, ipv6.ErrTruncated},
+		{"type only", whole[:1], ipv6.ErrTruncated},
+		{"cut short", whole[:11], ipv6.ErrTruncated},
 		{"another type", tlv(10), pdm.ErrNone},
 		{"PDMv2", []byte{0x0F, 0x12}, pdm.ErrVersion2},
 		{"encrypted PDMv2", []byte{0x0F, 0x22}, pdm.ErrVersion2},

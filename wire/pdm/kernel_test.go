@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -91,7 +92,7 @@ func sendThroughLoopback(t *testing.T) error {
 	}
 
 	// Nine options: dropped, so that the next packet is the first to arrive.
-	if _, err := pdm.Insert(loopbackPacket(port, []byte("nine"), dest(eight...)), sample); !errors.Is(err, pdm.ErrNoSpace) {
+	if _, err := pdm.Insert(loopbackPacket(port, []byte("nine"), dest(eight...)), sample); !errors.Is(err, ipv6.ErrNoSpace) {
 		t.Errorf("a ninth option: %v", err)
 	}
 	nine := dest(append(eight, append(mark(sample), padN(4)...))...)

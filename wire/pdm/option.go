@@ -40,11 +40,11 @@ func (o Option) AppendTo(b []byte) []byte {
 }
 
 // DecodeOption decodes the option that b starts with. It fails with
-// [ErrTruncated], [ErrNone] for another option type, [ErrVersion2] or
+// [ipv6.ErrTruncated], [ErrNone] for another option type, [ErrVersion2] or
 // [ErrOptionLength].
 func DecodeOption(b []byte) (Option, error) {
 	if len(b) < 2 {
-		return Option{}, errorAt(len(b), ErrTruncated)
+		return Option{}, errorAt(len(b), ipv6.ErrTruncated)
 	}
 	if b[0] != OptionType {
 		return Option{}, errorAt(0, ErrNone)
@@ -57,7 +57,7 @@ func DecodeOption(b []byte) (Option, error) {
 		return Option{}, errorAt(1, ErrOptionLength)
 	}
 	if len(b) < OptionSize {
-		return Option{}, errorAt(len(b), ErrTruncated)
+		return Option{}, errorAt(len(b), ipv6.ErrTruncated)
 	}
 	return Option{
 		ScaleDTLR: b[2],

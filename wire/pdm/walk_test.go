@@ -80,19 +80,19 @@ func TestWalkErrors(t *testing.T) {
 		want error
 		at   int
 	}{
-		{"empty", nil, pdm.ErrTruncated, 0},
-		{"cut in the IPv6 header", packet(udp())[:39], pdm.ErrTruncated, 39},
-		{"IPv4", ipv4, pdm.ErrNotIPv6, 0},
-		{"cut in a header", packet(marked, udp())[:55], pdm.ErrTruncated, 55},
-		{"cut before a header", packet(routing(), marked, udp())[:64], pdm.ErrTruncated, 64},
-		{"payload length ends in a header", short, pdm.ErrTruncated, 52},
-		{"cut in a routing header", packet(routing(), udp())[:50], pdm.ErrTruncated, 50},
-		{"cut in a fragment header", packet(fragment(0), udp())[:47], pdm.ErrTruncated, 47},
-		{"cut in AH", packet(auth(), udp())[:47], pdm.ErrTruncated, 47},
-		{"hop-by-hop not first", packet(dest(padN(6)), hopByHop(), udp()), pdm.ErrMalformed, 40},
-		{"option beyond its header", packet(routing(), header{60, []byte{0, 0, 0x1E, 9, 0, 0, 0, 0}}, udp()), pdm.ErrMalformed, 67},
+		{"empty", nil, ipv6.ErrTruncated, 0},
+		{"cut in the IPv6 header", packet(udp())[:39], ipv6.ErrTruncated, 39},
+		{"IPv4", ipv4, ipv6.ErrNotIPv6, 0},
+		{"cut in a header", packet(marked, udp())[:55], ipv6.ErrTruncated, 55},
+		{"cut before a header", packet(routing(), marked, udp())[:64], ipv6.ErrTruncated, 64},
+		{"payload length ends in a header", short, ipv6.ErrTruncated, 52},
+		{"cut in a routing header", packet(routing(), udp())[:50], ipv6.ErrTruncated, 50},
+		{"cut in a fragment header", packet(fragment(0), udp())[:47], ipv6.ErrTruncated, 47},
+		{"cut in AH", packet(auth(), udp())[:47], ipv6.ErrTruncated, 47},
+		{"hop-by-hop not first", packet(dest(padN(6)), hopByHop(), udp()), ipv6.ErrMalformed, 40},
+		{"option beyond its header", packet(routing(), header{60, []byte{0, 0, 0x1E, 9, 0, 0, 0, 0}}, udp()), ipv6.ErrMalformed, 67},
 		{"PDM in two headers", packet(marked, routing(), marked, udp()), pdm.ErrTwice, 80},
-		{"too many headers", packet(append(nine, udp())...), pdm.ErrTooComplex, 40 + 8*pdm.MaxHeaders},
+		{"too many headers", packet(append(nine, udp())...), ipv6.ErrTooComplex, 40 + 8*pdm.MaxHeaders},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := pdm.Walk(c.pkt)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -23,17 +24,17 @@ var refusals = []struct {
 	{pdm.ErrMarked, []string{"marked"}},
 	{pdm.ErrVersion2, []string{"version2"}},
 	{pdm.ErrEncrypted, []string{"esp"}},
-	{pdm.ErrAuthenticated, []string{"ah", "fragment"}},
-	{pdm.ErrFragment, []string{"fragment", "ah", "version2", "marked"}},
+	{ipv6.ErrAuthenticated, []string{"ah", "fragment"}},
+	{ipv6.ErrFragment, []string{"fragment", "ah", "version2", "marked"}},
 	{pdm.ErrNeighbor, []string{"neighbor"}},
-	{pdm.ErrJumbogram, []string{"jumbogram"}},
-	{pdm.ErrNoSpace, []string{"full_header"}},
-	{pdm.ErrTooLong, []string{"too_long", "mtu"}},
-	{pdm.ErrMalformed, []string{"malformed", "chain"}},
+	{ipv6.ErrJumbogram, []string{"jumbogram"}},
+	{ipv6.ErrNoSpace, []string{"full_header"}},
+	{ipv6.ErrTooLong, []string{"too_long", "mtu"}},
+	{ipv6.ErrMalformed, []string{"malformed", "chain"}},
 	{pdm.ErrOptionLength, []string{"malformed"}},
 	{pdm.ErrTwice, []string{"malformed", "fragment"}},
-	{pdm.ErrTooComplex, []string{"chain", "malformed"}},
-	{pdm.ErrTruncated, []string{"malformed"}},
+	{ipv6.ErrTooComplex, []string{"chain", "malformed"}},
+	{ipv6.ErrTruncated, []string{"malformed"}},
 }
 
 // own are reasons of the kernel program alone: it marks less than pdm.Insert.

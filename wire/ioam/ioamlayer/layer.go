@@ -72,7 +72,7 @@ func (l *Layer) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	e, err := ipv6.ParseExtension(uint8(header), data)
 	found, optionsErr := ioam.FindInHeader(uint8(header), data)
 	if err = errors.Join(err, optionsErr); err != nil {
-		if errors.Is(err, ioam.ErrTruncated) {
+		if errors.Is(err, ipv6.ErrTruncated) {
 			df.SetTruncated()
 		}
 		return fmt.Errorf("decode IOAM: %w", err)

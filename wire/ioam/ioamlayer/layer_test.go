@@ -14,6 +14,7 @@ import (
 
 	"github.com/waymark-net/waymark/wire/ioam"
 	"github.com/waymark-net/waymark/wire/ioam/ioamlayer"
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 	"github.com/waymark-net/waymark/wire/pdm/pdmlayer"
 )
@@ -156,7 +157,7 @@ func TestFromHeaders(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	var l ioamlayer.Layer
 	whole := frame(t, layer(layers.IPProtocolIPv6Destination, e2e()))[54:]
-	if err := l.DecodeFromBytes(whole[:12], gopacket.NilDecodeFeedback); !errors.Is(err, ioam.ErrTruncated) {
+	if err := l.DecodeFromBytes(whole[:12], gopacket.NilDecodeFeedback); !errors.Is(err, ipv6.ErrTruncated) {
 		t.Errorf("truncated: %v", err)
 	}
 	for _, o := range [][]ioamlayer.Option{

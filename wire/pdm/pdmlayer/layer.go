@@ -14,6 +14,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
@@ -46,7 +47,7 @@ func (l *Layer) String() string { return l.Option.String() }
 func (l *Layer) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	o, h, err := pdm.DecodeHeader(data)
 	if err != nil {
-		if errors.Is(err, pdm.ErrTruncated) {
+		if errors.Is(err, ipv6.ErrTruncated) {
 			df.SetTruncated()
 		}
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/wire/ipv6"
 	"github.com/waymark-net/waymark/wire/pdm"
 	"github.com/waymark-net/waymark/wire/pdm/pdmlayer"
 )
@@ -107,7 +108,7 @@ func TestFromDestination(t *testing.T) {
 
 func TestTruncatedAndOversized(t *testing.T) {
 	var l pdmlayer.Layer
-	if err := l.DecodeFromBytes(pdm.AppendHeader(nil, 17, reply)[:12], gopacket.NilDecodeFeedback); !errors.Is(err, pdm.ErrTruncated) {
+	if err := l.DecodeFromBytes(pdm.AppendHeader(nil, 17, reply)[:12], gopacket.NilDecodeFeedback); !errors.Is(err, ipv6.ErrTruncated) {
 		t.Errorf("truncated header: %v", err)
 	}
 	l = pdmlayer.Layer{Before: make([]byte, 2040)}
