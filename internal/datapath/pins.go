@@ -69,7 +69,7 @@ func makePinDir(dir string) error {
 		return fmt.Errorf("%w: %s is in no bpf file system: mount -t bpf bpf /sys/fs/bpf, or name a directory of one that is mounted elsewhere", kernel.ErrMissing, within)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: the agent's user must be able to write to %s, or own %s", err, within, dir)
+		return fmt.Errorf("%w: the agent's user must be able to write to %s, which must not be mounted read-only, or own %s", err, within, dir)
 	}
 	return nil
 }

@@ -134,15 +134,19 @@ func (t *twinRules) addresses(f twinFamily, own, other string) (string, string) 
 	return "", ""
 }
 
-// addTwinProto adds a protocol with ports, a type or flags. At ingress nftables reads them in later fragments, too, unless a
-// rule leaves these out; to the gate they have none.
+// addTwinProto adds a protocol with ports, a type or flags. To the gate later fragments have none. nftables at ingress loads up to
+// four bytes without asking whether the packet is a later fragment: of IPv4 it compares data, and of IPv6, where the kernel
+// finds no upper header, the IPv6 header itself (flags are then the sixth byte of the source). So these rules leave them out.
 func addTwinProto(t *twinRules, f twinFamily) (own, other string) {
 	own, other = twinProto(t, f)
-	if !f.v6 && strings.Contains(own, " ") {
-		other = "ip frag-off & 0x1fff == 0 " + other
+	if strings.Contains(own, " ") {
+		other = map[bool]string{false: "ip frag-off & 0x1fff == 0 ", true: "meta mark 0 "}[f.v6] + other
 	}
 	return own, other
 }
+
+// twinLater marks later fragments of IPv6, about which a rule of nftables cannot say that a packet is none.
+const twinLater = "frag frag-off != 0 meta mark set 1\n"
 
 func twinProto(t *twinRules, f twinFamily) (string, string) {
 	ports := func(proto string) (string, string) {
@@ -231,9 +235,7 @@ func twinUpper(r *rand.Rand, v6 bool, to *[]byte) (proto byte, fragment uint16) 
 	case 0:
 		return proto, 1 // the first of several
 	case 1:
-		if !v6 { // for nftables, later ones of IPv6 have flags of TCP
-			return proto, uint16(1+r.IntN(100))<<3 | uint16(r.IntN(2))
-		}
+		return proto, uint16(1+r.IntN(100))<<3 | uint16(r.IntN(2))
 	}
 	return proto, 0
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/await"
+	"github.com/waymark-net/waymark/test/soak"
 )
 
 func prefixOf(v6 bool, a []byte, bits int) string {
@@ -138,13 +139,14 @@ func nftCounts(t *testing.T, h *lab.Host) (counts []uint64) {
 	return counts
 }
 
-// TestTwin: the gate and nftables at ingress, on two paths with the same rule sets and the same 1,000,000 packets, pass and
+// TestTwin: the gate and nftables at ingress, on two paths with the same rule sets and the same packets (1,000,000 with SOAK=1), pass and
 // drop the same, and their rules count the same.
 func TestTwin(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("no nft")
 	}
-	const sets, each, batch = 20, 50000, 500
+	const sets, batch = 20, 500
+	each := soak.Times(10_000, 50_000)
 	h := labtest.NewHost(t)
 	if err := h.Do(func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0) }); err != nil {
 		t.Fatal(err)
@@ -167,7 +169,7 @@ func TestTwin(t *testing.T) {
 		before := counted(t, g, twin.gate.String())
 		own.passed, other.passed = make([]bool, each), make([]bool, each)
 		frames := make([][]byte, batch)
-		for first := uint32(0); first < each; first += batch {
+		for first := uint32(0); first < uint32(each); first += batch {
 			for i := range frames {
 				frames[i] = twinFrame(r, first+uint32(i), frames[i])
 			}
@@ -218,8 +220,8 @@ func counted(t *testing.T, g *guard, text string) (packets []uint64) {
 func load(t *testing.T, h *lab.Host, iface string, twin *twinRules) {
 	t.Helper()
 	file := t.TempDir() + "/rules.nft"
-	text := fmt.Sprintf("table netdev twin\ndelete table netdev twin\ntable netdev twin {\n%schain in {\ntype filter hook ingress device %q priority 0; policy accept;\n%s}\n}\n",
-		&twin.sets, iface, strings.TrimSuffix(twin.nft.String(), " "))
+	text := fmt.Sprintf("table netdev twin\ndelete table netdev twin\ntable netdev twin {\n%schain in {\ntype filter hook ingress device %q priority 0; policy accept;\n%s%s}\n}\n",
+		&twin.sets, iface, twinLater, strings.TrimSuffix(twin.nft.String(), " "))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
