@@ -51,6 +51,12 @@ export function stepOf(q: Question, r: Range): number {
 	return Number.isNaN(given) ? least : Math.max(given, (r.to - r.from) / 1500, 1);
 }
 
+// same reports whether two answers are about the same packets, but for an interval that ended between them.
+export function same(a: Answer, b: Answer, by = "packets"): boolean {
+	const [x, y] = [a, b].map((t) => (t.total as unknown as Record<string, number>)[by] ?? 0) as [number, number];
+	return Math.abs(x - y) <= 0.02 * y + 100;
+}
+
 // ask puts all questions of a page at the same time.
 export async function ask(q: Question, doc: NumberDoc, signal: AbortSignal): Promise<Result> {
 	const now = Date.now() / 1000, r = range(q.since, q.until, now), step = stepOf(q, r);
@@ -58,15 +64,20 @@ export async function ask(q: Question, doc: NumberDoc, signal: AbortSignal): Pro
 	const base = asked(q), stepped = { ...base, step: duration(step), sums };
 	const everywhere = has(q.by, places);
 	const totals = (more: Params) => get<Answer>("/api/v1/flows", { filter: q.where, by: "family", step: duration(step), everywhere, sums, ...more }, signal);
+	// A filter of a counter means groups: by family, these are others. Then the groups themselves are summed.
+	const likewise = async (t: Answer | null, of: Answer, more: Params) => (!t || same(t, of, sums) ? t : get<Answer>("/api/v1/flows", { ...stepped, limit: 0, ...more }, signal));
 	const folded = has(q.by, folds);
 	const length = r.to - r.from;
-	const [answer, series, total, before, back] = await Promise.all([
+	const earlier = { since: iso(r.from - length), until: iso(r.from) };
+	const [answer, series, family, familyBefore, back] = await Promise.all([
 		get<Answer>("/api/v1/flows", base, signal),
 		get<Answer>("/api/v1/flows", stepped, signal),
 		doc.sum ? totals({ since: q.since, until: q.until }) : null,
-		q.before && doc.sum ? totals({ since: iso(r.from - length), until: iso(r.from) }) : null,
+		q.before && doc.sum ? totals(earlier) : null,
 		q.both && !folded ? get<Answer>("/api/v1/flows", { ...stepped, by: exchanged(q.by), filter: exchanged(q.where), limit: 0 }, signal) : null,
 	]);
+	const total = await likewise(family, answer, {});
+	const before = total === family ? familyBefore : await likewise(familyBefore, answer, earlier);
 	const at = times(r.from, r.to, step);
 	const m = measure(doc.unit, doc.sum);
 	const value = (row: Row) => scaled(number(row, doc.path), m, step);

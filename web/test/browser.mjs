@@ -234,6 +234,14 @@ await check("more than 150 interfaces are a matrix", async () => {
 	return wrong;
 });
 
+await check("a filter of a counter leaves out the rest of the totals, too", async () => {
+	const { page, wrong, close } = await open("/explore?where=drops+%3E+0&by=src,dport", "tfoot tr");
+	const sum = await page.locator("tfoot tr").last().textContent();
+	if (!/kB/.test(sum) || /MB/.test(sum)) wrong.push(`${sum}: 450 records have 40 kB`);
+	await close();
+	return wrong;
+});
+
 await check("names in the data are text, never code", async () => {
 	const { page, wrong, close } = await open(`/explore?where=${encodeURIComponent('iface "<img src=x onerror=alert(1)>"')}`, ".notice");
 	if (await page.locator("main img").count()) wrong.push("an element was made of a filter");
