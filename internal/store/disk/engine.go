@@ -137,12 +137,12 @@ func (e *engine) Run(ctx context.Context, p *query.Plan, before uint64) (query.G
 		r.logged()
 	}
 	r.joiner.finish()
-	if r.report.Partial != "" {
-		e.store.count(func(c *obs.HistoryCounts) { c.Partial++ })
-	}
 	groups := r.groups.Groups(r.report)
 	if r.counts != nil && p.Counters() != nil {
 		groups = r.counts.answer(groups)
+	}
+	if groups.Partial != "" {
+		e.store.count(func(c *obs.HistoryCounts) { c.Partial++ })
 	}
 	return groups, nil
 }
