@@ -138,7 +138,7 @@ static __always_inline int ioam_wrap_now(struct __sk_buff *skb, struct ioam_work
  * MARK_FALLBACK.
  */
 static __always_inline int ioam_wrap_path(const struct ioam_insertion *in, struct mark_key *key,
-					  __u32 *mtu, __u64 now)
+					  __u32 *mtu, __u64 now, bool asks)
 {
 	struct mark_path *path;
 
@@ -150,7 +150,8 @@ static __always_inline int ioam_wrap_path(const struct ioam_insertion *in, struc
 		return MARK_OK;
 	if (is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu < *mtu)
 		*mtu = path->mtu;
-	return now < path->closed && !ioam_answered_since(in, path->closed - FALLBACK_NS)
+	/* A question to the end goes: only so it is known that it is there again. */
+	return now < path->closed && !asks && !ioam_answered_since(in, path->closed - FALLBACK_NS)
 		       ? MARK_FALLBACK
 		       : MARK_OK;
 }
@@ -170,7 +171,7 @@ static __always_inline void ioam_wrap_error(struct __sk_buff *skb, const struct 
 	if (!path)
 		return;
 	if (too_big ? is_recent(path->narrowed, now, PATH_LIFETIME) && path->mtu <= mtu
-		    : now < path->closed)
+		    : now < path->closed && is_recent(path->closed - FALLBACK_NS, now, CHECK_NS))
 		return;
 	if (!is_sum_right(skb, p))
 		return;
@@ -194,7 +195,7 @@ static __always_inline int ioam_may_wrap(struct __sk_buff *skb, const struct pac
 
 	if (rc != MARK_OK)
 		return rc;
-	rc = ioam_wrap_path(in, &plan->outer, &mtu, now);
+	rc = ioam_wrap_path(in, &plan->outer, &mtu, now, plan->asks);
 	if (rc == MARK_OK)
 		rc = ioam_wrap_fit(skb, p, plan, g, mtu, now);
 	/* As it is, it can show that such packets arrive. */

@@ -41,6 +41,20 @@ func (d *domain) silentEnd() {
 	if now := d.datagrams("through the tunnel again"); now["inserted"] < 30 {
 		d.t.Errorf("with an end again: %v", now)
 	}
+	// An end that has no agent for a while reports errors. It is asked all the same.
+	end := d.with["aramis"]
+	end.Namespaces = slices.Clone(end.Namespaces)
+	end.Namespaces[1].Remove = false
+	d.must(d.nodes["aramis"].Apply(end))
+	d.tunnelIs("reported closed", false)
+	if now := d.datagrams("to an end that reports errors"); now["inserted"] > 0 {
+		d.t.Errorf("to an end that reports errors: %v", now)
+	}
+	d.must(d.nodes["aramis"].Apply(d.with["aramis"]))
+	d.tunnelIs("open after errors", true)
+	if now := d.datagrams("after errors"); now["inserted"] < 30 {
+		d.t.Errorf("after errors: %v", now)
+	}
 	// Another tunnel is not known to have an end because this one has.
 	n := d.with["athos"]
 	n.Insertions = slices.Clone(n.Insertions)

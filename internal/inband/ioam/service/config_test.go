@@ -124,7 +124,7 @@ func TestBadNode(t *testing.T) {
 		"ioam: {namespaces: [{id: 1}]}\n":                                                             ":1:7: ioam: a node without interfaces; list them under ioam.interfaces",
 		"ioam: {node: {wide_id: x}}\n":                                                                ":1:24: ioam.node.wide_id: \"x\" is not a number of up to 64 bits; write a decimal or hexadecimal number",
 		"ioam: {interfaces: [{name: a}], tunnels_from: [" + strings.Repeat("fd00::/8, ", 17) + "]}\n": ":1:47: ioam.tunnels_from: 17 prefixes; at most 16: write shorter ones",
-		"ioam: {interfaces: [{name: a}], tunnels_from: [10.0.0.0/8]}\n":                               ":1:48: ioam.tunnels_from[0]: \"10.0.0.0/8\" is an IPv4 prefix",
+		"ioam: {interfaces: [{name: a}], tunnels_from: [10.0.0.0/8]}\n":                               ":1:48: ioam.tunnels_from[0]: \"10.0.0.0/8\" is an IPv4 prefix: only IPv6 packets carry such options",
 		"probe: afpacket\nioam: {interfaces: [{name: a}]}\n":                                          "ioam: not available with the afpacket probe",
 	} {
 		if _, err := load(t, yaml); err == nil || !strings.Contains(err.Error(), want) {

@@ -148,3 +148,42 @@ func TestBadInsert(t *testing.T) {
 		}
 	}
 }
+
+// All errors of an insertion are named at once, and those of others.
+func TestAllErrorsOfInsertions(t *testing.T) {
+	_, err := load(t, `ioam:
+  interfaces: [{name: out}]
+  insert:
+  - {trace: [transit_delay], size: 6, e2e: [sequence_32, sequence_64], namespace: 5}
+  - {to: "::/0", proto: icmpv6, ports: [1], dex: [transit_delay]}
+  - {to: "::/0", mode: ip6ip6, tunnel_to: "2001:db8::1"}
+`)
+	for _, want := range []string{
+		":4:5: ioam.insert[0].to: an insertion without a destination", ":4:36: ioam.insert[0].size: 6 bytes", ":4:44: ioam.insert[0].e2e: two sequence numbers",
+		"ioam.insert[0].namespace: no namespace 5", ":5:5: ioam.insert[1]: protocol 58 has no ports", "ioam.insert[1].dex: direct export from 1 of 1 packets",
+		":6:5: ioam.insert[2]: ip6ip6 without tunnel_from", "ioam.insert[2]: nothing to insert",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in:\n%v", want, err)
+		}
+	}
+}
+
+// The status of a node has who may send outer headers, and whether the end of a tunnel answers.
+func TestTunnelsInStatus(t *testing.T) {
+	no, yes := false, true
+	n := &Status{TunnelsFrom: []string{"2001:db8:2::/64", "2001:db8:3::1/128"}, Insertions: []Insertion{
+		{Name: "gone", Mode: "ip6ip6 to 2001:db8::1", Answers: &no},
+		{Name: "there", Mode: "ip6ip6 to 2001:db8::2", Answers: &yes},
+		{Name: "unknown", Mode: "ip6ip6 to 2001:db8::3", Answers: &no, Unasked: "operation not permitted"},
+	}}
+	var out bytes.Buffer
+	if err := n.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"from 2001:db8:2::/64, 2001:db8:3::1/128\n", "2001:db8::1, no answer ", "2001:db8::2 ", "2001:db8::3, cannot be asked "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+}
