@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,7 @@ func openStream(ctx context.Context, l *lab.Lab, port int, header string) (s *io
 // and of the kernel's thread that takes over where these are too many.
 func (s *ioamStream) move(n int) (took time.Duration, err error) {
 	err = onProcessor(senderProcessor, func() error {
-		kernel := kernelThread(senderProcessor)
+		kernel := kernelOf()
 		before, err := threadTime()
 		if err != nil {
 			return err
@@ -145,6 +146,9 @@ func copyOf(c net.Conn) (fd int, err error) {
 	}
 	return fd, nil
 }
+
+// kernelOf finds that thread once: to look through all processes takes longer than a turn, and the caches with it.
+var kernelOf = sync.OnceValue(func() func() time.Duration { return kernelThread(senderProcessor) })
 
 // kernelThread returns what reads the CPU time of the kernel's thread that takes over packets on a
 // busy CPU; 0 where it cannot be seen.
