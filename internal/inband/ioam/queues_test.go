@@ -185,7 +185,10 @@ func TestReceiveTimeOfNIC(t *testing.T) {
 					return !at.Before(from.Add(-time.Millisecond)) && !at.After(to.Add(time.Millisecond))
 				}
 				if time.Since(before) > window && try < 50 {
-					continue // the first is of an older window, where the machine is busy
+					// The first is of an older window, where the machine is busy. To another try it would be a packet that came
+					// sooner with the same time.
+					h.forgetNIC(t)
+					continue
 				}
 				if !between(first, before, after) || !between(second, before.Add(-late), after.Add(-late)) {
 					t.Errorf("received at %v and %v, run from %v to %v", first, second, before, after)
