@@ -36,10 +36,14 @@ func (a *agent) rule(t *testing.T, text string) gateservice.Rule {
 	return list.Rules[i]
 }
 
-// arrives reports whether a ping is answered.
+// arrives checks whether a ping is answered. For an answer it waits as long as a busy machine may take.
 func arrives(t *testing.T, from, to *lab.Host, want bool) {
 	t.Helper()
-	if r := execute(t, from, "ping", "-c1", "-W0.5", to.Addr4().String()); (r.code == 0) != want {
+	wait := "-W0.5"
+	if want {
+		wait = "-W20"
+	}
+	if r := execute(t, from, "ping", "-c1", wait, to.Addr4().String()); (r.code == 0) != want {
 		t.Errorf("ping: %+v", r)
 	}
 }
