@@ -74,37 +74,15 @@ type clock struct {
 	mono0  int64  // likewise, ns of CLOCK_MONOTONIC
 }
 
-// read brackets a reading of the wall clock by two of the monotonic one and
-// keeps the tightest of a few tries.
+// read finds which tick it is, and what wall time it began at.
 func (t *ticks) read() (clock, error) {
-	best := int64(-1)
-	var offset, mono int64
-	for range 4 {
-		before, err := clockGettime(unix.CLOCK_MONOTONIC)
-		if err != nil {
-			return clock{}, err
-		}
-		wall, err := clockGettime(unix.CLOCK_REALTIME)
-		if err != nil {
-			return clock{}, err
-		}
-		after, err := clockGettime(unix.CLOCK_MONOTONIC)
-		if err != nil {
-			return clock{}, err
-		}
-		if width := after - before; best < 0 || width < best {
-			best = width
-			offset = wall - before - width/2
-			mono = after
-		}
+	now, err := Now()
+	if err != nil {
+		return clock{}, err
 	}
-	passed := (mono - t.mono) / t.length
-	return clock{
-		length: t.length,
-		stamp:  t.stamp + uint32(passed),
-		wall0:  offset + t.mono + passed*t.length,
-		mono0:  t.mono + passed*t.length,
-	}, nil
+	passed := (now.Mono - t.mono) / t.length
+	began := t.mono + passed*t.length
+	return clock{length: t.length, stamp: t.stamp + uint32(passed), wall0: now.Wall - now.Mono + began, mono0: began}, nil
 }
 
 func clockGettime(id int32) (int64, error) {
@@ -141,8 +119,23 @@ type Moment struct {
 	Wall int64 // ns since the Unix epoch
 }
 
-// Now reads both.
-func Now() (Moment, error) {
-	mono, err := clockGettime(unix.CLOCK_MONOTONIC)
-	return Moment{Mono: mono, Wall: time.Now().UnixNano()}, err
+// Now reads both. Of three readings the one that took the shortest time is the most exact: a busy machine may stop this
+// thread for ms between the clocks.
+func Now() (now Moment, err error) {
+	best := int64(math.MaxInt64)
+	for range 3 {
+		before, err := clockGettime(unix.CLOCK_MONOTONIC)
+		if err != nil {
+			return Moment{}, err
+		}
+		wall := time.Now().UnixNano()
+		after, err := clockGettime(unix.CLOCK_MONOTONIC)
+		if err != nil {
+			return Moment{}, err
+		}
+		if took := after - before; took < best {
+			best, now = took, Moment{Mono: before + took/2, Wall: wall}
+		}
+	}
+	return now, nil
 }

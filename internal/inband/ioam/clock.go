@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/wire/ioam"
 )
 
@@ -16,15 +17,8 @@ const clockInterval = time.Second
 // wallOffset is what turns the monotonic clock into the seconds of a time format, in ns.
 func wallOffset(f ioam.TimeFormat) int64 {
 	epoch, _ := f.Split(time.Unix(0, 0))
-	best, offset := int64(1<<62), int64(0)
-	for range 3 { // the reading that took the shortest time is the most exact
-		before := clock(unix.CLOCK_MONOTONIC)
-		wall := clock(unix.CLOCK_REALTIME)
-		if took := clock(unix.CLOCK_MONOTONIC) - before; took < best {
-			best, offset = took, wall-before-took/2
-		}
-	}
-	return offset + int64(epoch)*int64(time.Second)
+	now, _ := datapath.Now() // reading these clocks never fails
+	return now.Wall - now.Mono + int64(epoch)*int64(time.Second)
 }
 
 func clock(id int32) int64 {
