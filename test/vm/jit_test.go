@@ -10,18 +10,12 @@ import (
 	"regexp"
 	"testing"
 	"time"
-
-	"github.com/waymark-net/waymark/test/soak"
 )
 
-// TestInterpreter: on Debian's kernel, which has an interpreter for BPF, programs at XDP drop all that is sent, compiled and
-// interpreted. With VM_BENCH=FOLDER it measures longer, and writes jit.md and jit.json there. To start a machine for this in
-// each run of all tests would take too long.
-func TestInterpreter(t *testing.T) {
+// BenchmarkInterpreter: on Debian's kernel, which has an interpreter for BPF, programs at XDP drop all that is sent, compiled
+// and interpreted. With VM_BENCH=FOLDER it measures longer, and writes jit.md and jit.json there.
+func BenchmarkInterpreter(b *testing.B) {
 	out := os.Getenv("VM_BENCH")
-	if out == "" && !soak.Whole() {
-		t.Skip("takes SOAK=1")
-	}
 	args := []string{"/bin/waymark-bench", "jit", "--out", "/tmp"}
 	if out == "" {
 		args = append(args, "--quick")
@@ -29,11 +23,11 @@ func TestInterpreter(t *testing.T) {
 	m := Machine{
 		Kernel: olderKernel(), CPUs: 2, Timeout: 8 * time.Minute,
 		Modules: []string{"veth", "iptable_raw", "xt_tcpudp", "sch_ingress", "cls_bpf"},
-		Files:   map[string]string{"/bin/waymark-bench": Build(t, "../../cmd/waymark-bench")},
+		Files:   map[string]string{"/bin/waymark-bench": Build(b, "../../cmd/waymark-bench")},
 		Cmds:    []Cmd{{Args: args}, {Args: []string{"/bin/cat", "/tmp/jit.json"}}},
 	}
 	for _, tool := range []string{"cat", "env", "iptables-legacy"} {
-		addTool(t, m.Files, tool)
+		addTool(b, m.Files, tool)
 	}
 	for _, extension := range []string{"libxt_udp.so", "libxt_standard.so"} {
 		found, _ := filepath.Glob("/usr/lib/*/xtables/" + extension)
@@ -41,10 +35,10 @@ func TestInterpreter(t *testing.T) {
 			m.Files[file] = file
 		}
 	}
-	r := Run(t, m)
+	r := Run(b, m)
 	for _, one := range r.Results {
 		if one.ExitCode != 0 {
-			t.Fatalf("ended with %d:\n%s%s", one.ExitCode, one.Stdout, one.Stderr)
+			b.Fatalf("ended with %d:\n%s%s", one.ExitCode, one.Stdout, one.Stderr)
 		}
 	}
 	var report struct {
@@ -55,23 +49,23 @@ func TestInterpreter(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(r.Results[1].Stdout), &report); err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	if len(report.Measured) < 6 {
-		t.Errorf("%+v", report)
+		b.Errorf("%+v", report)
 	}
 	for _, c := range report.Measured {
 		if c.Counts && c.Dropped != c.Sent {
-			t.Errorf("%s: %d of %d packets", c.Way, c.Dropped, c.Sent)
+			b.Errorf("%s: %d of %d packets", c.Way, c.Dropped, c.Sent)
 		}
 	}
-	t.Logf("%s", r.Results[0].Stdout)
+	b.Logf("%s", r.Results[0].Stdout)
 	if out == "" {
 		return
 	}
 	for i, name := range []string{"jit.md", "jit.json"} {
 		if err := os.WriteFile(filepath.Join(out, name), []byte(r.Results[i].Stdout), 0o644); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 	}
 }
@@ -79,7 +73,7 @@ func TestInterpreter(t *testing.T) {
 var library = regexp.MustCompile(`(/\S+) \(0x`)
 
 // addTool adds a program of the host, with the libraries that it needs; what is not installed is left out.
-func addTool(t *testing.T, files map[string]string, name string) {
+func addTool(t testing.TB, files map[string]string, name string) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
