@@ -7,7 +7,7 @@ typedef struct __sk_buff frame_ctx;
 
 #include "frame.h"
 
-/* A sum over the packet (CHECKSUM_COMPLETE) would not be corrected: see frame_store(). */
+/* A sum over the packet (CHECKSUM_COMPLETE) would not be corrected: see frame_store() and frame_add_sum(). */
 #define FRAME_WRITABLE 0
 
 static __always_inline struct frame frame_of(frame_ctx *skb)
@@ -38,6 +38,18 @@ static __always_inline long frame_load(frame_ctx *skb, __u32 offset, void *to, _
 static __always_inline long frame_store(frame_ctx *skb, __u32 offset, const void *from, __u32 n)
 {
 	return bpf_skb_store_bytes(skb, offset, from, n, BPF_F_RECOMPUTE_CSUM);
+}
+
+/* Whether the NIC summed up the whole packet: what is written without frame_store() has to be added to the sum. */
+static __always_inline bool frame_is_summed(frame_ctx *skb)
+{
+	return bpf_csum_update(skb, 0) >= 0;
+}
+
+/* difference: of 16-bit words as they are in memory, folded; nothing happens where the NIC summed up nothing. */
+static __always_inline void frame_add_sum(frame_ctx *skb, __u32 difference)
+{
+	bpf_csum_update(skb, difference);
 }
 
 static __always_inline long frame_replace_sum(frame_ctx *skb, __u32 offset, __u32 difference)

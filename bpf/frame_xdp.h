@@ -47,6 +47,15 @@ static __always_inline long frame_store(frame_ctx *xdp, __u32 offset, const void
 	return bpf_xdp_store_bytes(xdp, offset, (void *)from, n);
 }
 
+static __always_inline bool frame_is_summed(frame_ctx *xdp)
+{
+	return false;
+}
+
+static __always_inline void frame_add_sum(frame_ctx *xdp, __u32 difference)
+{
+}
+
 static __always_inline long frame_replace_sum(frame_ctx *xdp, __u32 offset, __u32 difference)
 {
 	return -1;

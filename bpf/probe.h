@@ -29,6 +29,7 @@
 #include "ioam/grow.h"
 #include "ioam/hops.h"
 #include "ioam/path.h"
+#include "ioam/end.h"
 #include "ioam/path_flow.h"
 #include "ioam/edge.h"
 #include "ioam/tunnel.h"

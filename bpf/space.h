@@ -51,12 +51,18 @@ struct space {
 
 #define AF_INET6 10
 
-static __noinline int is_framed_raw(struct __sk_buff *skb, __u32 l3)
+/* Verified alone. */
+__noinline int is_framed_raw(struct __sk_buff *skb, __u32 l3)
 {
-	__u64 there[5], here[5];
+	struct frame f = frame_of(skb);
+	__u64 there[5], *here, at = l3;
 
-	if (bpf_skb_load_bytes_relative(skb, 0, there, sizeof(there), BPF_HDR_START_NET) ||
-	    bpf_skb_load_bytes(skb, l3, here, sizeof(here)))
+	barrier_var(at); /* as in space_ipv6() */
+	if (at > sizeof(struct ethhdr))
+		return false;
+	here = f.data + at;
+	if ((void *)(here + 5) > f.end || /* all callers have read it there */
+	    bpf_skb_load_bytes_relative(skb, 0, there, sizeof(there), BPF_HDR_START_NET))
 		return false;
 	return there[0] == here[0] && there[1] == here[1] && there[2] == here[2] &&
 	       there[3] == here[3] && there[4] == here[4];
@@ -240,9 +246,28 @@ static __always_inline void space_join(struct space *s, __u32 n)
 	s->bytes += n;
 }
 
-/* Removes a gap that is directly after the IPv6 header, also from its length. */
+/* space_take(): the IPv6 header names the same next header as before. */
+#define SPACE_SAME_NEXT (-1)
+
+/* Writes both at once, without a helper; a sum over the whole packet is corrected. */
+static __always_inline void space_rename(struct __sk_buff *skb, struct ipv6hdr *ip, __u32 less,
+					 __u8 next)
+{
+	__be32 *at = (__be32 *)&ip->payload_len, was = *at;
+	__u32 word = bpf_ntohl(was); /* length, next header, hop limit */
+	__be32 now = bpf_htonl(((word >> 16) - less) << 16 | next << 8 | (word & 0xff));
+	__u64 sum = (__u64)now + (__u32)~was;
+
+	*at = now;
+	frame_add_sum(skb, (__u32)sum + (__u32)(sum >> 32));
+}
+
+/*
+ * Removes a gap that is directly after the IPv6 header, also from its length. next: the header that follows then, or
+ * SPACE_SAME_NEXT.
+ */
 static __always_inline enum space_result space_take(struct __sk_buff *skb, __u32 l3,
-						    const struct space *s, __u64 flags)
+						    const struct space *s, int next, __u64 flags)
 {
 	struct ipv6hdr *ip;
 	__be16 len;
@@ -252,6 +277,10 @@ static __always_inline enum space_result space_take(struct __sk_buff *skb, __u32
 	ip = space_ipv6(skb, l3);
 	if (!ip)
 		return SPACE_BROKEN;
+	if (next >= 0) {
+		space_rename(skb, ip, s->bytes, next);
+		return SPACE_OK;
+	}
 	len = bpf_htons(bpf_ntohs(ip->payload_len) - s->bytes);
 	if (!space_put(skb, l3 + offsetof(struct ipv6hdr, payload_len), &len, sizeof(len)))
 		return SPACE_BROKEN;

@@ -267,40 +267,6 @@ static __always_inline bool ioam_cut_header(frame_ctx *ctx, struct ioam_work *w,
 	return c->chain.fragment != FRAGMENT_LATER;
 }
 
-/*
- * The header that most packets with a trace have: one option alone, between padding, which goes. False: it is
- * another one. What ioam_cut_header() finds, with half of its reads.
- */
-static __always_inline bool ioam_cut_alone(frame_ctx *ctx, const struct ioam_work *w,
-					   struct ioam_cut *c)
-{
-	struct {
-		__u8 next, len;
-		__be16 padding;
-		__u8 tlv[2];
-	} __attribute__((packed)) head;
-	__u32 size, rest;
-	__be16 last;
-
-	if (c->first != IPPROTO_HOPOPTS || c->pdm || frame_load(ctx, c->start, &head, sizeof(head)))
-		return false;
-	size = (head.len + 1) * 8;
-	rest = size - sizeof(head) - head.tlv[1];
-	if (head.padding != bpf_htons(OPTION_PADN << 8) || (rest && rest != 4) ||
-	    is_extension(head.next, true) || c->start + size > c->chain.ip_end)
-		return false;
-	if (rest && (frame_load(ctx, c->start + size - rest, &last, sizeof(last)) ||
-		     last != bpf_htons(OPTION_PADN << 8 | 2)))
-		return false;
-	if (ioam_fate_of(ctx, w, c, c->start + 4, head.tlv) == IOAM_STAYS)
-		return false;
-	c->chain.next = c->first = head.next;
-	c->chain.link = c->start;
-	c->chain.offset += size;
-	c->from = size;
-	return true;
-}
-
 /* The headers of the packet at w->l3. Returns the options that do not stay, PDM's not among them. */
 __feature(FEATURE_IOAM) __noinline
 	int ioam_cut_plan(frame_ctx *ctx, struct ioam_work *w, struct ioam_cut *c)
@@ -319,8 +285,6 @@ __feature(FEATURE_IOAM) __noinline
 	c->chain.ip_end = ip.payload_len ? c->start + bpf_ntohs(ip.payload_len) : frame_len(ctx);
 	c->chain.next = ip.nexthdr;
 	c->chain.ipv6 = true;
-	if (ioam_cut_alone(ctx, w, c))
-		return 1;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < EXT_HEADERS_MAX + 1; i++) {
 		__u8 proto = c->chain.next;

@@ -9,28 +9,21 @@
 #ifndef WAYMARK_IOAM_EGRESS_H
 #define WAYMARK_IOAM_EGRESS_H
 
-/* Nothing that the egress adds is further from its first field. */
-#define IOAM_COMPLETED_MAX 64
-
 /* What is added to node data where the packet leaves. */
 struct ioam_completed {
 	struct ioam_kind kind;
-	__u32 first; /* offset in the node data, of what is written */
-	__u32 bytes;
-	/* Offsets behind first. */
+	/* Offsets in the node data, of what is written; IOAM_ABSENT: not in such traces. */
 	__u8 id;
 	__u8 delay;
 	__u8 wide;
 	__u8 complement;
 	__u8 depth;
 	__u8 occupancy;
-	bool timed; /* something is measured: the delay, ... */
-	bool queued; /* ... or queues */
+	bool queued; /* queues are measured */
 	bool neutral;
-	__u16 port; /* id of the interface */
-	__u32 port_wide;
-	__u32 size; /* of the node data */
-	__be32 data[IOAM_COMPLETED_MAX / 4];
+	__be16 port; /* id of the interface */
+	__u16 size; /* of the node data */
+	__be32 port_wide;
 };
 
 /* Written and read by the programs, on one CPU; as ioam_prepared. */
@@ -45,48 +38,83 @@ struct {
 static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct ioam_work *w,
 						    __u32 fields, __u32 n)
 {
-	__u32 slot, first, absent = IOAM_COMPLETED_MAX - 8;
 	struct ioam_completed *c;
 	struct ioam_kind k;
+	__u32 slot;
 
-	if (!ioam_kind_of(ctx, w, fields, &k))
+	if (n > IOAM_SHORT || !ioam_kind_of(ctx, w, fields, &k))
 		return;
 	slot = ioam_kind_slot(&k);
 	c = bpf_map_lookup_elem(&ioam_completed, &slot);
 	if (!c)
 		return;
-	first = ioam_node_length(fields & IOAM_BIT(0)) * 4;
 	c->kind = k;
-	c->first = first;
-	/* Up to the last of them: bits 1, 4, 6, 7, 9 and 11. */
-	c->bytes = ioam_before(fields, fields & IOAM_BIT(11)	? 12
-				       : fields & IOAM_BIT(9)	? 10
-				       : fields & IOAM_CHECKSUM ? 8
-				       : fields & IOAM_BIT(6)	? 7
-				       : fields & IOAM_BIT(4)	? 5
-								: 2) -
-		   first;
-	c->id = ioam_offset(fields, 1, absent + first) - first;
-	c->delay = ioam_offset(fields, 4, absent + first) - first;
-	c->wide = ioam_offset(fields, 9, absent + first) - first;
-	c->complement = ioam_offset(fields, 7, absent + first) - first;
-	c->depth = ioam_offset(fields, 6, absent + first) - first;
-	c->occupancy = ioam_offset(fields, 11, absent + first) - first;
+	c->id = ioam_offset(fields, 1, IOAM_ABSENT);
+	c->delay = ioam_offset(fields, 4, IOAM_ABSENT);
+	c->wide = ioam_offset(fields, 9, IOAM_ABSENT);
+	c->complement = ioam_offset(fields, 7, IOAM_ABSENT);
+	c->depth = ioam_offset(fields, 6, IOAM_ABSENT);
+	c->occupancy = ioam_offset(fields, 11, IOAM_ABSENT);
 	c->queued = fields & IOAM_QUEUES;
 	c->neutral = fields & IOAM_CHECKSUM;
-	c->timed = fields & (IOAM_BIT(4) | IOAM_QUEUES);
 	c->port = bpf_htons(w->port.id);
 	c->port_wide = bpf_htonl(w->port.wide);
 	c->size = n;
 }
 
-static __always_inline void ioam_put_queue(frame_ctx *ctx, struct ioam_completed *c)
+/* A word of node data that is replaced. Returns by how much a sum of 16-bit words shrinks, as they are in memory. */
+static __always_inline __u64 ioam_replace(void *to, const void *end, __u32 offset, __be32 value)
+{
+	__be32 *at = to + (offset & (IOAM_SHORT - 1)), old;
+
+	if (offset >= IOAM_SHORT || (void *)(at + 1) > end)
+		return 0;
+	old = *at;
+	*at = value;
+	return (__u64)old + (__u32)~value;
+}
+
+static __always_inline __u64 ioam_replace_short(void *to, const void *end, __u32 offset,
+						__be16 value)
+{
+	__be16 *at = to + (offset & (IOAM_SHORT - 1)), old;
+
+	if (offset >= IOAM_SHORT || (void *)(at + 1) > end)
+		return 0;
+	old = *at;
+	*at = value;
+	return (__u64)old + (__u16)~value;
+}
+
+/* The checksum complement, after a sum has shrunk. */
+static __always_inline void ioam_add_complement(void *to, const void *end, __u32 offset, __u64 less)
+{
+	__be16 *at = to + 2 + (offset & (IOAM_SHORT - 1));
+
+	if (offset < IOAM_SHORT && (void *)(at + 1) <= end)
+		*at = ioam_fold(*at + less);
+}
+
+/* The fields of node data that c names, and sums over the packet, as far as there are any. */
+static __always_inline void ioam_complete_data(struct __sk_buff *skb,
+					       const struct ioam_completed *c, void *to,
+					       const void *end, __be32 delay)
 {
 	struct ioam_queue q;
+	__u64 less = 0;
 
-	ioam_queue_of(ctx, &q);
-	c->data[c->depth / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] = bpf_htonl(q.depth);
-	c->data[c->occupancy / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] = bpf_htonl(q.occupancy);
+	less += ioam_replace_short(to, end, c->id + 2, c->port);
+	less += ioam_replace(to, end, c->delay, delay);
+	less += ioam_replace(to, end, c->wide + 4, c->port_wide);
+	if (c->queued) {
+		ioam_queue_of(skb, &q);
+		less += ioam_replace(to, end, c->depth, bpf_htonl(q.depth));
+		less += ioam_replace(to, end, c->occupancy, bpf_htonl(q.occupancy));
+	}
+	if (c->neutral)
+		ioam_add_complement(to, end, c->complement, less);
+	else
+		frame_add_sum(skb, (__u16)~ioam_fold(less));
 }
 
 /* A packet with a trace alone. IOAM_COMPLETED, or IOAM_PASS: nothing was done. Verified alone. */
@@ -95,9 +123,9 @@ __feature(FEATURE_IOAM) __noinline
 {
 	struct ioam_completed *c;
 	struct ioam_usual u;
+	__be32 delay = 0;
 	struct frame f;
-	__u32 slot, to, n;
-	void *from;
+	__u32 slot, to;
 
 	if (!w || !ioam_usual(skb, &u))
 		return IOAM_PASS;
@@ -105,29 +133,13 @@ __feature(FEATURE_IOAM) __noinline
 	c = bpf_map_lookup_elem(&ioam_completed, &slot);
 	if (!c || !ioam_same_kind(&c->kind, &u.kind) || u.remaining + c->size > u.list)
 		return IOAM_PASS;
-	to = u.at + IOAM_LIST + u.remaining + (c->first & 7);
+	if (c->delay != IOAM_ABSENT)
+		delay = bpf_htonl(ioam_delay(w->received));
+	to = u.at + IOAM_LIST + u.remaining;
 	f = frame_of(skb);
-	from = f.data + to;
-	if (from + sizeof(c->data) > f.end)
+	if (to > HEADERS_MAX || f.data + to + c->size > f.end)
 		return IOAM_PASS;
-	__builtin_memcpy(c->data, from, sizeof(c->data));
-	*((__be16 *)c->data + (c->id / 2 & (IOAM_COMPLETED_MAX / 2 - 1) & ~1) + 1) = c->port;
-	c->data[(c->wide / 4 + 1) & (IOAM_COMPLETED_MAX / 4 - 1)] = c->port_wide;
-	if (c->timed) {
-		c->data[c->delay / 4 & (IOAM_COMPLETED_MAX / 4 - 1)] =
-			bpf_htonl(ioam_delay(w->received));
-		if (c->queued)
-			ioam_put_queue(skb, c);
-	}
-	n = ioam_bounded(c->bytes, IOAM_COMPLETED_MAX);
-	if (c->neutral) {
-		__be32 *complement = &c->data[c->complement / 4 & (IOAM_COMPLETED_MAX / 4 - 1)];
-
-		*complement = 0;
-		*complement = bpf_htonl(ioam_complement(0, ioam_difference(from, n, c->data, n)));
-	}
-	if (frame_store(skb, to, c->data, n))
-		return IOAM_PASS;
+	ioam_complete_data(skb, c, f.data + to, f.end, delay);
 	ioam_stat(IOAM_COMPLETED);
 	return IOAM_COMPLETED;
 }

@@ -25,14 +25,6 @@ static __always_inline bool ioam_handed(struct __sk_buff *skb, __u64 *stamp)
 	return true;
 }
 
-/* To tc egress. */
-static __always_inline void ioam_hand_on(struct __sk_buff *skb, __u64 stamp)
-{
-	stamp &= ~(IOAM_STAMP_DROP | IOAM_STAMP_SETTLED);
-	if (stamp && cfg_ioam_stamp)
-		bpf_skb_set_tstamp(skb, stamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
-}
-
 /*
  * A packet that arrives. Verified alone, and the verdict is kept in memory until ioam_finish(): what is live
  * here would cost the stages between them registers, on interfaces of no node, too.
@@ -49,11 +41,17 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 		return 0;
 	w->drop = w->removes = w->pdm = false;
 	w->reported = 0;
+	w->alone = 0;
 	next = ioam_next_header(skb, &l3);
 	if (!is_extension(next, true))
 		return 0;
 	done = ioam_handed(skb, &stamp);
 	if (!done && next == IPPROTO_HOPOPTS && ioam_fill_usual(skb, w) == IOAM_WRITTEN) {
+		if (w->alone && ioam_end(skb, w)) {
+			w->removes = true;
+			return 0;
+		}
+		w->alone = 0;
 		done = true;
 		stamp = ioam_stamp_of(w);
 		if (!ioam.node[ioam.copy & 1].removes)

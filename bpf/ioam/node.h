@@ -72,6 +72,9 @@ struct ioam_work {
 	bool drop;
 	bool pdm; /* PDM's option is removed there, too */
 	bool removes; /* once the packet is accounted, ioam_remove() has work */
+	/* Of a trace alone that ends here: */
+	__u8 next; /* header, behind the Hop-by-Hop header, ... */
+	__u16 alone; /* ... whose size this is; 0: it is none such */
 	__u8 reported; /* enum ioam_reported, of the packet */
 	__u8 direct; /* options for direct export so far; in memory, where Linux 6.1 forgets its value between them */
 	bool waits; /* a record of one of them waits for the egress */

@@ -84,12 +84,15 @@ static __always_inline bool ioam_take_raw(struct ioam_walk *walk, __u64 now)
 	return walk->reported++ < ioam.raw;
 }
 
-/* Puts the trace into the ring. Not 0 where that is full. */
-static __noinline int ioam_report(frame_ctx *ctx, const struct ioam_work *w,
-				  const struct ioam_walk *walk, __u32 kind)
+/* Puts the trace into the ring. Not 0 where that is full. Verified alone. */
+__feature(FEATURE_IOAM) __noinline int ioam_report(frame_ctx *ctx, const struct ioam_work *w,
+						   const struct ioam_walk *walk, __u32 kind)
 {
-	struct ioam_report *r = bpf_ringbuf_reserve(&ioam_reports, sizeof(*r), 0);
+	struct ioam_report *r;
 
+	if (!w || !walk)
+		return -1;
+	r = bpf_ringbuf_reserve(&ioam_reports, sizeof(*r), 0);
 	if (!r)
 		return -1;
 	r->id = walk->key.id;
@@ -125,13 +128,17 @@ static __always_inline __u32 ioam_take_cells(__u32 epoch, __u32 hops)
 	return cell + hops * 2 > cfg_ioam_cells ? IOAM_NO_CELLS : cell;
 }
 
-/* The path's entry for this epoch and CPU, made for its first packet there. */
-static __noinline int ioam_path_begin(frame_ctx *ctx, const struct ioam_work *w,
-				      struct ioam_walk *walk, __u64 now)
+/* The path's entry for this epoch and CPU, made for its first packet there. Verified alone. */
+__feature(FEATURE_IOAM) __noinline int ioam_path_begin(frame_ctx *ctx, const struct ioam_work *w,
+						       struct ioam_walk *walk, __u64 now)
 {
-	struct ioam_known *known = bpf_map_lookup_elem(&ioam_known, &walk->key.id);
-	struct ioam_path *fresh = &walk->fresh;
+	struct ioam_known *known;
+	struct ioam_path *fresh;
 
+	if (!w || !walk)
+		return IOAM_PATHS_FULL;
+	known = bpf_map_lookup_elem(&ioam_known, &walk->key.id);
+	fresh = &walk->fresh;
 	if (!known) {
 		walk->known.reported = 0;
 		for (__u32 i = 0; i < IOAM_HOPS; i++)
@@ -200,13 +207,16 @@ __feature(FEATURE_IOAM) __noinline
 	return 0;
 }
 
-/* The trace whose option is at w->at. IOAM_PASS, or why it is in no path. */
-static __noinline int ioam_path_add(frame_ctx *ctx, struct ioam_work *w, struct ioam_walk *walk)
+/* The trace whose option is at w->at. IOAM_PASS, or why it is in no path. Verified alone. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_path_add(frame_ctx *ctx, struct ioam_work *w, struct ioam_walk *walk)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct ioam_path *path;
 	int rc;
 
+	if (!w || !walk)
+		return IOAM_PASS;
 	walk->key.epoch = current_epoch & 1;
 	walk->key.cpu = bpf_get_smp_processor_id();
 	path = bpf_map_lookup_elem(&ioam_paths, &walk->key);

@@ -41,6 +41,7 @@ struct ioam_prepared {
 	bool timed;
 	bool neutral;
 	bool settled; /* no namespace is removed at this node */
+	bool ends; /* this one is */
 	__u32 sum; /* of data, without hop limits, fraction and complement; as they are in memory */
 	__be32 data[IOAM_NODE_MAX / 4] __attribute__((aligned(8)));
 };
@@ -129,6 +130,7 @@ __feature(FEATURE_IOAM) __noinline
 	p->neutral = fields & IOAM_CHECKSUM;
 	p->timed = fields & (IOAM_TIMES | IOAM_BIT(4));
 	p->settled = !ioam.node[w->copy & 1].removes;
+	p->ends = ns->remove;
 	__builtin_memcpy(p->data, w->data, sizeof(p->data));
 	return ioam_prepare_sum(p);
 }
@@ -157,7 +159,9 @@ struct ioam_usual {
 	__u32 list; /* bytes behind the trace header */
 	__u32 remaining; /* of these, free ones */
 	__u32 lengths;
+	__u32 size; /* of the header */
 	__u8 hop_limit;
+	__u8 next; /* header, that is behind it */
 };
 
 /* Where such a packet has its IPv6 header: the frame has no tags. */
@@ -201,6 +205,8 @@ static __always_inline bool ioam_usual(frame_ctx *ctx, struct ioam_usual *u)
 	u->at = l3 + offsetof(struct ioam_alone, trace) + offsetof(struct ioam_trace, lengths) -
 		offsetof(struct ioam_trace, space);
 	u->hop_limit = ip;
+	u->size = size;
+	u->next = header >> 56;
 	return true;
 }
 
@@ -219,20 +225,6 @@ static __always_inline __be32 ioam_time_of(struct ioam_prepared *p, __u64 receiv
 		ioam_prepare_sum(p);
 	}
 	return bpf_htonl(ioam_fraction(wall - p->second));
-}
-
-/* Fills the checksum complement, of data that go to an offset. */
-static __always_inline bool ioam_neutral_usual(frame_ctx *ctx, struct ioam_work *w,
-					       struct ioam_prepared *p, __u32 to)
-{
-	__be32 *complement = ioam_prepared_word(p, p->complement);
-	__u32 n = ioam_bounded(p->bytes, IOAM_NODE_MAX);
-
-	*complement = 0;
-	if (frame_load(ctx, to, w->old, n))
-		return false;
-	*complement = bpf_htonl(ioam_complement(n / 4, ioam_difference(w->old, n, p->data, n)));
-	return true;
 }
 
 /* What is prepared for a packet; NULL: nothing. */
@@ -254,13 +246,176 @@ static __always_inline __u32 ioam_usual_data(const struct ioam_prepared *p,
 	return u->at + IOAM_LIST + u->remaining - p->bytes;
 }
 
+/*
+ * Prepared data are written without a call: where returns are protected against speculation, each takes 5 ns, and a
+ * helper that writes 25. Likewise, no word is read again in another size than it was written in.
+ */
+#define IOAM_SHORT 64 /* bytes of prepared data that are written here; transit.h writes others */
+
+/* Copies n bytes of prepared data. to: max bytes can be written. */
+static __always_inline void ioam_put_words(void *to, const struct ioam_prepared *p, __u32 n,
+					   __u32 max)
+{
+#pragma unroll
+	for (__u32 i = 0; i < IOAM_SHORT; i += 8) {
+		if (i < max && i + 8 <= n)
+			*(__u64 *)(to + i) = *(const __u64 *)(p->data + i / 4);
+		else if (i < max && i + 4 <= n)
+			*(__be32 *)(to + i) = p->data[i / 4];
+	}
+}
+
+/* The sum of n bytes of the packet, in words as they are in memory. */
+static __always_inline __u64 ioam_sum_words(const void *from, __u32 n)
+{
+	__u64 all = 0, high = 0, word;
+
+#pragma unroll
+	for (__u32 i = 0; i < IOAM_SHORT; i += 8) {
+		if (i + 8 <= n) {
+			word = *(const __u64 *)(from + i);
+			all += word;
+			high += word >> 32;
+		} else if (i + 4 <= n) {
+			all += *(const __u32 *)(from + i);
+		}
+	}
+	return all - (high << 32) +
+	       high; /* lower halves, however many carries were lost, and upper ones */
+}
+
+/* One word of the node data at `to`, if they have it. It is within them, which only the verifier does not know. */
+static __always_inline void ioam_put_word(void *to, const void *end, __u8 offset, __be32 value)
+{
+	__be32 *at = to + (offset & (IOAM_SHORT - 1));
+
+	if (offset != IOAM_ABSENT && (void *)(at + 1) <= end)
+		*at = value;
+}
+
+static __always_inline void ioam_put_byte(void *to, const void *end, __u8 offset, __u8 value)
+{
+	__u8 *at = to + (offset & (IOAM_SHORT - 1));
+
+	if (offset != IOAM_ABSENT && (void *)(at + 1) <= end)
+		*at = value;
+}
+
+/*
+ * The checksum complement of p's data, where they replace n bytes of the packet: ioam_complement() of sums of words as
+ * they are in memory, which are less than IOAM_SUM_ZERO.
+ */
+#define IOAM_SUM_ZERO (0xffffULL << 32)
+
+static __always_inline __be16 ioam_complement_usual(const void *to, const struct ioam_prepared *p,
+						    __u32 n, __u32 hop_limit, __be32 fraction)
+{
+	__u64 sum = IOAM_SUM_ZERO - p->sum;
+
+	barrier_var(sum); /* one after the other takes less stack */
+	if (!p->hop_limit)
+		sum -= bpf_htons(hop_limit << 8);
+	barrier_var(sum);
+	if (p->hop_limit_wide != IOAM_ABSENT)
+		sum -= bpf_htons(hop_limit << 8);
+	if (p->fraction != IOAM_ABSENT)
+		sum -= fraction;
+	barrier_var(sum);
+	return ioam_fold(sum + bpf_htons(n / 4) + ioam_sum_words(to, n));
+}
+
+/*
+ * Writes prepared data over the free space of a trace; false: nothing was done. At tc, long data and those that a sum
+ * over the packet has are left to ioam_store_usual().
+ */
+static __always_inline bool ioam_put_usual(frame_ctx *ctx, const struct ioam_prepared *p,
+					   const struct ioam_usual *u, __be32 fraction)
+{
+	__u32 offset = ioam_usual_data(p, u), n = p->bytes, hop_limit = u->hop_limit - 1;
+	bool summed = p->neutral || frame_is_summed(ctx);
+	struct frame f = frame_of(ctx);
+	void *data = f.data, *end = f.end, *to;
+	__be16 complement = 0, *at;
+
+	if (offset > HEADERS_MAX || data + u->at + sizeof(__be16) > end)
+		return false;
+	to = data + offset;
+	if (n <= IOAM_SHORT / 2 && !summed && to + IOAM_SHORT / 2 <= end) {
+		ioam_put_words(to, p, n, IOAM_SHORT / 2);
+	} else if (FRAME_WRITABLE && n <= IOAM_SHORT && to + IOAM_SHORT <= end) {
+		if (summed)
+			complement = ioam_complement_usual(to, p, n, hop_limit, fraction);
+		ioam_put_words(to, p, n, IOAM_SHORT);
+		if (summed) {
+			at = to + 2 + (p->complement & (IOAM_SHORT - 1));
+			if ((void *)(at + 1) <= end)
+				*at = complement;
+		}
+	} else {
+		return false;
+	}
+	if (!p->hop_limit)
+		*(__u8 *)to = hop_limit;
+	ioam_put_word(to, end, p->fraction, fraction);
+	ioam_put_byte(to, end, p->hop_limit_wide, hop_limit);
+	*(__be16 *)(data + u->at) = bpf_htons(u->lengths - n / 4);
+	return true;
+}
+
+/* Fills the checksum complement, of data that go to an offset. */
+static __always_inline bool ioam_neutral_usual(frame_ctx *ctx, struct ioam_work *w,
+					       struct ioam_prepared *p, __u32 to)
+{
+	__be32 *complement = ioam_prepared_word(p, p->complement);
+	__u32 n = ioam_bounded(p->bytes, IOAM_NODE_MAX);
+
+	*complement = 0;
+	if (frame_load(ctx, to, w->old, n))
+		return false;
+	*complement = bpf_htonl(ioam_complement(n / 4, ioam_difference(w->old, n, p->data, n)));
+	return true;
+}
+
+/* Likewise with helpers, which correct a sum over the packet. 0: nothing was done. Verified alone. */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_store_usual(frame_ctx *ctx, struct ioam_work *w, struct ioam_prepared *p,
+			     const struct ioam_usual *u, __be32 fraction)
+{
+	__be16 now;
+	__u32 to;
+
+	if (!w || !p || !u)
+		return false;
+	now = bpf_htons(u->lengths - p->bytes / 4);
+	to = ioam_usual_data(p, u);
+	*ioam_prepared_word(p, p->fraction) = fraction;
+	*ioam_prepared_byte(p, p->hop_limit) = u->hop_limit - 1;
+	*ioam_prepared_byte(p, p->hop_limit_wide) = u->hop_limit - 1;
+	if (p->neutral && !ioam_neutral_usual(ctx, w, p, to))
+		return false;
+	return !frame_store(ctx, to, p->data, ioam_bounded(p->bytes, IOAM_NODE_MAX)) &&
+	       !frame_store(ctx, u->at, &now, sizeof(now));
+}
+
+/* A trace that ends here, for end.h; not in a tunnel, or in front of other extension headers. */
+static __always_inline void ioam_note_end(struct ioam_work *w, const struct ioam_usual *u)
+{
+	if (u->next != IPPROTO_TCP && u->next != IPPROTO_UDP)
+		return;
+	w->l3 = IOAM_USUAL_L3;
+	w->at = u->at - offsetof(struct ioam_trace, lengths);
+	w->len = u->list + IOAM_HEADER - 2;
+	w->space = bpf_be64_to_cpu(u->kind.trace) >> 48;
+	w->next = u->next;
+	w->alone = u->size;
+}
+
 /* A packet that arrives at tc. IOAM_WRITTEN, or IOAM_PASS: nothing was done. Verified alone. */
 __feature(FEATURE_IOAM) __noinline int ioam_fill_usual(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_prepared *p;
 	struct ioam_usual u;
-	__be16 now;
-	__u32 to;
+	__be32 fraction = 0;
 
 	if (!w || !ioam_usual(ctx, &u))
 		return IOAM_PASS;
@@ -270,19 +425,14 @@ __feature(FEATURE_IOAM) __noinline int ioam_fill_usual(frame_ctx *ctx, struct io
 	w->received = 0;
 	if (p->timed) {
 		w->received = ioam_arrival(ctx);
-		*ioam_prepared_word(p, p->fraction) = ioam_time_of(p, w->received);
+		fraction = ioam_time_of(p, w->received);
 	}
-	*ioam_prepared_byte(p, p->hop_limit) = u.hop_limit - 1;
-	*ioam_prepared_byte(p, p->hop_limit_wide) = u.hop_limit - 1;
-	now = bpf_htons(u.lengths - p->bytes / 4);
-	to = ioam_usual_data(p, &u);
-	if (p->neutral && !ioam_neutral_usual(ctx, w, p, to))
-		return IOAM_PASS;
-	if (frame_store(ctx, to, p->data, ioam_bounded(p->bytes, IOAM_NODE_MAX)) ||
-	    frame_store(ctx, u.at, &now, sizeof(now)))
+	if (!ioam_put_usual(ctx, p, &u, fraction) && !ioam_store_usual(ctx, w, p, &u, fraction))
 		return IOAM_PASS;
 	w->written = 1;
 	ioam_stat(IOAM_WRITTEN);
+	if (p->ends)
+		ioam_note_end(w, &u);
 	return IOAM_WRITTEN;
 }
 

@@ -24,12 +24,13 @@ static __always_inline int ioam_cut_apply(struct __sk_buff *skb, const struct io
 	    bpf_skb_pull_data(skb, c->start + c->from))
 		return IOAM_NOT_REMOVED;
 	if (gap.bytes) {
-		rc = space_take(skb, l3, &gap, SPACE_SHRINK);
+		rc = space_take(skb, l3, &gap, c->first, SPACE_SHRINK);
 		if (rc != SPACE_OK)
 			return rc == SPACE_BROKEN ? IOAM_BROKEN : IOAM_NOT_REMOVED;
+	} else if (!space_put(skb, l3 + offsetof(struct ipv6hdr, nexthdr), &c->first, 1)) {
+		return IOAM_BROKEN;
 	}
-	if (!space_put(skb, l3 + offsetof(struct ipv6hdr, nexthdr), &c->first, 1) ||
-	    (c->to && !space_put(skb, c->start, c->bytes, ioam_cut_bounded(c->to))))
+	if (c->to && !space_put(skb, c->start, c->bytes, ioam_cut_bounded(c->to)))
 		return IOAM_BROKEN;
 	return IOAM_PASS;
 }
@@ -75,14 +76,53 @@ static __always_inline __u32 ioam_pdm_option(void)
 	return work->cut.offset + (work->cut.joined ? 0 : 2);
 }
 
-/* The receive time is for the egress of a trace, which is gone. */
-static __always_inline void ioam_unstamp(struct __sk_buff *skb)
+/* To tc egress. */
+static __always_inline void ioam_hand_on(struct __sk_buff *skb, __u64 stamp)
 {
-	__u32 l3;
+	stamp &= ~(IOAM_STAMP_DROP | IOAM_STAMP_SETTLED);
+	if (stamp && cfg_ioam_stamp)
+		bpf_skb_set_tstamp(skb, stamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
+}
+
+/* The receive time is for the egress of a trace, which is gone. */
+static __always_inline void ioam_unstamp(struct __sk_buff *skb, const struct ioam_work *w)
+{
+	__u8 next;
 
 	if (cfg_ioam_stamp && skb->tstamp_type == BPF_SKB_TSTAMP_DELIVERY_MONO &&
-	    !ioam_has_options(skb, &l3))
+	    !frame_load(skb, w->l3 + offsetof(struct ipv6hdr, nexthdr), &next, sizeof(next)) &&
+	    next != IPPROTO_HOPOPTS)
 		bpf_skb_set_tstamp(skb, 0, BPF_SKB_TSTAMP_UNSPEC);
+}
+
+/* The plan for a header that end.h has read: it goes as a whole. */
+static __always_inline void ioam_cut_header_alone(const struct ioam_work *w, struct ioam_cut *c)
+{
+	c->start = w->l3 + sizeof(struct ipv6hdr);
+	c->from = w->alone;
+	c->to = c->barred = c->fixed = 0;
+	c->first = w->next;
+	c->space = w->space;
+	c->gone = 1;
+}
+
+/* The plan for all other headers, once a tunnel has ended. IOAM_PASS, or a reason. */
+static __always_inline int ioam_cut_headers(struct __sk_buff *skb, struct ioam_work *w,
+					    struct ioam_cut *c)
+{
+	int rc;
+
+	if (cfg_features & FEATURE_PDM && w->pdm)
+		c->pdm = ioam_pdm_option();
+	ioam_cut_plan(skb, w, c);
+	rc = c->gone ? ioam_unwrap(skb, w, c) : IOAM_PASS;
+	if (rc != IOAM_UNWRAPPED)
+		return rc;
+	ioam_stat(IOAM_UNWRAPPED);
+	ioam_stats_add(IOAM_REMOVED, c->gone);
+	c->pdm = 0;
+	ioam_cut_plan(skb, w, c);
+	return IOAM_PASS;
 }
 
 /* At tc ingress, where ioam_ingress() found something to do. */
@@ -90,27 +130,21 @@ __feature(FEATURE_IOAM) __noinline int ioam_remove(struct __sk_buff *skb)
 {
 	struct ioam_cut *c = ioam_cut_begin(DIRECTION_INGRESS);
 	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
-	int rc, verdict = TC_ACT_UNSPEC;
+	int rc = IOAM_PASS, verdict;
 
 	if (!c || !w)
 		return TC_ACT_UNSPEC;
-	if (cfg_features & FEATURE_PDM && w->pdm)
-		c->pdm = ioam_pdm_option();
-	ioam_cut_plan(skb, w, c);
-	if (c->gone) {
-		rc = ioam_unwrap(skb, w, c);
-		if (rc == IOAM_UNWRAPPED) {
-			ioam_stat(IOAM_UNWRAPPED);
-			ioam_stats_add(IOAM_REMOVED, c->gone);
-			c->pdm = 0;
-			ioam_cut_plan(skb, w, c);
-		} else if (rc != IOAM_PASS) {
-			return ioam_cut_done(skb, c, rc);
-		}
-	}
-	if (c->gone || c->barred || c->pdm)
-		verdict = ioam_cut_done(skb, c, ioam_cut_apply(skb, w, c));
-	ioam_unstamp(skb);
+	if (w->alone)
+		ioam_cut_header_alone(w, c);
+	else
+		rc = ioam_cut_headers(skb, w, c);
+	if (rc == IOAM_PASS && (c->gone || c->barred || c->pdm))
+		rc = ioam_cut_apply(skb, w, c);
+	verdict = ioam_cut_done(skb, c, rc);
+	if (!w->alone)
+		ioam_unstamp(skb, w);
+	else if (rc == IOAM_NOT_REMOVED) /* it may be forwarded, and lacks what the egress knows */
+		ioam_hand_on(skb, ioam_stamp_of(w));
 	return verdict;
 }
 

@@ -24,7 +24,7 @@ static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 	    bpf_skb_load_bytes(skb, cut->joined + 1, &units, 1))
 		return PDM_NOT_STRIPPED;
 	/* What may refuse comes first, unless something must be moved before it. */
-	rc = first ? space_take(skb, l3, &gap, SPACE_SHRINK) : SPACE_OK;
+	rc = first ? space_take(skb, l3, &gap, SPACE_SAME_NEXT, SPACE_SHRINK) : SPACE_OK;
 	if (rc != SPACE_OK)
 		return rc == SPACE_BROKEN ? MARK_BROKEN : PDM_NOT_STRIPPED;
 	units -= PDM_HEADER / 8;
@@ -34,7 +34,7 @@ static __always_inline int strip(struct __sk_buff *skb, const struct packet *p,
 	if (first)
 		return READ_OK;
 	if (space_back(skb, &gap, headers) != SPACE_OK ||
-	    space_take(skb, l3, &gap, SPACE_SHRINK) != SPACE_OK)
+	    space_take(skb, l3, &gap, SPACE_SAME_NEXT, SPACE_SHRINK) != SPACE_OK)
 		return MARK_BROKEN;
 	return READ_OK;
 }

@@ -121,7 +121,7 @@ int test_shrink(struct __sk_buff *skb)
 	if (bpf_skb_load_bytes(skb, HEADERS, &first, 1) || !space_put(skb, link, &first, 1))
 		return SPACE_BROKEN;
 	space_join(&s, FRONT);
-	return space_take(skb, L3, &s, GROW);
+	return space_take(skb, L3, &s, SPACE_SAME_NEXT, GROW);
 }
 
 /* Brings the type into the debug information that the Go one is made from. */
