@@ -31,9 +31,11 @@ struct gate_facts {
 	__u8 zero;
 	__u32 decided; /* id of the rule that decided; 0: none */
 	__u32 sampled; /* of the first that samples the packet */
+	__u32 at; /* while extension headers are read: of a register, the verifier follows each value */
+	__u32 pad;
 };
 
-_Static_assert(sizeof(struct gate_facts) == 80, "no bytes that the verifier finds unwritten");
+_Static_assert(sizeof(struct gate_facts) == 88, "no bytes that the verifier finds unwritten");
 
 #define GATE_EXT_HEADERS 8
 
@@ -136,8 +138,10 @@ static __always_inline __u32 gate_read_extensions(frame_ctx *ctx, struct gate_fa
 	struct ext_header ext;
 	__u32 len;
 
+	f->at = *at;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i <= GATE_EXT_HEADERS; i++) {
+		*at = WHOLE(f->at);
 		if (!gate_is_extension(next))
 			return next;
 		f->fragment |= next == IPPROTO_FRAGMENT;
@@ -154,7 +158,7 @@ static __always_inline __u32 gate_read_extensions(frame_ctx *ctx, struct gate_fa
 			len = sizeof(ext);
 		if (*at + len > end)
 			return GATE_PROTO_NONE;
-		*at += len;
+		WHOLE(f->at) = *at + len;
 		next = ext.next;
 	}
 	return GATE_PROTO_NONE;
