@@ -25,6 +25,7 @@
 #include "ioam/flow.h"
 #include "ioam/wrap.h"
 #include "ioam/insert.h"
+#include "ioam/error.h"
 #include "pdm/pdm.h"
 #include "ioam/grow.h"
 #include "ioam/hops.h"
