@@ -27,7 +27,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_end(struct __sk_buff *skb, struct io
 	if (ioam_walk_hops(walk) != IOAM_PASS || !walk->hops)
 		return 0;
 	ioam_walk_links(walk);
-	return ioam_path_add(skb, w, walk) == IOAM_PASS;
+	return ioam_path_add(skb, w) == IOAM_PASS;
 }
 
 #endif

@@ -128,10 +128,14 @@ static __always_inline __u32 ioam_take_cells(__u32 epoch, __u32 hops)
 	return cell + hops * 2 > cfg_ioam_cells ? IOAM_NO_CELLS : cell;
 }
 
-/* The path's entry for this epoch and CPU, made for its first packet there. Verified alone. */
-__feature(FEATURE_IOAM) __noinline int ioam_path_begin(frame_ctx *ctx, const struct ioam_work *w,
-						       struct ioam_walk *walk, __u64 now)
+/*
+ * The path's entry for this epoch and CPU, made for its first packet there. Verified alone: Linux before 6.3 takes keys
+ * from a map, and not from an argument.
+ */
+__feature(FEATURE_IOAM) __noinline
+	int ioam_path_begin(frame_ctx *ctx, const struct ioam_work *w, __u64 now)
 {
+	struct ioam_walk *walk = SCRATCH(struct ioam_walk, ioam_walk);
 	struct ioam_known *known;
 	struct ioam_path *fresh;
 
@@ -207,10 +211,10 @@ __feature(FEATURE_IOAM) __noinline
 	return 0;
 }
 
-/* The trace whose option is at w->at. IOAM_PASS, or why it is in no path. Verified alone. */
-__feature(FEATURE_IOAM) __noinline
-	int ioam_path_add(frame_ctx *ctx, struct ioam_work *w, struct ioam_walk *walk)
+/* The trace whose option is at w->at, as it was walked. IOAM_PASS, or why it is in no path. Verified alone. */
+__feature(FEATURE_IOAM) __noinline int ioam_path_add(frame_ctx *ctx, struct ioam_work *w)
 {
+	struct ioam_walk *walk = SCRATCH(struct ioam_walk, ioam_walk);
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct ioam_path *path;
 	int rc;
@@ -221,7 +225,7 @@ __feature(FEATURE_IOAM) __noinline
 	walk->key.cpu = bpf_get_smp_processor_id();
 	path = bpf_map_lookup_elem(&ioam_paths, &walk->key);
 	if (!path) {
-		rc = ioam_path_begin(ctx, w, walk, now);
+		rc = ioam_path_begin(ctx, w, now);
 		if (rc != IOAM_PASS)
 			return rc;
 		path = bpf_map_lookup_elem(&ioam_paths, &walk->key);
@@ -339,7 +343,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 	if (rc != IOAM_PASS || !walk->hops)
 		return rc;
 	ioam_walk_links(walk);
-	return ioam_path_add(ctx, w, walk);
+	return ioam_path_add(ctx, w);
 }
 
 /* Traces of a packet that arrives. Verified alone. */
