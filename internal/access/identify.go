@@ -55,14 +55,14 @@ func (s *settings) remedy() string {
 	if len(s.tokens) > 0 {
 		ways = append(ways, "send Authorization: Bearer TOKEN, or log in at "+sessionPath)
 	}
-	if other := s.otherWays(); other != "" {
+	if other := s.credentialsBesides(); other != "" {
 		ways = append(ways, other)
 	}
 	return strings.Join(ways, "; or ")
 }
 
-// otherWays are those without a token.
-func (s *settings) otherWays() string {
+// credentialsBesides names the credentials that are accepted besides tokens.
+func (s *settings) credentialsBesides() string {
 	var ways []string
 	if s.pool != nil {
 		ways = append(ways, "use a client certificate of "+s.issuers())

@@ -144,7 +144,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request, set *settings) 
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		if wantsPage(r) {
-			writePage(w, http.StatusOK, loginPage("", set.otherWays()))
+			writePage(w, http.StatusOK, loginPage("", set.credentialsBesides()))
 			return
 		}
 		caller, refused := s.identify(r, set)
@@ -173,7 +173,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request, set *settings) {
 	if !ok {
 		s.refusals.add("credentials")
 		s.deps.Log.Warn("console: refused a login", "from", r.RemoteAddr)
-		writePage(w, http.StatusUnauthorized, loginPage("This token is not known. It must be one whose hash is in console.tokens.", set.otherWays()))
+		writePage(w, http.StatusUnauthorized, loginPage("This token is not known. It must be one whose hash is in console.tokens.", set.credentialsBesides()))
 		return
 	}
 	setCookie(w, r, s.sessions.start(h))

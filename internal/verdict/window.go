@@ -40,11 +40,6 @@ func (e *Examiner) window(ctx context.Context, r Request, since, until time.Time
 	return w, nil
 }
 
-// interval is the mean length of an interval.
-func (w *window) interval() time.Duration {
-	return w.to.Sub(w.from) / time.Duration(max(w.intervals, 1))
-}
-
 // question is a query about flows.
 type question struct {
 	filter, by, sort string
