@@ -98,10 +98,11 @@ func markedBut(threshold func(*config.Why) *time.Duration) func(*testing.T, *con
 	}
 }
 
-// slowLink has the rule of losses not see what waits in the process that delays packets, on a busy machine.
+// slowLink has the rules of losses not see what waits in the process that delays packets, on a busy machine: TCP takes it
+// for lost, and sends it again.
 func slowLink(t *testing.T, cfg *config.Config) {
 	markedBut(func(y *config.Why) *time.Duration { return &y.PathDelay })(t, cfg)
-	cfg.Why.PathLoss = "50%"
+	cfg.Why.PathLoss, cfg.Why.Retransmissions = "50%", "50%"
 }
 
 // numbered has alpha number its datagrams with edge-to-edge options of IOAM, which end at beta.
