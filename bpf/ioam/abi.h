@@ -39,7 +39,7 @@ enum ioam_size {
 	IOAM_SCHEMAS = 32,
 	IOAM_SCHEMA_MAX = 240, /* bytes: 244 fit an option, with the head */
 	IOAM_ENDS = 16,
-	IOAM_ANSWERED_SLOTS = 64, /* IOAM_INSERTION_SLOTS */
+	IOAM_ANSWERED_SLOTS = 64, /* IOAM_INSERTION_SLOTS, which is defined below */
 };
 
 /* Addresses with the same first bits. Words are as in memory. */
@@ -160,6 +160,8 @@ enum ioam_insertion_size {
 		16, /* flows of which it is known which insertion they get; see choose.h */
 	IOAM_ANSWERS = 1 << IOAM_ANSWER_BITS,
 };
+
+_Static_assert((int)IOAM_ANSWERED_SLOTS == (int)IOAM_INSERTION_SLOTS, "each insertion has a slot");
 
 struct ioam_template {
 	__u8 data[IOAM_BLOCK_MAX + IOAM_BLOCK_HEAD];
