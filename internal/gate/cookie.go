@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/gate/rules"
+	"github.com/waymark-net/waymark/internal/topology"
 )
 
 // Bits of what SYN-ACKs on an interface say.
@@ -221,7 +222,7 @@ func sends(name string) bool {
 	if err != nil || l.Type() == "veth" {
 		return false
 	}
-	all, err := netlink.LinkList()
+	all, err := topology.Links()
 	return err == nil && !slices.ContainsFunc(all, func(other netlink.Link) bool {
 		return other.Type() == "vlan" && other.Attrs().ParentIndex == l.Attrs().Index
 	})

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/order"
+	"github.com/waymark-net/waymark/internal/topology"
 )
 
 // Device is an interface and what its driver offers.
@@ -85,7 +86,7 @@ func ExamineIndex(ifindex int) (*Device, error) {
 
 // ExamineAll looks at all interfaces except loopback.
 func ExamineAll() (devices []*Device, err error) {
-	links, err := netlink.LinkList()
+	links, err := topology.Links()
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}

@@ -126,7 +126,7 @@ func (l *Lab) addLink(h *Host, i Interface) error {
 // The steps below run in the namespace of their host.
 
 func setLinksUp(*Host) error {
-	links, err := netlink.LinkList()
+	links, err := topology.Links()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
@@ -146,7 +146,7 @@ func setLinksUp(*Host) error {
 
 func waitForCarrier(*Host) error {
 	return poll(func() (string, error) {
-		links, err := netlink.LinkList()
+		links, err := topology.Links()
 		if err != nil {
 			return "", fmt.Errorf("list links: %w", err)
 		}

@@ -133,7 +133,7 @@ func deleteLinks(name string) error {
 	}
 	defer ns.Close()
 	return ns.Do(func() error {
-		links, err := netlink.LinkList()
+		links, err := topology.Links()
 		if err != nil {
 			return fmt.Errorf("list links of %s: %w", name, err)
 		}

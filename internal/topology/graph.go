@@ -63,7 +63,7 @@ func (r *Registry) Graph() (Graph, error) {
 }
 
 func (r *Registry) nodes(s *space) ([]Node, error) {
-	links, err := dumpLinks(s.handle)
+	links, err := whole(s.handle.LinkList)
 	if err != nil {
 		return nil, err
 	}

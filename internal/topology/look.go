@@ -18,7 +18,7 @@ func Look(cfg Config) (Survey, error) {
 			return err
 		}
 		defer h.Close()
-		links, err := dumpLinks(h)
+		links, err := whole(h.LinkList)
 		for _, l := range links {
 			if name := l.Attrs().Name; cfg.matchesIface(name) {
 				s.Interfaces = append(s.Interfaces, name)

@@ -50,16 +50,11 @@ func (r *Registry) hosts(s *space) (all []Neighbour, err error) {
 }
 
 func dumpNeighbours(h *netlink.Handle, family int) ([]netlink.Neigh, error) {
-	for range 10 {
-		list, err := h.NeighList(0, family)
-		if errors.Is(err, unix.EOPNOTSUPP) { // a kernel without bridges
-			return nil, nil
-		}
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return list, err
-		}
+	list, err := whole(func() ([]netlink.Neigh, error) { return h.NeighList(0, family) })
+	if errors.Is(err, unix.EOPNOTSUPP) { // a kernel without bridges
+		return nil, nil
 	}
-	return nil, errors.New("the table changed during ten readings")
+	return list, err
 }
 
 // notThere are states of entries that stand for no host.
@@ -132,7 +127,7 @@ func (r *Registry) Traffic() (map[flow.Port]Counters, error) {
 		if s.number != number {
 			continue
 		}
-		links, err := dumpLinks(s.handle)
+		links, err := whole(s.handle.LinkList)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"errors"
 	"net"
 
 	"github.com/vishvananda/netlink"
@@ -52,15 +51,4 @@ func kindOf(l netlink.Link) string {
 		return "loopback"
 	}
 	return "physical"
-}
-
-// dumpLinks lists all links; a dump that changes under way is taken again.
-func dumpLinks(h *netlink.Handle) ([]netlink.Link, error) {
-	for range 10 {
-		links, err := h.LinkList()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return links, err
-		}
-	}
-	return nil, errors.New("list links: the list changed during ten readings")
 }

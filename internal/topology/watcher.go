@@ -295,7 +295,7 @@ func (w *Watcher) leave(m *member) {
 
 // resync lists the links and reports the difference from what was known.
 func (w *Watcher) resync(m *member) error {
-	links, err := dumpLinks(m.handle)
+	links, err := whole(m.handle.LinkList)
 	if err != nil {
 		return fmt.Errorf("network namespace %q: %w", m.name, err)
 	}

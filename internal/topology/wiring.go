@@ -19,7 +19,7 @@ func (r *Registry) Wiring() (*flow.Wiring, error) {
 	direct := map[flow.Port][]flow.Port{}
 	for _, number := range slices.Sorted(maps.Keys(r.spaces)) {
 		s := r.spaces[number]
-		links, err := dumpLinks(s.handle)
+		links, err := whole(s.handle.LinkList)
 		if err != nil {
 			return nil, fmt.Errorf("read interfaces of network namespace %q: %w", s.name, err)
 		}

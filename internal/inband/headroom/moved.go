@@ -33,7 +33,7 @@ func (c change) moved() (done bool, unseen int, err error) {
 // undoHere restores the setting if the interface is in the calling thread's
 // namespace. A move may change its index or its name, where those are taken.
 func (c change) undoHere() (done bool, err error) {
-	links, err := netlink.LinkList()
+	links, err := topology.Links()
 	if err != nil {
 		return false, err
 	}

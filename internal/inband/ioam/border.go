@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/topology"
 )
 
 // Border is what happens to packets with options of the node's namespaces at interfaces
@@ -33,7 +32,7 @@ type stack map[int][]int
 var stackable = []string{"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"}
 
 func readStack() (stack, error) {
-	links, err := netlink.LinkList()
+	links, err := topology.Links()
 	if err != nil {
 		return nil, fmt.Errorf("listing the interfaces: %w", err)
 	}
