@@ -16,8 +16,10 @@ const (
 	// driftPackets how many packets a window needs.
 	driftWindows = 5
 	driftPackets = 10
-	// minDrift is the least drift that is noticed. Crystals are off by 10 to 100 ppm.
+	// minDrift is the least drift that is noticed. Crystals are off by 10 to 100 ppm, and clocks that are corrected run off by
+	// 500 ppm at most: what grows faster than maxDrift is not a clock, but a queue.
 	minDrift = 3e-6
+	maxDrift = 2e-3
 )
 
 // disagree reports whether times cannot be those from one node to another: a packet does not
@@ -62,7 +64,7 @@ func (m *minima) drift() float64 {
 		sum += slope
 		least, most = min(least, math.Abs(slope)), max(most, math.Abs(slope))
 	}
-	if least < minDrift || most > 2*least {
+	if least < minDrift || most > min(2*least, maxDrift) {
 		return 0
 	}
 	return sum / float64(m.n-1)

@@ -47,6 +47,7 @@ func TestClocksDisagree(t *testing.T) {
 		{"ahead", 1, 700 * time.Millisecond, 0, 0, false, true},
 		{"drift", 8, 100 * time.Millisecond, time.Millisecond, 20, false, true},
 		{"drift backwards", 8, 100 * time.Millisecond, time.Millisecond, -20, false, true},
+		{"a queue that grows", 8, 100 * time.Millisecond, time.Millisecond, 4000, false, false},
 		{"drift, not long enough", 4, 100 * time.Millisecond, time.Millisecond, 20, false, false},
 		{"clocks that are steered", 8, 100 * time.Millisecond, time.Millisecond, 0.5, false, false},
 	} {
