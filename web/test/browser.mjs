@@ -293,6 +293,7 @@ await check("live: one stream, which follows, waits under the pointer, and ends 
 
 await check("the memory of a page that follows does not grow", async () => {
 	const { page, wrong, close } = await open("/", ".verdict");
+	await page.waitForSelector("canvas"); // the traffic of the last hour, which stays
 	const session = await page.context().newCDPSession(page);
 	const heap = async () => {
 		await session.send("HeapProfiler.collectGarbage");
@@ -306,11 +307,16 @@ await check("the memory of a page that follows does not grow", async () => {
 		}
 	};
 	await run(5);
-	const before = await heap();
 	const intervals = Number(process.env.INTERVALS ?? 20); // 360 are an hour
-	await run(intervals);
-	const grown = (await heap()) - before;
-	console.log(`    ${(before / 1e6).toFixed(1)} MB, grown by ${(grown / 1e3).toFixed(0)} kB in ${intervals} intervals`);
+	let before = await heap(), grown = Infinity;
+	// What the browser makes once, late, is no growth: that goes on.
+	for (let round = 0; round < 2 && grown > 1_500_000; round++) {
+		await run(intervals);
+		const after = await heap();
+		grown = after - before;
+		console.log(`    ${(before / 1e6).toFixed(1)} MB, grown by ${(grown / 1e3).toFixed(0)} kB in ${intervals} intervals`);
+		before = after;
+	}
 	if (grown > 1_500_000) wrong.push(`grown by ${grown} bytes`);
 	await close();
 	return wrong;
