@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -44,20 +45,33 @@ func terminal(t *testing.T, columns int) (tty, other *os.File) {
 	return tty, other
 }
 
-// onTerminal is what a command writes to a terminal.
+// onTerminal is what a command writes to a terminal. The tty is closed only after all of it was read: a read fails with EIO
+// when the other end is closed, though what was written last may still be on its way through the kernel's queue.
 func onTerminal(t *testing.T, columns int, args ...string) string {
 	t.Helper()
+	const end = "\x04" // no command writes it
 	tty, other := terminal(t, columns)
-	text := make(chan string)
+	defer tty.Close()
+	type reading struct {
+		text string
+		err  error
+	}
+	read := make(chan reading, 1)
 	go func() {
-		b, _ := io.ReadAll(other) // EIO: the tty was closed
-		text <- string(b)
+		text, err := bufio.NewReader(other).ReadString(end[0])
+		read <- reading{text, err}
 	}()
 	if code := execute(args, strings.NewReader(""), tty, io.Discard); code != exitOK {
 		t.Errorf("%v: exit code %d", args, code)
 	}
-	tty.Close()
-	return strings.ReplaceAll(<-text, "\r\n", "\n")
+	if _, err := io.WriteString(tty, end); err != nil {
+		t.Fatal(err)
+	}
+	got := <-read
+	if got.err != nil {
+		t.Fatalf("%v: after %q: %v", args, got.text, got.err)
+	}
+	return strings.ReplaceAll(strings.TrimSuffix(got.text, end), "\r\n", "\n")
 }
 
 // Tables fit the terminal: columns that say least are left out, addresses are
