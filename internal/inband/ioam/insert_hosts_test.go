@@ -224,22 +224,26 @@ func TestInsertionOnNarrowPaths(t *testing.T) {
 	ps := newProbes(t)
 	for n, p := range marktest.NarrowPaths(ipv6.HopByHop) {
 		t.Run(p.Name, func(t *testing.T) {
-			p.Run(t, func(h *lab.Host) func() marktest.Outcome {
+			p.Run(t, func(t *testing.T, h *lab.Host) func() marktest.Outcome {
 				i := ps.inserts(t, h, p.Reserve, n%2 == 1, trace72(t))
 				return func() marktest.Outcome {
+					o := i.outcome(t)
 					if i.pdm != nil {
 						s, err := i.pdm.Stats()
-						if err != nil || s.Marked-i.marks.Marked < 10 || s.Fallbacks > i.marks.Fallbacks {
+						o.Others = s.Fallbacks - i.marks.Fallbacks
+						if err != nil || s.Marked-i.marks.Marked < 10 && o.Others == 0 {
 							t.Errorf("%s: PDM %+v, %v", h.Name, s, err)
 						}
 					}
-					return i.outcome(t)
+					return o
 				}
 			})
 		})
 	}
 	for _, withPDM := range []bool{false, true} {
-		t.Run(fmt.Sprintf("Packet Too Big, PDM %t", withPDM), func(t *testing.T) { ps.narrowed(t, withPDM) })
+		t.Run(fmt.Sprintf("Packet Too Big, PDM %t", withPDM), func(t *testing.T) {
+			marktest.Attempt(t, func(t *testing.T) string { return ps.narrowed(t, withPDM) })
+		})
 	}
 }
 
@@ -251,11 +255,13 @@ func TestInsertedTraffic(t *testing.T) {
 		mtu      int
 		offloads bool
 	}{{1280, false}, {1280, true}, {1500, false}, {1500, true}, {9000, false}, {9000, true}} {
-		t.Run(fmt.Sprintf("MTU %d, offloads %t", c.mtu, c.offloads), func(t *testing.T) { ps.testTraffic(t, c.mtu, c.offloads) })
+		t.Run(fmt.Sprintf("MTU %d, offloads %t", c.mtu, c.offloads), func(t *testing.T) {
+			marktest.Attempt(t, func(t *testing.T) string { return ps.testTraffic(t, c.mtu, c.offloads) })
+		})
 	}
 }
 
-func (ps *probes) testTraffic(t *testing.T, mtu int, offloads bool) {
+func (ps *probes) testTraffic(t *testing.T, mtu int, offloads bool) (disturbed string) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: mtu})
 	if err := l.SetOffloads(marktest.AllOffloads, offloads); err != nil {
 		t.Fatal(err)
@@ -271,7 +277,7 @@ func (ps *probes) testTraffic(t *testing.T, mtu int, offloads bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var changing sync.WaitGroup
 	changing.Go(func() { a.change(ctx, t) })
-	if resent := marktest.Transfers(t, a.Host, b.Host, mtu, a.own.Reserve()); resent > 300 {
+	if resent := marktest.Transfers(t, a.Host, b.Host, mtu, a.own.Reserve()); resent > marktest.ResentMost(8<<20) {
 		t.Errorf("%d segments were sent again", resent)
 	}
 	cancel()
@@ -282,11 +288,16 @@ func (ps *probes) testTraffic(t *testing.T, mtu int, offloads bool) {
 		}
 		o := i.outcome(t)
 		t.Logf("%s: %+v", i.Name, o)
-		// Segments of the bulk transfer: of 1280 bytes at least, of 9000 at most.
-		if o.Marked < 400 || o.Fallbacks > 0 || o.Passed["broken"] > 0 {
+		if o.Fallbacks > 0 {
+			disturbed = fmt.Sprintf("%s: %+v", i.Name, o)
+		} else if o.Marked < 400 { // segments of the bulk transfer: of 1280 bytes at least, of 9000 at most
+			t.Errorf("%s: %+v", i.Name, o)
+		}
+		if o.Passed["broken"] > 0 {
 			t.Errorf("%s: %+v", i.Name, o)
 		}
 	}
+	return disturbed
 }
 
 // change replaces the node again and again, with the same insertions.
@@ -318,6 +329,7 @@ func TestTsharkReadsWhatIsInserted(t *testing.T) {
 	if _, err := traffic.Echo(t.Context(), i.Host, traffic.EchoConfig{To: beta.Addr6(), Count: 20, Size: 56}); err != nil {
 		t.Fatal(err)
 	}
+	least := i.outcome(t).Marked
 	stop()
 	out, err := exec.Command("tshark", "-r", path, "-o", "tcp.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-Y", "ipv6.opt.ioam.trace.ns", "-T", "fields",
 		"-e", "ipv6.opt.ioam.trace.ns", "-e", "ipv6.opt.ioam.trace.node.id", "-e", "tcp.checksum.status", "-e", "icmpv6.checksum.status",
@@ -326,8 +338,8 @@ func TestTsharkReadsWhatIsInserted(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-	// A packet of the end of the connection may leave after the capture.
-	if o := i.outcome(t); o.Marked < 10 || len(lines) > int(o.Marked) || len(lines)+2 < int(o.Marked) {
+	// Packets of the end of the connection may be on their way, and others leave after the capture.
+	if o := i.outcome(t); least < 10 || len(lines) > int(o.Marked) || len(lines)+2 < int(least) {
 		t.Errorf("tshark saw %d packets with a trace, inserted %+v", len(lines), o)
 	}
 	for _, line := range lines {

@@ -15,8 +15,12 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/traffic"
 )
 
-// Transfers moves bytes both ways, by TCP and UDP, and returns what was sent again: all that slows a transfer down but
-// a busy machine. added is by how much packets grow.
+// ResentMost is how many segments of a transfer of so many bytes may be sent again: where processors are busy with others,
+// segments overtake each other and timers are early, marked or not.
+func ResentMost(bytes int64) uint32 { return uint32(max(300, bytes/1200/8)) }
+
+// Transfers moves bytes both ways, by TCP and UDP, and returns what was sent again, of 6,000 segments or more: all that
+// slows a transfer down but a busy machine. added is by how much packets grow.
 func Transfers(t testing.TB, from, to *lab.Host, mtu, added int) (resent uint32) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -29,7 +33,7 @@ func Transfers(t testing.TB, from, to *lab.Host, mtu, added int) (resent uint32)
 		}
 		resent += bulk.Sender.Retransmits
 		for _, size := range []int{100, mtu - 48 - added, mtu - 48} {
-			r, err := traffic.Datagrams(ctx, way[0], way[1], traffic.DatagramConfig{To: addr, Count: 200, Size: size, Flows: 2})
+			r, err := traffic.Datagrams(ctx, way[0], way[1], traffic.DatagramConfig{To: addr, Count: 200, Size: size, Flows: 2, Idle: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -68,17 +68,17 @@ func TestMarkedBursts(t *testing.T) {
 			a.settle(t)
 			b.settle(t)
 			if c.reason != "" {
-				if a.lost[c.reason] != bursts*segments {
-					t.Errorf("passed over %v, want %d packets: %s", a.lost, bursts*segments, c.reason)
+				if a.unmarked()[c.reason] != bursts*segments {
+					t.Errorf("passed over %v, want %d packets: %s", a.unmarked(), bursts*segments, c.reason)
 				}
 				return
 			}
 			sent, got := a.reported(flow.Egress), b.reported(flow.Ingress)
-			if sent.Sent < bursts || a.lost["burst"]+a.lost["mtu"]+a.lost["burst_checksum"]+a.lost["burst_tunnel"] > 0 {
-				t.Errorf("%d marked, passed over %v", sent.Sent, a.lost)
+			if sent.Sent < bursts || a.unmarked()["burst"]+a.unmarked()["mtu"]+a.unmarked()["burst_checksum"]+a.unmarked()["burst_tunnel"] > 0 {
+				t.Errorf("%d marked, passed over %v", sent.Sent, a.unmarked())
 			}
-			if got.Lost != 0 || got.Duplicates != 0 || got.Received+b.lost["no_state"] < sent.Sent {
-				t.Errorf("of %d marks was read %+v, passed over %v", sent.Sent, got, b.lost)
+			if got.Lost != 0 || got.Duplicates != 0 || got.Received+b.unread()["no_state"] < sent.Sent {
+				t.Errorf("of %d marks was read %+v, passed over %v", sent.Sent, got, b.unread())
 			}
 		})
 	}
@@ -124,8 +124,8 @@ func testThroughRouters(t *testing.T, narrow int, packets bool) {
 	for _, h := range []*markingHost{a, b} {
 		h.settle(t)
 		// Bursts are cut to what fits, so that they need not stay unmarked.
-		if n := h.lost["path_mtu"] + h.lost["mss"]; n > 0 && narrow == 1500 || n == 0 && narrow < 1500 && packets {
-			t.Errorf("%s passed over %v", h.Name, h.lost)
+		if n := h.unmarked()["path_mtu"] + h.unmarked()["mss"]; n > 0 && narrow == 1500 || n == 0 && narrow < 1500 && packets {
+			t.Errorf("%s passed over %v", h.Name, h.unmarked())
 		}
 		if p := h.reported(flow.Egress); p.Sent == 0 {
 			t.Errorf("%s marked nothing", h.Name)

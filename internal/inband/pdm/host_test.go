@@ -30,9 +30,9 @@ type markingHost struct {
 	start  netlink.LinkStatistics // of the interface, when it was attached
 	counts map[flow.Direction]flow.Counts
 	pdm    map[flow.Direction]*flow.PDM
-	lost   map[string]uint64 // packets passed over, by reason
-	whole  bool              // bursts travel whole, as far as the interface sees
-	base   [2][2]uint64      // what tally had at the start
+	passed map[flow.Direction]map[string]uint64 // packets passed over, by reason
+	whole  bool                                 // bursts travel whole, as far as the interface sees
+	base   [2][2]uint64                         // what tally had at the start
 }
 
 // mark attaches a probe that marks to a host's first interface.
@@ -130,9 +130,9 @@ func (m *markingHost) drain(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.lost = map[string]uint64{}
+	m.passed = map[flow.Direction]map[string]uint64{flow.Ingress: {}, flow.Egress: {}}
 	for _, p := range passed {
-		m.lost[p.Reason] += p.Packets
+		m.passed[p.Direction][p.Reason] += p.Packets
 	}
 }
 
@@ -185,6 +185,12 @@ func (m *markingHost) settle(t testing.TB) {
 		return nil
 	})
 }
+
+// unmarked are packets that left without a mark, by reason.
+func (m *markingHost) unmarked() map[string]uint64 { return m.passed[flow.Egress] }
+
+// unread are packets that came with a mark that was not read, by reason.
+func (m *markingHost) unread() map[string]uint64 { return m.passed[flow.Ingress] }
 
 func (m *markingHost) reported(d flow.Direction) flow.PDM {
 	if p := m.pdm[d]; p != nil {

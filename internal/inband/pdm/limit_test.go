@@ -147,6 +147,14 @@ func TestLimitAlongsideAService(t *testing.T) {
 	cfg.Packets = true // a burst has one mark
 	cfg.MarksPerSecond = limit
 	a, b := mark(t, l.Host("alpha"), cfg, headroom.Interface), mark(t, l.Host("beta"), cfg, headroom.Interface)
+	// What comes with a mark of a flow that is not marked here is passed over, too, but never left.
+	const strangers, port = 3, 7002
+	b.know(t, a.Addr6(), port)
+	if _, err := traffic.Datagrams(t.Context(), b.Host, a.Host, traffic.DatagramConfig{
+		To: netip.AddrPortFrom(a.Addr6(), port), Count: strangers, Size: 100, Idle: time.Minute,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	service, err := traffic.Serve(t.Context(), b.Host, traffic.ServiceConfig{
 		Network: "tcp", Listen: netip.AddrPortFrom(b.Addr6(), 0), Think: think,
 	})
@@ -176,19 +184,20 @@ func TestLimitAlongsideAService(t *testing.T) {
 	a.drain(t)
 	b.drain(t)
 	got, sent := a.reported(flow.Ingress), a.reported(flow.Egress).Sent
-	t.Logf("in %d s %d packets were marked, passed over %v; server %v of %d", seconds, sent, a.lost, got.Server.Quantile(0.5), got.Server.Count)
+	t.Logf("in %d s %d packets were marked, passed over %v; server %v of %d", seconds, sent, a.unmarked(), got.Server.Quantile(0.5), got.Server.Count)
 	median := got.Server.Quantile(0.5)
 	truth := service.Thought().Median()
 	// The marks of an answer tell what passed on the host: more than the service took, and less than the client waited.
 	// A histogram's classes are an eighth wide.
-	if got.Server.Count < requests*9/10 || median < truth*7/8 || median > asked.Latencies.Median()*9/8 {
+	// A request or an answer that TCP sends again, as it does where processors are busy, tells nothing.
+	if got.Server.Count < requests*2/3 || median < truth*7/8 || median > asked.Latencies.Median()*9/8 {
 		t.Errorf("server %v of %d requests, the truth is %v of %d, and clients waited %v", median, got.Server.Count, truth, requests, asked.Latencies.Median())
 	}
-	// Each packet is marked, or has a reason why not. What a host sends of itself may come between two readings.
+	// Each packet that left is marked, or has a reason why not. What a host sends of itself may come between two readings.
 	await.Success(t, func() error {
 		a.drain(t)
 		passed := uint64(0)
-		for _, n := range a.lost {
+		for _, n := range a.unmarked() {
 			passed += n
 		}
 		if sent, all := a.reported(flow.Egress).Sent, a.counts[flow.Egress].Packets; sent+passed != all {
@@ -196,8 +205,11 @@ func TestLimitAlongsideAService(t *testing.T) {
 		}
 		return nil
 	})
-	if sent > uint64(seconds*limit*2+requests*4) || a.lost["limited"] < 1000 {
-		t.Errorf("%d packets were marked in %d s, passed over %v", sent, seconds, a.lost)
+	if a.unread()["no_state"] < strangers {
+		t.Errorf("of datagrams of a flow that is not marked here, passed over %v", a.unread())
+	}
+	if sent > uint64(seconds*limit*2+requests*4) || a.unmarked()["limited"] < 1000 {
+		t.Errorf("%d packets were marked in %d s, passed over %v", sent, seconds, a.unmarked())
 	}
 	if got := b.reported(flow.Ingress); got.Lost != 0 || got.Suspicious != 0 {
 		t.Errorf("the receiver counted %d lost, %d suspicious", got.Lost, got.Suspicious)

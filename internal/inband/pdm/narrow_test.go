@@ -19,7 +19,7 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 	)
 	for _, p := range paths {
 		t.Run(p.Name, func(t *testing.T) {
-			p.Run(t, func(h *lab.Host) func() marktest.Outcome {
+			p.Run(t, func(t *testing.T, h *lab.Host) func() marktest.Outcome {
 				cfg := unlimited()
 				cfg.Packets = p.Packets
 				m := mark(t, h, cfg, p.Reserve)
@@ -29,7 +29,7 @@ func TestMarksOnNarrowPaths(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return marktest.Outcome{Marked: s.Marked, Fallbacks: s.Fallbacks, Blocked: s.Blocked, Narrowed: s.Narrowed, Passed: m.lost}
+					return marktest.Outcome{Marked: s.Marked, Fallbacks: s.Fallbacks, Blocked: s.Blocked, Narrowed: s.Narrowed, Passed: m.unmarked()}
 				}
 			})
 		})

@@ -32,7 +32,7 @@ func bulk(t testing.TB, from, to *lab.Host, addr netip.Addr, size int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Sender.Retransmits > resentMost {
+	if r.Sender.Retransmits > marktest.ResentMost(size) {
 		t.Errorf("%d bytes took %v, %d segments were sent again", size, r.Duration, r.Sender.Retransmits)
 	}
 }
@@ -74,9 +74,9 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("closed %t: %d marked, passed over %v", closed, s.Marked, router.lost)
-		if closed != (s.Marked > 100) || closed != (router.lost["transit"] == 0) {
-			t.Errorf("closed %t: %d marked, passed over %v", closed, s.Marked, router.lost)
+		t.Logf("closed %t: %d marked, passed over %v", closed, s.Marked, router.unmarked())
+		if closed != (s.Marked > 100) || closed != (router.unmarked()["transit"] == 0) {
+			t.Errorf("closed %t: %d marked, passed over %v", closed, s.Marked, router.unmarked())
 		}
 		if moved := marktest.NewFaults(before, marktest.Faults(t, alpha)); len(moved) > 0 {
 			t.Errorf("closed %t: packets that could not be used: %v", closed, moved)
@@ -93,8 +93,8 @@ func TestOnlyTheSourceMarks(t *testing.T) {
 func (m *markingHost) await(t testing.TB, reason string) {
 	t.Helper()
 	await.Success(t, func() error {
-		if m.drain(t); m.lost[reason] == 0 {
-			return fmt.Errorf("none was passed over as %s: %v", reason, m.lost)
+		if m.drain(t); m.unmarked()[reason] == 0 {
+			return fmt.Errorf("none was passed over as %s: %v", reason, m.unmarked())
 		}
 		return nil
 	})
@@ -129,7 +129,7 @@ func TestMarkedTunnels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %d marked, passed over %v", m.Name, s.Marked, m.lost)
+		t.Logf("%s: %d marked, passed over %v", m.Name, s.Marked, m.unmarked())
 		if s.Marked == 0 {
 			t.Errorf("%s marked no packet of the tunnel", m.Name)
 		}
@@ -147,20 +147,21 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 			}
 		}
 		alpha, beta := l.Host("alpha"), l.Host("beta")
-		datagrams := func(size, count int) uint64 {
+		// idle: how long to wait for those that are lost.
+		datagrams := func(size, count int, idle time.Duration) uint64 {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			r, err := traffic.Datagrams(ctx, alpha, beta, traffic.DatagramConfig{
-				To: netip.AddrPortFrom(beta.Addr6(), portB), Count: count, Size: size - 48, Flows: count, Interval: time.Millisecond, Idle: 300 * time.Millisecond,
+				To: netip.AddrPortFrom(beta.Addr6(), portB), Count: count, Size: size - 48, Flows: count, Interval: time.Millisecond, Idle: idle,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return uint64(r.Distinct)
 		}
-		datagrams(1500, 2) // athos reports that they are too long
-		if n := datagrams(narrow, 10); n != 10 {
+		datagrams(1500, 2, 300*time.Millisecond) // athos reports that they are too long
+		if n := datagrams(narrow, 10, time.Minute); n != 10 {
 			t.Fatalf("MTU %d: of 10 unmarked datagrams came %d", narrow, n)
 		}
 		a := mark(t, alpha, unlimited(), headroom.Interface)
@@ -170,9 +171,9 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		unproven := a.lost["unproven"]
+		unproven := a.unmarked()["unproven"]
 		for _, size := range []int{narrow, 1280, 1248} { // EDNS with 1232 bytes, a QUIC Initial with 1200
-			if n := datagrams(size, 10); n != 10 {
+			if n := datagrams(size, 10, time.Minute); n != 10 {
 				t.Errorf("MTU %d: of 10 datagrams of %d bytes came %d", narrow, size, n)
 			}
 		}
@@ -181,8 +182,8 @@ func TestMarkedDatagramsOnAKnownPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Marked-before.Marked != 10 || a.lost["unproven"]-unproven != 20 {
-			t.Errorf("MTU %d: %d marked, before %d, passed over %v", narrow, s.Marked, before.Marked, a.lost)
+		if s.Marked-before.Marked != 10 || a.unmarked()["unproven"]-unproven != 20 {
+			t.Errorf("MTU %d: %d marked, before %d, passed over %v", narrow, s.Marked, before.Marked, a.unmarked())
 		}
 	}
 }
@@ -231,8 +232,8 @@ func TestRawFramesStayWhole(t *testing.T) {
 		marked = marked || len(f) == len(plain)+16 && binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_IPV6 && f[20] == 60 && bytes.Equal(f[70:], plain[54:])
 	}
 	a.drain(t)
-	if !whole || !marked || a.lost["frame"] != 1 {
-		t.Errorf("tagged frame came as it was: %t; plain one came marked: %t; passed over %v", whole, marked, a.lost)
+	if !whole || !marked || a.unmarked()["frame"] != 1 {
+		t.Errorf("tagged frame came as it was: %t; plain one came marked: %t; passed over %v", whole, marked, a.unmarked())
 	}
 }
 
@@ -267,8 +268,8 @@ func TestMarkedBigTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d marked, passed over %v", s.Marked, a.lost)
+	t.Logf("%d marked, passed over %v", s.Marked, a.unmarked())
 	if s.Marked == 0 {
-		t.Errorf("nothing was marked: %v", a.lost)
+		t.Errorf("nothing was marked: %v", a.unmarked())
 	}
 }

@@ -15,9 +15,8 @@ import (
 
 const allOffloads = marktest.AllOffloads
 
-// resentMost is how many segments may be sent again of the 6,000 or more of
-// marktest.Transfers(): where processors are busy with others, timers are early, marked or not.
-const resentMost = 300
+// resentMost is how many segments of marktest.Transfers() may be sent again.
+var resentMost = marktest.ResentMost(8 << 20)
 
 // No connection may slow down or die because marking is on: whatever the MTU,
 // the offloads, the mode and the direction; nor is a packet miscounted.
@@ -26,24 +25,16 @@ func TestMarkedTraffic(t *testing.T) {
 		for _, packets := range []bool{false, true} {
 			for _, offloads := range []bool{true, false} {
 				t.Run(fmt.Sprintf("MTU %d, packets %t, offloads %t", mtu, packets, offloads), func(t *testing.T) {
-					// Who holds a state may be on a processor that the machine below stopped,
-					// and is waited for in vain then: not three times.
-					for attempt := range 3 {
-						var stopped bool
-						t.Run(fmt.Sprint(attempt), func(t *testing.T) { stopped = testMarkedTraffic(t, mtu, packets, offloads) })
-						if !stopped {
-							return
-						}
-					}
-					t.Error("states were contended in each of three runs")
+					marktest.Attempt(t, func(t *testing.T) string { return testMarkedTraffic(t, mtu, packets, offloads) })
 				})
 			}
 		}
 	}
 }
 
-// testMarkedTraffic reports whether a packet found its state held by another processor.
-func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped bool) {
+// testMarkedTraffic is disturbed where who holds a state is on a processor that the machine below stopped, and is waited
+// for in vain, or where a flow falls back.
+func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (disturbed string) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: mtu})
 	if err := l.SetOffloads(allOffloads, offloads); err != nil {
 		t.Fatal(err)
@@ -69,9 +60,9 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 	for _, way := range [][2]*markingHost{{a, b}, {b, a}} {
 		sent, got := way[0].reported(flow.Egress), way[1].reported(flow.Ingress)
 		// UDP that goes one way has no state at its end, and so is not read.
-		read := got.Received + way[1].lost["no_state"]
-		t.Logf("%s to %s: %d marked, %d read; passed over %v", way[0].Name, way[1].Name, sent.Sent, read, way[0].lost)
-		if got.Lost > resentMost || got.Duplicates != 0 || got.Suspicious != 0 {
+		read := got.Received + way[1].unread()["no_state"]
+		t.Logf("%s to %s: %d marked, %d read; passed over %v", way[0].Name, way[1].Name, sent.Sent, read, way[0].unmarked())
+		if got.Lost > int64(resentMost) || got.Duplicates != 0 || got.Suspicious != 0 {
 			t.Errorf("%s misread marks: %+v", way[1].Name, got)
 		}
 		exact := packets || offloads // else segments share the mark of their burst
@@ -86,20 +77,26 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (stopped b
 		// Datagrams of the interface's own size are fragments once headroom is
 		// reserved. Window updates repeat an acknowledgment; what is longer than all
 		// that arrived so far is marked one at a time.
-		may := []string{"address", "neighbor", "no_state", "fragment", "resent", "dup_ack", "unproven"}
+		may := []string{"address", "neighbor", "fragment", "resent", "dup_ack", "unproven"}
 		if reserve == headroom.None {
 			may = append(may, "mtu")
 		}
-		for reason, n := range way[0].lost {
-			if reason == "contended" {
-				t.Logf("%s passed over %d packets whose state another processor held", way[0].Name, n)
-				stopped = true
+		for reason, n := range way[0].unmarked() {
+			if reason == "fallback" {
+				disturbed = fmt.Sprintf("%s fell back, and passed over %d packets", way[0].Name, n)
 			} else if !slices.Contains(may, reason) {
 				t.Errorf("%s passed over %d packets: %s", way[0].Name, n, reason)
 			}
 		}
+		for reason, n := range way[1].unread() {
+			if reason == "contended" {
+				disturbed = fmt.Sprintf("%s did not read %d packets whose state another processor held", way[1].Name, n)
+			} else if reason != "no_state" {
+				t.Errorf("%s did not read %d packets: %s", way[1].Name, n, reason)
+			}
+		}
 	}
-	return stopped
+	return disturbed
 }
 
 // Without space, what would be too large goes as it is, and nothing else changes.
@@ -114,10 +111,10 @@ func TestMarkedTrafficWithoutSpace(t *testing.T) {
 		}
 		for _, h := range []*markingHost{a, b} {
 			h.settle(t)
-			if packets && h.lost["mtu"] == 0 { // bursts of TCP are cut
-				t.Errorf("%s passed over %v, but none for its size", h.Name, h.lost)
+			if packets && h.unmarked()["mtu"] == 0 { // bursts of TCP are cut
+				t.Errorf("%s passed over %v, but none for its size", h.Name, h.unmarked())
 			}
-			if p := h.reported(flow.Ingress); p.Received == 0 || p.Lost > resentMost || p.Duplicates != 0 {
+			if p := h.reported(flow.Ingress); p.Received == 0 || p.Lost > int64(resentMost) || p.Duplicates != 0 {
 				t.Errorf("%s read %+v", h.Name, p)
 			}
 		}
@@ -176,8 +173,8 @@ func testStrippedTraffic(t *testing.T, offloads bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Read == 0 || s.Stripped < s.Read || h.lost["not_stripped"] > 0 {
-			t.Errorf("%s read %d and stripped %d, passed over %v", h.Name, s.Read, s.Stripped, h.lost)
+		if s.Read == 0 || s.Stripped < s.Read || h.unread()["not_stripped"] > 0 {
+			t.Errorf("%s read %d and stripped %d, passed over %v", h.Name, s.Read, s.Stripped, h.unread())
 		}
 	}
 }
