@@ -119,6 +119,40 @@ func TestFlippedLog(t *testing.T) {
 	}
 }
 
+// TestDamagedLog: of a log in which a bit flips while the agent runs, a query says which intervals are lost, and a file
+// is made of those before it.
+func TestDamagedLog(t *testing.T) {
+	for damaged := range 8 {
+		b := newBoth(t, t.TempDir())
+		var end int64
+		for n := range 8 {
+			b.fill(n, numbered(uint64(n)))
+			if n <= damaged {
+				end = b.disk.log.size
+			}
+		}
+		if _, err := b.disk.log.file.WriteAt([]byte{0xff}, end-2); err != nil {
+			t.Fatal(err)
+		}
+		lost := uint64(8 - damaged)
+		check := func(what string, lost uint64, partial string) {
+			t.Helper()
+			if a := ask(t, query.Plan{}, b.disk); a.Records != uint64(damaged) || a.Lost != lost || !strings.Contains(a.Partial, partial) {
+				t.Errorf("%s, interval %d: %d records, %d lost, %q", what, damaged, a.Records, a.Lost, a.Partial)
+			}
+		}
+		check("log", lost, "it is damaged")
+		if err := b.disk.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		check("file", 0, "")
+		if st := b.disk.Status(); st.Counts.Damaged != 1 || st.Files != min(damaged, 1) {
+			t.Errorf("interval %d: %+v", damaged, st)
+		}
+		goOn(t, b.disk, damaged)
+	}
+}
+
 // openLogged opens a directory with a log, of which so many intervals are whole.
 func openLogged(t *testing.T, name string, text []byte, kept int) *Store {
 	t.Helper()
@@ -205,6 +239,37 @@ func TestDiskFull(t *testing.T) {
 	b.disk = open(t, path)
 	if a := ask(t, query.Plan{}, b.disk); a.Records != (kept+1)*200 || a.Lost != 5 || a.Partial != "" {
 		t.Errorf("later: %d records, want %d, %d lost, %s", a.Records, (kept+1)*200, a.Lost, a.Partial)
+	}
+	if err := b.disk.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSealIsTriedAgain: a log that cannot be made a file takes intervals on, and is not read again for each of them, but
+// once a minute.
+func TestSealIsTriedAgain(t *testing.T) {
+	dir := t.TempDir()
+	b := newBoth(t, dir)
+	now := epoch
+	b.disk.deps.Clock = func() time.Time { return now }
+	b.fill(0, numbered(0))
+	if err := os.Mkdir(segmentName(dir, 1, 1, false)+tmpSuffix, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	const hour = 360 // intervals
+	for n := range 3 {
+		b.fill(hour+n, numbered(uint64(n)))
+	}
+	if c := b.disk.Status().Counts; c.Errors != 1 || c.Sealed != 0 || c.Lost != 0 || c.Intervals != 4 {
+		t.Errorf("at once: %+v", c)
+	}
+	now = now.Add(tryEvery)
+	b.fill(hour+3, numbered(3))
+	if c := b.disk.Status().Counts; c.Errors != 1 || c.Sealed != 1 || c.Lost != 0 || c.Intervals != 5 {
+		t.Errorf("later: %+v", c)
+	}
+	if a := ask(t, query.Plan{}, b.disk); a.Records != 5 || a.Lost != 0 || a.Partial != "" {
+		t.Errorf("%d records, %d lost, %q", a.Records, a.Lost, a.Partial)
 	}
 	if err := b.disk.close(); err != nil {
 		t.Fatal(err)

@@ -69,6 +69,7 @@ type Store struct {
 	dropped  time.Time
 	last     uint64
 	lastTo   time.Time
+	refused  time.Time // when a file could last not be made
 }
 
 // ErrLocked says that another agent writes to the directory.
@@ -272,7 +273,7 @@ func (s *Store) close() error {
 // write adds an interval to the log. Only the goroutine of Run calls it.
 func (s *Store) write(e *store.Ended) {
 	from, to := e.Period()
-	if s.due(from) {
+	if s.due(from) && s.mayTry() {
 		s.try("seal a log", s.Seal())
 	}
 	err := s.writeLog(e)
@@ -316,11 +317,21 @@ func (s *Store) writeLog(e *store.Ended) error {
 	return l.sync(s.deps.Clock(), syncEvery)
 }
 
-// try counts an error of what is tried again later.
+// tryEvery is how often a file is tried to be made that could not be: each time, many records are read for it.
+const tryEvery = time.Minute
+
+// mayTry reports whether it is time to try again.
+func (s *Store) mayTry() bool {
+	age := s.deps.Clock().Sub(s.refused)
+	return age < 0 || age >= tryEvery
+}
+
+// try counts an error of what is tried again later. Only the goroutine of Run calls it.
 func (s *Store) try(what string, err error) {
 	if err == nil {
 		return
 	}
+	s.refused = s.deps.Clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.Errors++

@@ -342,24 +342,32 @@ func (r *run) logged() {
 		return
 	}
 	r.joiner.end()
+	rest := r.heads // that were not read
 	_, err := readLog(r.log, func(d *store.Decoder, b []byte) error {
+		if r.over() || len(rest) == 0 {
+			return errEnough
+		}
 		ended, err := d.Decode(b)
 		if err != nil {
 			return err
 		}
-		if r.over() || ended.Sequence() > r.heads[len(r.heads)-1].Sequence {
-			return errEnough
-		}
 		h := ended.Head()
 		r.joiner.ended(&h, ended)
-		if meant(r.plan, r.before, &h) {
+		if rest = rest[1:]; meant(r.plan, r.before, &h) {
 			r.note(&h, h.Sequence)
 		}
 		return nil
 	})
+	if n, _ := asked(r.plan, r.before, rest); n > 0 && err == nil {
+		r.report.Lost += uint64(n)
+		err = errLogDamaged
+	}
 	if err != nil && !errors.Is(err, errEnough) {
 		r.partial("the log of the history cannot be read: " + err.Error())
 	}
 }
 
-var errEnough = errors.New("enough")
+var (
+	errEnough     = errors.New("enough")
+	errLogDamaged = errors.New("it is damaged, its last intervals are lost; check the disk")
+)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -34,9 +35,18 @@ func (s *Store) Seal() error {
 	if err != nil {
 		return err
 	}
-	if _, err := readLog(l.file, func(d *store.Decoder, b []byte) error { return d.Each(b, w.begin, w.row) }); err != nil {
+	end, err := readLog(l.file, func(d *store.Decoder, b []byte) error { return d.Each(b, w.begin, w.row) })
+	if err != nil {
 		w.abort()
 		return err
+	}
+	if end < l.size {
+		s.count(func(c *obs.HistoryCounts) { c.Damaged++ })
+		s.deps.Log.Error("history: the log is not what was written, intervals are lost", "path", l.path, "intervals", len(l.heads)-len(w.heads), "byte", end)
+	}
+	if len(w.heads) == 0 {
+		w.abort()
+		return s.sealed(l, nil)
 	}
 	if err := w.end(0); err != nil {
 		return err
@@ -45,10 +55,17 @@ func (s *Store) Seal() error {
 	if err != nil {
 		return err
 	}
+	return s.sealed(l, seg)
+}
+
+// sealed puts a file in the place of the log; nil: nothing of the log can be read.
+func (s *Store) sealed(l *log, seg *segment) error {
 	s.mu.Lock()
-	s.segments = append(s.segments, seg)
+	if seg != nil {
+		s.segments = append(s.segments, seg)
+		s.counts.Sealed++
+	}
 	s.log = nil
-	s.counts.Sealed++
 	s.mu.Unlock()
 	return l.remove()
 }
@@ -72,13 +89,12 @@ func (s *Store) tend(now time.Time) {
 			return
 		case size > s.cfg.Size || s.cfg.Time > 0 && oldest.ended().Before(now.Add(-s.cfg.Time)):
 			s.removeOldest()
-		case size > s.cfg.Size/2 && young != nil:
-			if err := s.age(young); err != nil {
-				s.try("age a file", err)
-				if damaged := (*DamagedError)(nil); !errors.As(err, &damaged) {
-					return
-				}
+		case size > s.cfg.Size/2 && young != nil && s.mayTry():
+			err := s.age(young)
+			if damaged := (*DamagedError)(nil); errors.As(err, &damaged) {
+				continue // it is counted, and not aged any more
 			}
+			s.try("age a file", err)
 		default:
 			return
 		}

@@ -43,6 +43,7 @@ type writer struct {
 	path    string
 	file    *os.File
 	sums    *sums
+	pages   *spool
 	parquet *parquet.GenericWriter[any]
 	columns []encoder
 	origin  flow.Origin
@@ -94,8 +95,13 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 	if w.file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
 		return nil, err
 	}
+	if w.pages, err = newSpool(path + ".pages" + tmpSuffix); err != nil {
+		return nil, errors.Join(err, w.file.Close(), os.Remove(w.file.Name()))
+	}
 	w.sums = &sums{to: w.file}
-	w.parquet = parquet.NewGenericWriter[any](w.sums, schema, parquet.PageBufferSize(pageBytes), parquet.CreatedBy("waymark", "1", ""))
+	// Minima and maxima of pages are in the index of pages, behind the records: nothing reads them from the pages, too.
+	w.parquet = parquet.NewGenericWriter[any](w.sums, schema, parquet.PageBufferSize(pageBytes), parquet.DataPageStatistics(false),
+		parquet.ColumnPageBuffers(w.pages), parquet.CreatedBy("waymark", "1", ""))
 	return w, nil
 }
 
@@ -199,7 +205,7 @@ func (w *writer) end(agedFirst uint64) (err error) {
 	if err := w.parquet.Close(); err != nil {
 		return err
 	}
-	if err := errors.Join(w.file.Sync(), w.file.Close()); err != nil {
+	if err := errors.Join(w.file.Sync(), w.file.Close(), w.pages.Close()); err != nil {
 		return err
 	}
 	if err := writeFile(sumPath(w.path), w.sums.bytes()); err != nil {
@@ -210,6 +216,7 @@ func (w *writer) end(agedFirst uint64) (err error) {
 
 func (w *writer) abort() {
 	w.file.Close()
+	w.pages.Close()
 	os.Remove(w.path + tmpSuffix)
 }
 

@@ -13,14 +13,14 @@ type compression struct {
 	encoders sync.Pool
 }
 
-const zstdWindow = 1 << 20
+const zstdWindow = 1 << 18
 
 // Encode replaces that of the library.
 func (c *compression) Encode(dst, src []byte) ([]byte, error) {
 	e, _ := c.encoders.Get().(*zstd.Encoder)
 	if e == nil {
 		var err error
-		if e, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true),
+		if e, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true),
 			zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false)); err != nil {
 			return nil, err
 		}
