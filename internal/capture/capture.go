@@ -185,8 +185,11 @@ func (c *Capture) detach(rings ...*ring) error {
 	for _, r := range rings {
 		errs = append(errs, r.accept(0))
 	}
-	errs = append(errs, c.settle(rings))
+	errs = append(errs, c.settle(rings, 100*retireAfter))
 	for _, r := range rings {
+		if r.behind() {
+			errs = append(errs, fmt.Errorf("ring of %s: %d packets did not come in time, and are lost", r.target.Name, r.delivered-r.consumed))
+		}
 		r.close() // and so the reader forgets it
 		delete(c.rings, r.target.Iface)
 	}
@@ -195,9 +198,8 @@ func (c *Capture) detach(rings ...*ring) error {
 
 // settle counts all that the kernel received up to now: it hands over a block
 // that is not full after retireAfter. A busy machine may take longer; then the
-// rest counts later, or is lost when the ring is shut, and that is an error.
-func (c *Capture) settle(rings []*ring) error {
-	const patience = 10 * retireAfter
+// rest counts later, or is lost when the ring is shut.
+func (c *Capture) settle(rings []*ring, patience time.Duration) error {
 	var errs []error
 	deadline := time.Now().Add(patience)
 	for _, r := range rings {
@@ -206,10 +208,6 @@ func (c *Capture) settle(rings []*ring) error {
 			continue
 		}
 		for r.behind() && (r.read(c.meter) || r.wait(time.Until(deadline))) {
-		}
-		if r.behind() {
-			errs = append(errs, fmt.Errorf("ring of %s: %d packets did not come within %v",
-				r.target.Name, r.delivered-r.consumed, patience))
 		}
 	}
 	return errors.Join(errs...)

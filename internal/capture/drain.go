@@ -27,7 +27,7 @@ func (c *Capture) Drain(emit func(*flow.Delta)) error {
 	start := time.Now()
 
 	c.mu.Lock()
-	err := c.settle(slices.Collect(maps.Values(c.rings)))
+	err := c.settle(slices.Collect(maps.Values(c.rings)), 10*retireAfter)
 	full := c.meter.table
 	c.meter.table, c.spare = c.spare, full
 	c.stats.Entries = uint64(full.used)

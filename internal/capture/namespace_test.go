@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/topology"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // end is one end of a veth pair, in a namespace of its own.
@@ -103,6 +104,25 @@ func load(t *testing.T, cfg Config, deps Deps, ends ...*end) *Capture {
 		must(t, c.Attach(e.target()))
 	}
 	return c
+}
+
+// arrived waits until so many frames in all have been read from the rings, or found them full: what a test has sent may
+// still be on its way.
+func arrived(t *testing.T, c *Capture, frames uint64) {
+	t.Helper()
+	await.True(t, "frames that were sent", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		must(t, c.settle(slices.Collect(maps.Values(c.rings)), retireAfter))
+		var n uint64
+		for _, r := range c.rings {
+			n += r.consumed
+		}
+		for _, amounts := range c.meter.counts {
+			n += amounts[reasonRingFull].frames
+		}
+		return n >= frames
+	})
 }
 
 // drained is all that was counted since the last drain, by key, without times.

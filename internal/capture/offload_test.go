@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -313,10 +312,10 @@ func TestHandshakeOnVeth(t *testing.T) {
 	drained(t, c)
 	conn := transfer(t, a, b, 1000)
 	out, in := conn.halves(t, drained(t, c))
-	if in.RTT.Responder <= 0 || in.RTT.Responder > time.Second || in.RTT.Initiator != 0 {
+	if in.RTT.Responder <= 0 || in.RTT.Responder > await.Patience || in.RTT.Initiator != 0 {
 		t.Errorf("flow of the SYN-ACK: %+v", in.RTT)
 	}
-	if out.RTT.Responder != in.RTT.Responder || out.RTT.Initiator <= 0 || out.RTT.Initiator > time.Second {
+	if out.RTT.Responder != in.RTT.Responder || out.RTT.Initiator <= 0 || out.RTT.Initiator > await.Patience {
 		t.Errorf("flow of SYN and ACK: %+v, want the responder's %v and the initiator's", out.RTT, in.RTT.Responder)
 	}
 }

@@ -53,6 +53,7 @@ func TestCasesOnVeth(t *testing.T) {
 		if sent < 10000 || len(expected) < 40 {
 			t.Fatalf("%d frames of %d flows sent: the table has more", sent, len(expected))
 		}
+		arrived(t, c, uint64(sent))
 		if diff := gocmp.Diff(expected, drained(t, c)); diff != "" {
 			t.Errorf("flows (-want +got):\n%s", diff)
 		}
@@ -134,9 +135,13 @@ func TestExact(t *testing.T) {
 		}
 	}()
 	for i := range packets {
+		if i%20_000 == 0 { // the rings hold more
+			arrived(t, c, uint64(2*i))
+		}
 		binary.BigEndian.PutUint16(data[14+40:], uint16(i%flows))
 		must(t, in.Send(data))
 	}
+	arrived(t, c, 2*packets)
 	close(stop)
 	<-done
 	add()
@@ -182,6 +187,7 @@ func TestFullRing(t *testing.T) {
 		must(t, in.Send(data))
 	}
 	c.mu.Unlock()
+	arrived(t, c, 2*packets)
 
 	frames := map[flow.Iface]uint64{}
 	for k, got := range drained(t, c) {
@@ -216,6 +222,7 @@ func TestFullTable(t *testing.T) {
 		binary.BigEndian.PutUint16(data[14+20:], uint16(i%flows))
 		must(t, in.Send(data))
 	}
+	arrived(t, c, packets)
 	var kept, rest uint64
 	must(t, c.Drain(func(d *flow.Delta) {
 		if !d.Unattributed {
@@ -249,6 +256,7 @@ func TestSampling(t *testing.T) {
 	for range packets {
 		must(t, in.Send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
 	}
+	arrived(t, c, packets)
 	got := drained(t, c)
 	if k := keysOf(got); len(k) != 1 || got[k[0]].Packets != packets/2 {
 		t.Errorf("counted %+v, want %d packets in one flow", got, packets/2)
@@ -265,14 +273,17 @@ func TestInterfaceGoesAway(t *testing.T) {
 	c := load(t, Default(), Deps{}, b)
 	data := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()
 	must(t, a.sender().Send(data))
+	arrived(t, c, 1)
 	b.do(func() error { return errors.Join(netlink.LinkSetDown(b.link), netlink.LinkSetUp(b.link)) })
 	must(t, a.sender().Send(data))
+	arrived(t, c, 2)
 	for k, got := range drained(t, c) {
 		if got.Packets != 2 {
 			t.Errorf("%+v: %d packets around the interface going down, want 2", k, got.Packets)
 		}
 	}
 	must(t, a.sender().Send(data))
+	arrived(t, c, 3)
 	b.do(func() error { return netlink.LinkDel(b.link) })
 	must(t, c.Detach(b.iface))
 	if got := drained(t, c); len(got) != 1 {
@@ -308,6 +319,7 @@ func TestClose(t *testing.T) {
 	a, b := quietPair(t, 1500)
 	c := load(t, Default(), Deps{}, b)
 	must(t, a.sender().Send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
+	arrived(t, c, 1)
 	must(t, c.Close())
 	if got := drained(t, c); len(got) != 1 {
 		t.Errorf("%d flows after Close, want the one before", len(got))
@@ -329,6 +341,7 @@ func TestPrivileges(t *testing.T) {
 		return errors.Join(c.Load(), c.Attach(target))
 	})
 	must(t, a.sender().Send(packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()))
+	arrived(t, c, 1)
 	if got := drained(t, c); len(got) != 1 {
 		t.Errorf("%d flows, want 1", len(got))
 	}

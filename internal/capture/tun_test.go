@@ -59,6 +59,7 @@ func TestNoLinkHeader(t *testing.T) {
 		return err
 	})
 
+	arrived(t, c, 3)
 	type seen struct {
 		direction                  flow.Direction
 		dport                      uint16

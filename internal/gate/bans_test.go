@@ -174,11 +174,14 @@ func TestBanEnds(t *testing.T) {
 	if !dropped() {
 		t.Fatal("not dropped")
 	}
-	if err := b.Ban(Ban{Prefix: p, Until: time.Now().Add(200 * time.Millisecond)}); err != nil {
+	if err := b.Ban(Ban{Prefix: p, Until: time.Now().Add(2 * time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := b.Bans(); err != nil || len(list) != 1 || list[0].Dropped != 1 {
 		t.Fatalf("%v, %v", list, err)
+	}
+	if err := b.Ban(Ban{Prefix: p, Until: time.Now().Add(200 * time.Millisecond)}); err != nil {
+		t.Fatal(err)
 	}
 	await.True(t, "the end of the ban", func() bool { return !dropped() })
 	if len(b.bans.list) != 1 {

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/internal/gate/rules/rulestest"
@@ -217,14 +218,17 @@ func TestFloodKeepsFlows(t *testing.T) {
 		a := netip.AddrFrom4([4]byte{10, byte(src >> 16), byte(src >> 8), byte(src)})
 		return burst{data: packet.Eth().IPv4(a.String(), "198.51.100.2").UDP(1000, dport).Payload(10).Bytes()}
 	}
+	defer datapathtest.OnOneProcessor(t)() // each has a table
 	for _, h := range hooks {
 		for i := range uint32(10) {
 			b.send(t, hooks[1], udp(1<<20|i, 55))
 		}
+		last, longest := time.Now(), time.Duration(0)
 		for i := range uint32(sent) {
 			b.send(t, h, udp(i, 53))
 			if i%every == 0 {
 				b.send(t, h, udp(1<<21, 53))
+				longest, last = max(longest, time.Since(last)), time.Now()
 			}
 		}
 		got := b.drain(t)
@@ -249,7 +253,8 @@ func TestFloodKeepsFlows(t *testing.T) {
 		if dropped+got.lost.Dropped != sent+sent/every || got.lost.Dropped != got.lost.Packets {
 			t.Errorf("%s: %d packets in flows and %d in sums, of %d", h.name, dropped, got.lost.Dropped, sent+sent/every)
 		}
-		if steady.Dropped != sent/every {
+		// A flow keeps its place for 64 ticks, of a millisecond or more, without packets.
+		if steady.Dropped != sent/every && longest < 50*time.Millisecond {
 			t.Errorf("%s: the flow that is dropped all the time has %d packets of %d", h.name, steady.Dropped, sent/every)
 		}
 		if len(got.drops) != 1 {

@@ -220,7 +220,7 @@ func TestSYNFlood(t *testing.T) {
 		var took, trustedTook []time.Duration
 		if c.protected {
 			// A queue on the way may be full: TCP sends a SYN again after a second.
-			took, trustedTook = visits(t, alpha, alpha.Addr4(), to, tries, 10*time.Second), visits(t, alpha, trusted, to, tries, 10*time.Second)
+			took, trustedTook = visits(t, alpha, alpha.Addr4(), to, tries, await.Patience), visits(t, alpha, trusted, to, tries, await.Patience)
 		} else {
 			await.True(t, "a full queue", func() bool { return synReceived(t, beta) > backlog/2 })
 			took = visits(t, alpha, stranger, to, controls, 400*time.Millisecond)

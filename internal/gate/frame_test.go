@@ -80,17 +80,19 @@ func TestForgottenSources(t *testing.T) {
 func TestEnds(t *testing.T) {
 	b := open(t, small())
 	frame := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 2).Bytes()
-	rs, _, err := rules.Parse("f", "set s { 192.0.2.1, 192.0.2.9 }\ndrop src @s dst port 1 udp\ndrop udp src @s", rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rs.Rules[0].Until = time.Now().Add(100 * time.Millisecond)
-	rs.Sets[0].Prefixes[0].Until = time.Now().Add(200 * time.Millisecond)
-	if err := b.Apply(rs); err != nil {
-		t.Fatal(err)
-	}
-	if dropped, _ := b.run(t, hooks[0], frame); !dropped {
-		t.Error("not dropped before the end")
+	for lasts, dropped := 100*time.Millisecond, false; !dropped; lasts *= 2 {
+		rs, _, err := rules.Parse("f", "set s { 192.0.2.1, 192.0.2.9 }\ndrop src @s dst port 1 udp\ndrop udp src @s", rules.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := time.Now().Add(2 * lasts)
+		rs.Rules[0].Until, rs.Sets[0].Prefixes[0].Until = time.Now().Add(lasts), end
+		if err := b.Apply(rs); err != nil {
+			t.Fatal(err)
+		}
+		if dropped, _ = b.run(t, hooks[0], frame); !dropped && time.Now().Before(end) {
+			t.Fatal("not dropped before the end")
+		}
 	}
 	await.True(t, "the end of a rule and of a member", func() bool {
 		dropped, _ := b.run(t, hooks[0], frame)

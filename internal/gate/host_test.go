@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // guard is a gate on an interface of a host.
@@ -78,8 +78,16 @@ func (g *guard) dropped(t *testing.T) (n uint64) {
 	return n
 }
 
-// connects reports whether a TCP connection comes about.
-func connects(t *testing.T, from, to *lab.Host, network string) bool {
+// patience is how long something is waited for that should come, or should not.
+func patience(should bool) time.Duration {
+	if should {
+		return await.Patience
+	}
+	return 300 * time.Millisecond
+}
+
+// connects reports whether a TCP connection comes about, which it should or not.
+func connects(t *testing.T, from, to *lab.Host, network string, should bool) bool {
 	t.Helper()
 	var listener net.Listener
 	addr := to.Addr4()
@@ -94,7 +102,7 @@ func connects(t *testing.T, from, to *lab.Host, network string) bool {
 	}
 	defer listener.Close()
 	err := from.Do(func() error {
-		c, err := net.DialTimeout(network, listener.Addr().String(), 300*time.Millisecond)
+		c, err := net.DialTimeout(network, listener.Addr().String(), patience(should))
 		if err == nil {
 			err = c.Close()
 		}
@@ -106,11 +114,9 @@ func connects(t *testing.T, from, to *lab.Host, network string) bool {
 	return err == nil
 }
 
-func pings(t *testing.T, from, to *lab.Host) bool {
+func pings(t *testing.T, from, to *lab.Host, should bool) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	_, err := from.Run(ctx, "ping", "-c1", "-W0.3", to.Addr4().String())
+	_, err := from.Run(t.Context(), "ping", "-c1", fmt.Sprintf("-W%.1f", patience(should).Seconds()), to.Addr4().String())
 	return err == nil
 }
 
@@ -154,16 +160,18 @@ func TestGateOnVeth(t *testing.T) {
 			try := func(text string, tcp4, tcp6, ping bool) {
 				t.Helper()
 				g.apply(t, text)
-				if got := connects(t, alpha, beta, "tcp4"); got != tcp4 {
+				if got := connects(t, alpha, beta, "tcp4", tcp4); got != tcp4 {
 					t.Errorf("%s: TCP over IPv4: %t", text, got)
 				}
-				if got := connects(t, alpha, beta, "tcp6"); got != tcp6 {
+				if got := connects(t, alpha, beta, "tcp6", tcp6); got != tcp6 {
 					t.Errorf("%s: TCP over IPv6: %t", text, got)
 				}
-				if got := pings(t, alpha, beta); got != ping {
+				if got := pings(t, alpha, beta, ping); got != ping {
 					t.Errorf("%s: ping: %t", text, got)
 				}
-				if n := g.dropped(t); (n > 0) != (!tcp4 || !tcp6 || !ping) {
+				if !tcp4 || !tcp6 || !ping {
+					await.True(t, text+": packets that are dropped", func() bool { return g.dropped(t) > 0 })
+				} else if n := g.dropped(t); n > 0 {
 					t.Errorf("%s: dropped %d", text, n)
 				}
 			}
@@ -178,7 +186,7 @@ func TestGateOnVeth(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.apply(t, "drop")
-			if !connects(t, alpha, beta, "tcp4") {
+			if !connects(t, alpha, beta, "tcp4", true) {
 				t.Error("detached, and it still drops")
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
@@ -34,9 +35,14 @@ func TestMeasure(t *testing.T) {
 	await.Signal(t, "interfaces", ready)
 	const packets = 20
 	await.True(t, "a program at XDP", func() bool { return programAt(t, v) != nil })
+	counts := countsOf(t, programAt(t, v).ID)
 	for range packets {
 		v.Send(t, frame)
 	}
+	await.True(t, "packets to be counted", func() bool {
+		rates, err := ReadCounts(counts, 0)
+		return err == nil && rates[Hash].Present >= packets && rates[VLAN].Absent >= packets
+	})
 	cancel()
 	if err := await.Signal(t, "the end", done); err != nil {
 		t.Fatal(err)
@@ -77,6 +83,34 @@ func TestNotMeasured(t *testing.T) {
 	if (Rate{}).Share() != 0 || (Rate{Present: 1, Absent: 3}).Share() != 0.25 {
 		t.Error("shares")
 	}
+}
+
+// countsOf is the map in which a program counts.
+func countsOf(t *testing.T, id uint32) *ebpf.Map {
+	t.Helper()
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Type() == ebpf.PerCPUArray {
+			t.Cleanup(func() { m.Close() })
+			return m
+		}
+		m.Close()
+	}
+	t.Fatalf("program %d counts nowhere", id)
+	return nil
 }
 
 // programAt is what runs at XDP of the receiving end.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -160,7 +159,7 @@ func TestHashOfSockets(t *testing.T) {
 				t.Errorf("hash %#x at XDP, %#x at tc; %#x of another flow", s.H.Hash, skb.Hash, first)
 			}
 			first = s.H.Hash
-			if s.H.Time == 0 || s.Now < s.H.Time || s.Now-s.H.Time > uint64(time.Second) {
+			if s.H.Time == 0 || s.Now < s.H.Time || s.Now-s.H.Time > uint64(await.Patience) {
 				t.Errorf("received at %d, read at %d", s.H.Time, s.Now)
 			}
 		}

@@ -159,22 +159,22 @@ func (a *agent) stop(t *testing.T) {
 	}
 }
 
-// logged is when the agent wrote the first line with a message.
-func (a *agent) logged(t *testing.T, message string) time.Time {
+// logged waits for the first line with a message, and returns when the agent wrote it.
+func (a *agent) logged(t *testing.T, message string) (at time.Time) {
 	t.Helper()
-	for line := range strings.Lines(a.stderr.String()) {
-		if !strings.Contains(line, "msg="+message) && !strings.Contains(line, `msg="`+message) {
-			continue
+	await.Success(t, func() error {
+		for line := range strings.Lines(a.stderr.String()) {
+			if !strings.Contains(line, "msg="+message) && !strings.Contains(line, `msg="`+message) {
+				continue
+			}
+			stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+			var err error
+			at, err = time.Parse(time.RFC3339Nano, stamp)
+			return err
 		}
-		stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
-		at, err := time.Parse(time.RFC3339Nano, stamp)
-		if err != nil {
-			t.Fatalf("%v in the line %q", err, line)
-		}
-		return at
-	}
-	t.Fatalf("no line %q in the log: %s", message, a.stderr)
-	return time.Time{}
+		return notYet("no line %q in the log: %s", message, a.stderr)
+	})
+	return at
 }
 
 // covered waits until a drain that began after the call saw all that every

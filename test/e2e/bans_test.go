@@ -35,7 +35,11 @@ func TestBans(t *testing.T) {
 	arrives(t, beta, alpha, false)
 	wants(t, a.rules(t, "add", "count", "icmp"), 0)
 	arrives(t, beta, alpha, false)
-	list := a.bans(t)
+	var list gateservice.Bans
+	await.True(t, "two pings that are dropped", func() bool {
+		list = a.bans(t)
+		return len(list.Bans) != 1 || list.Bans[0].Dropped >= 2
+	})
 	if len(list.Bans) != 1 || list.Bans[0].Prefix.Addr() != beta.Addr4() || list.Bans[0].Dropped != 2 || list.Bans[0].Reason != "tries passwords" || list.Bans[0].Until == nil || list.Bans[0].By != "operator" {
 		t.Errorf("%+v", list)
 	}
@@ -76,7 +80,7 @@ func TestBans(t *testing.T) {
 		t.Errorf("%+v, of %s", next, file)
 	}
 	wants(t, b.rules(t, "ban", source, "for", "100ms"), 0)
-	await.True(t, "the end of the ban", func() bool { return execute(t, beta, "ping", "-c1", "-W0.1", alpha.Addr4().String()).code == 0 })
+	await.True(t, "the end of the ban", func() bool { return execute(t, beta, "ping", "-c1", "-W1", alpha.Addr4().String()).code == 0 })
 	await.True(t, "the end of the ban in the list", func() bool { return len(b.bans(t).Bans) == 0 })
 	s := gateservice.StatusOf(new(b.status(t)))
 	if s == nil || s.Banned.Dropped == 0 || s.MaxBans != 2 {

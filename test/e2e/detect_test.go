@@ -15,7 +15,7 @@ func TestDetection(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
 	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n" +
-		"gate: {interfaces: [to-*], mode: tc, detect: {watch: [\"2000/s per src udp dst port 9\"], ban: 2s}}\n"})
+		"gate: {interfaces: [to-*], mode: tc, detect: {watch: [\"200/s per src udp dst port 9\"], ban: 2s}}\n"})
 	burst := func() {
 		t.Helper()
 		if err := beta.Do(func() error {
@@ -54,7 +54,7 @@ func TestDetection(t *testing.T) {
 		}
 		return ban.Evidence != nil
 	})
-	if e := ban.Evidence; ban.Prefix.Addr() != beta.Addr4() || ban.By != "detection" || ban.Until == nil || e.Threshold != 2000 || e.Amount < 2000 || e.Rate < 1000 || e.Unit != "packets" {
+	if e := ban.Evidence; ban.Prefix.Addr() != beta.Addr4() || ban.By != "detection" || ban.Until == nil || e.Threshold != 200 || e.Amount < 200 || e.Rate < 100 || e.Unit != "packets" {
 		t.Errorf("%+v, %+v", ban, e)
 	}
 	await.True(t, "the end of the ban", func() bool { return len(a.bans(t).Bans) == 0 })

@@ -36,12 +36,22 @@ func (a *agent) rule(t *testing.T, text string) gateservice.Rule {
 	return list.Rules[i]
 }
 
+// dropping is the rule with a text, when it has dropped a number of packets.
+func (a *agent) dropping(t *testing.T, text string, packets uint64) (r gateservice.Rule) {
+	t.Helper()
+	await.True(t, "packets that are dropped by "+text, func() bool {
+		r = a.rule(t, text)
+		return r.Dropped >= packets
+	})
+	return r
+}
+
 // arrives checks whether a ping is answered. For an answer it waits as long as a busy machine may take.
 func arrives(t *testing.T, from, to *lab.Host, want bool) {
 	t.Helper()
 	wait := "-W0.5"
 	if want {
-		wait = "-W20"
+		wait = fmt.Sprintf("-W%.0f", await.Patience.Seconds())
 	}
 	if r := execute(t, from, "ping", "-c1", wait, to.Addr4().String()); (r.code == 0) != want {
 		t.Errorf("ping: %+v", r)
@@ -70,7 +80,7 @@ func TestRules(t *testing.T) {
 	write("set us from \"list.txt\"\ncount icmp type 8\ndrop icmp src @us\n")
 	wants(t, a.rules(t, "apply", a.path("rules")), 0)
 	arrives(t, beta, alpha, false)
-	drop := a.rule(t, "drop icmp src @us")
+	drop := a.dropping(t, "drop icmp src @us", 1)
 	if drop.Packets != 1 || drop.Dropped != 1 || drop.Bytes != 84 {
 		t.Errorf("%+v", drop)
 	}
@@ -81,6 +91,7 @@ func TestRules(t *testing.T) {
 	}
 	wants(t, a.rules(t, "del", fmt.Sprint(a.rule(t, "pass src @us").ID)), 0)
 	arrives(t, beta, alpha, false)
+	a.dropping(t, "drop icmp src @us", 2)
 
 	// What is wrong changes nothing.
 	wants(t, a.rules(t, "add", "drop", "upd"), 2, "did you mean udp?")
@@ -102,6 +113,7 @@ func TestRules(t *testing.T) {
 	write("drop ip\n")
 	a.reload(t, config, "configuration reloaded")
 	arrives(t, beta, alpha, false)
+	a.dropping(t, "drop ip", 1)
 	write("drop ipp\n")
 	a.reload(t, config, "configuration not reloaded")
 	a.rule(t, "drop ip")

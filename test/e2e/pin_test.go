@@ -282,6 +282,7 @@ func TestGateState(t *testing.T) {
 	arrives(t, beta, alpha, true)
 	a = start(t, setup{host: alpha, config: config})
 	arrives(t, beta, alpha, false)
+	await.True(t, "packets counted over a restart", func() bool { return a.rule(t, "count icmp").Packets >= 2 })
 	if n := a.rule(t, "count icmp").Packets; n != 2 {
 		t.Errorf("%d packets counted over a restart, want 2", n)
 	}

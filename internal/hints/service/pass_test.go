@@ -257,7 +257,7 @@ func (k *taker) receive(t *testing.T, want hintstest.Meta) {
 // check compares metadata, and the time in it with the clock.
 func (k *taker) check(t *testing.T, got, want hintstest.Meta, at uint64) {
 	t.Helper()
-	if wanted := want.Source[0] != uint8(hintstest.Absent); wanted != (got.Time != 0) || got.Time > at || wanted && at-got.Time > uint64(10*time.Second) {
+	if wanted := want.Source[0] != uint8(hintstest.Absent); wanted != (got.Time != 0) || got.Time > at || wanted && at-got.Time > uint64(await.Patience) {
 		t.Errorf("received at %d, read at %d", got.Time, at)
 	}
 	if got.Hash == 0 {
