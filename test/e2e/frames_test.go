@@ -29,6 +29,12 @@ func sendUDP(t *testing.T, h *lab.Host, iface string, dport, count int) {
 // newFlows has packets arrive on the link of oneLink, each of a flow of its own, evenly over a time.
 func newFlows(t *testing.T, h *lab.Host, flows int, over time.Duration) {
 	t.Helper()
+	pacedFlows(t, h, flows, over, func(int) {})
+}
+
+// pacedFlows calls a function before each 256 of them, with their number.
+func pacedFlows(t *testing.T, h *lab.Host, flows int, over time.Duration, before func(int)) {
+	t.Helper()
 	frame := packet.Eth().IPv6("2001:db8::", "2001:db8:ffff::1").UDP(1000, 2000).Payload(50).Bytes()
 	const sourceEnd = 14 + 8 + 16
 	s := labtest.NewSender(t, h, "nearp")
@@ -36,6 +42,7 @@ func newFlows(t *testing.T, h *lab.Host, flows int, over time.Duration) {
 	for i := range flows {
 		if i%256 == 0 {
 			time.Sleep(time.Until(began.Add(over * time.Duration(i) / time.Duration(flows))))
+			before(i)
 		}
 		binary.BigEndian.PutUint32(frame[sourceEnd-4:], uint32(i))
 		if err := s.Send(frame); err != nil {

@@ -230,7 +230,7 @@ func attached(t *testing.T, h *lab.Host) string {
 // get fetches a page from where a host reaches it.
 func get(t *testing.T, h *lab.Host, url string) string {
 	t.Helper()
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	client := http.Client{Timeout: await.Patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (conn net.Conn, err error) {
 			err = h.Do(func() error {
