@@ -110,7 +110,7 @@ func examineInterface(name string) (*interfaceReport, error) {
 		return nil, interfaceError("doctor", name, err)
 	}
 	r.Hints = device
-	r.Notes = append(r.Notes, hintNotes(device)...)
+	r.Notes = append(append(r.Notes, xdpNote(device)), hintNotes(device)...)
 	r.Notes = append(r.Notes, chainNotes(link.IfIndex)...)
 	return r, nil
 }

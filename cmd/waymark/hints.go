@@ -166,6 +166,25 @@ func xdpState(d *hints.Device) string {
 	return "generic only"
 }
 
+// xdpNote is where packet rules of an interface would run, and why, for doctor.
+func xdpNote(d *hints.Device) string {
+	switch p := d.Program; {
+	case p != nil && p.Name == "":
+		return fmt.Sprintf("XDP: a program (id %d, %s); whose it is can be seen by root only", p.ID, p.Mode)
+	case p != nil && strings.HasPrefix(p.Name, "waymark"):
+		return fmt.Sprintf("XDP: %s (id %d, %s)", p.Name, p.ID, p.Mode)
+	case p != nil:
+		return fmt.Sprintf("XDP: another program (%s, id %d, %s), which is left alone: packet rules run at tc", p.Name, p.ID, p.Mode)
+	case d.Native && d.Driver == "veth":
+		return "XDP: free: packet rules run at tc, and in the driver with gate.mode native"
+	case d.Native:
+		return "XDP: free: packet rules run in the driver"
+	case !d.Reported:
+		return "XDP: free; whether the driver runs programs is not reported (Linux 6.3 does): the agent tries, and waymark status shows the hook"
+	}
+	return "XDP: the driver runs no programs: packet rules run at tc, and behind the driver with gate.mode generic"
+}
+
 // hintNotes is the same in short, for doctor.
 func hintNotes(d *hints.Device) []string {
 	if !d.Reported {

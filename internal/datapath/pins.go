@@ -140,16 +140,21 @@ func (d *Datapath) adopt(p *Program, at Hook) (*hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := link.LoadPinnedLink(filepath.Join(d.pins.dir, name), nil)
+	path := filepath.Join(d.pins.dir, name)
+	l, err := link.LoadPinnedLink(path, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("taking over %s of %s: %w", at.Type, at.Target.String(), err)
+	replaced := func(err error) {
+		d.log.Warn("what an agent before has left is replaced, not taken over: meanwhile packets meet no rules", "interface", at.Target.String(), "hook", at.Type.String(), "error", err)
+	}
+	if err != nil { // no link: nothing runs because of it
+		replaced(err)
+		return nil, os.Remove(path)
 	}
 	h, err := d.takeOver(p, at, l)
 	if err != nil {
-		d.log.Warn("what an agent before has left is replaced, not taken over: meanwhile packets meet no rules", "interface", at.Target.String(), "hook", at.Type.String(), "error", err)
+		replaced(err)
 		return nil, errors.Join(l.Unpin(), l.Close())
 	}
 	d.pins.names[h] = name

@@ -104,9 +104,9 @@ func (g *Gate) findFormers() {
 		}
 		f := &former{dir: e.Name(), maps: map[string]*ebpf.Map{}}
 		if strings.HasPrefix(e.Name(), keptPrefix) {
-			err = f.open(filepath.Join(g.pins, f.dir))
+			err = f.open(filepath.Join(g.pins, f.dir), g.maps)
 		} else {
-			err = errors.New("another version wrote it")
+			err = errOtherVersion
 		}
 		if err != nil {
 			g.log.Warn("gate: what rules of an agent before have counted is not taken over", "pins", f.dir, "error", err)
@@ -116,10 +116,19 @@ func (g *Gate) findFormers() {
 	}
 }
 
-func (f *former) open(dir string) (err error) {
-	for pin := range keptMaps {
-		if f.maps[pin], err = ebpf.LoadPinnedMap(filepath.Join(dir, pin), &ebpf.LoadPinOptions{ReadOnly: true}); err != nil {
+// errOtherVersion is that maps are not as this version has them.
+var errOtherVersion = errors.New("another version wrote it")
+
+// open opens maps that are as those of this agent.
+func (f *former) open(dir string, own map[string]*ebpf.Map) (err error) {
+	for pin, name := range keptMaps {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pin), &ebpf.LoadPinOptions{ReadOnly: true})
+		if err != nil {
 			return err
+		}
+		f.maps[pin] = m
+		if is, was := own[name], m; is.Type() != was.Type() || is.KeySize() != was.KeySize() || is.ValueSize() != was.ValueSize() {
+			return fmt.Errorf("%w: %s is another", errOtherVersion, pin)
 		}
 	}
 	return nil

@@ -35,6 +35,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		{"gate", "internal/gate", "TestKernelDecidesAsRules"},
 		{"hints", "internal/hints", "TestExamine$|TestUnboundTwin"},
 		{"ladder", "internal/hints/service", "TestLadder|TestMetadata/never/time:true|TestMetadataGeneric"},
+		{"e2e", "test/e2e", "TestGateLadder"}, // pins, and programs of others
 	}
 	m := Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 25 * time.Minute,
@@ -52,7 +53,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		if s.name == "gate" {
 			args = append(args, "-rapid.checks=10")
 		}
-		m.Cmds = append(m.Cmds, Cmd{Args: args})
+		m.Cmds = append(m.Cmds, Cmd{Args: args, Env: []string{"E2E_BINARY=/bin/waymark"}})
 	}
 	report := Run(t, m)
 	if !strings.HasPrefix(report.Release, olderKernel()+".") || report.CPUs != 2 {
