@@ -93,6 +93,9 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcs {
 		runtime.GOMAXPROCS(maxProcs)
 	}
+	if !options.profile {
+		runtime.MemProfileRate = 0 // nobody can ask for the samples, which take 1 MB
+	}
 	// A reader of stdout that leaves is an exporter's loss, not the agent's end.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, release := stop.context(ctx)

@@ -86,6 +86,9 @@ func (a *Agent) onSynced() {
 // of the kernel, the programs' objects and the verifier's log; and code.
 func (a *Agent) releaseStart() {
 	debug.FreeOSMemory()
+	if err := memory.MapSingly(); err != nil {
+		a.log.Debug("code is mapped 16 pages at a time", "error", err)
+	}
 	if err := memory.ReleaseProgram(); err != nil {
 		a.log.Debug("memory of the start is kept", "error", err)
 	}
