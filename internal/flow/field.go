@@ -97,6 +97,8 @@ type Field struct {
 	PutUint func(*Record, uint64)
 	PutAddr func(*Record, netip.Addr)
 	PutStr  func(*Record, string)
+	// PutPairs sets the buckets of a histogram, given as index and count of each by turns, after the fields that count it.
+	PutPairs func(r *Record, pairs []uint64) error
 	// Compare orders records by the field; nil: nobody sorts by it.
 	Compare func(a, b *Record) int
 	// AppendKey adds the value as bytes that differ where values do.

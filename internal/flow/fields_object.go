@@ -182,6 +182,13 @@ func (d delays[T]) histogram() []Field {
 		}
 		return parseBuckets(s, &times.Buckets)
 	}
+	buckets.PutPairs = func(r *Record, pairs []uint64) error {
+		times := d.times(d.made(r))
+		if err := times.counted(); err != nil {
+			return err
+		}
+		return setBuckets(pairs, &times.Buckets)
+	}
 	return []Field{
 		d.quantile(0.5, d.field("p50_ns", "ns", "median of the "+title+"s", 4, "MedianNanoseconds", "quantity", title+": the median, within 6 %"), name),
 		d.quantile(0.9, d.field("p90_ns", "ns", "what 90 of 100 "+title+"s do not exceed", -1, "", "", ""), name+"_p90"),
@@ -211,18 +218,39 @@ func appendBuckets(b []byte, buckets []DelayBucket) []byte {
 }
 
 func parseBuckets(s string, to *[]DelayBucket) error {
-	var pairs [][]uint64
-	if err := json.Unmarshal([]byte(s), &pairs); err != nil {
+	var list [][]uint64
+	if err := json.Unmarshal([]byte(s), &list); err != nil {
 		return err
 	}
-	*to = nil
-	next := uint64(0)
-	for _, pair := range pairs {
-		if len(pair) != 2 || pair[0] < next || pair[0] >= inband.Buckets || pair[1] == 0 {
-			return fmt.Errorf("%v: want [index, count], the index below %d and above the one before", pair, inband.Buckets)
+	pairs := make([]uint64, 0, 2*len(list))
+	for _, pair := range list {
+		if len(pair) != 2 {
+			return fmt.Errorf("%v: %w", pair, errBuckets)
 		}
-		next = pair[0] + 1
-		*to = append(*to, DelayBucket{Index: uint8(pair[0]), Count: pair[1]})
+		pairs = append(pairs, pair...)
+	}
+	return setBuckets(pairs, to)
+}
+
+var errBuckets = fmt.Errorf("want [index, count], the index below %d and above the one before", inband.Buckets)
+
+// setBuckets takes index and count of each bucket by turns.
+func setBuckets(pairs []uint64, to *[]DelayBucket) error {
+	if len(pairs)%2 != 0 {
+		return fmt.Errorf("%v: %w", pairs, errBuckets)
+	}
+	*to = nil
+	if len(pairs) > 0 {
+		*to = make([]DelayBucket, 0, len(pairs)/2)
+	}
+	next := uint64(0)
+	for i := 0; i < len(pairs); i += 2 {
+		index, count := pairs[i], pairs[i+1]
+		if index < next || index >= inband.Buckets || count == 0 {
+			return fmt.Errorf("%v: %w", pairs[i:i+2], errBuckets)
+		}
+		next = index + 1
+		*to = append(*to, DelayBucket{Index: uint8(index), Count: count})
 	}
 	return nil
 }

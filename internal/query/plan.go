@@ -34,7 +34,10 @@ type Plan struct {
 	Hosts      []string // whose records are asked for; empty: of all
 	// Sums are the counters that rows have; empty: rows have all that is known of their records.
 	// Of files, only those columns are read.
-	Sums   []string
+	Sums []string
+	// Reads are the fields that are read of rows, besides keys and counters: others may be missing, so that their columns
+	// need not be read of files; nil: all are read.
+	Reads  []string
 	Budget Budget // the zero Budget: DefaultBudget
 
 	records, rows filter.Filter  // the two parts of Filter, of a checked plan

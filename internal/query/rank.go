@@ -82,16 +82,44 @@ func CounterNames() (names []string) {
 
 // counted is a pass over the counters that the plan names; nil: it needs more of records.
 func (p *Plan) counted() *Plan {
-	if p.sums == nil || !p.columns() {
-		return nil
-	}
-	key := slices.ContainsFunc(p.By.Keys, func(k Key) bool { return k.Name == p.Sort })
-	if !key && p.Sort != "records" && counterNamed(p.Sort) == nil {
+	if !p.summed() || !p.columns() {
 		return nil
 	}
 	pass := *p
 	pass.counters = p.sums
 	return &pass
+}
+
+// summed reports whether keys and the counters that the plan names say what its rows are, and their order.
+func (p *Plan) summed() bool {
+	key := slices.ContainsFunc(p.By.Keys, func(k Key) bool { return k.Name == p.Sort })
+	return p.sums != nil && p.rows.Empty() && (key || p.Sort == "records" || counterNamed(p.Sort) != nil)
+}
+
+// Fields are those that an engine needs of a record, besides those that make a flow; nil: all.
+func (p *Plan) Fields() []string {
+	if !p.summed() && p.Reads == nil || !p.rows.Empty() || p.By.Whole() { // rows of whole flows have more than their keys
+		return nil
+	}
+	names := append([]string{"initiator", "packets"}, p.Reads...) // by which folds turn; of which some were seen elsewhere
+	for _, k := range p.By.Keys {
+		f := keyDefs[defOf(k.Name)].field
+		if f == nil {
+			continue
+		}
+		if object, _ := f.Inside(); object != "" { // made of several fields
+			return nil
+		}
+		names = append(names, f.Name)
+	}
+	counters := p.sums
+	if counters == nil {
+		counters = allCounters
+	}
+	for _, f := range counters {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // ranked is a pass that chooses the rows; nil: the plan has none.

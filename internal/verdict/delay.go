@@ -73,7 +73,7 @@ func judgeNetwork(w *window, f *finding) error {
 }
 
 // byPair are the round trips of handshakes: a pair has both ways, and the interfaces agree.
-var byPair = question{filter: "tcp", by: "pair", sort: "records", limit: 500}
+var byPair = question{filter: "tcp", by: "pair", sort: "records", limit: 500, reads: fieldsOf("rtt.")}
 
 // judgeHandshakes uses the handshakes of TCP, where there is a time before to compare with.
 func judgeHandshakes(w *window, f *finding) error {
@@ -105,7 +105,11 @@ func judgeHandshakes(w *window, f *finding) error {
 
 // compareHandshakes finds those that are slower than usual.
 func (w *window) compareHandshakes(f *finding, slow []*query.Row, least uint64) error {
-	before, err := w.usual(byPair)
+	var of []string
+	for _, r := range slow {
+		of = append(of, fmt.Sprintf("(host %s and host %s)", r.Src, r.Dst))
+	}
+	before, err := w.usual(byPair, of)
 	if err != nil {
 		return err
 	}

@@ -69,10 +69,13 @@ type Request struct {
 const DefaultRange = 10 * time.Minute
 
 // Examiner finds verdicts.
-type Examiner struct{ deps Deps }
+type Examiner struct {
+	deps   Deps
+	memory memory
+}
 
 // New makes an examiner; it asks for nothing yet.
-func New(deps Deps) *Examiner { return &Examiner{deps} }
+func New(deps Deps) *Examiner { return &Examiner{deps: deps} }
 
 // Examine finds what is wrong in a time range.
 func (e *Examiner) Examine(ctx context.Context, r Request, now time.Time) (Answer, error) {

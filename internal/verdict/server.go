@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -16,7 +17,17 @@ type service struct {
 }
 
 // answers of servers, which stand with the half of a conversation that the client receives.
-var ofServers = question{filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500}
+var ofServers = question{filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500, reads: fieldsOf("pdm.")}
+
+// fieldsOf are the fields of an inner object.
+func fieldsOf(prefix string) (names []string) {
+	for i := range flow.Fields {
+		if strings.HasPrefix(flow.Fields[i].Name, prefix) {
+			names = append(names, flow.Fields[i].Name)
+		}
+	}
+	return names
+}
 
 // servers asks for the services once, and for what was usual if some of them is slow.
 func (w *window) servers() ([]service, error) {
@@ -27,25 +38,27 @@ func (w *window) servers() ([]service, error) {
 	if err != nil {
 		return nil, err
 	}
-	slow := false
+	var slow []string // filters of what answers them
 	for i := range rows {
 		r := &rows[i]
 		if r.PDM == nil {
 			continue
 		}
 		w.services = append(w.services, service{Flow: Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}, pdm: r.PDM})
-		slow = slow || w.median(&r.PDM.Server) >= w.ServerDelay || w.median(&r.PDM.Network) >= w.PathDelay
+		if w.median(&r.PDM.Server) >= w.ServerDelay || w.median(&r.PDM.Network) >= w.PathDelay {
+			slow = append(slow, fmt.Sprintf("(%s and src host %s and sport %d)", flow.ProtoName(r.Proto), r.Src, r.SrcPort))
+		}
 	}
-	if slow {
-		err = w.compareServices()
+	if len(slow) > 0 {
+		err = w.compareServices(slow)
 	}
 	w.asked = err == nil
 	return w.services, err
 }
 
-// compareServices adds what was usual.
-func (w *window) compareServices() error {
-	before, err := w.usual(ofServers)
+// compareServices adds what was usual of the slow ones.
+func (w *window) compareServices(slow []string) error {
+	before, err := w.usual(ofServers, slow)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ const leastSYN = 3
 // an interval ends between SYN and ACK, there is a single one.
 var (
 	unanswered = question{filter: "tcp and tcp_flags syn and not tcp_flags ack and not tcp_flags rst", by: "in,proto,src,sport,dst,dport", sort: "packets", limit: mostRows}
-	ofServices = question{filter: "tcp", by: "service,dst", sort: "records", limit: mostRows}
+	ofServices = question{filter: "tcp", by: "service,dst", sort: "records", limit: mostRows, reads: fieldsOf("rtt.")}
 )
 
 // serviceID is a port of a server.
@@ -38,7 +38,7 @@ type attempts struct {
 
 // judgeUnanswered finds services that do not answer.
 func judgeUnanswered(w *window, f *finding) error {
-	answered, err := w.answered(w.rows)
+	answered, err := answered(w.rows(ofServices))
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func judgeUnanswered(w *window, f *finding) error {
 		}
 		if !a.own && answered[id] == 0 { // a scan of ports where nothing is
 			if before == nil {
-				if before, err = w.answered(w.usual); err != nil {
+				if before, err = w.answeredBefore(silent); err != nil {
 					return err
 				}
 			}
@@ -73,8 +73,7 @@ func judgeUnanswered(w *window, f *finding) error {
 }
 
 // answered counts the handshakes of each service.
-func (w *window) answered(ask func(question) ([]query.Row, error)) (map[serviceID]uint64, error) {
-	rows, err := ask(ofServices)
+func answered(rows []query.Row, err error) (map[serviceID]uint64, error) {
 	out := map[serviceID]uint64{}
 	for i := range rows {
 		if r := &rows[i]; r.RTTSeen > 0 {
@@ -82,6 +81,15 @@ func (w *window) answered(ask func(question) ([]query.Row, error)) (map[serviceI
 		}
 	}
 	return out, err
+}
+
+// answeredBefore counts those of services that do not answer now.
+func (w *window) answeredBefore(silent []*attempts) (map[serviceID]uint64, error) {
+	var of []string
+	for _, a := range silent {
+		of = append(of, fmt.Sprintf("(host %s and port %d)", a.Dst, a.DstPort))
+	}
+	return answered(w.usual(ofServices, of))
 }
 
 // silent gathers connections without an answer by service, those with the most first.

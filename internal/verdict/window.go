@@ -45,21 +45,12 @@ type question struct {
 	filter, by, sort string
 	limit            int
 	everywhere       bool
+	reads            []string // fields of the rows, besides keys and counters; nil: all
 }
 
 // rows answers from the window.
 func (w *window) rows(q question) ([]query.Row, error) {
 	a, err := w.query(w.from, w.to, q)
-	return a.Rows, err
-}
-
-// usual answers from the time before the window. It reads much, and is asked only where something
-// exceeds its threshold.
-func (w *window) usual(q question) ([]query.Row, error) {
-	a, err := w.query(w.from.Add(-w.Compare), w.from, q)
-	if a.Intervals > 0 && a.From.Before(w.from) {
-		w.usualFrom = a.From
-	}
 	return a.Rows, err
 }
 
@@ -76,7 +67,7 @@ func (w *window) query(from, to time.Time, q question) (query.Answer, error) {
 		return query.Answer{}, err
 	}
 	a, err := w.deps.History.Query(w.ctx, query.Plan{
-		Filter: f, Since: from, Until: to, By: by, Sort: q.sort, Limit: q.limit, Everywhere: q.everywhere,
+		Filter: f, Since: from, Until: to, By: by, Sort: q.sort, Limit: q.limit, Everywhere: q.everywhere, Reads: q.reads,
 	})
 	if err != nil {
 		return a, fmt.Errorf("flows by %s: %w", q.by, err)

@@ -314,8 +314,10 @@ func (w *world) ask(t testing.TB, r verdict.Request, change ...func(*config.Why)
 	return a
 }
 
-func (w *world) examiner(cfg config.Why) *verdict.Examiner {
-	return verdict.New(verdict.Deps{
+func (w *world) examiner(cfg config.Why) *verdict.Examiner { return verdict.New(w.deps(cfg)) }
+
+func (w *world) deps(cfg config.Why) verdict.Deps {
+	return verdict.Deps{
 		Host: "here", Sampling: 1, History: w.history, Ledger: w.ledger, Wiring: wiring,
 		Thresholds: func() verdict.Thresholds { return verdict.ThresholdsOf(&cfg) },
 		Places:     func() []verdict.Place { return w.places },
@@ -324,5 +326,5 @@ func (w *world) examiner(cfg config.Why) *verdict.Examiner {
 			return []verdict.Connection{{Flow: verdict.Flow{Proto: "tcp", Src: addrs["alpha"], SrcPort: 40001, Dst: addrs["gamma"], DstPort: 443}, Sent: 100, Retransmitted: 60}}, nil
 		},
 		Conditions: func() []verdict.Condition { return nil },
-	})
+	}
 }

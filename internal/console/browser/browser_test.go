@@ -62,13 +62,13 @@ func run(t *testing.T, script string, env ...string) {
 	}
 }
 
-// TestServe serves the console at WAYMARK_CONSOLE until it is stopped, for those who work on it.
+// TestServe serves the console at WAYMARK_CONSOLE until it is stopped, for those who work on it; with SOAK=1, over a day.
 func TestServe(t *testing.T) {
 	listen := os.Getenv("WAYMARK_CONSOLE")
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
-	_, url := agent(t.Context(), t, listen)
+	url := serve(t.Context(), t, listen, kept(t, soak.Times(1, 24)))
 	t.Log(url)
 	if os.Getenv("WAYMARK_CONSOLE") != "" {
 		select {}

@@ -28,12 +28,18 @@ func agent(ctx context.Context, t *testing.T, listen string) (*store.Store, stri
 	t.Helper()
 	history := store.New(store.Default())
 	fill(history, time.Now())
+	return history, serve(ctx, t, listen, history)
+}
+
+// serve answers from a history; its address is on loopback.
+func serve(ctx context.Context, t *testing.T, listen string, history api.History) string {
+	t.Helper()
 	server := newServer(t, listen, history)
 	if err := server.Listen(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = server.Run(ctx) }()
-	return history, "http://" + server.Addrs()[0].String()
+	return "http://" + server.Addrs()[0].String()
 }
 
 // newServer answers from records.

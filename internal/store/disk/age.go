@@ -164,7 +164,7 @@ func eachRecord(seg *segment, names []string, f func(r *flow.Record, repeated ui
 	defer checked.Close()
 	var m memory
 	for i := range seg.groups {
-		if err := newBlock(file, seg, i, &m).records(context.Background(), nil, names, func(_ int, r *flow.Record, repeated uint64) { f(r, repeated) }); err != nil {
+		if err := newBlock(file, seg, i, &m).records(context.Background(), nil, named(names), func(_ int, r *flow.Record, repeated uint64) { f(r, repeated) }); err != nil {
 			return err
 		}
 	}

@@ -194,19 +194,3 @@ func (c *column) put(r *flow.Record, n uint64, b []byte) error {
 	}
 	return nil
 }
-
-// putPairs sets the buckets of a histogram.
-func (c *column) putPairs(r *flow.Record, pairs []uint64) error {
-	if len(pairs) == 0 {
-		return nil
-	}
-	b := []byte{'['}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(strconv.AppendUint(append(b, '['), pairs[i], 10), ',')
-		b = append(strconv.AppendUint(b, pairs[i+1], 10), ']')
-	}
-	return c.field.Set(string(append(b, ']')), &flow.Origin{}, r)
-}

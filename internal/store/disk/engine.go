@@ -291,7 +291,7 @@ func (r *run) simple(b *block) error {
 		return err
 	}
 	heads := b.headOf()
-	return b.records(r.ctx, at, nil, func(row int, record *flow.Record, repeated uint64) {
+	return b.records(r.ctx, at, r.wanted(), func(row int, record *flow.Record, repeated uint64) {
 		s := query.Seen{Repeated: min(repeated, record.Packets)}
 		if r.grouping.Idle() {
 			s.Repeated = 0
@@ -331,7 +331,7 @@ func (r *run) joined(b *block) error {
 		return err
 	}
 	heads := b.headOf()
-	return b.records(r.ctx, at, nil, func(row int, record *flow.Record, repeated uint64) {
+	return b.records(r.ctx, at, r.wanted(), func(row int, record *flow.Record, repeated uint64) {
 		r.joiner.record(heads(row), record, repeated)
 	})
 }

@@ -33,13 +33,19 @@ func (v *vector) addPairs(page parquet.Page, row int, here []int32, some bool) e
 	data := page.Data()
 	repeats, levels, list := page.RepetitionLevels(), page.DefinitionLevels(), data.Int64()
 	value := 0
-	var current []uint64
+	all, began := make([]uint64, 0, len(list)), 0 // of the row that is read
 	at := row - 1
 	end := func() {
-		if at >= row && (!some || slices.Contains(here, int32(at))) {
-			v.pairs = append(v.pairs, current)
+		switch {
+		case at < row:
+		case some && (len(here) == 0 || here[0] != int32(at)): // in the order of rows
+		default:
+			v.pairs = append(v.pairs, all[began:len(all):len(all)])
+			if some {
+				here = here[1:]
+			}
 		}
-		current = nil
+		began = len(all)
 	}
 	for i := range levels {
 		if len(repeats) == 0 || repeats[i] == 0 {
@@ -47,7 +53,7 @@ func (v *vector) addPairs(page parquet.Page, row int, here []int32, some bool) e
 			at++
 		}
 		if levels[i] > 0 {
-			current = append(current, uint64(list[value]))
+			all = append(all, uint64(list[value]))
 			value++
 		}
 	}
@@ -111,15 +117,30 @@ type reading struct {
 	vectors []*vector
 }
 
-// load reads the columns of records at the given rows (nil: all); with names, only those fields
-// and those that make a flow.
-func (b *block) load(at []int32, names []string) (*reading, error) {
+// flowColumns are those that make a flow.
+var flowColumns = []string{"iface", "netns", "direction", "family", "proto", "src", "sport", "dst", "dport", "unattributed", columnIfIndex, columnRepeated}
+
+// named are the columns of some fields, and those that make a flow; nil: all.
+func named(fields []string) func(c *column) bool {
+	return func(c *column) bool {
+		return fields == nil || slices.Contains(flowColumns, c.name) || slices.Contains(fields, c.name)
+	}
+}
+
+// wanted are the columns that a plan needs. To find out again where packets were seen first, much of a record is
+// needed, but no histograms, which take longest.
+func (r *run) wanted() func(c *column) bool {
+	named := named(r.plan.Fields())
+	return func(c *column) bool { return named(c) || r.join && !c.pairs }
+}
+
+// load reads the columns of records that are wanted, at the given rows.
+func (b *block) load(at []int32, wanted func(c *column) bool) (*reading, error) {
 	var r reading
-	wanted := append([]string{"iface", "netns", "direction", "family", "proto", "src", "sport", "dst", "dport", "unattributed", columnIfIndex, columnRepeated}, names...)
 	for _, list := range lists() {
 		for i := range list {
 			c := &list[i]
-			if c.name == columnInterval || c.name == "host" || c.name == "sampling" || names != nil && !slices.Contains(wanted, c.name) {
+			if c.name == columnInterval || c.name == "host" || c.name == "sampling" || !wanted(c) {
 				continue
 			}
 			v, err := b.read(c, at, nil)
@@ -140,8 +161,10 @@ func (r *reading) record(i int, to *flow.Record) (repeated uint64, err error) {
 	for n := range r.columns {
 		c, v := &r.columns[n], r.vectors[n]
 		if c.pairs {
-			if err := c.putPairs(to, v.pairs[i]); err != nil {
-				return 0, err
+			if pairs := v.pairs[i]; len(pairs) > 0 {
+				if err := c.field.PutPairs(to, pairs); err != nil {
+					return 0, err
+				}
 			}
 			continue
 		}
@@ -164,8 +187,8 @@ func (r *reading) record(i int, to *flow.Record) (repeated uint64, err error) {
 // pieceRows is how many records are decoded at once.
 const pieceRows = 1 << 13
 
-// records calls each with the records at the given rows (nil: all), in their order.
-func (b *block) records(ctx context.Context, at []int32, names []string, each func(row int, r *flow.Record, repeated uint64)) error {
+// records calls each with the records at the given rows (nil: all), in their order. They have the wanted columns.
+func (b *block) records(ctx context.Context, at []int32, wanted func(c *column) bool, each func(row int, r *flow.Record, repeated uint64)) error {
 	if at == nil {
 		at = make([]int32, b.rows)
 		for i := range at {
@@ -179,7 +202,7 @@ func (b *block) records(ctx context.Context, at []int32, names []string, each fu
 		}
 		piece := at[:min(len(at), pieceRows)]
 		at = at[len(piece):]
-		from, err := b.load(piece, names)
+		from, err := b.load(piece, wanted)
 		if err != nil {
 			return err
 		}
