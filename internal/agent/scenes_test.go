@@ -67,18 +67,26 @@ var scenes = []scene{
 	{
 		name: "dead server", topology: "pair", kind: verdict.Unanswered, says: []string{"]:8080 does not answer"},
 		change: func(_ *testing.T, cfg *config.Config) { cfg.Flow.ScanInterval = 4 * time.Second }, // a SYN is repeated after a second
-		fault: func(t *testing.T, g *playing) error {
-			rules := "table inet dead { chain in { type filter hook input priority 0; tcp dport 8080 drop; }; }"
-			if out, err := g.beta.Run(t.Context(), "nft", rules); err != nil {
-				return fmt.Errorf("%w: %s", err, out)
-			}
-			return also(connects(8080))(t, g)
-		},
+		fault:  func(t *testing.T, g *playing) error { return errors.Join(dead(t, g), also(connects(8080))(t, g)) },
+	},
+	{
+		name: "dead server, no new connections", topology: "pair", kind: verdict.Unanswered, says: []string{"]:8080 does not answer", "open connections"},
+		change: func(_ *testing.T, cfg *config.Config) { cfg.Flow.ScanInterval = 4 * time.Second }, // three timeouts take 1.4 s
+		fault:  dead,
 	},
 	{
 		name: "gate", topology: "pair", change: ruled, fault: also(connects(8081)),
 		kind: verdict.GateDrops, says: []string{"drop tcp dst port 8081", "/to-alpha"},
 	},
+}
+
+// dead has the service not answer any more.
+func dead(t *testing.T, g *playing) error {
+	out, err := g.beta.Run(t.Context(), "nft", "table inet dead { chain in { type filter hook input priority 0; tcp dport 8080 drop; }; }")
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 // marked has both hosts mark all packets, at any rate.

@@ -149,7 +149,7 @@ func (a *Agent) connections(netns string) (out []verdict.Connection, err error) 
 	for _, c := range open {
 		out = append(out, verdict.Connection{
 			Flow: verdict.Flow{Proto: "tcp", Src: c.Local.Addr(), SrcPort: c.Local.Port(), Dst: c.Remote.Addr(), DstPort: c.Remote.Port()},
-			Sent: c.Sent, Retransmitted: c.Retransmitted,
+			Sent: c.Sent, Retransmitted: c.Retransmitted, Timeouts: c.Timeouts, Open: c.Open,
 		})
 	}
 	return out, err

@@ -83,6 +83,8 @@ func parseSegments(text []byte) (sent, again uint64, err error) {
 type Connection struct {
 	Local, Remote       netip.AddrPort
 	Sent, Retransmitted uint64 // segments with data, since it was opened
+	Timeouts            int    // after which something was sent again, since the last answer
+	Open                int    // connections to the same remote end, with this one
 }
 
 // Connections asks the kernel for the TCP connections of a namespace in which something was sent
@@ -107,7 +109,19 @@ func (r *Registry) Connections(netns string) (list []Connection, err error) {
 	return nil, fmt.Errorf("network namespace %q is not watched", netns)
 }
 
+// opens are the states in which something is sent, and may be answered: SYN_SENT, ESTABLISHED, FIN_WAIT1, CLOSE_WAIT and LAST_ACK.
+var opens = map[uint8]bool{netlink.TCP_SYN_SENT: true, netlink.TCP_ESTABLISHED: true, netlink.TCP_FIN_WAIT1: true, netlink.TCP_CLOSE_WAIT: true, netlink.TCP_LAST_ACK: true}
+
 func appendConnections(list []Connection, all []*netlink.InetDiagTCPInfoResp) []Connection {
+	open := map[netip.AddrPort]int{}
+	for _, one := range all {
+		if one.InetDiagMsg == nil || !opens[one.InetDiagMsg.State] {
+			continue
+		}
+		if remote, ok := netip.AddrFromSlice(one.InetDiagMsg.ID.Destination); ok {
+			open[netip.AddrPortFrom(remote.Unmap(), one.InetDiagMsg.ID.DestinationPort)]++
+		}
+	}
 	for _, one := range all {
 		if one.TCPInfo == nil || one.InetDiagMsg == nil || one.TCPInfo.Total_retrans == 0 {
 			continue
@@ -116,9 +130,10 @@ func appendConnections(list []Connection, all []*netlink.InetDiagTCPInfoResp) []
 		local, okLocal := netip.AddrFromSlice(id.Source)
 		remote, okRemote := netip.AddrFromSlice(id.Destination)
 		if okLocal && okRemote {
+			far := netip.AddrPortFrom(remote.Unmap(), id.DestinationPort)
 			list = append(list, Connection{
-				netip.AddrPortFrom(local.Unmap(), id.SourcePort), netip.AddrPortFrom(remote.Unmap(), id.DestinationPort),
-				uint64(one.TCPInfo.Data_segs_out), uint64(one.TCPInfo.Total_retrans),
+				netip.AddrPortFrom(local.Unmap(), id.SourcePort), far,
+				uint64(one.TCPInfo.Data_segs_out), uint64(one.TCPInfo.Total_retrans), int(one.TCPInfo.Retransmits), open[far],
 			})
 		}
 	}

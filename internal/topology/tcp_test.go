@@ -55,7 +55,7 @@ func TestSegments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(open) == 1 && open[0].Remote.Addr() == beta.Addr4() && open[0].Remote.Port() == 8080 && open[0].Retransmitted > 0
+		return len(open) == 1 && open[0].Remote.Addr() == beta.Addr4() && open[0].Remote.Port() == 8080 && open[0].Retransmitted > 0 && open[0].Timeouts > 0 && open[0].Open == 1
 	})
 	if now := counted(beta.Netns); now.Retransmitted != other.Retransmitted {
 		t.Errorf("%+v, was %+v", now, other)

@@ -47,6 +47,8 @@ type Place struct {
 type Connection struct {
 	Flow
 	Sent, Retransmitted uint64 // segments with data, since it was opened
+	Timeouts            int    // after which something was sent again, since the last answer
+	Open                int    // connections to the same destination, with this one
 }
 
 // Condition is a state of the agent: an interface that is not counted.

@@ -33,7 +33,7 @@ func judgeLinks(w *window, f *finding) error {
 // fullLink adds a verdict with the flow that has the largest part in it.
 func (w *window) fullLink(f *finding, r *query.Row, use float64, speed uint64) error {
 	filter := fmt.Sprintf("iface %s and netns %q and direction %s", r.Iface, r.Netns, r.Direction)
-	q := question{filter: filter, by: "proto,src,sport,dst,dport", sort: "wire_bytes", limit: 20, everywhere: true}
+	q := question{filter: filter, by: "proto,src,sport,dst,dport", sort: "wire_bytes", limit: 20, everywhere: true, sums: []string{"wire_bytes"}}
 	rows, err := w.rows(q)
 	if err != nil {
 		return err

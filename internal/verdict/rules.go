@@ -57,8 +57,8 @@ var rules = []rule{
 	},
 	{
 		kind: Unanswered, base: 60, judge: judgeUnanswered, what: "services that were sent a SYN", flows: true, explains: []Kind{Retransmissions},
-		inputs:    "connections with two SYN or more, and without ACK",
-		threshold: "`unanswered` of the connections to the service, and at least 3 SYN. Of connections that come from elsewhere only those to services that have answered somebody",
+		inputs:    "connections with two SYN or more, and without ACK; the kernel's account of open connections of this host in which segments were sent again",
+		threshold: "`unanswered` of the connections to the service, and at least 3 SYN; or half of the open connections after 3 timeouts, and no new one that was answered for a second. Of connections that come from elsewhere only those to services that have answered somebody",
 		says:      "which service does not answer whom",
 	},
 	{

@@ -17,7 +17,7 @@ const leastSYN = 3
 // A SYN that is answered is followed by an ACK; one that is not is repeated after a second. Where
 // an interval ends between SYN and ACK, there is a single one.
 var (
-	unanswered = question{filter: "tcp and tcp_flags syn and not tcp_flags ack and not tcp_flags rst", by: "in,proto,src,sport,dst,dport", sort: "packets", limit: mostRows}
+	unanswered = question{filter: "tcp and tcp_flags syn and not tcp_flags ack and not tcp_flags rst", by: "in,proto,src,sport,dst,dport", sort: "packets", limit: mostRows, sums: []string{"packets"}}
 	ofServices = question{filter: "tcp", by: "service,dst", sort: "records", limit: mostRows, reads: fieldsOf("rtt.")}
 )
 
@@ -69,7 +69,7 @@ func judgeUnanswered(w *window, f *finding) error {
 		}
 		f.add(w.silence(a, answered[id], share))
 	}
-	return nil
+	return judgeStuck(w, f)
 }
 
 // answered counts the handshakes of each service.
@@ -135,7 +135,7 @@ func (w *window) silence(a *attempts, answered uint64, share float64) Verdict {
 			a.connections, term.Number(a.connections+answered, "connections"), who, a.syn, term.Percent(w.Unanswered)),
 		Measure: "share of connections without an answer", Unit: "share", Value: share, Threshold: w.Unanswered, Samples: a.connections,
 		Where: Where{Dst: a.Dst}, Flow: &own,
-		Command: w.command(question{filter: fmt.Sprintf("tcp and host %s and port %d", a.Dst, a.DstPort), by: "conversation", sort: "packets"}),
+		Command: w.command((&serviceID{6, a.Dst, a.DstPort}).question()),
 		scope:   scope{id: own.String(), addresses: hosts, lost: a.syn, loss: 0.5},
 	}
 }

@@ -53,6 +53,7 @@ var faults = []struct {
 	{"loss", fault{loss: 0.01}, verdict.PathLoss, []string{"The link from", "router/east", "beta/eth0"}},
 	{"full", fault{fill: 12_000_000}, verdict.LinkFull, []string{"router/east carries", "udp from [2001:db8:1::1]:5000"}},
 	{"dead", fault{dead: true}, verdict.Unanswered, []string{"[2001:db8:2::2]:443 does not answer"}},
+	{"dead with open connections", fault{dead: true, stuck: true, again: 0.05}, verdict.Unanswered, []string{"[2001:db8:2::2]:443 does not answer 3 of 3 open connections (15 segments without an answer)"}},
 	{"gate", fault{drops: 1000}, verdict.GateDrops, []string{"rule 7 (drop tcp dst port 23)", "100 packets/s"}},
 	{"gate and dead", fault{drops: 1000, dead: true}, verdict.GateDrops, []string{"rule 7"}},
 	{"agent", fault{agent: 500}, verdict.AgentLosses, []string{"records in exporter ipfix (queue_full)"}},

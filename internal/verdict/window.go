@@ -32,7 +32,7 @@ type window struct {
 // window asks which interfaces carried what, and so learns which intervals there are.
 func (e *Examiner) window(ctx context.Context, r Request, since, until time.Time) (*window, error) {
 	w := &window{Examiner: e, Thresholds: e.deps.Thresholds(), ctx: ctx, request: r, from: since, to: until}
-	a, err := w.query(since, until, question{by: "netns,iface,direction", sort: "wire_bytes"})
+	a, err := w.query(since, until, question{by: "netns,iface,direction", sort: "wire_bytes", sums: []string{"wire_bytes", "packets"}})
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +46,7 @@ type question struct {
 	limit            int
 	everywhere       bool
 	reads            []string // fields of the rows, besides keys and counters; nil: all
+	sums             []string // the only counters that are read, and no other fields; nil: as reads says
 }
 
 // rows answers from the window.
@@ -67,7 +68,7 @@ func (w *window) query(from, to time.Time, q question) (query.Answer, error) {
 		return query.Answer{}, err
 	}
 	a, err := w.deps.History.Query(w.ctx, query.Plan{
-		Filter: f, Since: from, Until: to, By: by, Sort: q.sort, Limit: q.limit, Everywhere: q.everywhere, Reads: q.reads,
+		Filter: f, Since: from, Until: to, By: by, Sort: q.sort, Limit: q.limit, Everywhere: q.everywhere, Reads: q.reads, Sums: q.sums,
 	})
 	if err != nil {
 		return a, fmt.Errorf("flows by %s: %w", q.by, err)

@@ -31,6 +31,7 @@ type world struct {
 	sent    uint64 // segments
 	again   uint64
 	speeds  map[string]uint64
+	stuck   []verdict.Connection
 	hops    [2]struct{ n, sum uint64 } // of IOAM: node 2, and its link to node 3
 	places  []verdict.Place
 }
@@ -41,6 +42,7 @@ type fault struct {
 	loss         float64       // likewise
 	fill         uint64        // bytes a second of one flow to beta
 	dead         bool          // beta does not answer
+	stuck        bool          // and has no new connections
 	drops        uint64        // of the gate
 	agent        uint64        // records that an exporter lost
 	node, behind time.Duration // node 2 and its link take longer
@@ -149,11 +151,21 @@ func (w *world) run(n int, f fault) {
 			w.talk(iv, c, f, false)
 		}
 		for range 8 {
+			if f.stuck {
+				break
+			}
 			server := []string{"beta", "gamma"}[w.random.IntN(2)]
 			w.talk(iv, w.connect(server), f, true)
 		}
 		if f.fill > 0 {
 			w.fill(iv, f.fill)
+		}
+		w.stuck = nil
+		for _, c := range w.open {
+			if f.stuck && c.server == "beta" {
+				end := verdict.Flow{Proto: "tcp", Src: addrs["alpha"], SrcPort: c.port, Dst: addrs["beta"], DstPort: 443}
+				w.stuck = append(w.stuck, verdict.Connection{Flow: end, Sent: 100, Retransmitted: 5, Timeouts: 5, Open: 3})
+			}
 		}
 		w.gate, w.lost = w.gate+f.drops, w.lost+f.agent
 		segments := 3000 + w.random.Uint64N(2000)
@@ -323,7 +335,7 @@ func (w *world) deps(cfg config.Why) verdict.Deps {
 		Places:     func() []verdict.Place { return w.places },
 		Speed:      func(netns, iface string) uint64 { return w.speeds[netns+"/"+iface] },
 		Connections: func(string) ([]verdict.Connection, error) {
-			return []verdict.Connection{{Flow: verdict.Flow{Proto: "tcp", Src: addrs["alpha"], SrcPort: 40001, Dst: addrs["gamma"], DstPort: 443}, Sent: 100, Retransmitted: 60}}, nil
+			return append(w.stuck, verdict.Connection{Flow: verdict.Flow{Proto: "tcp", Src: addrs["alpha"], SrcPort: 40001, Dst: addrs["gamma"], DstPort: 443}, Sent: 100, Retransmitted: 60}), nil
 		},
 		Conditions: func() []verdict.Condition { return nil },
 	}
