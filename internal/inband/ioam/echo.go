@@ -105,14 +105,31 @@ func (e *echoes) close() {
 	e.sockets = nil
 }
 
-// askTunnels asks the ends of tunnels, and passes answers on to the programs.
-func (r *Registrar) askTunnels() {
+// asks reports whether the insertion is a tunnel whose end is asked.
+func (in *Insertion) asks() bool { return in.Tunnel != nil && in.Tunnel.Echo }
+
+// followTunnels has the ends of tunnels asked while the node, which is new, has any: an agent without tunnels does not wake up.
+func (r *Registrar) followTunnels(n *Node) {
+	if r.endAsking != nil {
+		close(r.endAsking)
+		r.endAsking = nil
+	}
+	if slices.ContainsFunc(n.Insertions, func(in Insertion) bool { return in.asks() }) {
+		r.endAsking = make(chan struct{})
+		go r.askTunnels(r.endAsking)
+	}
+}
+
+// askTunnels asks the ends of tunnels until end is closed, and passes answers on to the programs.
+func (r *Registrar) askTunnels(end <-chan struct{}) {
 	tick := time.NewTicker(echoInterval / 10) // answers are passed on soon after they came
 	defer tick.Stop()
 	var asked time.Time
 	for {
 		select {
 		case <-r.stop:
+			return
+		case <-end:
 			return
 		case <-tick.C:
 		}
@@ -125,7 +142,7 @@ func (r *Registrar) askTunnels() {
 			}
 			asked = time.Now()
 			for i, in := range ordered(r.node.Insertions) {
-				if in.Tunnel != nil && in.Tunnel.Echo {
+				if in.asks() {
 					r.echoes.ask(in.Tunnel, r.kept[in.Identity()].slot, uint32(i))
 				}
 			}

@@ -89,6 +89,8 @@ type Registrar struct {
 	kept    map[string]kept                    // by identity of the insertion
 	stop    chan struct{}
 	end     func() // closes stop, once
+	// endAsking ends what asks the ends of tunnels; nil: nothing does.
+	endAsking chan struct{}
 	// Numbers given so far.
 	lastInsertion, generation uint32
 
@@ -222,7 +224,6 @@ func (r *Registrar) open(c *datapath.Core) (err error) {
 	go r.followPaths()
 	go r.direct.run(r.stop)
 	go r.followQueues()
-	go r.askTunnels()
 	return nil
 }
 

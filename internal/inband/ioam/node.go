@@ -175,6 +175,7 @@ func (r *Registrar) apply(n Node) error {
 		return err
 	}
 	r.node, r.kept = n, keep
+	r.followTunnels(&n)
 	return r.core.Wait()
 }
 

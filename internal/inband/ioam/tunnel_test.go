@@ -2,9 +2,12 @@ package ioam
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
+	"runtime"
 	"testing"
 
+	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
@@ -54,4 +57,26 @@ func TestTunnelReportedClosed(t *testing.T) {
 			wrapped(c.what, false)
 		}
 	})
+	asksOnlyWithTunnels(t, h, in)
+}
+
+// Without tunnels, nothing of a node wakes up to ask their ends.
+func asksOnlyWithTunnels(t *testing.T, h *insertingHost, in Insertion) {
+	asking := func() bool {
+		all := make([]byte, 1<<20)
+		return bytes.Contains(all[:runtime.Stack(all, true)], []byte("askTunnels"))
+	}
+	for _, echo := range []bool{false, true, false, true} {
+		with := *in.Tunnel
+		with.Echo = echo
+		in.Tunnel = &with
+		if err := h.node.Apply(inserting(t, in)); err != nil {
+			t.Fatal(err)
+		}
+		await.True(t, fmt.Sprintf("asking: %t", echo), func() bool { return asking() == echo })
+	}
+	if err := h.node.Apply(node()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "no tunnel left", func() bool { return !asking() })
 }
