@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -107,7 +108,8 @@ func (s *ioamStream) close() {
 func (s *ioamStream) connect(ctx context.Context, from, to *lab.Host, port int) error {
 	var listener net.Listener
 	if err := to.Do(func() (err error) {
-		listener, err = net.ListenTCP("tcp6", net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), uint16(port))))
+		l := net.ListenConfig{Control: steadySocket}
+		listener, err = l.Listen(ctx, "tcp6", netip.AddrPortFrom(to.Addr6(), uint16(port)).String())
 		return err
 	}); err != nil {
 		return fmt.Errorf("listening on %s: %w", to.Name, err)
@@ -115,7 +117,7 @@ func (s *ioamStream) connect(ctx context.Context, from, to *lab.Host, port int) 
 	defer listener.Close()
 	var near net.Conn
 	if err := from.Do(func() (err error) {
-		d := net.Dialer{Timeout: patience}
+		d := net.Dialer{Timeout: patience, Control: steadySocket}
 		near, err = d.DialContext(ctx, "tcp6", listener.Addr().String())
 		return err
 	}); err != nil {
@@ -132,6 +134,29 @@ func (s *ioamStream) connect(ctx context.Context, from, to *lab.Host, port int) 
 	}
 	s.receiver, err = copyOf(far)
 	return err
+}
+
+// steady has TCP behave alike in all modes: it sends what the window allows, at once, and its buffers do not grow. Others
+// than Linux's default congestion control may pace, as BBR does, by timers that take more CPU time on virtual machines than
+// the chain does; and how often a receiver acknowledges depends on how far its buffer has grown.
+func steady(fd uintptr) error {
+	if err := unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic"); err != nil {
+		return fmt.Errorf("choosing cubic as congestion control: %w", err)
+	}
+	for _, buffer := range []int{unix.SO_SNDBUFFORCE, unix.SO_RCVBUFFORCE} {
+		if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, buffer, socketBuffer); err != nil {
+			return fmt.Errorf("setting the size of a socket's buffer: %w", err)
+		}
+	}
+	return nil
+}
+
+// socketBuffer is more than is ever on its way.
+const socketBuffer = 4 << 20
+
+// steadySocket is for net.ListenConfig and net.Dialer: what is accepted inherits it.
+func steadySocket(_, _ string, c syscall.RawConn) (err error) {
+	return errors.Join(c.Control(func(fd uintptr) { err = steady(fd) }), err)
 }
 
 // copyOf is a connection's socket, which does not block.
