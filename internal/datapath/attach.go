@@ -113,12 +113,16 @@ func (d *Datapath) equipHook(p *Program, t *Target) error {
 	if h, err := d.adopt(p, at); h != nil || err != nil {
 		return err
 	}
-	err := d.attachOne(p, at)
-	if err != nil && p.Optional {
+	switch err := d.attachOne(p, at); {
+	case err == nil && p.Optional: // stages move there before their code leaves other hooks
+		h := d.hooks[t.Iface][len(d.hooks[t.Iface])-1]
+		return d.notify(h, func(s *Stage) bool { return s.uses(h.Hook) })
+	case err != nil && p.Optional:
 		d.reportRefusal(at, err)
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 // reportRefusal logs once why an interface takes no program at a hook.

@@ -75,6 +75,14 @@ func (g *Gate) sayFlows(do bool) error {
 	return g.core.Refresh()
 }
 
+// Refresh has interfaces whose packets meet the rules at tc try XDP again: a program of someone else's may have gone.
+func (g *Gate) Refresh() error {
+	if g.core == nil {
+		return nil
+	}
+	return g.core.Refresh()
+}
+
 // expireAt has the rules compiled again when something ends.
 func (g *Gate) expireAt(next time.Time) {
 	g.expiry.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -61,6 +62,8 @@ func (d *Device) obstacle() string {
 		return ErrNotReported.Error()
 	case d.Offered == 0:
 		return "the driver offers none"
+	case d.Program != nil && strings.HasPrefix(d.Program.Name, "waymark"):
+		return "the agent's program is at XDP: hints.use: always has it count all hints"
 	case d.Program != nil:
 		return "another program is at XDP"
 	}

@@ -74,6 +74,7 @@ func TestNotMeasured(t *testing.T) {
 		{Device{}, ErrNotReported.Error()},
 		{Device{Reported: true}, "the driver offers none"},
 		{Device{Reported: true, Offered: 2, Program: &Program{}}, "another program is at XDP"},
+		{Device{Reported: true, Offered: 2, Program: &Program{Name: "waymark_xdp"}}, "the agent's program is at XDP: hints.use: always has it count all hints"},
 		{Device{Reported: true, Offered: 2}, ""},
 	} {
 		if got := c.d.obstacle(); got != c.want {

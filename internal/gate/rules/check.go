@@ -67,6 +67,9 @@ func (p *parser) undefined(t token, name string) *Error {
 		known = append(known, s.Name)
 	}
 	slices.Sort(known)
+	if name == "" {
+		return p.fail(t, "expected the name of a set behind @, such as @blocked")
+	}
 	if near := suggest.Nearest(name, known); near != "" {
 		return p.fail(t, "the set %s is not defined: did you mean @%s?", name, near)
 	}

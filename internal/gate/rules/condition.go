@@ -154,6 +154,9 @@ func (p *parser) fragment(r *ruleText, at part) *Error {
 	return p.once(r, "fragment", at.token)
 }
 
+// maxIfaceName is how long the name of an interface is at most, in bytes.
+const maxIfaceName = 15
+
 func (p *parser) iface(r *ruleText, at part) *Error {
 	if err := p.once(r, "iface", at.token); err != nil {
 		return err
@@ -164,6 +167,9 @@ func (p *parser) iface(r *ruleText, at part) *Error {
 		}
 		if !validGlob(t.text) {
 			return p.fail(t, "expected the name of an interface or a pattern, such as eth0 or veth*")
+		}
+		if !strings.ContainsAny(t.text, `*[\`) && len(t.text) > maxIfaceName {
+			return p.fail(t, "no interface has this name: names have at most %d bytes", maxIfaceName)
 		}
 		if !slices.Contains(r.Match.Ifaces, t.text) {
 			r.Match.Ifaces = append(r.Match.Ifaces, t.text)

@@ -23,8 +23,13 @@ func ReadList(file string, in io.Reader, now time.Time) ([]Member, Errors) {
 	var list []Member
 	var errs Errors
 	lines := bufio.NewScanner(in)
-	for n := 1; lines.Scan(); n++ {
-		members, err := listLine(lines.Text(), now)
+	n := 1
+	for ; lines.Scan(); n++ {
+		text := lines.Text()
+		if n == 1 {
+			text = strings.TrimPrefix(text, byteOrderMark)
+		}
+		members, err := listLine(text, now)
 		list = append(list, members...)
 		if err == nil {
 			continue
@@ -33,15 +38,16 @@ func ReadList(file string, in io.Reader, now time.Time) ([]Member, Errors) {
 			errs = append(errs, &Error{Pos: Position{File: file, Line: n}, What: "further lines are wrong, too: is this a block list?"})
 			break
 		}
-		text := lines.Text()
 		indent := len(text) - len(strings.TrimLeft(text, blanks))
 		errs = append(errs, &Error{
 			Pos: Position{file, n, indent + 1}, What: err.Error(), Line: text,
 			End: utf8.RuneCountInString(strings.TrimRight(text, blanks)) + 1,
 		})
 	}
-	if err := lines.Err(); err != nil {
-		errs = append(errs, &Error{Pos: Position{File: file}, What: err.Error()})
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		errs = append(errs, &Error{Pos: Position{File: file, Line: n}, What: fmt.Sprintf("the line is longer than %d bytes: is this a block list?", bufio.MaxScanTokenSize)})
+	} else if err != nil {
+		errs = append(errs, &Error{Pos: Position{File: file, Line: n}, What: err.Error()})
 	}
 	return mergeMembers(list), errs
 }

@@ -1,11 +1,14 @@
 package rules
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/order"
@@ -44,13 +47,25 @@ func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 	return &p.out, p.out.Warnings(), nil
 }
 
-// RelativeTo opens files whose names are relative to the directory of another.
+// RelativeTo opens files whose names are relative to the directory of another. A pipe that nobody writes to is empty, where it
+// would keep the caller waiting.
 func RelativeTo(file string) func(name string) (io.ReadCloser, error) {
 	return func(name string) (io.ReadCloser, error) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(file), name)
 		}
-		return os.Open(name)
+		f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err == nil && info.IsDir() {
+			err = fmt.Errorf("%s is a directory", name)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
 	}
 }
 

@@ -132,6 +132,8 @@ func TestErrors(t *testing.T) {
 		"drop tcp dst port @a":                   "the set a has addresses",
 		"drop src @p":                            "the set p has ports",
 		"drop src @b":                            "the set b is not defined",
+		"drop src @":                             "the name of a set behind @",
+		"drop iface sixteen_bytes_16":            "names have at most 15 bytes",
 		"drop src @abs\nset abc { 192.0.2.1 }":   "1:10: the set abs is not defined: did you mean @abc?",
 		"set a { 192.0.2.2 }":                    "is defined in",
 		"set e { }":                              "the set e is empty",
@@ -258,7 +260,9 @@ func TestLists(t *testing.T) {
 		"203.0.113.0/24 ; SBL1":                      "203.0.113.0/24",
 		"{\"cidr\":\"203.0.113.0/24\",\"sblid\":\"SBL1\"}\n{\"type\":\"metadata\",\"records\":1}":    "203.0.113.0/24",
 		"create x hash:net family inet hashsize 1024\nadd x 192.0.2.0/24 timeout 60\nadd x 10.0.0.1": "10.0.0.1, 192.0.2.0/24 until 2026-03-01T10:01:00Z",
-		"2001:db8::/32 # six\r\n": "2001:db8::/32",
+		"2001:db8::/32 # six\r\n":   "2001:db8::/32",
+		"\ufeff# list\r\n192.0.2.1": "192.0.2.1",
+		"\ufeff192.0.2.1\r\n":       "192.0.2.1",
 	} {
 		list, errs := ReadList("x", strings.NewReader(text), now)
 		if got := (&Set{Name: "s", Prefixes: list}).String(); got != "set s { "+want+" }" || errs != nil {
@@ -272,6 +276,7 @@ func TestLists(t *testing.T) {
 		"192.0.2.1/24":                  "did you mean 192.0.2.0/24",
 		strings.Repeat("<html>\n", 30):  "further lines are wrong, too",
 		"add x 192.0.2.1 timeout":       "number of seconds",
+		"\n" + strings.Repeat("1", 1e6): "x:2: the line is longer than 65536 bytes: is this a block list?",
 		"{\"cidr\":\"203.0.113.0/99\"}": "expected an address",
 	} {
 		if _, errs := ReadList("x", strings.NewReader(text), now); errs == nil || !strings.Contains(errs.Error(), want) {

@@ -212,9 +212,9 @@ func (s *service) reload(next *config.Config) (apply func() error, err error) {
 		}
 		if rs == nil {
 			s.cfg = own
-			return nil
+			return s.gate.Refresh()
 		}
-		if err := s.gate.Apply(rs); err != nil {
+		if err := errors.Join(s.gate.Apply(rs), s.gate.Refresh()); err != nil {
 			return err
 		}
 		s.cfg = own
