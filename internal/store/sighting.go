@@ -255,10 +255,24 @@ func (s *sightings) leads(a, b *sighting, hasSource bool) bool {
 func (s *sightings) resolve() {
 	for _, head := range s.flows {
 		if head != 0 {
+			if s.alone(&s.list[head-1]) {
+				continue
+			}
 			src := netip.AddrFrom16(s.list[head-1].first.src)
 			s.resolveFlow(head-1, !src.Unmap().IsUnspecified())
 		}
 	}
+}
+
+// alone resolves a sighting that is the only one of its flow, as most are; false: it is not.
+func (s *sightings) alone(x *sighting) bool {
+	if x.next >= 0 {
+		return false
+	}
+	if x.in = int32(x.place); s.places[x.place].egress {
+		x.in, x.out = -1, int32(x.place)
+	}
+	return true
 }
 
 // maxJoined is how many sightings of a flow are joined; others count as the first.

@@ -109,6 +109,9 @@ func columnOf(f *flow.Field) column {
 	return c
 }
 
+// ofOrigin reports whether all records of a file have the same value, as the agent that wrote them has it.
+func (c *column) ofOrigin() bool { return c.name == "host" || c.name == "sampling" }
+
 // address reports whether the values are addresses.
 func (c *column) address() bool { return c.field != nil && c.field.Kind == flow.Address }
 

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -39,6 +40,7 @@ func newEncoder(c *column, index int) encoder {
 type space struct {
 	values  []parquet.Value
 	numbers [batchRows]uint64
+	missing [batchRows]bool
 	arena   []byte
 }
 
@@ -46,6 +48,8 @@ type space struct {
 func (c *encoder) values(entries []entry, s *space) []parquet.Value {
 	s.values, s.arena = s.values[:0], s.arena[:0]
 	switch {
+	case c.same != nil && c.ofOrigin():
+		return c.same[:len(entries)]
 	case c.pairs:
 		for i := range entries {
 			s.values = c.pairValues(s.values, c.index, &entries[i])
@@ -64,11 +68,11 @@ func (c *encoder) values(entries []entry, s *space) []parquet.Value {
 func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
 	list := s.numbers[:len(entries)]
 	if c.optional {
-		switch missing := c.present(entries, list); {
+		switch missing := c.present(entries, list, s.missing[:len(entries)]); {
 		case missing == len(entries):
 			return absent[:missing]
 		case missing > 0:
-			return c.partly(entries, list, s)
+			return c.partly(list, s)
 		}
 	} else {
 		c.read(entries, list)
@@ -80,14 +84,20 @@ func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
 		}
 		return c.same[:len(entries)]
 	}
-	if c.wide && !c.optional {
-		for _, n := range list {
-			s.values = append(s.values, parquet.Int64Value(int64(n)))
+	s.values = slices.Grow(s.values, len(list))[:len(list)]
+	switch {
+	case c.wide && !c.optional:
+		for i, n := range list {
+			s.values[i] = parquet.Int64Value(int64(n))
 		}
-		return s.values
-	}
-	for _, n := range list {
-		s.values = append(s.values, c.valued(n))
+	case c.names == nil && !c.flag && !c.wide:
+		for i, n := range list {
+			s.values[i] = c.leveled(parquet.Int32Value(int32(n)))
+		}
+	default:
+		for i, n := range list {
+			s.values[i] = c.valued(n)
+		}
 	}
 	return s.values
 }
@@ -106,9 +116,9 @@ func (c *encoder) read(entries []entry, to []uint64) {
 }
 
 // present reads the numbers of entries that have one, and returns how many have none.
-func (c *encoder) present(entries []entry, to []uint64) (missing int) {
+func (c *encoder) present(entries []entry, to []uint64, none []bool) (missing int) {
 	for i := range entries {
-		if c.field.Missing(entries[i].Record) {
+		if none[i] = c.field.Missing(entries[i].Record); none[i] {
 			missing++
 			continue
 		}
@@ -118,10 +128,10 @@ func (c *encoder) present(entries []entry, to []uint64) (missing int) {
 }
 
 // partly are values of which some are missing.
-func (c *encoder) partly(entries []entry, list []uint64, s *space) []parquet.Value {
+func (c *encoder) partly(list []uint64, s *space) []parquet.Value {
 	for i, n := range list {
 		var v parquet.Value // missing
-		if !c.field.Missing(entries[i].Record) {
+		if !s.missing[i] {
 			v = c.valued(n)
 		}
 		s.values = append(s.values, v)

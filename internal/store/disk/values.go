@@ -140,7 +140,7 @@ func (b *block) load(at []int32, wanted func(c *column) bool) (*reading, error) 
 	for _, list := range lists() {
 		for i := range list {
 			c := &list[i]
-			if c.name == columnInterval || c.name == "host" || c.name == "sampling" || !wanted(c) {
+			if c.name == columnInterval || c.ofOrigin() || !wanted(c) {
 				continue
 			}
 			v, err := b.read(c, at, nil)
