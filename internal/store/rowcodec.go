@@ -55,7 +55,9 @@ func (r *reader) row(fields []*flow.Field, w *row, to *flow.Record, from int64) 
 	*to = flow.Record{}
 	for _, f := range fields {
 		if f.Nanos == nil {
-			f.PutUint(to, r.uvarint())
+			if n := r.uvarint(); n != 0 { // most are 0, as they are without it
+				f.PutUint(to, n)
+			}
 			continue
 		}
 		from += r.varint()

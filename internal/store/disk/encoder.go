@@ -172,14 +172,14 @@ func (c *encoder) texts(entries []entry, s *space) []parquet.Value {
 }
 
 func (c *encoder) addresses(entries []entry, s *space) {
+	s.values = slices.Grow(s.values, len(entries))[:len(entries)]
+	s.arena = slices.Grow(s.arena, addressBytes*len(entries))[:addressBytes*len(entries)]
 	for i := range entries {
-		var v parquet.Value // missing
-		if e := &entries[i]; !c.optional || !c.field.Missing(e.Record) {
-			start := len(s.arena)
-			s.arena = c.bytes(e, s.arena)
-			v = c.leveled(parquet.FixedLenByteArrayValue(s.arena[start:len(s.arena):len(s.arena)]))
+		if e := &entries[i]; c.optional && c.field.Missing(e.Record) {
+			s.values[i] = parquet.Value{}
+		} else {
+			s.values[i] = c.leveled(parquet.FixedLenByteArrayValue(c.bytes(e, s.arena[addressBytes*i:][:0:addressBytes])))
 		}
-		s.values = append(s.values, v)
 	}
 }
 

@@ -143,13 +143,15 @@ func (w *writer) row(r *flow.Record, repeated uint64) error {
 
 func (g *groupMeta) add(x *entry) {
 	g.Rows++
-	again := x.Share(x.repeated)
 	if x.repeated == 0 {
-		again = flow.Counters{}
+		g.Records++
+		g.Total.Add(&x.Counters)
+		return
 	}
+	again := x.Share(x.repeated)
 	once := x.Counters
 	once.Subtract(&again)
-	if once.Packets > 0 || x.repeated == 0 {
+	if once.Packets > 0 {
 		g.Records++
 	}
 	g.Total.Add(&once)
