@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -303,6 +304,43 @@ func TestMetadataGeneric(t *testing.T) {
 	meta, _ := socket.Next(t, metaSize)
 	computed := uint8(hintstest.Computed)
 	k.check(t, metaOf(t, meta), hintstest.Meta{Version: uint32(abiHintsVersionHINTS_META_1), HashL4: true, Source: [3]uint8{computed, computed, uint8(hintstest.Absent)}}, now(t))
+}
+
+// TestFlowsDoNotDependOnHints: what is counted of dropped packets at XDP, where flows are looked up by a hash, is in the same
+// flows whether the driver's hints are read or computed.
+func TestFlowsDoNotDependOnHints(t *testing.T) {
+	if !kernel.XDPHints.Has() {
+		t.Skip("programs that are bound to a device: Linux 6.3")
+	}
+	sent := [][]byte{frame, frame, tagged, icmp}
+	flows := func(use string, want datapath.Mode) map[flow.Key]uint64 {
+		v := datapathtest.NewVeth(t)
+		k := newTaker(t, v, Config{Use: use, Metadata: []string{"to"}}, "to", v.To, "drop", gate.Config{Mode: gate.ModeNative, Tables: gate.Default().Tables, Sources: 64})
+		if k.mode != want {
+			t.Fatalf("%s: mode %q, want %q", use, k.mode, want)
+		}
+		for _, f := range sent {
+			k.Send(t, f)
+		}
+		got, packets := map[flow.Key]uint64{}, uint64(0)
+		await.True(t, "all packets in flows", func() bool {
+			if err := k.dp.Drain(func(d *flow.Delta) {
+				if d.Direction == flow.Ingress {
+					d.Iface = 0 // another each time
+					got[d.Key] += d.Packets
+					packets += d.Packets
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return packets >= uint64(len(sent))
+		})
+		return got
+	}
+	read, computed := flows("always", datapath.ModeXDPBound), flows("never", datapath.ModeXDP)
+	if !maps.Equal(read, computed) || len(read) != 3 {
+		t.Errorf("with hints %v, without %v", read, computed)
+	}
 }
 
 // TestRulesOfTags: a VLAN tag that is not in the frame is known to rules at XDP by a hint of the driver, to rules at tc by the kernel.
