@@ -19,7 +19,6 @@ struct scratch {
 	SCRATCH_PART(gate_matching, 136); /* words of the rules that match so far */
 	SCRATCH_PART(gate_answer, 256);
 	SCRATCH_PART(mark_quote, 64);
-	SCRATCH_PART(pdm_work, 2432);
 	SCRATCH_PART(ioam_work, 768);
 	SCRATCH_PART(ioam_plan, 384);
 	SCRATCH_PART(ioam_cut, 4224);

@@ -40,29 +40,31 @@ struct mark_key {
  * sent, by whole fields; `mtu` and `narrowed` also when a Packet Too Big is received.
  */
 struct mark_guard {
-	__u64 fallback; /* no packet is marked before this time */
-	__u64 narrowed; /* when mtu was learned */
+	/* What each packet needs. */
 	__u64 checked; /* when a packet left, marked or not, to the second */
-	__u64 arrived; /* when a marked packet was last known to have arrived; 0: none */
-	__u64 struck; /* when a strike was counted last */
-	__u64 failing; /* when the first of these strikes was */
-	__u64 watched; /* TCP: when the watched segment was sent */
-	__u32 sent_end; /* TCP: sequence number after all that was sent */
-	__u32 last_ack; /* TCP: acknowledgment number sent last */
-	__u32 watch_seq; /* TCP: the segment whose acknowledgment is awaited */
-	__u32 watch_end;
+	__u64 fallback; /* no packet is marked before this time */
 	__u32 named; /* datagrams: pdm_state.echoed when the packet before was sent */
 	__u32 iface; /* where the flow leaves first: below, its packets are seen again */
-	__u16 watch_len; /* its length as an IP packet; 0: none is awaited */
+	__u32 sent_end; /* TCP: sequence number after all that was sent */
+	__u32 last_ack; /* TCP: acknowledgment number sent last */
+	__u16 flags; /* enum guard */
+	__u16 watch_len; /* length of the watched segment as an IP packet; 0: none is awaited */
 	__u16 shown; /* longest packet known to have arrived; 0: none */
 	__u16 mtu; /* longest packet that the path takes; 0: not known */
-	__u16 unmarked; /* packets since one was tried */
-	__u16 flags; /* enum guard */
 	__u8 strikes; /* marked packets in a row that are not known to have arrived */
 	__u8 size_strikes; /* likewise, of segments longer than all that arrived */
 	__u8 tcp_header; /* length of the shortest TCP header */
 	__u8 backoff; /* datagrams: times in a row that the flow fell back */
+
+	__u16 unmarked; /* packets since one was tried */
 	__u16 mark; /* bytes by which marks make the watched segment longer */
+	__u32 watch_seq; /* TCP: the segment whose acknowledgment is awaited */
+	__u32 watch_end;
+	__u64 narrowed; /* when mtu was learned */
+	__u64 arrived; /* when a marked packet was last known to have arrived; 0: none */
+	__u64 struck; /* when a strike was counted last */
+	__u64 failing; /* when the first of these strikes was */
+	__u64 watched; /* TCP: when the watched segment was sent */
 };
 
 enum guard {

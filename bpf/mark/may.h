@@ -112,13 +112,16 @@ static __always_inline int place_first(struct __sk_buff *skb, const struct packe
  */
 static __always_inline void account_mark(struct __sk_buff *skb, struct packet *p, __u32 bytes)
 {
-	__u32 more = p->gso_packets, total = p->id.bytes - more * (p->repeated - p->l3_offset);
+	__u32 more = p->gso_packets, total;
 
-	if (skb->gso_size) {
-		p->repeated += bytes;
-		more = segments_behind(skb, p->repeated) - 1;
-	}
 	p->l4_offset += bytes;
+	if (!skb->gso_size) {
+		p->word[WORD_COUNTS] += (__u64)bytes << 32;
+		return;
+	}
+	total = p->id.bytes - more * (p->repeated - p->l3_offset);
+	p->repeated += bytes;
+	more = segments_behind(skb, p->repeated) - 1;
 	p->gso_packets = more;
 	p->gso_bytes = more * p->repeated;
 	p->rare |= more;

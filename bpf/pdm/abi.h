@@ -15,72 +15,91 @@ enum stamp { PSN_BITS = 16, CLOCK_AHEAD_SHIFT = 40 };
 
 /*
  * What is kept of a flow that is marked. The first part is written when a packet
- * is sent, on any processor, so by atomic operations and whole words; only `rx`
- * comes from the other side. The second part is written when one is received,
- * under `lock`. The third is that of guard.h.
+ * is sent, on any processor, so by atomic operations and whole words; only `rx`,
+ * `echoed` and what follows that up to the guard come from the other side. The second
+ * part is that of guard.h. The third is written when a packet is received, under `lock`.
+ *
+ * In the kernel's map 88 bytes are in front of a state, key included, and an element has whole
+ * cache lines. What each packet needs is in few of them: those that end at bytes 40 and 104 are for
+ * both directions, that from byte 232 on is for received packets.
  */
 struct pdm_state {
 	__u64 tx; /* stamp of the packet last sent */
 	__u64 rx; /* stamp of the packet last received */
 	__u64 rx_reported; /* rx when the last packet was sent */
-	__u64 until; /* when the policy ends */
 	__u32 psn; /* low 16 bits: number of the next packet */
 	__u32 psn_first; /* psn - psn_first packets were marked */
+	__u64 until; /* when the policy ends */
+
 	__u32 generation; /* of the policies that apply to this flow */
 	__u32 out_iface; /* flow_slot.iface of the packet last sent */
 	__u32 out_meta; /* flow_slot.meta, likewise */
 	__be16 out_dport; /* flow_slot.dport, which ICMPv6 has its type in */
 	__u16 zero2;
 	__u64 request; /* tx, when that packet requested an answer */
+	__u64 second; /* when the running second of the flow began; see limit.h */
+	__u32 second_marks; /* packets marked since */
+	__u32 echoed; /* packets sent up to the newest that the peer named */
+	__u8 rounds; /* proofs that the peer is who sends these; see sequence.h */
+	__u8 heard; /* enum heard */
+	__u8 no_checksum; /* this host sends UDP without a checksum (RFC 6935) */
+	__u8 contested; /* another sequence had a proof, too */
+	__u32 proof_sent; /* packets sent when the last proof came */
 
-	__u32 policy;
-	__u32 lock;
+	struct mark_guard guard;
+
 	__u64 id; /* of this state: processor << STATE_CPU_SHIFT | number */
 	__u64 answered; /* tx when the answer to it was measured */
 	__u64 acknowledged; /* tx when its round trip was measured */
+	__u32 policy;
+	__u32 suspicious; /* running counts, as those at the end */
+	__u64 lost; /* may fall: a packet that comes late was not lost */
+	__u64 wild_since; /* ns, when the first packet of the sequence below came */
+
+	__u32 lock;
+	__u32 first_word; /* of the packet that had `highest` first */
 	__u64 seen; /* bit i: the peer's number highest - i came */
 	__u16 highest; /* newest number of the peer */
 	__be16 in_dport;
 	__u8 span; /* bits of `seen` that count; 0: no packet yet */
-	__u8 rounds; /* proofs that the peer is who sends these; see sequence.h */
-	__u8 contested; /* another sequence had a proof, too */
 	__u8 burst; /* numbers until the peer is no longer known to mark bursts */
-	__u32 echoed; /* packets sent up to the newest that the peer named */
-	__u32 proof_sent; /* packets sent when the last proof came */
-	__u32 first_word; /* of the packet that had `highest` first */
+	__u16 zero;
 	__u32 in_iface; /* where this flow's packets are read; 0: nowhere yet */
 	__u32 in_meta;
+	__u32 received; /* running count: those that were believed */
+	__u32 wild_count; /* packets of a sequence that may replace this one; see below */
+	/* Packets that came while another processor held the lock; see missed.h. */
+	__u64 missed; /* bit -number % 64 */
+	__u32 missed_far; /* not in `missed`: too far ahead */
+	__u32 discarded; /* in order, but no answer to the packet last sent */
+
 	/* A sequence that may replace this one, while wild_count is not 0. */
-	__u64 wild_since; /* ns, when its first packet came */
 	__u64 wild_seen; /* bit i: number wild_next - 1 - i came */
-	__u32 wild_count; /* its packets */
 	__u32 wild_lost; /* numbers missing between them */
 	__u32 wild_sent; /* packets sent when its last proof came */
 	__u16 wild_first; /* its first number */
 	__u16 wild_next; /* the number that would follow */
 	__u8 wild_rounds; /* its proofs */
-	__u8 no_checksum; /* this host sends UDP without a checksum (RFC 6935) */
-	__u8 heard; /* enum heard */
-	__u8 zero;
-	/* Packets that came while another processor held the lock; see missed.h. */
-	__u32 missed_far; /* not in `missed`: too far ahead */
-	__u64 missed; /* bit -number % 64 */
+	__u8 zero3[3];
 	/* Running counts, which user space takes differences of. */
-	__u64 lost; /* may fall: a packet that comes late was not lost */
-	__u32 received; /* those that were believed */
 	__u32 reordered;
 	__u32 duplicates;
 	__u32 copies; /* further segments of one GSO burst */
 	__u32 late;
 	__u32 wild;
 	__u32 restarts;
-	__u32 discarded; /* in order, but no answer to the packet last sent */
-	__u32 suspicious;
-	__u32 second_marks; /* packets marked since `second`; see limit.h */
-	__u64 second; /* when the running second of the flow began */
-
-	struct mark_guard guard;
+	__u64 zero4[3];
 };
+
+/* Of an element: what is in front of a state, and all of it. */
+enum pdm_element { PDM_ELEMENT_BEFORE = 88, PDM_ELEMENT = 448, PDM_LINE = 64 };
+
+_Static_assert(PDM_ELEMENT_BEFORE + sizeof(struct pdm_state) == PDM_ELEMENT &&
+		       PDM_ELEMENT % PDM_LINE == 0,
+	       "an element has whole cache lines");
+_Static_assert((PDM_ELEMENT_BEFORE + offsetof(struct pdm_state, generation)) % PDM_LINE == 0 &&
+		       (PDM_ELEMENT_BEFORE + offsetof(struct pdm_state, lock)) % PDM_LINE == 0,
+	       "what each packet needs begins at cache lines");
 
 /* What came last, and what of the answer to it has left. */
 enum heard {
@@ -194,6 +213,12 @@ struct pdm_totals {
 	__u64 delays_lost; /* samples that did not fit into pdm_delays */
 	__u64 events_lost; /* beyond the rate, or the ring was full */
 	__u64 counts_full; /* skbs whose reason did not fit into pdm_counts */
+};
+
+/* Of one processor: struct pdm_work, of which user space reads the counts. One look-up finds all. */
+struct pdm_cpu {
+	struct pdm_totals totals;
+	__u8 work[2432] __attribute__((aligned(8)));
 };
 
 /* One marked packet, on request. */

@@ -12,7 +12,7 @@
 
 /*
  * Written by the programs, read by the agent; running totals, never cleared;
- * count_key.reason is an enum pdm_reason. When full, pdm_stats.counts_full
+ * count_key.reason is an enum pdm_reason. When full, pdm_totals.counts_full
  * counts on.
  */
 struct {

@@ -14,7 +14,7 @@
  * Delays by state and epoch, made by a flow's first answer in an epoch. Written
  * by the programs; the agent reads and deletes those of the epoch that rests, so
  * also those of states that are gone. Not allocated beforehand. When full,
- * pdm_stats.delays_lost counts the samples.
+ * pdm_totals.delays_lost counts the samples.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

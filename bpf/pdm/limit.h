@@ -33,11 +33,13 @@ static __always_inline __u32 limit_now(__u64 elapsed, bool answers)
  */
 static __always_inline bool is_limited(struct pdm_state *s, const struct packet *p, __u64 now)
 {
-	bool data = !is_bare(p);
-	__u64 elapsed = now - s->second;
+	__u64 elapsed;
+	bool data;
 
 	if (!cfg_pdm_marks_per_second)
 		return false;
+	data = !is_bare(p);
+	elapsed = now - s->second;
 	if (elapsed >= LIMIT_NS) {
 		s->second = now;
 		s->second_marks = 0;

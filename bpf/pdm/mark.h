@@ -12,9 +12,8 @@
 
 /* The place for the option in a packet with extension headers. */
 static __always_inline int find_place(struct __sk_buff *skb, const struct packet *p,
-				      struct pdm_work *work)
+				      struct mark_layout *l, struct mark_place *place)
 {
-	struct mark_layout *l = &work->layout;
 	int rc = find_layout(skb, p->l3_offset, l);
 
 	if (rc != WALK_OK)
@@ -23,23 +22,17 @@ static __always_inline int find_place(struct __sk_buff *skb, const struct packet
 		return MARK_VERSION2;
 	if (l->marked.option)
 		return MARK_MARKED;
-	rc = place_behind(skb, p, l, &work->place);
-	if (rc == MARK_OK && work->place.join &&
+	rc = place_behind(skb, p, l, place);
+	if (rc == MARK_OK && place->join &&
 	    (l->dest.size + PDM_HEADER > 256 * 8 || l->dest.others >= OPTIONS_RECEIVER ||
 	     l->dest.options + 2 > OPTIONS_MAX))
 		return MARK_FULL_HEADER;
 	return rc;
 }
 
-static __always_inline __u64 word(__u8 a, __u8 b, __u8 c, __u8 d, __u16 e, __u16 f)
-{
-	return bpf_cpu_to_be64((__u64)a << 56 | (__u64)b << 48 | (__u64)c << 40 | (__u64)d << 32 |
-			       (__u64)e << 16 | f);
-}
-
 /* Writes header or option into the space, and the byte before it that names or counts it. */
 static __always_inline int write_option(struct __sk_buff *skb, const struct mark_place *place,
-					const struct pdm_option *o)
+					const struct pdm_words *w)
 {
 	__u32 upper = place->upper, link = place->link, join = place->join;
 	struct frame f = frame_of(skb);
@@ -53,16 +46,14 @@ static __always_inline int write_option(struct __sk_buff *skb, const struct mark
 	if ((void *)(space + 2) > f.end || (void *)(byte + 1) > f.end)
 		return MARK_BROKEN;
 	if (join) {
-		space[0] =
-			word(PDM_OPTION, PDM_LEN, o->dtlr.scale, o->dtls.scale, o->psntp, o->psnlr);
-		space[1] = word(o->dtlr.delta >> 8, o->dtlr.delta, o->dtls.delta >> 8,
-				o->dtls.delta, OPTION_PADN << 8 | 2, 0);
+		space[0] = bpf_cpu_to_be64((__u64)(PDM_OPTION << 8 | PDM_LEN) << 48 | w->numbers);
+		space[1] = bpf_cpu_to_be64(w->deltas << 32 | OPTION_PADN << 24 | 2 << 16);
 		*byte += PDM_HEADER / 8;
 	} else {
-		space[0] = word(place->proto, PDM_HEADER / 8 - 1, PDM_OPTION, PDM_LEN,
-				o->dtlr.scale << 8 | o->dtls.scale, o->psntp);
-		space[1] = word(o->psnlr >> 8, o->psnlr, o->dtlr.delta >> 8, o->dtlr.delta,
-				o->dtls.delta, OPTION_PADN << 8);
+		space[0] = bpf_cpu_to_be64(
+			(__u64)place->proto << 56 | (__u64)(PDM_HEADER / 8 - 1) << 48 |
+			(__u64)(PDM_OPTION << 8 | PDM_LEN) << 32 | w->numbers >> 16);
+		space[1] = bpf_cpu_to_be64(w->numbers << 48 | w->deltas << 16 | OPTION_PADN << 8);
 		*byte = IPPROTO_DSTOPTS;
 	}
 	return MARK_OK;
@@ -107,20 +98,20 @@ static __always_inline struct pdm_state *find_state(const struct packet *p, stru
  * that is a factor of two, so any time has one, of 15 bits or more. No DTLS becomes
  * 20 femtoseconds: the scale of 0 says that it is none.
  */
-static __always_inline void suit_routers(struct pdm_option *o)
+static __always_inline void suit_routers(struct pdm_words *w)
 {
-	if (o->dtls.delta >= 0xa000) {
-		o->dtls.delta >>= 1;
-		o->dtls.scale++;
-	} else if (!o->dtls.delta) {
-		o->dtls.delta = 0x5000;
+	__u64 dtls = w->deltas & WORDS_DTLS;
+
+	if (dtls >= 0xa000) {
+		w->deltas -= dtls - (dtls >> 1);
+		w->numbers += 1ULL << WORDS_DTLS_SCALE;
+	} else if (!dtls) {
+		w->deltas |= 0x5000;
 	}
 }
 
 static __always_inline void note_sent(struct pdm_state *s, const struct packet *p)
 {
-	if (s->out_iface == p->id.iface && s->out_meta == p->id.meta && s->out_dport == p->id.dport)
-		return;
 	s->out_iface = p->id.iface;
 	s->out_meta = p->id.meta;
 	s->out_dport = p->id.dport;
@@ -138,15 +129,15 @@ static __noinline int report_marked(const struct packet *p, const struct mark_ke
 	return 0;
 }
 
-/* Whether the packet takes an option, and where: work->place. */
+/* Whether the packet takes an option, and where. */
 static __always_inline int locate(struct __sk_buff *skb, const struct packet *p,
-				  struct pdm_work *work)
+				  struct mark_layout *l, struct mark_place *place)
 {
-	int rc = place_first(skb, p, PDM_HEADER, &work->place);
+	int rc = place_first(skb, p, PDM_HEADER, place);
 
 	if (rc != MARK_OK)
 		return rc;
-	return is_extension(work->place.proto, true) ? find_place(skb, p, work) : MARK_OK;
+	return is_extension(place->proto, true) ? find_place(skb, p, l, place) : MARK_OK;
 }
 
 /* The state of a new flow, with what the policy says of it. NULL: *rc is the reason. */
@@ -223,19 +214,20 @@ static __always_inline int fit_with(struct __sk_buff *skb, const struct packet *
  * What pdm_mark() does, with a reason for what it does not. joins: IOAM may insert into the same
  * packet.
  */
-static __always_inline int mark(struct __sk_buff *skb, struct packet *p, const bool joins)
+static __always_inline int mark(struct __sk_buff *skb, struct packet *p, struct pdm_work *work,
+				const bool joins)
 {
 	__u32 generation = policy_generation;
 	__u64 now, hash = p->hash, *unnamed = unnamed_slot(hash);
-	struct pdm_work *work = get_work();
+	struct pdm_words words;
+	struct mark_place *place = &work->place;
 	__u32 burst = skb->gso_size, with = 0;
-	struct mark_place *place;
 	struct mark_guard *guard;
 	struct space gap;
 	struct pdm_state *s;
 	int rc, why;
 
-	if (!work || !unnamed || *unnamed == unnamed_tag(hash, generation))
+	if (!unnamed || *unnamed == unnamed_tag(hash, generation))
 		return MARK_NOT_NAMED;
 	now = mark_now();
 	key_of(p, false, MARK_PDM, &work->key);
@@ -248,13 +240,12 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p, const b
 	}
 	rc = may_mark(skb, p, cfg_pdm_closed_domain);
 	if (rc == MARK_OK)
-		rc = locate(skb, p, work);
+		rc = locate(skb, p, &work->layout, place);
 	if (rc != MARK_OK) {
 		if (s)
 			guard_skip(skb, p, &s->guard, &work->segment);
 		return rc;
 	}
-	place = &work->place;
 	guard = s ? &s->guard : &work->fresh.guard;
 	if (!s)
 		guard_begin(guard, &work->key, now);
@@ -287,12 +278,14 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p, const b
 	if (place->upper != gap.at &&
 	    space_forward(skb, &gap, place->upper + PDM_HEADER) != SPACE_OK)
 		return MARK_BROKEN;
-	pdm_send(s, now, !is_bare(p), &work->option);
+	words = pdm_send(s, now, !is_bare(p));
 	if (burst)
-		suit_routers(&work->option);
-	rc = write_option(skb, place, &work->option);
+		suit_routers(&words);
+	rc = write_option(skb, place, &words);
 	if (rc != MARK_OK)
 		return rc;
+	if (cfg_pdm_raw)
+		words_unpack(&words, &work->option);
 	note_sent(s, p);
 	limit_count(s, p);
 	if (work->segment.tcp && !(guard->flags & GUARD_PASSED))
@@ -311,13 +304,14 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p, const b
 
 static __always_inline int mark_and_count(struct __sk_buff *skb, struct packet *p, const bool joins)
 {
+	struct pdm_work *work = get_work();
 	int rc;
 
-	if (!p)
+	if (!p || !work)
 		return TC_ACT_UNSPEC;
-	rc = mark(skb, p, joins);
+	rc = mark(skb, p, work, joins);
 	if (rc == MARK_OK)
-		PDM_STAT_ADD(marked, 1);
+		work->totals.marked++;
 	else if (rc != MARK_NOT_NAMED)
 		pdm_count(skb, DIRECTION_EGRESS, rc);
 	return rc == MARK_BROKEN ? TC_ACT_SHOT : TC_ACT_UNSPEC;

@@ -21,6 +21,26 @@ struct pdm_option {
 	struct pdm_delta dtls; /* between the packet sent before and what followed it */
 };
 
+/* Likewise in two words, as they follow each other on the wire: two registers while a packet is marked. */
+struct pdm_words {
+	__u64 numbers; /* 48 bits: the scales of both deltas, both numbers */
+	__u64 deltas; /* 32 bits: DTLR, DTLS */
+};
+
+/* DTLS in both. */
+#define WORDS_DTLS_SCALE 32
+#define WORDS_DTLS 0xffffULL
+
+static __always_inline void words_unpack(const struct pdm_words *w, struct pdm_option *o)
+{
+	o->dtlr.scale = w->numbers >> 40;
+	o->dtls.scale = w->numbers >> WORDS_DTLS_SCALE;
+	o->psntp = w->numbers >> 16;
+	o->psnlr = w->numbers;
+	o->dtlr.delta = w->deltas >> 16;
+	o->dtls.delta = w->deltas;
+}
+
 static __always_inline void encode(const struct pdm_option *o, __u8 *data)
 {
 	data[0] = PDM_OPTION;

@@ -155,7 +155,8 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 		return PDM_ELSEWHERE;
 	}
 	measure_delays(s, sample, now);
-	s->suspicious += sample->suspicion != SUSPICION_NONE;
+	if (sample->suspicion != SUSPICION_NONE)
+		s->suspicious++;
 	if (sample->arrival <= ARRIVAL_RESTART)
 		note_received(s, p);
 	if (sample->has)
@@ -184,7 +185,7 @@ __feature(FEATURE_PDM) __noinline int pdm_read_ipv6(struct __sk_buff *skb, const
 	if (rc == READ_OK)
 		rc = take(skb, p, work);
 	if (rc == READ_OK)
-		PDM_STAT_ADD(read, 1);
+		work->totals.read++;
 	else if (rc != READ_NOTHING)
 		pdm_count(skb, DIRECTION_INGRESS, rc);
 	return work->cut.offset != 0;

@@ -20,9 +20,38 @@ struct pdm_delta {
 	__u8 scale;
 };
 
+/*
+ * Bits of v beyond 16. BPF has no instruction that counts them, and clang counts in 35, which wait for each
+ * other. Times of a flow differ little, so that a processor predicts most of these branches.
+ */
+static __always_inline __u32 bits_beyond_16(__u64 v)
+{
+	__u32 n = 0;
+
+	v >>= 16;
+	if (v >> 32) {
+		n = 32;
+		v >>= 32;
+	}
+	if (v >> 16) {
+		n += 16;
+		v >>= 16;
+	}
+	if (v >> 8) {
+		n += 8;
+		v >>= 8;
+	}
+	if (v >> 4) {
+		n += 4;
+		v >>= 4;
+	}
+	/* Of four bits, in one word: 0, 1, 2, 2, 3 four times, 4 eight times. */
+	return n + (0x4444444433332210ULL >> (v << 2) & 7);
+}
+
 static __always_inline struct pdm_delta top16(__u64 v, __u32 dropped)
 {
-	__u32 bits = bit_length(v), shift = bits > 16 ? bits - 16 : 0;
+	__u32 shift = bits_beyond_16(v);
 	struct pdm_delta d = { .delta = v >> shift, .scale = shift + dropped };
 
 	return d;

@@ -23,14 +23,6 @@ struct {
 	__type(value, struct pdm_state);
 } pdm_states SEC(".maps");
 
-/* Running counts. Written by the programs, read by the agent. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct pdm_totals);
-} pdm_stats SEC(".maps");
-
 /*
  * New states in the running second: second << 32 | number, for all processors
  * together. Refused packets only read it, so that in a flood the processors
@@ -43,14 +35,6 @@ volatile __u64 pdm_budget SEC(".data.pdm");
  * keep their place, whatever new flows there are.
  */
 volatile __s64 pdm_vacant SEC(".data.vacant");
-
-#define PDM_STAT_ADD(field, n)                                                    \
-	do {                                                                      \
-		__u32 zero_ = 0;                                                  \
-		struct pdm_totals *st_ = bpf_map_lookup_elem(&pdm_stats, &zero_); \
-		if (st_)                                                          \
-			st_->field += (n);                                        \
-	} while (0)
 
 #define STAMP_TIME_BITS (64 - PSN_BITS)
 
@@ -100,9 +84,13 @@ static __always_inline __u64 age_limit(__u64 *at, __u64 was, __u64 now)
  */
 static __always_inline bool is_stale(const struct pdm_state *s, __u64 now)
 {
-	__u64 tx = WHOLE(s->tx), rx = WHOLE(s->rx), checked = WHOLE(s->guard.checked);
+	__u64 tx = WHOLE(s->tx), rx, checked;
 
-	if (tx ? since(now, tx) <= cfg_pdm_lifetime : !checked)
+	if (tx && since(now, tx) <= cfg_pdm_lifetime)
+		return false;
+	rx = WHOLE(s->rx);
+	checked = WHOLE(s->guard.checked);
+	if (!tx && !checked)
 		return false;
 	return (__s64)(now - checked) > (__s64)cfg_pdm_lifetime && now >= s->guard.fallback &&
 	       !(rx && since(now, rx) <= cfg_pdm_lifetime);
@@ -179,12 +167,8 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
 {
 	struct pdm_state *fresh = &work->fresh;
 	struct mark_guard guard = fresh->guard;
-	struct pdm_totals *stats;
-	__u32 zero = 0;
+	struct pdm_totals *stats = &work->totals;
 
-	stats = bpf_map_lookup_elem(&pdm_stats, &zero);
-	if (!stats)
-		return NULL;
 	if (!take_budget(now)) {
 		stats->refused++;
 		*why = MARK_NEW_REFUSED;
@@ -207,26 +191,30 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
  * since the previous packet, else how long ago that was sent. Two processors
  * never get the same number.
  */
-static __always_inline void pdm_send(struct pdm_state *s, __u64 now, bool asks,
-				     struct pdm_option *o)
+static __always_inline struct pdm_words pdm_send(struct pdm_state *s, __u64 now, bool asks)
 {
 	__u16 psn = __sync_fetch_and_add(&s->psn, 1);
 	__u64 sent = stamp(now, psn), rx = WHOLE(s->rx), tx;
+	struct pdm_words w = { .numbers = (__u64)psn << 16 };
+	struct pdm_delta d;
 
 	/* Not exchanged (5 ns): two processors that send at once may both name the packet before. */
 	tx = WHOLE(s->tx);
 	WHOLE(s->tx) = sent;
 	if (asks)
 		WHOLE(s->request) = sent;
-	__builtin_memset(o, 0, sizeof(*o));
-	o->psntp = psn;
 	if (rx) {
-		o->psnlr = rx;
-		o->dtlr = pdm_scale(since(now, rx));
+		d = pdm_scale(since(now, rx));
+		w.numbers |= (__u64)d.scale << 40 | (__u16)rx;
+		w.deltas = (__u64)d.delta << 16;
 	}
-	if (tx)
-		o->dtls = pdm_scale(since(rx != WHOLE(s->rx_reported) ? rx >> PSN_BITS : now, tx));
+	if (tx) {
+		d = pdm_scale(since(rx != WHOLE(s->rx_reported) ? rx >> PSN_BITS : now, tx));
+		w.numbers |= (__u64)d.scale << WORDS_DTLS_SCALE;
+		w.deltas |= d.delta;
+	}
 	WHOLE(s->rx_reported) = age_limit(&s->rx, rx, now);
+	return w;
 }
 
 #endif

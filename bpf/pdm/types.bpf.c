@@ -15,7 +15,7 @@ struct pdm_types {
 	struct mark_totals mark_totals;
 	enum mark_kind mark_kind;
 	enum mark_reason mark_reason;
-	struct pdm_totals totals;
+	struct pdm_cpu cpu;
 	struct pdm_event event;
 	struct policy_rule rule;
 	struct policy_prefix prefix;

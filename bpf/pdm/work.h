@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What the PDM stages put together for one packet, and the stack is full
- * for. Nothing in it outlives the packet.
+ * for. Nothing in it outlives the packet, but for counts.
  */
 #ifndef WAYMARK_PDM_WORK_H
 #define WAYMARK_PDM_WORK_H
-
-#include "scratch.h"
 
 /* The policy that names a packet. */
 struct pdm_verdict {
@@ -36,6 +34,7 @@ struct pdm_cut {
 };
 
 struct pdm_work {
+	struct pdm_totals totals; /* running; all else is of one packet */
 	struct mark_key key;
 	struct mark_segment segment;
 	struct pdm_option option;
@@ -49,9 +48,32 @@ struct pdm_work {
 	struct pdm_flow_delays no_delays; /* zeros, except what describes the flow */
 };
 
+_Static_assert(sizeof(struct pdm_work) <= sizeof(struct pdm_cpu) &&
+		       !offsetof(struct pdm_work, totals) && !offsetof(struct pdm_cpu, totals),
+	       "counts are where the agent reads them");
+
+/* Written by the programs; the agent reads the counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pdm_cpu);
+} pdm_cpus SEC(".maps");
+
+/* Never NULL, but for the verifier. */
 static __always_inline struct pdm_work *get_work(void)
 {
-	return SCRATCH(struct pdm_work, pdm_work);
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&pdm_cpus, &zero);
 }
+
+/* Where get_work() has not been asked yet. */
+#define PDM_STAT_ADD(field, n)                       \
+	do {                                         \
+		struct pdm_work *work_ = get_work(); \
+		if (work_)                           \
+			work_->totals.field += (n);  \
+	} while (0)
 
 #endif

@@ -39,13 +39,17 @@ struct test_number test_numbers[TEST_CASES] SEC(".data.numbers");
 __noinline int number(struct test_number *n)
 {
 	struct pdm_option o = {};
+	struct pdm_words w;
 
 	if (!n)
 		return 0;
 	o.dtls = pdm_scale(n->ns);
 	n->out_delta = o.dtls.delta;
 	n->out_scale = o.dtls.scale;
-	suit_routers(&o);
+	w.numbers = (__u64)o.dtls.scale << WORDS_DTLS_SCALE;
+	w.deltas = o.dtls.delta;
+	suit_routers(&w);
+	words_unpack(&w, &o);
 	n->burst_delta = o.dtls.delta;
 	n->burst_scale = o.dtls.scale;
 	n->bucket = delay_bucket(n->ns);
@@ -86,6 +90,7 @@ __noinline int step(struct test_event *e)
 {
 	struct pdm_sample sample = {};
 	struct pdm_state *s = &test_state;
+	struct pdm_words w;
 
 	if (!e)
 		return 0;
@@ -96,8 +101,8 @@ __noinline int step(struct test_event *e)
 		s->psn_first = s->psn;
 		break;
 	case STEP_SEND:
-		pdm_send(s, e->now, !e->bare, &sample.option);
-		e->option = sample.option;
+		w = pdm_send(s, e->now, !e->bare);
+		words_unpack(&w, &e->option);
 		break;
 	case STEP_RECEIVE:
 		sample.option = e->option;

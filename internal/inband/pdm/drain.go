@@ -52,11 +52,15 @@ func (r *reader) totals() (sum abiPdmTotals, err error) {
 	return datapath.Sum(perCPU), err
 }
 
-func (r *reader) perCPU() (perCPU []abiPdmTotals, err error) {
-	if err := r.maps["pdm_stats"].Lookup(uint32(0), &perCPU); err != nil {
+func (r *reader) perCPU() (totals []abiPdmTotals, err error) {
+	var perCPU []abiPdmCpu
+	if err := r.maps["pdm_cpus"].Lookup(uint32(0), &perCPU); err != nil {
 		return nil, fmt.Errorf("reading the counters of marking: %w", err)
 	}
-	return perCPU, nil
+	for i := range perCPU {
+		totals = append(totals, perCPU[i].Totals)
+	}
+	return totals, nil
 }
 
 // guarded sums what the guards of marked flows found out, on all processors.

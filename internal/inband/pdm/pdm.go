@@ -59,7 +59,7 @@ const (
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
-	"pdm_states", "pdm_delays", "pdm_counts", "pdm_stats", "pdm_events", ".data.vacant",
+	"pdm_states", "pdm_delays", "pdm_counts", "pdm_cpus", "pdm_events", ".data.vacant",
 	"policy_prefixes", "policy_rules", "policy_ifaces", "policy_unnamed", ".data.policy",
 }
 
