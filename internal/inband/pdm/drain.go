@@ -194,7 +194,7 @@ func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDe
 		r.stats.Alerts++
 	}
 	r.refused = totals.Refused
-	if err := r.deleteStale(stale); err != nil {
+	if err := r.deleteStale(at, stale, round, emit); err != nil {
 		return err
 	}
 	return setVacant(r.maps, r.cfg, r.stats.States)
@@ -315,22 +315,36 @@ func (r *reader) isStale(at datapath.Moment, s *abiPdmState) bool {
 		!recent(s.Tx) && !recent(s.Rx)
 }
 
-// deleteStale forgets states, which their flows' next packets would restart
-// in any case.
-func (r *reader) deleteStale(keys []abiMarkKey) error {
+// deleteStale forgets states, which their flows' next packets would restart in any case. What such a packet counted since
+// its state was read is reported from what the kernel deletes.
+func (r *reader) deleteStale(at datapath.Moment, keys []abiMarkKey, round uint64, emit func(*flow.Delta)) error {
 	for i := range keys {
-		err := r.maps["pdm_states"].Delete(&keys[i])
+		s, err := takeState(r.maps["pdm_states"], &keys[i])
 		if isGone(err) {
 			continue // the program was first
 		}
 		if err != nil {
 			return fmt.Errorf("deleting an old state: %w", err)
 		}
+		r.report(at, &keys[i], s, nil, round, emit)
+		delete(r.reported, s.Id)
 		r.deleted++
 		r.stats.Expired++
 		r.stats.States--
 	}
 	return nil
+}
+
+// takeState reads and deletes a state in one step. Before Linux 5.14, a map that evicts takes two.
+func takeState(m *ebpf.Map, key *abiMarkKey) (*abiPdmState, error) {
+	var s abiPdmState
+	err := m.LookupAndDelete(key, &s)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		if err = m.Lookup(key, &s); err == nil {
+			err = m.Delete(key)
+		}
+	}
+	return &s, err
 }
 
 func isGone(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

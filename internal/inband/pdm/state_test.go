@@ -205,6 +205,26 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
+// A packet that passes after a state was read as too old, and before it is deleted, is counted.
+func TestPacketBeforeDeletion(t *testing.T) {
+	cfg := *marking()
+	cfg.Lifetime = 10 * time.Second
+	h := newPDMHost(t, cfg)
+	h.send(t, aToB().Bytes())
+	var sent uint64
+	if err := h.pdm.reader.drain(h.epoch(t), datapath.Moment{Mono: 35e9}, func(d *flow.Delta) {
+		if sent == 0 {
+			h.send(t, aToB().Bytes())
+		}
+		sent += d.PDM.Sent
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if sent != 2 || h.states(t) != 0 {
+		t.Errorf("%d of 2 packets are reported, and %d states are left", sent, h.states(t))
+	}
+}
+
 // A packet that passes several interfaces on its way in is read on the first.
 func TestReadOnOneInterface(t *testing.T) {
 	h := newPDMHost(t, *marking())
