@@ -9,6 +9,10 @@ SHELL := /bin/bash
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//' | grep . || echo unknown)
 FUZZTIME ?= 10s
 
+# All that is compiled here is compiled alike, and so once.
+export GOFLAGS := $(shell scripts/goflags)
+export CGO_ENABLED := 0
+
 bpf := $(wildcard bpf/*.[ch] bpf/*/*.[ch])
 generators := $(shell grep -rl --include='*.go' '^//go:generate' cmd internal)
 

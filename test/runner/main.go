@@ -134,8 +134,8 @@ type lane struct {
 // and is built as it is shipped, without cgo. Its packages mostly wait, so some run at a time. Plain code may use all CPUs; where it
 // starts goroutines, the race detector looks at it. Emulated machines yield no more than that: they take as long as all else.
 func lanes(cfg config, all *packages) []lane {
-	// make lint vets. Without symbols, linking takes half as long. As make build does, so that packages are compiled once.
-	common := []string{"-count=1", "-vet=off", "-ldflags=-s", "-trimpath", "-tags=nethttpomithttp2", "-timeout=" + cfg.timeout.String()}
+	// make lint vets. Without symbols, linking takes half as long. What decides how packages are compiled is in GOFLAGS.
+	common := []string{"-count=1", "-vet=off", "-ldflags=-s", "-timeout=" + cfg.timeout.String()}
 	atATime := func(n int) []string { return append([]string{"-p=" + strconv.Itoa(n)}, common...) }
 	static := []string{"CGO_ENABLED=0"}
 	list := []lane{

@@ -11,14 +11,14 @@ import (
 // Build compiles the main package at the import path or folder pkg to a static binary; it returns where it lies.
 func Build(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
-	return compile(t, pkg, append([]string{"build", "-ldflags=-s", "-trimpath", "-tags=nethttpomithttp2"}, flags...))
+	return compile(t, pkg, append([]string{"build", "-ldflags=-s"}, flags...))
 }
 
 // BuildTest compiles the tests of a package to a static binary; it returns where it lies. In the guest such a
 // binary takes the flags of `go test` with the prefix "test.": -test.v, -test.run.
 func BuildTest(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
-	return compile(t, pkg, append([]string{"test", "-c", "-vet=off", "-ldflags=-s", "-trimpath", "-tags=nethttpomithttp2"}, flags...))
+	return compile(t, pkg, append([]string{"test", "-c", "-vet=off", "-ldflags=-s"}, flags...))
 }
 
 func compile(t testing.TB, pkg string, args []string) string {
