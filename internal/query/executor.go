@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/netip"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/filter"
@@ -146,7 +147,38 @@ func (p *Plan) choose(rows []Row) *Grouping {
 	for i := range rows {
 		p.only[g.base(&rows[i])] = i
 	}
+	p.prefixes = nil
+	if len(rows) <= mostPrefixes && p.By.Columnar() {
+		p.prefixes = prefixesOf(p.By.Keys, rows)
+	}
 	return g
+}
+
+// mostPrefixes is for how many rows engines get their prefixes.
+const mostPrefixes = 1 << 8
+
+// prefixesOf are the prefixes of rows by key; keys of which some row has no address are left out.
+func prefixesOf(keys []Key, rows []Row) map[string][]netip.Prefix {
+	all := map[string][]netip.Prefix{}
+	for _, k := range keys {
+		if !k.address() {
+			continue
+		}
+		var list []netip.Prefix
+		for i := range rows {
+			p := rows[i].DstPrefix
+			if k.Name == "src" {
+				p = rows[i].SrcPrefix
+			}
+			if p.IsValid() {
+				list = append(list, p)
+			}
+		}
+		if len(list) == len(rows) {
+			all[k.Name] = list
+		}
+	}
+	return all
 }
 
 // pass asks all engines once.

@@ -9,6 +9,7 @@ package query
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -40,12 +41,13 @@ type Plan struct {
 	Reads  []string
 	Budget Budget // the zero Budget: DefaultBudget
 
-	records, rows filter.Filter  // the two parts of Filter, of a checked plan
-	sums          []*flow.Field  // Sums, and the counter that is sorted by; nil: Sums is empty
-	counters      []*flow.Field  // what a pass adds up; nil: all that rows have
-	unsorted      bool           // somebody else sorts the rows
-	after         uint64         // the number of an interval: only later ones are meant
-	only          map[Digest]int // groups, by their keys without the time, that are meant; nil: all
+	records, rows filter.Filter             // the two parts of Filter, of a checked plan
+	sums          []*flow.Field             // Sums, and the counter that is sorted by; nil: Sums is empty
+	counters      []*flow.Field             // what a pass adds up; nil: all that rows have
+	unsorted      bool                      // somebody else sorts the rows
+	after         uint64                    // the number of an interval: only later ones are meant
+	only          map[Digest]int            // groups, by their keys without the time, that are meant; nil: all
+	prefixes      map[string][]netip.Prefix // that these groups have, by key
 }
 
 // Records is the part of the filter that each record has to match, of a checked plan.

@@ -3,6 +3,7 @@ package query
 import (
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,10 @@ var allCounters = func() (list []*flow.Field) {
 
 // Chosen reports whether only some groups are meant.
 func (p *Plan) Chosen() bool { return p.only != nil }
+
+// Prefixes are those that the groups that are meant have of a field: rows with other addresses are of none; nil: that is
+// not known.
+func (p *Plan) Prefixes(name string) []netip.Prefix { return p.prefixes[name] }
 
 // checkSums finds the fields of Sums.
 func (p *Plan) checkSums() error {

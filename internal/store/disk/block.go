@@ -21,6 +21,7 @@ type block struct {
 	number  int
 	first   int // number of its first row in the file
 	columns map[string]*vector
+	opened  map[string]*opened
 	memory  *memory
 	wanted  []int32 // few rows: pages without them are not read; nil: all are
 }
@@ -44,7 +45,7 @@ const addressBytes = 16
 func (v *vector) values() int { return max(len(v.numbers), len(v.bytes), len(v.packed)/addressBytes) }
 
 func newBlock(file *parquet.File, s *segment, n int, m *memory) *block {
-	b := &block{file: file, segment: s, number: n, group: file.RowGroups()[n], rows: s.groups[n].Rows, columns: map[string]*vector{}, memory: m}
+	b := &block{file: file, segment: s, number: n, group: file.RowGroups()[n], rows: s.groups[n].Rows, columns: map[string]*vector{}, opened: map[string]*opened{}, memory: m}
 	m.reuse()
 	for _, g := range s.groups[:n] {
 		b.first += g.Rows
@@ -85,16 +86,80 @@ func (b *block) wholeIf(c *column, wanted func(*vector) bool) (*vector, error) {
 		}
 		return v, nil
 	}
-	v, err := b.read(c, nil, wanted)
-	if err == nil && v != nil && (v.same || v.codes != nil || !c.coded()) {
-		b.columns[c.name] = v
+	o, err := b.open(c)
+	if err != nil || o == nil {
+		return nil, err
 	}
-	return v, err
+	v := o.vector
+	if o.pages != nil {
+		if wanted != nil && c.coded() {
+			if err := o.dictionary(c); err != nil {
+				return nil, b.damaged(err)
+			}
+			if !wanted(v) {
+				return v, nil
+			}
+		}
+		delete(b.opened, c.name)
+		defer o.pages.Close()
+		v.reserve(b, c)
+		if err := b.readPages(v, c, o.chunk, o.pages, nil); err != nil {
+			return nil, err
+		}
+	}
+	b.columns[c.name] = v
+	return v, nil
 }
 
-// read reads a column at the given rows, in their order; nil: at all. A column that the file does
-// not have gives nil.
-func (b *block) read(c *column, at []int32, wanted func(*vector) bool) (*vector, error) {
+// opened is a column of which not more than the dictionary was read.
+type opened struct {
+	vector *vector
+	chunk  parquet.ColumnChunk
+	pages  parquet.Pages // nil: statistics say all
+}
+
+// open begins to read a column, or goes on with it; nil: the file does not have it.
+func (b *block) open(c *column) (*opened, error) {
+	if o := b.opened[c.name]; o != nil {
+		return o, nil
+	}
+	chunk := b.chunk(c)
+	if chunk == nil {
+		return nil, nil
+	}
+	if v := constant(c, chunk); v != nil {
+		return &opened{vector: v}, nil
+	}
+	o := &opened{&vector{}, chunk, chunk.Pages()}
+	b.opened[c.name] = o
+	return o, nil
+}
+
+// dictionary reads that of a column, once.
+func (o *opened) dictionary(c *column) error {
+	f, ok := o.pages.(*parquet.FilePages)
+	if !ok || o.vector.values() > 0 {
+		return nil
+	}
+	d, err := f.ReadDictionary()
+	if err != nil || d == nil {
+		return err
+	}
+	if err := o.vector.addDictionary(c, d); err != nil {
+		return err
+	}
+	return f.SeekToRow(0) // past the dictionary
+}
+
+// close ends what was begun.
+func (b *block) close() {
+	for _, o := range b.opened {
+		o.pages.Close()
+	}
+}
+
+// read reads a column at the given rows, in their order. A column that the file does not have gives nil.
+func (b *block) read(c *column, at []int32) (*vector, error) {
 	chunk := b.chunk(c)
 	if chunk == nil {
 		return nil, nil
@@ -105,30 +170,7 @@ func (b *block) read(c *column, at []int32, wanted func(*vector) bool) (*vector,
 	pages := chunk.Pages()
 	defer pages.Close()
 	v := &vector{}
-	if f, ok := pages.(*parquet.FilePages); ok && wanted != nil && c.coded() {
-		d, err := f.ReadDictionary()
-		if err == nil && d != nil {
-			err = v.addDictionary(c, d, b.scratch(at))
-		}
-		if err != nil {
-			return nil, b.damaged(err)
-		}
-		if !wanted(v) {
-			return v, nil
-		}
-	}
-	if at == nil {
-		v.reserve(b, c)
-	}
 	return v, b.readPages(v, c, chunk, pages, at)
-}
-
-// scratch is memory for a column that is read once for the block; nil: it is read for some rows after the other.
-func (b *block) scratch(at []int32) *memory {
-	if at != nil {
-		return nil
-	}
-	return b.memory
 }
 
 // reserve takes memory for all rows.
@@ -191,7 +233,7 @@ func numberOf(v parquet.Value) uint64 {
 
 // readPages adds the pages that have the given rows.
 func (b *block) readPages(v *vector, c *column, chunk parquet.ColumnChunk, pages parquet.Pages, at []int32) error {
-	every, memory := at == nil, b.scratch(at)
+	every := at == nil
 	if every && !c.pairs {
 		at = b.wanted
 	}
@@ -221,7 +263,7 @@ func (b *block) readPages(v *vector, c *column, chunk parquet.ColumnChunk, pages
 			end, _ := slices.BinarySearch(at, int32(row+n))
 			here, at = at[:end], at[end:]
 		}
-		err = v.add(c, page, row, here, !every, memory)
+		err = v.add(c, page, row, here, !every)
 		parquet.Release(page)
 		if err != nil {
 			return b.damaged(err)
@@ -253,13 +295,13 @@ func (b *block) damaged(err error) error {
 }
 
 // add takes the values of a page, whose first row is row; with some, those of the rows here only.
-func (v *vector) add(c *column, page parquet.Page, row int, here []int32, some bool, m *memory) error {
+func (v *vector) add(c *column, page parquet.Page, row int, here []int32, some bool) error {
 	if c.pairs {
 		return v.addPairs(page, row, here, some)
 	}
 	levels := page.DefinitionLevels()
 	if d := page.Dictionary(); d != nil && v.values() == 0 {
-		if err := v.addDictionary(c, d, m); err != nil {
+		if err := v.addDictionary(c, d); err != nil {
 			return err
 		}
 	}
@@ -357,21 +399,14 @@ func (v *vector) getter(c *column, page parquet.Page) (func(n int, is bool), err
 	}, err
 }
 
-// addDictionary keeps a copy of the values, in m if it is not nil: the pages' memory is used again.
-func (v *vector) addDictionary(c *column, d parquet.Dictionary, m *memory) error {
+// addDictionary takes the values. The library uses the memory of pages again, but not that of dictionaries.
+func (v *vector) addDictionary(c *column, d parquet.Dictionary) error {
 	data := d.Page().Data()
 	switch {
 	case c.address():
-		all, _ := data.FixedLenByteArray()
-		if m == nil {
-			v.packed = slices.Clone(all)
-			break
-		}
-		v.packed = m.raw(len(all))
-		copy(v.packed, all)
+		v.packed, _ = data.FixedLenByteArray()
 	case c.bytes != nil:
 		all, offsets := data.ByteArray()
-		all = slices.Clone(all)
 		for i := range d.Len() {
 			v.bytes = append(v.bytes, all[offsets[i]:offsets[i+1]])
 		}
@@ -391,20 +426,18 @@ func (v *vector) addDictionary(c *column, d parquet.Dictionary, m *memory) error
 type memory struct {
 	int32s  [][]int32
 	uint64s [][]uint64
-	bools   [][]bool
-	digests [][]digest
 	bytes   [][]byte
-	used    [5]int
+	digests [][]digest
+	used    [4]int
 }
 
 // reuse has the memory of the block before be used again.
-func (m *memory) reuse() { m.used = [5]int{} }
+func (m *memory) reuse() { m.used = [4]int{} }
 
 func (m *memory) codes(n int) []int32    { return taken(&m.int32s, &m.used[0], n) }
 func (m *memory) numbers(n int) []uint64 { return taken(&m.uint64s, &m.used[1], n) }
 func (m *memory) places(n int) []digest  { return taken(&m.digests, &m.used[3], n) }
-func (m *memory) marks(n int) []bool     { return taken(&m.bools, &m.used[2], n) }
-func (m *memory) raw(n int) []byte       { return taken(&m.bytes, &m.used[4], n) }
+func (m *memory) marks(n int) []byte     { return taken(&m.bytes, &m.used[2], n) }
 
 // taken is the next list of a kind; what it has is of no meaning.
 func taken[T any](lists *[][]T, used *int, n int) []T {

@@ -37,7 +37,8 @@ type counted struct {
 type keyColumn struct {
 	*column
 	word         int
-	bits4, bits6 int // of an address
+	bits4, bits6 int   // of an address
+	near         *near // nil: any value may be of a group that is meant
 }
 
 // groupBeyond is the number of a group that is beyond the budget.
@@ -52,6 +53,9 @@ func newCounts(r *run) *counts {
 		k.bits4, k.bits6, _ = r.grouping.Cut(name)
 		if words++; k.address() {
 			words++
+		}
+		if list := r.plan.Prefixes(name); list != nil {
+			k.near = newNear(list)
 		}
 		c.keys = append(c.keys, k)
 	}
@@ -160,6 +164,9 @@ func (c *counts) addRepeated(vectors []*vector, m *again, at, ids []int32) {
 
 // place finds the group of each row that is meant.
 func (c *counts) place(b *block, at []int32) (rows, ids []int32, err error) {
+	if at, err = c.nearby(b, at); err != nil || len(at) == 0 {
+		return nil, nil, err
+	}
 	l, err := c.groupsOf(b, at)
 	if err != nil {
 		return nil, nil, err
@@ -200,17 +207,18 @@ func (c *counts) choose(l *local) error {
 			n = c.meant.one(digests[g])
 		}
 		if n >= 0 {
-			meant[g] = c.isMeant[n]
+			meant[g] = mark(c.isMeant[n])
 			continue
 		}
 		key := l.key(g, c.meant.width)
 		if err := c.record(key, &r); err != nil {
 			return err
 		}
-		meant[g] = c.run.grouping.Means(&r)
+		is := c.run.grouping.Means(&r)
+		meant[g] = mark(is)
 		if c.meant.n < c.run.plan.Budget.Rows { // else it is found out again
 			c.meant.add(key, digests[g])
-			c.isMeant = append(c.isMeant, meant[g])
+			c.isMeant = append(c.isMeant, is)
 		}
 	}
 	l.keep(meant)
@@ -219,6 +227,10 @@ func (c *counts) choose(l *local) error {
 
 // chosen are the rows of groups that are meant.
 func (c *counts) chosen(b *block, at []int32) ([]int32, error) {
+	at, err := c.nearby(b, at)
+	if err != nil || len(at) == 0 {
+		return nil, err
+	}
 	l, err := c.groupsOf(b, at)
 	if err == nil {
 		err = c.choose(l)

@@ -215,6 +215,7 @@ func (r *run) segment(seg *segment) {
 			default:
 				err = r.simple(b)
 			}
+			b.close()
 			if err != nil {
 				break
 			}
@@ -257,10 +258,8 @@ func (r *run) at(b *block, all bool) (at []int32, err error) {
 		if !all && !meant(r.plan, r.before, h) {
 			return
 		}
-		for row := from; row < to; row++ {
-			if match.all || match.rows[row] {
-				at = append(at, int32(row))
-			}
+		for row := match.next(from, to); row < to; row = match.next(row+1, to) {
+			at = append(at, int32(row))
 		}
 	})
 	if len(at) < b.rows/fewRows {

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/store"
@@ -10,19 +9,20 @@ import (
 
 // local are the groups of a block's rows: a number for each row that is asked for.
 type local struct {
-	counts *counts
-	block  *block
-	at     []int32 // the rows
-	groups []int32
-	firsts []int32 // a row of each group
-	keys   []*vector
-	parts  []part   // where there are steps
-	words  []uint64 // of a key
+	counts  *counts
+	block   *block
+	at      []int32 // the rows
+	groups  []int32
+	firsts  []int32 // a row of each group
+	keys    []*vector
+	buckets []time.Time // steps, where there are some
+	stepOf  []int32     // the step of a row
+	words   []uint64    // of keys
 }
 
 // groupsOf numbers the groups of rows by their keys.
 func (c *counts) groupsOf(b *block, at []int32) (*local, error) {
-	l := &local{counts: c, block: b, at: at, groups: b.memory.codes(len(at)), words: make([]uint64, c.ids.width)}
+	l := &local{counts: c, block: b, at: at, groups: b.memory.codes(len(at))}
 	clear(l.groups)
 	count := 1
 	for i := range c.keys {
@@ -50,17 +50,17 @@ func (l *local) count(groups int) {
 }
 
 // keep leaves the rows of groups that are meant; numbers of groups stay.
-func (l *local) keep(meant []bool) {
+func (l *local) keep(meant []byte) {
 	at, groups := l.at[:0], l.groups[:0]
 	for i, g := range l.groups {
-		if meant[g] {
+		if meant[g] != 0 {
 			at, groups = append(at, l.at[i]), append(groups, g)
 		}
 	}
 	n := int32(0)
 	renamed := l.block.memory.codes(len(meant))
 	for g, is := range meant {
-		if is {
+		if is != 0 {
 			renamed[g] = n
 			n++
 		}
@@ -75,85 +75,111 @@ func (l *local) keep(meant []bool) {
 // steps distinguishes groups by time, too.
 func (l *local) steps() {
 	p := l.counts.run.plan
-	l.parts = l.block.parts()
-	codes := l.block.memory.codes(l.block.rows)
-	n := int32(0)
-	var last time.Time
+	l.stepOf = l.block.memory.codes(l.block.rows)
 	l.block.intervals(func(h *store.Head, from, to int) {
-		if bucket := p.Bucket(h.From); n == 0 || !bucket.Equal(last) {
-			n++
-			last = bucket
+		if bucket := p.Bucket(h.From); len(l.buckets) == 0 || !bucket.Equal(l.buckets[len(l.buckets)-1]) {
+			l.buckets = append(l.buckets, bucket)
 		}
 		for row := from; row < to; row++ {
-			codes[row] = n - 1
+			l.stepOf[row] = int32(len(l.buckets)) - 1
 		}
 	})
-	l.count(l.block.combine(l.groups, l.at, codes, int(n), len(l.firsts)))
+	l.count(l.block.combine(l.groups, l.at, l.stepOf, len(l.buckets), len(l.firsts)))
 }
 
 // bucket is the step of time of a group; zero: there are none.
 func (l *local) bucket(group int) (at time.Time) {
-	if l.parts == nil {
+	if l.buckets == nil {
 		return at
 	}
-	row := int(l.firsts[group])
-	i, _ := slices.BinarySearchFunc(l.parts, row+1, func(p part, end int) int { return p.to - end })
-	return l.counts.run.plan.Bucket(l.parts[i].head.From)
+	return l.buckets[l.stepOf[l.firsts[group]]]
 }
 
-// key is what tells a group from those of other blocks; it is valid until the next.
-func (l *local) key(group, width int) []uint64 {
-	row := int(l.firsts[group])
-	key := l.words[:width]
-	key[0] = 0
+// keysAtOnce is how many keys are made at once, column by column: they stay in the cache of the processor.
+const keysAtOnce = 1 << 8
+
+// keysOf are what tells groups from those of other blocks, width words of each; they are valid until the next call.
+func (l *local) keysOf(from, to, width int) []uint64 {
+	if size := (to - from) * width; cap(l.words) < size {
+		l.words = make([]uint64, size)
+	}
+	words := l.words[:(to-from)*width]
+	clear(words)
 	for i, v := range l.keys {
-		k := &l.counts.keys[i]
-		key[k.word] = 0
-		if k.address() {
-			key[k.word+1] = 0
-		}
-		if v == nil {
-			continue
-		}
-		n, text, is := v.cell(row)
-		switch {
-		case !is, text == nil && n == 0: // a group does not distinguish 0 from a value that is missing
-			continue
+		switch k := &l.counts.keys[i]; {
+		case v == nil:
 		case k.address():
-			bits := k.bits6
-			if key[l.family()] == 4 {
-				bits = 96 + k.bits4
-			}
-			key[k.word] = binary.BigEndian.Uint64(text) & (^uint64(0) << max(0, 64-bits))
-			key[k.word+1] = binary.BigEndian.Uint64(text[8:]) & (^uint64(0) << min(64, 128-bits))
-		case text != nil && len(text) == 0:
+			l.addresses(words, width, l.firsts[from:to], i)
+		default:
+			l.values(words, width, l.firsts[from:to], i)
+		}
+	}
+	if width > l.counts.meant.width && l.buckets != nil {
+		for g := from; g < to; g++ {
+			words[(g-from+1)*width-1] = uint64(l.bucket(g).UnixNano())
+		}
+	}
+	return words
+}
+
+// addresses writes those of a column into keys, cut as the plan says.
+func (l *local) addresses(words []uint64, width int, firsts []int32, column int) {
+	k, v := &l.counts.keys[column], l.keys[column]
+	mask4, mask6 := maskOf(96+k.bits4), maskOf(k.bits6)
+	for i, row := range firsts {
+		_, address, is := v.cell(int(row))
+		if !is {
+			continue
+		}
+		key, mask := words[i*width:][:width], &mask6
+		if key[l.family()] == 4 {
+			mask = &mask4
+		}
+		key[k.word] = binary.BigEndian.Uint64(address) & mask[0]
+		key[k.word+1] = binary.BigEndian.Uint64(address[8:]) & mask[1]
+		key[0] |= 1 << column
+	}
+}
+
+// maskOf is that of a prefix of an address.
+func maskOf(bits int) [2]uint64 {
+	return [2]uint64{^uint64(0) << max(0, 64-bits), ^uint64(0) << min(64, 128-bits)}
+}
+
+// values writes numbers and texts of a column into keys. A group does not distinguish 0, or no text, from a value that
+// is missing.
+func (l *local) values(words []uint64, width int, firsts []int32, column int) {
+	k, v := &l.counts.keys[column], l.keys[column]
+	for i, row := range firsts {
+		n, text, is := v.cell(int(row))
+		switch {
+		case !is, text == nil && n == 0, text != nil && len(text) == 0:
 			continue
 		case text != nil:
-			key[k.word] = l.counts.textID(text)
-		default:
-			key[k.word] = n
+			n = l.counts.textID(text)
 		}
-		key[0] |= 1 << i
+		words[i*width+k.word] = n
+		words[i*width] |= 1 << column
 	}
-	if width > l.counts.meant.width {
-		key[width-1] = 0
-		if l.parts != nil {
-			key[width-1] = uint64(l.bucket(group).UnixNano())
-		}
-	}
-	return key
 }
 
 // find digests the keys of all groups, and finds their numbers in a table.
 func (l *local) find(in *table) ([]digest, []int32) {
 	digests := l.block.memory.places(len(l.firsts))
-	for g := range digests {
-		digests[g] = digestOf(l.key(g, in.width))
+	for from := 0; from < len(digests); from += keysAtOnce {
+		part := digests[from:min(from+keysAtOnce, len(digests))]
+		words := l.keysOf(from, from+len(part), in.width)
+		for i := range part {
+			part[i] = digestOf(words[i*in.width:][:in.width])
+		}
 	}
 	numbers := l.block.memory.codes(len(digests))
 	in.find(digests, numbers)
 	return digests, numbers
 }
+
+// key is that of one group.
+func (l *local) key(group, width int) []uint64 { return l.keysOf(group, group+1, width) }
 
 // family is the place of the IP version in keys that have addresses: it comes first.
 func (l *local) family() int { return 1 }

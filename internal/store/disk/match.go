@@ -2,9 +2,7 @@ package disk
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net/netip"
-	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -15,17 +13,36 @@ import (
 // selection is which rows of a block match.
 type selection func(b *block) (matched, error)
 
-// matched are rows: those that are marked; without marks, all or none.
+// matched are rows: those that are marked with 1; without marks, all or none.
 type matched struct {
-	rows []bool
+	rows []byte
 	all  bool
 }
 
 func (m matched) none() bool { return m.rows == nil && !m.all }
 
+// next is the first row from one on that matches; to: there is none in front of it.
+func (m matched) next(from, to int) int {
+	if m.all || from >= to {
+		return from
+	}
+	if i := bytes.IndexByte(m.rows[from:to], 1); i >= 0 {
+		return from + i
+	}
+	return to
+}
+
+// mark is how matched has a row.
+func mark(is bool) (n byte) {
+	if is {
+		n = 1
+	}
+	return n
+}
+
 func (m matched) not() matched {
 	for i := range m.rows {
-		m.rows[i] = !m.rows[i]
+		m.rows[i] ^= 1
 	}
 	m.all = m.rows == nil && !m.all
 	return m
@@ -40,7 +57,7 @@ func (m matched) either(o matched) matched {
 		return o
 	}
 	for i, is := range o.rows {
-		m.rows[i] = m.rows[i] || is
+		m.rows[i] |= is
 	}
 	return m
 }
@@ -54,7 +71,7 @@ func (m matched) both(o matched) matched {
 		return o
 	}
 	for i, is := range o.rows {
-		m.rows[i] = m.rows[i] && is
+		m.rows[i] &= is
 	}
 	return m
 }
@@ -106,10 +123,15 @@ func (b *block) test(t *filter.Test, c *column, match func(uint64, []byte) bool)
 	if b.outside(t, c) {
 		return matched{}, nil
 	}
-	var table []bool // of each value of a dictionary, behind that of a missing one
+	var table []byte // of each value of a dictionary, behind that of a missing one
 	v, err := b.wholeIf(c, func(v *vector) bool {
-		table = v.table(b.memory, match)
-		return slices.Contains(table, true)
+		if c.address() && t.Op == filter.OpWithin {
+			p := prefixOf(t.Prefix)
+			table = p.table(v, b.memory)
+		} else {
+			table = v.table(b.memory, match)
+		}
+		return bytes.IndexByte(table, 1) >= 0
 	})
 	switch {
 	case err != nil:
@@ -117,8 +139,8 @@ func (b *block) test(t *filter.Test, c *column, match func(uint64, []byte) bool)
 	case v == nil: // no record of the file has one
 		return matched{all: !c.optional && match(0, nil)}, nil
 	case v.same:
-		n, bytes, is := v.cell(0)
-		m := matched{all: is && match(n, bytes)}
+		n, text, is := v.cell(0)
+		m := matched{all: is && match(n, text)}
 		return m, b.ofFamily(t, &m)
 	case c.coded() && v.codes == nil: // nor is there a value that matches
 		return matched{}, nil
@@ -126,7 +148,7 @@ func (b *block) test(t *filter.Test, c *column, match func(uint64, []byte) bool)
 	m := matched{rows: b.memory.marks(b.rows)}
 	if !c.coded() {
 		for i, n := range v.numbers {
-			m.rows[i] = (v.missing == nil || !v.missing[i]) && match(n, nil)
+			m.rows[i] = mark((v.missing == nil || !v.missing[i]) && match(n, nil))
 		}
 		return m, nil
 	}
@@ -168,12 +190,12 @@ func bounds(p netip.Prefix) (first, last [addressBytes]byte) {
 }
 
 // table is which values of a dictionary match; the first one is that of a value that is missing.
-func (v *vector) table(m *memory, match func(uint64, []byte) bool) []bool {
+func (v *vector) table(m *memory, match func(uint64, []byte) bool) []byte {
 	table := m.marks(v.values() + 1)
-	table[0] = false
+	table[0] = 0
 	for code := range v.values() {
-		n, bytes, _ := v.value(code)
-		table[code+1] = match(n, bytes)
+		n, text, _ := v.value(code)
+		table[code+1] = mark(match(n, text))
 	}
 	return table
 }
@@ -204,11 +226,11 @@ func (b *block) ofFamily(t *filter.Test, m *matched) error {
 	if m.all {
 		*m = matched{rows: b.memory.marks(b.rows)}
 		for i := range m.rows {
-			m.rows[i] = true
+			m.rows[i] = 1
 		}
 	}
 	for i, code := range v.codes {
-		m.rows[i] = m.rows[i] && v.numbers[code] == want
+		m.rows[i] &= mark(v.numbers[code] == want)
 	}
 	return nil
 }
@@ -219,10 +241,7 @@ func (b *block) marked(m *matched) []int32 {
 		return nil
 	}
 	at := b.memory.codes(b.rows / fewRows)[:0]
-	for row, is := range m.rows {
-		if !is {
-			continue
-		}
+	for row := m.next(0, b.rows); row < b.rows; row = m.next(row+1, b.rows) {
 		if len(at) == cap(at) {
 			return nil
 		}
@@ -237,12 +256,12 @@ func (b *block) fewOfFamily(m *matched, at []int32, want uint64) error {
 		*m = matched{}
 		return nil
 	}
-	v, err := b.read(columnNamed("family"), at, nil)
+	v, err := b.read(columnNamed("family"), at)
 	if err != nil {
 		return err
 	}
 	for i, row := range at {
-		m.rows[row] = v.at(i) == want
+		m.rows[row] = mark(v.at(i) == want)
 	}
 	return nil
 }
@@ -254,7 +273,8 @@ func matcher(t *filter.Test, c *column) func(n uint64, b []byte) bool {
 	case t.Op == filter.OpPresent:
 		return func(uint64, []byte) bool { return true }
 	case c.address():
-		return within(t.Prefix)
+		p := prefixOf(t.Prefix)
+		return func(_ uint64, b []byte) bool { return p.has(b) }
 	case c.field.Kind == flow.Name:
 		return func(_ uint64, b []byte) bool {
 			for i, v := range c.field.Values {
@@ -280,18 +300,4 @@ func columnNamed(name string) *column {
 		}
 	}
 	panic("disk: no column " + name) // TestEveryFieldHasAColumn
-}
-
-// within compares addresses of 16 bytes with a prefix; IPv4 is mapped to IPv6 (see ofFamily).
-func within(p netip.Prefix) func(uint64, []byte) bool {
-	bits := p.Bits()
-	if p.Addr().Is4() {
-		bits += 96
-	}
-	mask := [2]uint64{^uint64(0) << max(0, 64-bits), ^uint64(0) << min(64, 128-bits)}
-	a := p.Addr().As16()
-	want := [2]uint64{binary.BigEndian.Uint64(a[:]) & mask[0], binary.BigEndian.Uint64(a[8:]) & mask[1]}
-	return func(_ uint64, b []byte) bool {
-		return binary.BigEndian.Uint64(b)&mask[0] == want[0] && binary.BigEndian.Uint64(b[8:])&mask[1] == want[1]
-	}
 }

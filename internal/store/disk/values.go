@@ -143,7 +143,7 @@ func (b *block) load(at []int32, wanted func(c *column) bool) (*reading, error) 
 			if c.name == columnInterval || c.ofOrigin() || !wanted(c) {
 				continue
 			}
-			v, err := b.read(c, at, nil)
+			v, err := b.read(c, at)
 			if err != nil {
 				return nil, err
 			}
