@@ -97,6 +97,7 @@ func (a *Agent) losses(table obs.Table) []obs.Loss {
 		counts := a.disk.Status().Counts
 		add("history", "not_written_intervals", counts.Lost)
 		add("history", "not_written_records", counts.LostRecords)
+		add("history", "given_up_records", counts.GivenUp)
 		add("history", "damaged_files", counts.Damaged)
 		add("history", "torn_bytes", counts.Torn)
 	}

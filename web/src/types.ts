@@ -221,6 +221,7 @@ export interface HistoryCounts {
 	records: number;
 	lost: number;
 	lost_records: number;
+	given_up_records: number;
 	torn_bytes: number;
 	damaged: number;
 	sealed: number;

@@ -276,6 +276,61 @@ func TestSealIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestLogIsBounded: a log that cannot be sealed stays within half of the size. What it had is counted when it is given up,
+// files stay, and the next log is sealed again.
+func TestLogIsBounded(t *testing.T) {
+	b := newBoth(t, t.TempDir())
+	now := epoch
+	b.disk.deps.Clock = func() time.Time { return now }
+	b.fill(0, numbered(0))
+	if err := b.disk.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	b.disk.cfg.Size = 1 << 20
+	b.fill(1, numbered(1))
+	const hour = 360 // intervals
+	records := make([]flow.Record, 500)
+	n, most := 0, uint64(0)
+	for ; b.disk.Status().Counts.GivenUp == 0; n++ {
+		if n == 1000 {
+			t.Fatalf("the log is never given up: %+v", b.disk.Status())
+		}
+		blocked := segmentName(b.disk.cfg.Path, b.disk.log.heads[0].Sequence, b.disk.last, false) + tmpSuffix
+		if err := os.Mkdir(blocked, 0o750); err != nil { // the file that the log would become
+			t.Fatal(err)
+		}
+		for i := range records {
+			records[i] = numbered(uint64(n*len(records) + i))
+		}
+		now = now.Add(tryEvery)
+		b.fill(hour+n, records...)
+		if st := b.disk.Status(); st.Counts.GivenUp == 0 && st.Failing == "" {
+			t.Fatalf("nothing says that the log cannot be sealed: %+v", st)
+		}
+		most = max(most, b.disk.size())
+		if err := os.Remove(blocked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := b.disk.Status()
+	if st.Counts.GivenUp != uint64(1+(n-1)*len(records)) || st.Failing != "" || st.Files != 1 || st.Counts.Removed != 0 {
+		t.Errorf("after %d intervals: %+v", n, st)
+	}
+	if most > b.disk.cfg.Size {
+		t.Errorf("files took %d bytes, at most %d may be", most, b.disk.cfg.Size)
+	}
+	if a := ask(t, query.Plan{}, b.disk); a.Records != uint64(1+len(records)) || a.Lost != uint64(n) || a.Partial != "" {
+		t.Errorf("%d records, %d intervals lost, %q", a.Records, a.Lost, a.Partial)
+	}
+	b.fill(2*hour+n, numbered(1))
+	if c := b.disk.Status().Counts; c.Sealed != 2 {
+		t.Errorf("the next log: %+v", c)
+	}
+	if err := b.disk.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestLaterVersion: a file of a later version is refused with what to do, is not counted among those that are there,
 // and stays as it is.
 func TestLaterVersion(t *testing.T) {

@@ -276,6 +276,9 @@ func (s *Store) write(e *store.Ended) {
 	if s.due(from) && s.mayTry() {
 		s.try("seal a log", s.Seal())
 	}
+	if s.due(from) && uint64(s.log.size) >= s.mostLog() {
+		s.giveUp()
+	}
 	err := s.writeLog(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +287,7 @@ func (s *Store) write(e *store.Ended) {
 		s.lose(e.Head(), err.Error())
 		return
 	}
-	if s.failing != "" {
+	if s.failing != "" && !s.due(from) { // else the log still waits to be sealed
 		s.deps.Log.Info("history: intervals are kept again", "lost", s.counts.Lost)
 		s.failing = ""
 	}

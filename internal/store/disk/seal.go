@@ -58,6 +58,29 @@ func (s *Store) Seal() error {
 	return s.sealed(l, seg)
 }
 
+// mostLog is how large a log gets that cannot be sealed: it must not take the place of all files.
+func (s *Store) mostLog() uint64 { return max(min(s.cfg.Size/2, 4*maxLog), 1) }
+
+// giveUp removes a log that cannot be sealed, and counts what it has: the next one may be sealed again, as there is space,
+// or another record, where that was the reason. Newer intervals are worth more than older ones.
+func (s *Store) giveUp() {
+	l := s.log
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = nil
+	if len(s.segments) == 0 {
+		s.dropped = l.heads[len(l.heads)-1].To
+	}
+	s.counts.GivenUp += uint64(l.rows)
+	s.deps.Log.Error("history: a log that cannot be sealed is removed: its records are lost",
+		"path", l.path, "bytes", l.size, "intervals", len(l.heads), "records", l.rows, "reason", s.failing)
+	if err := l.remove(); err != nil {
+		s.counts.Errors++
+		s.deps.Log.Error("history: cannot remove a log", "error", err)
+	}
+	s.refused = time.Time{} // the next one need not wait
+}
+
 // sealed puts a file in the place of the log; nil: nothing of the log can be read.
 func (s *Store) sealed(l *log, seg *segment) error {
 	s.mu.Lock()
