@@ -103,6 +103,7 @@ type Gate struct {
 	base    Amounts // of agents before
 	formers []*former
 	pins    string // directory for what outlives the agent; empty: there is none
+	kept    bool   // what counts on is pinned there
 	settled bool
 	ifaces  map[flow.Iface]Place
 	rates   rates
@@ -250,9 +251,6 @@ func (g *Gate) open(c *datapath.Core) (err error) {
 	}
 	g.pins = c.Pins()
 	g.findFormers()
-	if err := g.keepMaps(); err != nil {
-		return err
-	}
 	g.core = c
 	if err := g.maps[".data.gateban"].Put(uint32(0), &g.bans.control); err != nil {
 		return fmt.Errorf("preparing bans: %w", err)
@@ -287,6 +285,9 @@ func (g *Gate) do(f func() error) error {
 func (g *Gate) attached(h datapath.Hook) error {
 	if h.Type == datapath.TCIngress && g.isEarly(h.Target) {
 		return nil
+	}
+	if err := g.keepMaps(); err != nil {
+		return err
 	}
 	return g.enter(g.place(h))
 }

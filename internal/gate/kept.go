@@ -74,9 +74,10 @@ type former struct {
 	maps map[string]*ebpf.Map
 }
 
-// keepMaps pins what counts on without the agent.
+// keepMaps pins what counts on without the agent, when the first program is about to stay on an interface: an agent that does
+// not start leaves nothing.
 func (g *Gate) keepMaps() error {
-	if !g.cfg.Keep {
+	if !g.cfg.Keep || g.kept {
 		return nil
 	}
 	dir := filepath.Join(g.pins, fmt.Sprint(keptPrefix, time.Now().UnixNano()))
@@ -87,8 +88,9 @@ func (g *Gate) keepMaps() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("keeping the counters of packet rules: %w", err)
+		return fmt.Errorf("keeping the counters of packet rules: %w", errors.Join(err, os.RemoveAll(dir)))
 	}
+	g.kept = true
 	return nil
 }
 

@@ -225,6 +225,71 @@ func TestPinsEnd(t *testing.T) {
 	arrives(t, beta, alpha, true)
 }
 
+// TestPinsAreNotLost: an agent that cannot go on with the rules and bans that are in effect does not start, says why and what to
+// do, and leaves everything as it is.
+func TestPinsAreNotLost(t *testing.T) {
+	t.Parallel()
+	_, alpha, beta := newLab(t)
+	config := kept(t, "native")
+	_, state, _ := strings.Cut(config, "state: ")
+	state, _, _ = strings.Cut(state, ",")
+	a := start(t, setup{host: alpha, config: config})
+	wants(t, a.rules(t, "add", "drop icmp"), 0)
+	wants(t, a.rules(t, "ban", "192.0.2.7"), 0)
+	wants(t, a.rules(t, "ban", "192.0.2.8"), 0)
+	a.stop(t)
+	good := readText(t, state)
+	pins := must(t, nil, "find", pinsOf(config))
+	refused := func(config string, want ...string) {
+		t.Helper()
+		a, _ := launch(t, setup{host: alpha, config: config})
+		if code := a.wait(t); code != 1 {
+			t.Errorf("exit code %d", code)
+		}
+		for _, w := range append(want, "waymark: run: gate: ") {
+			if !strings.Contains(a.stderr.String(), w) {
+				t.Errorf("%q is not in %s", w, a.stderr)
+			}
+		}
+		arrives(t, beta, alpha, false)
+		if now := must(t, nil, "find", pinsOf(config)); now != pins {
+			t.Errorf("pins before:\n%safter:\n%s", pins, now)
+		}
+	}
+	remedy := "waymark restore --pins --pin-dir " + pinsOf(config)
+	refused(strings.Replace(config, "state:", "bans: {max: 1}, state:", 1), "stay so", "the ban of 192.0.2.", "raise gate.bans.max", remedy)
+	writeText(t, state, good[:len(good)/2])
+	refused(config, "stay so", state+": it is damaged", remedy)
+	if exists(state + ".bad") {
+		t.Error("the file is put aside: the next agent would start without rules")
+	}
+	if err := os.Remove(state); err != nil {
+		t.Fatal(err)
+	}
+	refused(config, "stay so", state+": no such file", remedy)
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused(config, state+": is a directory", "must be able to read gate.state")
+	if err := os.Remove(state); err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, state, good)
+	a = start(t, setup{host: alpha, config: config})
+	arrives(t, beta, alpha, false)
+	if n := len(a.bans(t).Bans); n != 2 {
+		t.Errorf("%d bans", n)
+	}
+
+	// Where no file is named any more, the rules end, and the log says so.
+	a.stop(t)
+	_, after, _ := strings.Cut(config, "pin: true, ")
+	a = start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: native, " + after})
+	a.says(t, "rules and bans that an agent before has left in effect end")
+	arrives(t, beta, alpha, true)
+	a.stop(t)
+}
+
 // TestNoPins: without a bpf file system, or the right to write to it, an agent that should keep rules says so.
 func TestNoPins(t *testing.T) {
 	t.Parallel()

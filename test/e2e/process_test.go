@@ -91,6 +91,13 @@ func readText(t *testing.T, path string) string {
 	return string(b)
 }
 
+func writeText(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // result is what a command line brought.
 type result struct {
 	stdout, stderr string

@@ -42,21 +42,30 @@ type pastOne struct {
 	Until  time.Time    `json:"until"`
 }
 
-// loadState reads the file. What cannot be read is put aside, and the agent starts without.
-func (s *service) loadState(now time.Time) *state {
+// loadState reads the file; nil: there is none. One that is damaged is put aside, and the agent starts without, unless rules
+// of an agent before are in effect: these stay, and the agent does not start.
+func (s *service) loadState(now time.Time) (*state, error) {
 	if s.stateFile == "" {
-		return nil
+		if s.gate.Formers() {
+			s.deps.Log.Warn("gate: rules and bans that an agent before has left in effect end: gate.state names no file that has them", "pins", s.cfg.PinDir)
+		}
+		return nil, nil
 	}
 	text, err := os.ReadFile(s.stateFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && !s.gate.Formers():
+		return nil, nil
+	case missing:
+		return nil, s.locked(err)
+	case err != nil:
+		return nil, fmt.Errorf("read rules and bans of the agent before: %w: the agent's user must be able to read gate.state", err)
 	}
 	st := &state{}
-	if err == nil {
-		err = st.parse(text, now)
+	if err = st.parse(text, now); err == nil {
+		return st, nil
 	}
-	if err == nil {
-		return st
+	if s.gate.Formers() {
+		return nil, s.locked(fmt.Errorf("%s: %w", s.stateFile, err))
 	}
 	aside := s.stateFile + ".bad"
 	how := "it is kept as " + aside
@@ -64,7 +73,13 @@ func (s *service) loadState(now time.Time) *state {
 		how = moved.Error()
 	}
 	s.deps.Log.Error("gate: the state of the agent before is ignored: its rules, bans and counters are lost", "file", s.stateFile, "error", err, "what_now", how)
-	return nil
+	return nil, nil
+}
+
+// locked is why an agent does not replace what an agent before has left in effect.
+func (s *service) locked(err error) error {
+	return fmt.Errorf("rules and bans of an agent before are in effect and stay so, because this one cannot go on with them: %w: "+
+		"correct that, or end them with waymark restore --pins --pin-dir %s", err, s.cfg.PinDir)
 }
 
 // parse reads a file as a whole, or not at all.
@@ -147,11 +162,25 @@ func (s *service) begin(now time.Time) error {
 	}
 	s.bans.Lock()
 	defer s.bans.Unlock()
-	st := s.loadState(now)
+	st, err := s.loadState(now)
+	if err != nil {
+		return err
+	}
 	s.ruleFile = sum
 	if st == nil {
-		return s.applyFirst(rs)
+		err = s.applyFirst(rs)
+	} else {
+		err = s.resume(st, rs, now)
 	}
+	if err != nil {
+		return err
+	}
+	s.saveOrWarn() // before packets meet the rules: whatever ends this agent, the next one knows what it has left
+	return nil
+}
+
+// resume goes on from a state; file: the rules of the rule file.
+func (s *service) resume(st *state, file *rules.Ruleset, now time.Time) error {
 	if s.gate.Formers() {
 		s.gate.Inherit(st.Inherited, st.Folded)
 	} else {
@@ -160,19 +189,24 @@ func (s *service) begin(now time.Time) error {
 	for _, p := range st.Past {
 		s.detector.note(p.Prefix, pastBan{p.Level, p.Until}, now)
 	}
-	kept := rs
-	if st.RuleFile == sum {
+	kept := file
+	if st.RuleFile == s.ruleFile {
 		kept = lasting(st.rules, now)
 	} else {
 		s.deps.Log.Info("gate: the rule file has changed: its rules replace those of before", "file", s.cfg.Rules)
 	}
 	if err := s.applyFirst(kept); err != nil {
+		if s.gate.Formers() {
+			return s.locked(err)
+		}
 		s.deps.Log.Error("gate: rules of before are not in effect", "file", s.stateFile, "error", err)
-		if err := s.applyFirst(rs); err != nil {
+		if err := s.applyFirst(file); err != nil {
 			return err
 		}
 	}
-	s.banAgain(st.Bans, now)
+	if err := s.banAgain(st.Bans, now); err != nil {
+		return s.locked(err)
+	}
 	s.deps.Log.Info("gate: rules and bans of before are in effect", "file", s.stateFile, "rules", len(s.gate.Rules().Rules), "bans", len(s.bans.known))
 	return nil
 }
@@ -185,17 +219,22 @@ func (s *service) applyFirst(rs *rules.Ruleset) error {
 	return s.gate.Apply(rs)
 }
 
-// banAgain makes bans effective that have not ended.
-func (s *service) banAgain(list []Ban, now time.Time) {
+// banAgain makes bans effective that have not ended. The error is that of one that is in effect in the kernel and would end.
+func (s *service) banAgain(list []Ban, now time.Time) error {
 	for _, b := range list {
 		if b.Until != nil && !now.Before(*b.Until) {
 			continue
 		}
 		b.Dropped, b.DroppedBytes = 0, 0
-		if err := s.enforce(&b); err != nil {
+		err := s.enforce(&b)
+		if err != nil && s.gate.Formers() {
+			return fmt.Errorf("the ban of %s: %w", b.Prefix, err)
+		}
+		if err != nil {
 			s.deps.Log.Error("gate: a ban of before is not in effect", "prefix", b.Prefix, "error", err)
 		}
 	}
+	return nil
 }
 
 // savePause is for how long a change by others than users, and the longest for how long counters, are not saved.
