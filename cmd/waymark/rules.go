@@ -35,13 +35,17 @@ func readRules(name string, stdin io.Reader) (*rules.Ruleset, []rules.Warning, e
 	return rs, warnings, nil
 }
 
+// readText reads a file, or stdin, that a user names.
 func readText(name string, stdin io.Reader) (string, error) {
 	if name == "-" {
-		text, err := io.ReadAll(stdin)
-		return string(text), err
+		return rules.ReadText(name, stdin)
 	}
-	text, err := os.ReadFile(name)
-	return string(text), err
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() // only read from
+	return rules.ReadText(name, f)
 }
 
 // ruleJSON is a rule as commands show it.

@@ -16,7 +16,7 @@ import (
 func newRulesImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
-		Short: "Translate block lists and chains of nftables to packet rules",
+		Short: "Translate block lists, and chains and sets of nftables, to packet rules",
 	}
 	cmd.AddCommand(newRulesImportListCommand(), newRulesImportNftCommand())
 	return cmd
@@ -66,14 +66,16 @@ func newRulesImportNftCommand() *cobra.Command {
 	chain := ""
 	cmd := &cobra.Command{
 		Use:   "nft FILE",
-		Short: "Translate a chain of nftables to rules",
+		Short: "Translate a chain or sets of nftables to rules",
 		Long: `Nft reads what nft list ruleset prints, and translates one chain, the sets that it names
-and its policy: addresses, ports, protocols, ICMP types, TCP flags, length, DSCP, VLAN and
-interfaces with accept, drop, counter and limit rate over. What has no equivalent, such as
-connection tracking, verdict maps and jumps, is reported with its line, and is a comment in
-the output; the exit code is then 1. Examine these lines before you use the rules: behind
-a policy of drop, a missing rule drops packets. FILE - is stdin.`,
+and its policy; or all sets of a text without chains, as nft list set prints it. It knows
+addresses, ports, protocols, ICMP types, TCP flags, length, DSCP, VLAN and interfaces with
+accept, drop, counter and limit rate over. What has no equivalent, such as connection
+tracking, verdict maps and jumps, is reported with its line, and is a comment in the output;
+the exit code is then 1. Examine these lines before you use the rules: behind a policy of
+drop, a missing rule drops packets. FILE - is stdin.`,
 		Example: `  nft list ruleset | waymark rules import nft -
+  nft list set inet filter blocked | waymark rules import nft -
   waymark rules import nft --chain filter/input ruleset.nft`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -81,7 +81,7 @@ func (rs *Ruleset) Decide(p *Packet, s State) (d Decision) {
 	}
 	flowKnown := false
 	for _, r := range rs.Rules {
-		if r.ended(s.Now) || !rs.Matches(&r.Match, p, s.Now) {
+		if ended(r.Until, s.Now) || !rs.Matches(&r.Match, p, s.Now) {
 			continue
 		}
 		d.Counted = append(d.Counted, r)
@@ -108,15 +108,13 @@ func (rs *Ruleset) Decide(p *Packet, s State) (d Decision) {
 	}
 	if !flowKnown {
 		d.NoFlow = slices.ContainsFunc(rs.Rules, func(r *Rule) bool {
-			return r.Action == ActionOnlyFlow && !r.DryRun && !r.ended(s.Now)
+			return r.Action == ActionOnlyFlow && !r.DryRun && !ended(r.Until, s.Now)
 		})
 	}
 	return d
 }
 
 var verdictOf = map[Action]Verdict{ActionPass: VerdictPass, ActionDrop: VerdictDrop, ActionSynCookie: VerdictSynCookie}
-
-func (r *Rule) ended(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
 
 // decides reports whether the rule settles what becomes of each packet that matches.
 func (r *Rule) decides() bool { return verdictOf[r.Action] != 0 || r.Action == ActionPass }

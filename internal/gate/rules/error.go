@@ -28,6 +28,24 @@ func (p Position) String() string {
 	return strings.TrimPrefix(text, ":")
 }
 
+// Of long words and lines only a part is shown: so much of a word, and so much of a line around the place.
+const (
+	longestWord = 200
+	around      = 60
+)
+
+// shorten cuts a word.
+func shorten(word string) string {
+	n := 0
+	for at := range word {
+		if n == longestWord {
+			return word[:at] + "…"
+		}
+		n++
+	}
+	return word
+}
+
 // Error is what is wrong, and the line with a mark below the place.
 func (e *Error) Error() string {
 	text := e.Pos.String() + ": " + printable(e.What)
@@ -35,9 +53,8 @@ func (e *Error) Error() string {
 		return text
 	}
 	line := []rune(printable(e.Line))
-	from, to := min(e.Pos.Column-1, len(line)), min(e.End-1, len(line))
-	// A long line is shown from a little before the place.
-	const around = 60
+	from := min(e.Pos.Column-1, len(line))
+	to := min(e.End-1, len(line), from+around)
 	before, after := "", ""
 	if cut := from - around; cut > 0 {
 		line, from, to, before = line[cut:], from-cut, to-cut, "…"
@@ -59,8 +76,20 @@ func printable(text string) string {
 	}, text)
 }
 
-// Errors are all that is wrong with a rule file, in the order of the text.
+// maxErrors is how much of what is wrong is reported.
+const maxErrors = 100
+
+// Errors are what is wrong with a rule file, in the order of the text.
 type Errors []*Error
+
+// bounded leaves out what is too much: it is no rule file.
+func (e Errors) bounded() Errors {
+	if len(e) <= maxErrors {
+		return e
+	}
+	first := e[maxErrors]
+	return append(e[:maxErrors:maxErrors], &Error{Pos: Position{File: first.Pos.File, Line: first.Pos.Line}, What: fmt.Sprintf("%d further errors are not shown: is this a rule file?", len(e)-maxErrors)})
+}
 
 func (e Errors) Error() string {
 	texts := make([]string, len(e))

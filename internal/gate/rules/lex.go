@@ -82,6 +82,11 @@ func (s *source) column(t token, at int) int {
 }
 
 func (s *source) fail(t token, format string, args ...any) *Error {
+	for i, arg := range args {
+		if word, is := arg.(string); is {
+			args[i] = shorten(word)
+		}
+	}
 	return &Error{Pos: s.position(t), What: fmt.Sprintf(format, args...), Line: s.lines[t.line-1], End: s.column(t, t.to)}
 }
 

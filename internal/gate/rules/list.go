@@ -72,7 +72,7 @@ func listLine(text string, now time.Time) ([]Member, error) {
 		words = []string{words[0] + "-" + words[2]}
 	case len(words) > 1:
 		if _, err := parsePrefix(words[0]); err == nil {
-			return nil, fmt.Errorf("expected one address, prefix or range per line, and comments behind # or ;: unexpected %s", words[1])
+			return nil, fmt.Errorf("expected one address, prefix or range per line, and comments behind # or ;: unexpected %s", shorten(words[1]))
 		}
 	}
 	prefixes, err := parsePrefixes(words[0])

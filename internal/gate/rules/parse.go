@@ -22,7 +22,7 @@ type Options struct {
 	Open func(name string) (io.ReadCloser, error) // block lists; nil: from the file system, relative to the directory of the rule file
 }
 
-// Parse reads the text of a file. The error is of type Errors: everything that is wrong.
+// Parse reads the text of a file. The error is of type Errors: what is wrong.
 // Besides the rules it returns warnings: what is correct and likely a mistake.
 func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 	if o.Now.IsZero() {
@@ -41,10 +41,22 @@ func Parse(file, text string, o Options) (*Ruleset, []Warning, error) {
 		order.By(p.errs, func(a, b *Error) int {
 			return comparePositions(a.Pos, b.Pos)
 		})
-		return nil, nil, p.errs
+		return nil, nil, p.errs.bounded()
 	}
 	p.out.identify()
-	return &p.out, p.out.Warnings(), nil
+	return &p.out, p.out.Warnings(o.Now), nil
+}
+
+// maxText is the largest rule file: some millions of addresses.
+const maxText = 64 << 20
+
+// ReadText reads a rule file as a whole, and nothing endless.
+func ReadText(name string, in io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxText+1))
+	if err == nil && len(text) > maxText {
+		err = fmt.Errorf("%s is larger than %d MiB: is this a rule file?", name, maxText>>20)
+	}
+	return string(text), err
 }
 
 // RelativeTo opens files whose names are relative to the directory of another. A pipe that nobody writes to is empty, where it

@@ -5,10 +5,12 @@ import (
 	"io"
 	"io/fs"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -229,6 +231,30 @@ gate.rules:5:14: prot is no address: did you mean dst port?
 	}
 	if all := Errors(nil); !errors.As(err, &all) || len(all) != 5 {
 		t.Errorf("%d errors", len(all))
+	}
+}
+
+// What is no rule file gives errors of bounded length.
+func TestErrorsAreBounded(t *testing.T) {
+	for name, text := range map[string]string{
+		"word": strings.Repeat("x", 1e6), "zeros": strings.Repeat("\x00", 1e6), "address": "drop src " + strings.Repeat("9", 1e6), "set": "drop src @" + strings.Repeat("s", 1e6),
+		"lines": strings.Repeat("x\n", 1e5), "list": "drop tcp dst port " + strings.Repeat("x", 1e6), "quote": `drop iface "` + strings.Repeat("é", 1e6), "behind": "drop udp " + strings.Repeat("tcp ", 1e5),
+	} {
+		_, _, err := Parse("f", text, Options{Now: now, Open: open})
+		if err == nil || len(err.Error()) > 20000 || !utf8.ValidString(err.Error()) {
+			t.Errorf("%s: %.300s", name, err)
+		}
+		if name == "lines" && !strings.HasSuffix(err.Error(), "f:101: 99900 further errors are not shown: is this a rule file?") {
+			t.Errorf("%s", err.Error()[len(err.Error())-200:])
+		}
+	}
+	endless, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer endless.Close()
+	if _, err := ReadText("rules", endless); err == nil || err.Error() != "rules is larger than 64 MiB: is this a rule file?" {
+		t.Error(err)
 	}
 }
 

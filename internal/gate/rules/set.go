@@ -170,7 +170,7 @@ func compareEnds(a, b time.Time) int {
 // Contains reports whether the set has the address at a time.
 func (s *Set) Contains(a netip.Addr, now time.Time) bool {
 	for _, m := range s.Prefixes {
-		if m.Prefix.Contains(a) && (m.Until.IsZero() || now.Before(m.Until)) {
+		if m.Prefix.Contains(a) && !ended(m.Until, now) {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/order"
 )
@@ -15,12 +16,17 @@ type Warning struct {
 
 func (w Warning) String() string { return w.Pos.String() + ": warning: " + w.What }
 
-// Warnings reports rules that never match, those that an earlier rule keeps from all of
-// their packets, allow lists behind ban lists, and sets that no rule names. Only pairs of
-// rules are compared: a rule that several others cover together is not found.
-func (rs *Ruleset) Warnings() (list []Warning) {
+// Warnings reports rules and members that have ended, rules that never match, those that an
+// earlier rule keeps from all of their packets, allow lists behind ban lists, and sets that no
+// rule names. Only pairs of rules are compared: a rule that several others cover together is
+// not found.
+func (rs *Ruleset) Warnings(now time.Time) (list []Warning) {
 	c := newCoverer(rs)
 	for j, r := range rs.Rules {
+		if ended(r.Until, now) {
+			list = append(list, Warning{r.Pos, fmt.Sprintf("this rule has ended: %s is over", formatTime(r.Until))})
+			continue
+		}
 		if never := c.never(j); never != "" {
 			list = append(list, Warning{r.Pos, "this rule never matches: " + never})
 			continue
@@ -34,6 +40,10 @@ func (rs *Ruleset) Warnings() (list []Warning) {
 	}
 	used := rs.used()
 	for _, s := range rs.Sets {
+		if i := slices.IndexFunc(s.Prefixes, func(m Member) bool { return ended(m.Until, now) }); i >= 0 {
+			m := s.Prefixes[i]
+			list = append(list, Warning{s.Pos, fmt.Sprintf("a member of the set %s has ended: %s until %s", s.Name, prefixText(m.Prefix), formatTime(m.Until))})
+		}
 		if !used[s.Name] {
 			list = append(list, Warning{s.Pos, fmt.Sprintf("no rule names the set %s", s.Name)})
 		}
@@ -41,6 +51,9 @@ func (rs *Ruleset) Warnings() (list []Warning) {
 	order.By(list, func(a, b Warning) int { return comparePositions(a.Pos, b.Pos) })
 	return list
 }
+
+// ended reports whether an end is over; zero is without end.
+func ended(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
 
 // used are the sets that rules name.
 func (rs *Ruleset) used() map[string]bool {

@@ -4,32 +4,37 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What is likely a mistake, and what is not.
 func TestWarnings(t *testing.T) {
 	for text, want := range map[string]string{
-		"drop src 10/8\npass src 10.1.0.0/16":                                   "2:1: warning: this rule never matches: \"drop src 10.0.0.0/8\" in line 1 decides",
-		"drop src 10/8\ncount tcp src 10.1.0.0/16":                              "decides about all its packets",
-		"drop src 10/8\ndrop src 10.1.0.0/16":                                   "is redundant",
-		"drop udp\npass udp":                                                    "contradicts",
-		"drop udp\npass udp src 10/8":                                           "never matches",
-		"drop src 10/8,192.0.2.0/24\npass src 192.0.2.7,203.0.113.1":            "192.0.2.7 is dropped by \"drop src 10.0.0.0/8,192.0.2.0/24\" in line 1 before this rule passes it",
-		"drop src not 0.0.0.0/0,::/0":                                           "no address is left",
-		"drop tcp dst port not 0-65535":                                         "no dst port is left",
-		"drop ip src not 0/0":                                                   "no address is left",
-		"limit 9 bytes/s burst 100":                                             "packets longer than the burst",
-		"set s { 192.0.2.1 }\npass":                                             "1:1: warning: no rule names the set s",
-		"set s { 192.0.2.0/24 }\nset t { 192.0.2.7 }\ndrop src @s\npass src @t": "never matches",
-		"drop tcp flags syn\npass tcp flags syn/syn+ack":                        "never matches",
-		"drop iface eth*\npass iface eth0":                                      "never matches",
-		"drop src not 10/8\npass src 192.0.2.1":                                 "never matches",
-		"drop src not 10/8\npass src not 10/7":                                  "never matches",
-		"drop len > 100\npass len 200-300":                                      "never matches",
-		"drop not fragment\npass udp not fragment":                              "never matches",
-		"drop ip\npass src 10/8":                                                "never matches",
-		"set s { 10.0.0.0/8 for 1h }\ndrop src @s\npass src 10.1.0.0/16 len 9":  "10.1.0.0/16 is dropped by",
+		"drop src 10/8\npass src 10.1.0.0/16":                                    "2:1: warning: this rule never matches: \"drop src 10.0.0.0/8\" in line 1 decides",
+		"drop src 10/8\ncount tcp src 10.1.0.0/16":                               "decides about all its packets",
+		"drop src 10/8\ndrop src 10.1.0.0/16":                                    "is redundant",
+		"drop udp\npass udp":                                                     "contradicts",
+		"drop udp\npass udp src 10/8":                                            "never matches",
+		"drop src 10/8,192.0.2.0/24\npass src 192.0.2.7,203.0.113.1":             "192.0.2.7 is dropped by \"drop src 10.0.0.0/8,192.0.2.0/24\" in line 1 before this rule passes it",
+		"drop src not 0.0.0.0/0,::/0":                                            "no address is left",
+		"drop tcp dst port not 0-65535":                                          "no dst port is left",
+		"drop ip src not 0/0":                                                    "no address is left",
+		"limit 9 bytes/s burst 100":                                              "packets longer than the burst",
+		"set s { 192.0.2.1 }\npass":                                              "1:1: warning: no rule names the set s",
+		"set s { 192.0.2.0/24 }\nset t { 192.0.2.7 }\ndrop src @s\npass src @t":  "never matches",
+		"drop tcp flags syn\npass tcp flags syn/syn+ack":                         "never matches",
+		"drop iface eth*\npass iface eth0":                                       "never matches",
+		"drop src not 10/8\npass src 192.0.2.1":                                  "never matches",
+		"drop src not 10/8\npass src not 10/7":                                   "never matches",
+		"drop len > 100\npass len 200-300":                                       "never matches",
+		"drop not fragment\npass udp not fragment":                               "never matches",
+		"drop ip\npass src 10/8":                                                 "never matches",
+		"set s { 10.0.0.0/8 for 1h }\ndrop src @s\npass src 10.1.0.0/16 len 9":   "10.1.0.0/16 is dropped by",
+		"drop udp until 2020-01-01T00:00:00Z":                                    "1:1: warning: this rule has ended: 2020-01-01T00:00:00Z is over",
+		"pass src 10/8 until 2020-01-01T00:00:00Z\ndrop src 10/8":                "1:1: warning: this rule has ended",
+		"set s { 192.0.2.1, 192.0.2.2 until 2020-01-01T00:00:00Z }\ndrop src @s": "1:1: warning: a member of the set s has ended: 192.0.2.2 until 2020-01-01T00:00:00Z",
 		// No warnings:
+		"drop udp until 2200-01-01T00:00:00Z":            "",
 		"pass src 10.1.0.0/16\ndrop src 10/8":            "",
 		"drop src 10/8 dry-run\npass src 10.1.0.0/16":    "",
 		"drop src 10/8 for 1h\npass src 10.1.0.0/16":     "",
@@ -103,7 +108,7 @@ func BenchmarkWarnings(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				rs.Warnings()
+				rs.Warnings(time.Now())
 			}
 		})
 	}

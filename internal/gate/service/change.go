@@ -144,7 +144,7 @@ func (c *Change) added(now *rules.Ruleset, at time.Time) (*rules.Ruleset, []rule
 	}
 	next.Rules = slices.Insert(next.Rules[:len(now.Rules)], place, added...)
 	if place < len(now.Rules) {
-		warnings = next.Warnings()
+		warnings = next.Warnings(at)
 	}
 	return next, warnings, nil
 }

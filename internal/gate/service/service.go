@@ -13,7 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -158,13 +158,13 @@ func (s *service) read(file string) (rs *rules.Ruleset, sum string, err error) {
 	if file == "" {
 		return nil, "", nil
 	}
-	text, err := os.ReadFile(file)
+	all, open := sha256.New(), rules.RelativeTo(file)
+	text, err := readText(file, open)
 	if err != nil {
 		return nil, "", fmt.Errorf("read packet rules: %w", err)
 	}
-	all, open := sha256.New(), rules.RelativeTo(file)
-	all.Write(text)
-	rs, warnings, err := rules.Parse(file, string(text), rules.Options{Now: time.Now(), Open: func(name string) (io.ReadCloser, error) {
+	_, _ = io.WriteString(all, text) // never fails
+	rs, warnings, err := rules.Parse(file, text, rules.Options{Now: time.Now(), Open: func(name string) (io.ReadCloser, error) {
 		f, err := open(name)
 		if err != nil {
 			return nil, err
@@ -181,6 +181,15 @@ func (s *service) read(file string) (rs *rules.Ruleset, sum string, err error) {
 		s.deps.Log.Warn("packet rules", "warning", w.String())
 	}
 	return inline(rs), hex.EncodeToString(all.Sum(nil)), nil
+}
+
+func readText(file string, open func(string) (io.ReadCloser, error)) (string, error) {
+	f, err := open(filepath.Base(file))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() // only read from
+	return rules.ReadText(file, f)
 }
 
 // inline has sets keep their members, not the names of files that these came from.

@@ -1,6 +1,6 @@
 // Package nft translates what nft list ruleset prints to packet rules. Input: the text,
-// and the chain that is meant. Output: the text of a rule file, and every line that has no
-// equivalent. Caller: command line.
+// and the chain that is meant; or a text with sets only, as nft list set prints it. Output: the
+// text of a rule file, and every line that has no equivalent. Caller: command line.
 package nft
 
 import (
@@ -25,12 +25,16 @@ func (u Untranslated) String() string { return fmt.Sprintf("line %d: %s: %s", u.
 var hooks = []string{"ingress", "prerouting", "input"}
 
 // Translate translates one chain: that of the name, given as CHAIN or TABLE/CHAIN, or
-// without a name the only one at a hook for incoming packets. Times count from now. Lines without an equivalent
-// are comments in the text. The error says that there is no such chain, or several.
+// without a name the only one at a hook for incoming packets; of a text without chains, all sets. Times count from now. Lines
+// without an equivalent are comments in the text. The error says that there is no such chain, or several.
 func Translate(text, name string, now time.Time) (string, []Untranslated, error) {
 	tables, err := read(text)
 	if err != nil {
 		return "", nil, err
+	}
+	if name == "" && hasOnlySets(tables) {
+		text, problems := translateSets(tables, now)
+		return text, problems, nil
 	}
 	t, c, err := choose(tables, name)
 	if err != nil {
@@ -57,6 +61,41 @@ func Translate(text, name string, now time.Time) (string, []Untranslated, error)
 		b.WriteString(line + "\n")
 	}
 	return b.String(), out.problems, nil
+}
+
+// hasOnlySets reports whether there are sets and no chain.
+func hasOnlySets(tables []*table) bool {
+	sets := 0
+	for _, t := range tables {
+		if len(t.chains) > 0 {
+			return false
+		}
+		sets += len(t.sets)
+	}
+	return sets > 0
+}
+
+// translateSets translates the sets of all tables. Rules name sets without their tables.
+func translateSets(tables []*table, now time.Time) (string, []Untranslated) {
+	out := &translation{now: now, sets: map[string]string{}}
+	for _, t := range tables {
+		for _, s := range t.sets {
+			why, known := "", false
+			if _, known = out.sets[s.name]; known {
+				why = fmt.Sprintf("another table has a set %s", s.name)
+			} else {
+				before := len(out.definitions)
+				out.set(s)
+				if why = out.sets[s.name]; why == "" {
+					out.lines = append(out.lines, out.definitions[before].text)
+				}
+			}
+			if why != "" {
+				out.fail(statement{s.line, []string{"set", s.name}}, why)
+			}
+		}
+	}
+	return strings.Join(out.lines, "\n") + "\n", out.problems
 }
 
 // choose finds the chain that is meant.
@@ -123,10 +162,17 @@ func (t *translation) fail(s statement, why string) {
 	t.lines = append(t.lines, "# not translated: "+u.String())
 }
 
+// members are one of each kind of set that rules have, by type and as typeof names it.
+var members = map[string]string{
+	"ipv4_addr": "192.0.2.1", "ip saddr": "192.0.2.1", "ip daddr": "192.0.2.1",
+	"ipv6_addr": "2001:db8::1", "ip6 saddr": "2001:db8::1", "ip6 daddr": "2001:db8::1",
+	"inet_service": "80", "tcp dport": "80", "tcp sport": "80", "udp dport": "80", "udp sport": "80", "th dport": "80", "th sport": "80",
+}
+
 // set translates the definition of a set.
 func (t *translation) set(s *set) {
 	t.sets[s.name] = ""
-	member := map[string]string{"ipv4_addr": "192.0.2.1", "ipv6_addr": "2001:db8::1", "inet_service": "80"}[s.kind]
+	member := members[s.kind]
 	switch {
 	case member == "":
 		t.sets[s.name] = fmt.Sprintf("the set %s is of type %s, which rules do not have", s.name, s.kind)

@@ -14,6 +14,7 @@ type table struct {
 
 type set struct {
 	name, kind string
+	line       int
 	elements   []string // as rules write them
 }
 
@@ -121,7 +122,7 @@ func (t *table) object(words []word) ([]word, error) {
 	statements := divide(body)
 	switch {
 	case len(head) == 2 && head[0] == "set":
-		t.sets = append(t.sets, newSet(head[1], statements))
+		t.sets = append(t.sets, newSet(head[1], line, statements))
 	case len(head) == 2 && head[0] == "chain":
 		t.chains = append(t.chains, newChain(head[1], statements))
 	}
@@ -187,8 +188,8 @@ func newChain(name string, statements []statement) *chain {
 	return c
 }
 
-func newSet(name string, statements []statement) *set {
-	one := &set{name: name}
+func newSet(name string, line int, statements []statement) *set {
+	one := &set{name: name, line: line}
 	for _, s := range statements {
 		switch s.words[0] {
 		case "type", "typeof":
