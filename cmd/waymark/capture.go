@@ -25,6 +25,7 @@ import (
 // captureCommand is one capture.
 type captureCommand struct {
 	agent                         agentFlag
+	out                           outputFlag
 	file, iface                   string
 	count                         uint64
 	snap                          uint32
@@ -76,6 +77,8 @@ file. Only root and the user of the agent may capture. A reader that is too slow
 	flags.BoolVar(&c.passed, "passed", false, "only packets that go on")
 	flags.BoolVar(&c.all, "all", false, "all packets that meet the rules")
 	cmd.MarkFlagsMutuallyExclusive("dropped", "sampled", "passed", "all")
+	c.out.register(cmd, outputTable, outputJSONL)
+	cmd.MarkFlagsMutuallyExclusive("write", "output")
 	c.agent.register(cmd)
 	return cmd
 }
@@ -248,7 +251,13 @@ type captureOutput interface {
 func (c *captureCommand) open(ctx context.Context, stdout io.Writer) (captureOutput, error) {
 	switch c.file {
 	case "":
-		return captureLines{stdout}, nil
+		if c.out.format == outputJSONL {
+			return captureLines{func(p *gate.Captured) error { return json.NewEncoder(stdout).Encode(p) }}, nil
+		}
+		return captureLines{func(p *gate.Captured) error {
+			_, err := fmt.Fprintln(stdout, captureLine(p))
+			return err
+		}}, nil
 	case "-":
 		if term.IsTerminal(stdout) {
 			return nil, usageErrorf("capture: -w - would write a pcapng file to the terminal: name a file, or pipe it")
@@ -267,15 +276,11 @@ type nopCloser struct{ io.Writer }
 func (nopCloser) Close() error { return nil }
 
 // captureLines writes a line for each packet.
-type captureLines struct{ w io.Writer }
+type captureLines struct{ line func(*gate.Captured) error }
 
-func (l captureLines) write(p *gate.Captured) error {
-	_, err := fmt.Fprintln(l.w, captureLine(p))
-	return err
-}
-
-func (captureLines) finish(uint64) error { return nil }
-func (captureLines) close() error        { return nil }
+func (l captureLines) write(p *gate.Captured) error { return l.line(p) }
+func (captureLines) finish(uint64) error            { return nil }
+func (captureLines) close() error                   { return nil }
 
 // packetText is what rules see of a packet, in a few words.
 func packetText(p *rules.Packet) string {

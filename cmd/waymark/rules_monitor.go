@@ -107,7 +107,11 @@ func (m *ruleMonitor) run(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "waymark: rates only: %v\n", err)
 		case <-tick.C:
 			n++
-			if err := m.show(ctx, cmd.OutOrStdout()); err != nil {
+			err := m.show(ctx, cmd.OutOrStdout())
+			if ctx.Err() != nil { // interrupted while it asked
+				return nil
+			}
+			if err != nil {
 				return err
 			}
 		}

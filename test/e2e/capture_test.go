@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	gateservice "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/test/await"
 )
 
@@ -99,6 +100,20 @@ func TestCapture(t *testing.T) {
 		info, err := exec.Command("capinfos", "-M", file).CombinedOutput()
 		if err != nil || !strings.Contains(string(info), "Number of packets:   2") && !strings.Contains(string(info), "Number of packets = 2") {
 			t.Errorf("capinfos: %v: %s", err, info)
+		}
+
+		// The same as JSON.
+		lines := spawn(t, nil, command(program, "capture", "--socket", a.socket, "--dropped", "-o", "jsonl", "-c", "1"))
+		await.True(t, "a packet as JSON", func() bool {
+			arrives(t, beta, alpha, false)
+			return strings.HasSuffix(lines.stdout.String(), "\n")
+		})
+		var p gateservice.Captured
+		if err := json.Unmarshal([]byte(lines.stdout.String()), &p); err != nil || p.Verdict != "drop" || p.Rule == nil || p.Rule.ID != drop.ID || len(p.Data) != 98 {
+			t.Errorf("%s: %v: %s", mode, err, lines.stdout)
+		}
+		if code := lines.wait(t); code != 0 {
+			t.Errorf("exit code %d: %s", code, lines.stderr)
 		}
 
 		// What is named by conditions, whatever its verdict: the other way round, to stdout.
