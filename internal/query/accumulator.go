@@ -13,6 +13,7 @@ import (
 // It holds no more groups than the budget allows: what belongs to others is summed.
 type Accumulator struct {
 	grouping *Grouping
+	plan     *Plan
 	most     int
 	index    map[Digest]int32
 	chunks   [][]Row
@@ -25,7 +26,7 @@ const chunkRows = 256
 
 // NewAccumulator is for a checked plan.
 func NewAccumulator(p *Plan, g *Grouping) *Accumulator {
-	return &Accumulator{grouping: g, most: p.Budget.Rows, index: map[Digest]int32{}}
+	return &Accumulator{grouping: g, plan: p, most: p.Budget.Rows, index: map[Digest]int32{}}
 }
 
 // Record adds a record that Grouping.Take has taken.
@@ -59,6 +60,7 @@ func (a *Accumulator) row(d Digest) (row *Row, known bool) {
 		return a.at(int(i)), true
 	}
 	if a.n >= a.most {
+		a.plan.Full()
 		return &a.rest, true
 	}
 	if a.n%chunkRows == 0 {

@@ -12,6 +12,7 @@ type Answer struct {
 	Intervals int
 	By        []Key
 	Rows      []Row
+	Whole     []Row         // where the plan has steps: its groups over all the time, in the order of Rows
 	Groups    int           // rows before the limit
 	Total     flow.Counters // of all packets, each counted once unless Plan.Everywhere
 	Repeated  flow.Counters // of what was seen again on a further interface

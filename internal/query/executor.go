@@ -1,14 +1,11 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"net/netip"
 	"slices"
-
-	"github.com/waymark-net/waymark/internal/filter"
 )
 
 // Executor answers plans from several sources.
@@ -32,7 +29,7 @@ func (x *Executor) Answer(ctx context.Context, p Plan) (Answer, error) {
 	if p.Step == 0 {
 		return asked.answer(ctx, &p, &Scratch{})
 	}
-	return asked.series(ctx, p)
+	return asked.series(ctx, &p)
 }
 
 // Explanation is what a plan will take.
@@ -189,7 +186,9 @@ func (a asked) pass(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
 		if err != nil {
 			return Answer{}, err
 		}
-		groups = append(groups, g)
+		if groups = append(groups, g); p.full != nil && (p.full.Load() || g.Count > mostAtOnce) {
+			return Answer{}, errFull
+		}
 	}
 	answer := p.Collect(groups, sc)
 	spans := a.spans()
@@ -198,46 +197,6 @@ func (a asked) pass(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
 		return Answer{}, err
 	}
 	return answer, nil
-}
-
-// series answers a plan with steps: the groups are chosen by all their time, then each step of
-// them is a row.
-func (a asked) series(ctx context.Context, p Plan) (Answer, error) {
-	whole := p
-	whole.Step = 0
-	answer, err := a.answer(ctx, &whole, &Scratch{})
-	if err != nil {
-		return answer, err
-	}
-	g := p.choose(answer.Rows)
-	p.Limit, p.rows, p.unsorted = 0, filter.Filter{}, true // these are of the whole time
-	steps, err := a.answer(ctx, &p, &Scratch{})
-	if err != nil {
-		return steps, err
-	}
-	steps.Rows = p.inOrder(steps.Rows, g)
-	answer.Step, answer.Rows = p.Step, steps.Rows
-	if answer.Partial == "" {
-		answer.Partial = steps.Partial
-	}
-	return answer, nil
-}
-
-// inOrder are rows of steps in the order of their groups and times. Rows are large: each is moved once.
-func (p *Plan) inOrder(rows []Row, g *Grouping) []Row {
-	type place struct{ group, row int }
-	places := make([]place, len(rows))
-	for i := range rows {
-		places[i] = place{p.only[g.base(&rows[i])], i}
-	}
-	slices.SortFunc(places, func(x, y place) int {
-		return cmp.Or(cmp.Compare(x.group, y.group), rows[x.row].Time.Compare(rows[y.row].Time))
-	})
-	list := make([]Row, len(rows))
-	for i, at := range places {
-		list[i] = rows[at.row]
-	}
-	return list
 }
 
 // Collect merges groups of engines, oldest first, ranks and cuts.

@@ -2,64 +2,89 @@ package query
 
 import "github.com/waymark-net/waymark/internal/flow"
 
-// turn swaps source and destination of r where the fold wants it, and tells
-// whether it did.
-func (f Fold) turn(r *flow.Record) bool {
-	if f == FoldNone || r.Unattributed {
+// Ends is what decides which way a record is counted, and the ports that its row has.
+type Ends struct {
+	Unattributed, ICMP bool
+	Proto              uint8
+	Direction          flow.Direction
+	Initiator          flow.Initiator
+	SrcPort, DstPort   uint16
+}
+
+// Turn folds the ends as the keys say, and reports whether source and destination are swapped. less reports whether the
+// destination's address is the smaller one; it is called only where that decides.
+func (by *By) Turn(e *Ends, less func() bool) (turned bool) {
+	turned = by.Fold.turn(e, less)
+	if by.Services {
+		e.dropClientPort()
+	}
+	return turned
+}
+
+// turn folds a record.
+func (by *By) turn(r *flow.Record) (turned bool) {
+	if by.Fold == FoldNone && !by.Services {
 		return false
 	}
-	if f == FoldPeer {
-		return turnToPeer(r)
+	e := Ends{r.Unattributed, r.ICMP(), r.Proto, r.Direction, r.Initiator, r.SrcPort, r.DstPort}
+	if turned = by.Turn(&e, func() bool { return r.Dst.Less(r.Src) }); turned {
+		r.Src, r.Dst = r.Dst, r.Src
 	}
-	back := r.Dst.Less(r.Src)
-	if f == FoldConversation {
-		request, isReply := echoRequest(r)
-		switch {
-		case isReply:
-			r.Src, r.Dst, r.DstPort = r.Dst, r.Src, request
-			r.Initiator = r.Initiator.Opposite()
-			return true
-		case r.ICMP():
-			return false
-		case r.Initiator != flow.InitiatorUnknown:
-			back = r.Initiator == flow.InitiatorDst
-		case r.SrcPort != r.DstPort:
-			back = r.SrcPort < r.DstPort
-		}
+	r.Initiator, r.SrcPort, r.DstPort = e.Initiator, e.SrcPort, e.DstPort
+	return turned
+}
+
+func (f Fold) turn(e *Ends, less func() bool) bool {
+	back := false
+	request, isReply := e.echoRequest()
+	switch {
+	case f == FoldNone || e.Unattributed:
+	case f == FoldPeer:
+		return e.turnToPeer()
+	case f == FoldPair:
+		back = less()
+	case isReply:
+		e.DstPort, e.Initiator = request, e.Initiator.Opposite()
+		return true
+	case e.ICMP:
+	case e.Initiator != flow.InitiatorUnknown:
+		back = e.Initiator == flow.InitiatorDst
+	case e.SrcPort != e.DstPort:
+		back = e.SrcPort < e.DstPort
+	default:
+		back = less()
 	}
 	if back {
-		swapEnds(r)
+		e.swap()
 	}
 	return back
 }
 
-func swapEnds(r *flow.Record) {
-	r.Src, r.Dst = r.Dst, r.Src
-	r.SrcPort, r.DstPort = r.DstPort, r.SrcPort
-	r.Initiator = r.Initiator.Opposite()
+func (e *Ends) swap() {
+	e.SrcPort, e.DstPort = e.DstPort, e.SrcPort
+	e.Initiator = e.Initiator.Opposite()
 }
 
 // turnToPeer makes the peer the source of what is sent to it.
-func turnToPeer(r *flow.Record) bool {
-	if request, isReply := echoRequest(r); isReply {
-		r.DstPort = request
+func (e *Ends) turnToPeer() bool {
+	if request, isReply := e.echoRequest(); isReply {
+		e.DstPort = request
 	}
-	if r.Direction == flow.Ingress {
+	if e.Direction == flow.Ingress {
 		return false
 	}
-	swapEnds(r)
-	if r.ICMP() {
-		r.SrcPort, r.DstPort = r.DstPort, r.SrcPort // they are no ports
+	if e.swap(); e.ICMP {
+		e.SrcPort, e.DstPort = e.DstPort, e.SrcPort // they are no ports
 	}
 	return true
 }
 
 // echoRequest is the destination port of the request that an echo reply answers.
-func echoRequest(r *flow.Record) (request uint16, isReply bool) {
-	switch icmpType := r.DstPort >> 8; {
-	case r.Proto == 1 && icmpType == 0:
+func (e *Ends) echoRequest() (request uint16, isReply bool) {
+	switch icmpType := e.DstPort >> 8; {
+	case e.Proto == 1 && icmpType == 0:
 		return 8 << 8, true
-	case r.Proto == 58 && icmpType == 129:
+	case e.Proto == 58 && icmpType == 129:
 		return 128 << 8, true
 	}
 	return 0, false
@@ -68,20 +93,20 @@ func echoRequest(r *flow.Record) (request uint16, isReply bool) {
 // dropClientPort takes away the port of the end that began the conversation, which is
 // that of no service. A router sees clients among its peers, too. Where nothing says
 // who began it, it is the end with the higher port.
-func dropClientPort(r *flow.Record) {
-	client := r.Initiator
+func (e *Ends) dropClientPort() {
+	client := e.Initiator
 	switch {
-	case r.Unattributed || r.ICMP():
+	case e.Unattributed || e.ICMP:
 		return
-	case client == flow.InitiatorUnknown && r.SrcPort > r.DstPort:
+	case client == flow.InitiatorUnknown && e.SrcPort > e.DstPort:
 		client = flow.InitiatorSrc
-	case client == flow.InitiatorUnknown && r.SrcPort < r.DstPort:
+	case client == flow.InitiatorUnknown && e.SrcPort < e.DstPort:
 		client = flow.InitiatorDst
 	}
 	switch client {
 	case flow.InitiatorSrc:
-		r.SrcPort = 0
+		e.SrcPort = 0
 	case flow.InitiatorDst:
-		r.DstPort = 0
+		e.DstPort = 0
 	}
 }

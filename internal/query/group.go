@@ -12,8 +12,7 @@ import (
 
 // Grouping makes rows of records, for engines: the same for all of them.
 type Grouping struct {
-	fold       Fold
-	services   bool
+	by         By
 	picks      []pick
 	endpoints  bool // some key is an address or a port
 	addresses  bool // some key is an address
@@ -50,7 +49,7 @@ type pick struct {
 func NewGrouping(p *Plan) *Grouping {
 	by := p.By
 	g := &Grouping{
-		fold: by.Fold, services: by.Services, whole: by.Whole(), everywhere: p.Everywhere, only: p.only,
+		by: by, whole: by.Whole(), everywhere: p.Everywhere, only: p.only,
 		// A peer is one of the host, or namespace, that its packets end at.
 		once: by.Fold != FoldPeer && !by.has("iface") && !by.has("direction"),
 	}
@@ -107,11 +106,8 @@ func (g *Grouping) Take(r *flow.Record, s *Seen) (turned bool) {
 	if g.everywhere {
 		s.Repeated = 0
 	}
-	if turned = g.fold.turn(r); turned {
+	if turned = g.by.turn(r); turned {
 		s.In, s.Out = s.Out, s.In
-	}
-	if g.services {
-		dropClientPort(r)
 	}
 	return turned
 }

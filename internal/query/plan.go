@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/filter"
@@ -48,6 +49,7 @@ type Plan struct {
 	after         uint64                    // the number of an interval: only later ones are meant
 	only          map[Digest]int            // groups, by their keys without the time, that are meant; nil: all
 	prefixes      map[string][]netip.Prefix // that these groups have, by key
+	full          *atomic.Bool              // set where an engine has more rows than the budget; nil: these are summed
 }
 
 // Records is the part of the filter that each record has to match, of a checked plan.

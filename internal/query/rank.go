@@ -144,7 +144,7 @@ func (p *Plan) columns() bool {
 		object, _ := keyDefs[defOf(k.Name)].field.Inside()
 		return object != ""
 	}
-	return p.rows.Empty() && !p.By.Whole() && p.By.Columnar() && !slices.ContainsFunc(p.By.Keys, inner)
+	return p.rows.Empty() && !p.By.Whole() && p.By.Counted() && !slices.ContainsFunc(p.By.Keys, inner)
 }
 
 // narrow leaves of rows and totals what the plan names.
@@ -164,9 +164,15 @@ func (a *Answer) narrow(p *Plan, g *Grouping) {
 }
 
 // Columnar reports whether the keys are fields of records as they are.
-func (by By) Columnar() bool {
-	return by.Fold == FoldNone && !by.Services && !slices.ContainsFunc(by.Keys, func(k Key) bool { return keyDefs[defOf(k.Name)].field == nil })
+func (by By) Columnar() bool { return !by.Folds() && by.Counted() }
+
+// Counted reports whether fields of a record alone say what its keys are.
+func (by By) Counted() bool {
+	return !slices.ContainsFunc(by.Keys, func(k Key) bool { return keyDefs[defOf(k.Name)].field == nil })
 }
+
+// Folds reports whether By.Turn changes ends.
+func (by By) Folds() bool { return by.Fold != FoldNone || by.Services }
 
 // Columns are the fields that tell groups apart.
 func (g *Grouping) Columns() (names []string) {

@@ -131,5 +131,8 @@ func compareKeys(a, b *Row) int {
 			return c
 		}
 	}
-	return a.Time.Compare(b.Time)
+	if a.Unattributed != b.Unattributed { // what could not be attributed has a row of its own
+		return cmp.Compare(boolean(a.Unattributed), boolean(b.Unattributed))
+	}
+	return cmp.Or(cmp.Compare(a.Family, b.Family), a.Time.Compare(b.Time))
 }

@@ -22,9 +22,10 @@ type counts struct {
 	texts    []string // a text is a word of a key by its number
 	textIDs  map[string]uint64
 	groups   []counted
-	sums     []uint64 // of each group: records, then the counters
+	sums     []uint64 // of each group: records, the counters, and those of the way back where the plan folds
 	stride   int
 	beyond   bool // groups were beyond the budget: they are in the totals only
+	folded   *folded
 }
 
 // counted is a group: the places of keys stand for it.
@@ -46,7 +47,9 @@ const groupBeyond = -1
 
 func newCounts(r *run) *counts {
 	c := &counts{run: r, counters: r.plan.Counters(), textIDs: map[string]uint64{}}
-	c.stride = 1 + len(c.counters)
+	if c.stride = 1 + len(c.counters); r.plan.By.Folds() {
+		c.stride += len(c.counters)
+	}
 	words := 1 // which values there are
 	for _, name := range r.grouping.Columns() {
 		k := keyColumn{column: columnNamed(name), word: words}
@@ -100,9 +103,12 @@ func (c *counts) block(b *block) error {
 			return err
 		}
 	}
-	if m.any() {
+	switch {
+	case c.folded != nil:
+		c.addTurned(c.folded, vectors, m, at, ids)
+	case m.any():
 		c.addRepeated(vectors, m, at, ids)
-	} else {
+	default:
 		c.add(vectors, at, ids)
 	}
 	return c.run.total(b, at, m)
@@ -244,6 +250,7 @@ func (c *counts) chosen(b *block, at []int32) ([]int32, error) {
 // newGroup adds the group of a key.
 func (c *counts) newGroup(key []uint64, d digest, bucket time.Time) (int32, error) {
 	if len(c.groups) >= c.run.plan.Budget.Rows {
+		c.run.full = c.run.plan.Full()
 		c.beyond = true
 		return groupBeyond, nil
 	}
@@ -352,6 +359,9 @@ func (c *counts) rows(numbers func() []int32) iter.Seq[*query.Row] {
 			w.Digest, w.Records = g.digest, sums[0]
 			for i, f := range c.counters {
 				*f.Counter(&w.Counters) = sums[1+i]
+				if c.stride > 1+len(c.counters) {
+					*f.Counter(&w.Back) = sums[1+len(c.counters)+i]
+				}
 			}
 			if !yield(&w) {
 				return

@@ -113,6 +113,7 @@ type run struct {
 	join     bool // where packets were seen first has to be found out again
 	joiner   joiner
 	sums     query.Sums // in a first pass
+	full     bool       // nobody reads what is in more rows
 }
 
 // Run implements query.Engine.
@@ -122,7 +123,7 @@ func (e *engine) Run(ctx context.Context, p *query.Plan, before uint64) (query.G
 	r.groups = query.NewAccumulator(p, g)
 	r.join = joins(g, p)
 	r.joiner = joiner{run: r}
-	if !r.join && (p.Counters() != nil || p.Chosen() && p.By.Columnar()) {
+	if !r.join && (p.Counters() != nil || p.Chosen() && p.By.Counted()) {
 		r.counts = newCounts(r)
 	}
 	for i, seg := range e.segments {
@@ -165,6 +166,8 @@ func joins(g *query.Grouping, p *query.Plan) bool {
 // over reports whether the plan has used up its budget, and says so in the report.
 func (r *run) over() bool {
 	switch {
+	case r.full:
+		return true
 	case r.ctx.Err() != nil:
 		r.partial(fmt.Sprintf("the time of the query (%v) ended: ask for less time, filter by address, or allow more with timeout", r.plan.Budget.Time))
 	case r.bytes > r.plan.Budget.Bytes:

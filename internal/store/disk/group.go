@@ -25,8 +25,12 @@ func (c *counts) groupsOf(b *block, at []int32) (*local, error) {
 	l := &local{counts: c, block: b, at: at, groups: b.memory.codes(len(at))}
 	clear(l.groups)
 	count := 1
+	var err error
+	if c.folded, err = c.fold(b, at); err != nil {
+		return nil, err
+	}
 	for i := range c.keys {
-		v, err := b.whole(c.keys[i].column)
+		v, err := c.folded.column(b, c.keys[i].column)
 		if err != nil {
 			return nil, err
 		}
