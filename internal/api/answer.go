@@ -34,6 +34,7 @@ type Answer struct {
 	Step       string      `json:"step,omitempty"`    // likewise
 	Lost       uint64      `json:"lost,omitempty"`    // intervals that the history could not keep, or cannot read
 	Partial    string      `json:"partial,omitempty"` // why some records are not in the answer; absent: all are
+	Whole      []Row       `json:"whole,omitempty"`   // with step and limit: the groups over all the time, in the order of rows
 	Rows       []Row       `json:"rows"`
 }
 
@@ -51,7 +52,6 @@ func NewAnswer(a query.Answer, o flow.Origin) Answer {
 		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
 		Total: a.Total, Repeated: a.Repeated, Summed: a.Summed, Missed: a.Missed,
 		Since: a.Asked, Until: a.AskedUntil, Incomplete: a.Short, Lost: a.Lost, Partial: a.Partial,
-		Rows: make([]Row, len(a.Rows)),
 	}
 	if a.Intervals == 0 {
 		out.Oldest = a.Oldest
@@ -62,11 +62,17 @@ func NewAnswer(a query.Answer, o flow.Origin) Answer {
 	for _, k := range a.By {
 		out.By = append(out.By, k.String())
 	}
-	fields := RowFields(a.By, a.Step)
-	for i := range a.Rows {
-		out.Rows[i] = Row{a.Rows[i], appendRow(nil, fields, &o, &a.Rows[i])}
-	}
+	out.Whole, out.Rows = newRows(a.By, 0, &o, a.Whole), newRows(a.By, a.Step, &o, a.Rows)
 	return out
+}
+
+func newRows(by []query.Key, step time.Duration, o *flow.Origin, rows []query.Row) []Row {
+	list := make([]Row, len(rows))
+	fields := RowFields(by, step)
+	for i := range rows {
+		list[i] = Row{rows[i], appendRow(nil, fields, o, &rows[i])}
+	}
+	return list
 }
 
 // Warning says in a line that the rows cover less time than asked; empty: they

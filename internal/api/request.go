@@ -52,7 +52,7 @@ var parameters = []Parameter{
 	{"sums", "Counters that rows and totals have, with commas; all others are 0. Of files, only their columns are read: left out, rows have all that is known of their records"},
 	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},
 	{"until", "Only intervals that began before it, written as `since`"},
-	{"step", "A row of each group for each step of time (`1m`, `1h`), with its begin in the field `time`; `limit` counts groups, which are chosen by all their time"},
+	{"step", "A row of each group for each step of time (`1m`, `1h`), with its begin in the field `time`; `limit` counts groups, which are chosen by all their time, and then stand in the field `whole`"},
 	{"timeout", "Time after which the answer is what was found until then, marked as `partial`; `" + query.DefaultBudget().Time.String() + "` when left out"},
 	{"follow", "`true`: an answer for each interval that ends from now on, one a line"},
 	{"every", "With `follow`: ask for intervals as short as this, at least " + MinEvery.String()},

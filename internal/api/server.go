@@ -262,6 +262,9 @@ func (s *Server) answerFlows(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if q.Limit == 0 {
+		answer.Whole = nil // there may be as many as rows, and rows add up to them
+	}
 	if answer.Short != "" {
 		w.Header().Set(incompleteHeader, string(answer.Short))
 	}

@@ -57,25 +57,25 @@ export function same(a: Answer, b: Answer, by = "packets"): boolean {
 	return Math.abs(x - y) <= 0.02 * y + 100;
 }
 
-// ask puts all questions of a page at the same time.
+// ask puts the questions of a page at the same time. A series has its groups over all the time, too.
 export async function ask(q: Question, doc: NumberDoc, signal: AbortSignal): Promise<Result> {
 	const now = Date.now() / 1000, r = range(q.since, q.until, now), step = stepOf(q, r);
-	const sums = doc.counter ? doc.path : undefined; // all that a chart needs
+	const sums = doc.counter ? [...new Set([doc.path, "packets", "bytes"])].join(",") : undefined; // all that chart and table need
 	const base = asked(q), stepped = { ...base, step: duration(step), sums };
 	const everywhere = has(q.by, places);
-	const totals = (more: Params) => get<Answer>("/api/v1/flows", { filter: q.where, by: "family", step: duration(step), everywhere, sums, ...more }, signal);
+	const totals = (more: Params) => get<Answer>("/api/v1/flows", { filter: q.where, by: "family", step: duration(step), everywhere, sums: doc.counter ? doc.path : undefined, ...more }, signal);
 	// A filter of a counter means groups: by family, these are others. Then the groups themselves are summed.
-	const likewise = async (t: Answer | null, of: Answer, more: Params) => (!t || same(t, of, sums) ? t : get<Answer>("/api/v1/flows", { ...stepped, limit: 0, ...more }, signal));
+	const likewise = async (t: Answer | null, of: Answer, more: Params) => (!t || same(t, of, doc.path) ? t : get<Answer>("/api/v1/flows", { ...stepped, limit: 0, ...more }, signal));
 	const folded = has(q.by, folds);
 	const length = r.to - r.from;
 	const earlier = { since: iso(r.from - length), until: iso(r.from) };
-	const [answer, series, family, familyBefore, back] = await Promise.all([
-		get<Answer>("/api/v1/flows", base, signal),
+	const [series, family, familyBefore, back] = await Promise.all([
 		get<Answer>("/api/v1/flows", stepped, signal),
 		doc.sum ? totals({ since: q.since, until: q.until }) : null,
 		q.before && doc.sum ? totals(earlier) : null,
 		q.both && !folded ? get<Answer>("/api/v1/flows", { ...stepped, by: exchanged(q.by), filter: exchanged(q.where), limit: 0 }, signal) : null,
 	]);
+	const answer = { ...series, rows: series.whole ?? [] };
 	const total = await likewise(family, answer, {});
 	const before = total === family ? familyBefore : await likewise(familyBefore, answer, earlier);
 	const at = times(r.from, r.to, step);
@@ -96,6 +96,15 @@ export async function ask(q: Question, doc: NumberDoc, signal: AbortSignal): Pro
 	}
 	return result;
 }
+
+// handshakes are the mean round trips of groups. They are no counters, for which all of a record would be read: of a short
+// time, they are asked for once the rest is shown.
+export async function handshakes(q: Question, signal: AbortSignal): Promise<Map<string, Row>> {
+	const a = await get<Answer>("/api/v1/flows", asked(q), signal);
+	return new Map(a.rows.map((row) => [keyed(row, a.by).join("\u0000"), row]));
+}
+
+export const mostOfHandshakes = 2 * 3600; // seconds
 
 function scaled(v: number | undefined, m: ReturnType<typeof measure>, step: number): number | undefined {
 	return v === undefined ? undefined : m.scale(v, step);

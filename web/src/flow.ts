@@ -1,7 +1,7 @@
 // What the page of one flow asks, and what it makes of the answers.
 import { get } from "./api.ts";
 import { at, lines, number, type Series, times } from "./series.ts";
-import { duration, niceStep, type Range, range } from "./time.ts";
+import { duration, iso, niceStep, type Range, range } from "./time.ts";
 import { trim } from "./explore.ts";
 import type { Answer, Row } from "./types.ts";
 
@@ -56,35 +56,59 @@ function delays(row: Row | undefined, of: "server" | "network"): Delays | undefi
 
 export interface FlowResult {
 	range: Range; step: number; times: number[]; whole?: Row; ways: [Hop[], Hop[]];
-	rates: [Series?, Series?]; server?: Series; network?: Series; serverDelays?: Delays; networkDelays?: Delays;
-	records: Row[]; answer: Answer; drops: Row[]; traced?: Row["ioam"];
+	rates: [Series?, Series?]; serverDelays?: Delays; networkDelays?: Delays; answer: Answer;
 }
 
+// More is what is shown below that.
+export interface More { records: Row[]; drops: Row[]; traced?: Row["ioam"]; server?: Series; network?: Series }
+
+type Ask = (more: Record<string, string | number | boolean>) => Promise<Answer>;
+
+const asking = (n: Name, since: string, until: string, signal: AbortSignal): Ask =>
+	(more) => get<Answer>("/api/v1/flows", { filter: filterOfFlow(n), since, until, ...more }, signal);
+
+// askFlow asks what the flow is, its path and its rates.
 export async function askFlow(n: Name, since: string, until: string, signal: AbortSignal): Promise<FlowResult> {
 	const now = Date.now() / 1000, r = range(since, until, now), step = niceStep(r.to - r.from, 180);
-	const filter = filterOfFlow(n), common = { filter, since, until };
-	const ask = (more: Record<string, string | number | boolean>) => get<Answer>("/api/v1/flows", { ...common, ...more }, signal);
-	const [whole, points, ways, drops, records, paths] = await Promise.all([
-		ask({ by: "conversation", limit: 1 }),
+	const ask = asking(n, since, until, signal);
+	const one = n.a.port && n.b.port ? 0 : 1; // a limit takes a pass of its own
+	const [whole, points, ways] = await Promise.all([
+		ask({ by: "conversation", limit: one }),
 		ask({ by: "netns,iface,direction,src", everywhere: true }),
-		ask({ by: "src", step: duration(step) }),
-		ask({ by: "drops.by", limit: 10 }),
-		ask({ by: "flow", step: duration(Math.max(step, 10)), limit: 20 }),
-		ask({ by: "ioam.path,ioam.nodes", limit: 5 }),
+		ask({ by: "src", step: duration(step), sums: "bytes" }),
 	]);
-	const at = times(r.from, r.to, step);
+	const axis = times(r.from, r.to, step);
 	const known = { from: r.from, to: whole.to ? Date.parse(whole.to) / 1000 : r.to };
 	if (whole.from) known.from = Date.parse(whole.from) / 1000;
-	const rate = lines(ways.rows, ["src"], at, (row) => ((row.bytes ?? 0) * 8) / step, true, (k) => k[0]!);
-	rate.forEach((s) => trim(s.values, at, step, known, true));
+	const rate = lines(ways.rows, ["src"], axis, (row) => ((row.bytes ?? 0) * 8) / step, true, (k) => k[0]!);
+	rate.forEach((s) => trim(s.values, axis, step, known, true));
 	return {
-		range: r, step, times: at, whole: whole.rows[0], answer: whole,
+		range: r, step, times: axis, whole: whole.rows[0], answer: whole,
 		ways: [laneOf(points.rows, n.a.addr), laneOf(points.rows, n.b.addr)],
 		rates: [rate.find((s) => s.id === n.a.addr), rate.find((s) => s.id === n.b.addr)],
-		server: delayLine(ways.rows, at, "pdm.server.p50_ns", "server"), network: delayLine(ways.rows, at, "pdm.network.p50_ns", "network"),
 		serverDelays: delays(whole.rows[0], "server"), networkDelays: delays(whole.rows[0], "network"),
-		records: records.rows.sort((x, y) => String(y.time).localeCompare(String(x.time))).slice(0, 24), drops: drops.rows.filter((d) => d.drops?.packets),
-		traced: paths.rows.find((row) => row.ioam?.path)?.ioam,
+	};
+}
+
+const mostRecords = 24;
+
+// askMore asks for the newest records, and for what few flows have.
+export async function askMore(n: Name, since: string, until: string, of: FlowResult, signal: AbortSignal): Promise<More> {
+	const ask = asking(n, since, until, signal), w = of.whole;
+	if (!w) return { records: [], drops: [] };
+	const step = Math.max(of.step, 10), last = Date.parse(w.last ?? "") / 1000;
+	const newest = { since: iso(Math.max(of.range.from, last - mostRecords * step)), until: iso(Math.min(of.range.to, last + step)) };
+	const [records, drops, paths, marked] = await Promise.all([
+		ask({ by: "flow", step: duration(step), limit: 20, ...newest }),
+		w.drops?.packets ? ask({ by: "drops.by", limit: 10 }) : null,
+		w.ioam ? ask({ by: "ioam.path,ioam.nodes", limit: 5 }) : null,
+		w.pdm ? ask({ by: "src", step: duration(of.step) }) : null,
+	]);
+	return {
+		records: records.rows.sort((x, y) => String(y.time).localeCompare(String(x.time))).slice(0, mostRecords),
+		drops: drops?.rows.filter((d) => d.drops?.packets) ?? [], traced: paths?.rows.find((row) => row.ioam?.path)?.ioam,
+		server: marked ? delayLine(marked.rows, of.times, "pdm.server.p50_ns", "server") : undefined,
+		network: marked ? delayLine(marked.rows, of.times, "pdm.network.p50_ns", "network") : undefined,
 	};
 }
 

@@ -35,6 +35,7 @@ export interface Answer {
 	step?: string;
 	lost?: number;
 	partial?: string;
+	whole?: Row[];
 	rows: Row[];
 }
 

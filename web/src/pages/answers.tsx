@@ -5,9 +5,10 @@ import { type Column, Table } from "../parts/table.tsx";
 import { change, go } from "../route.ts";
 import { number, summary } from "../series.ts";
 import { colour, restColour } from "../theme.ts";
+import type { Row } from "../types.ts";
 import { flowHref } from "../verdicts.ts";
 
-interface Props { of: Result; q: Question; onFilter(key: string, value: string, not: boolean): void }
+interface Props { of: Result; q: Question; handshakes?: Map<string, Row>; onFilter(key: string, value: string, not: boolean): void }
 
 // statsOf are what fits next to the keys.
 const statsOf = (r: Result) => (r.by.length > 3 ? ["mean", "max", "last"] as const : ["min", "mean", "p95", "max", "last"] as const);
@@ -38,7 +39,7 @@ export function Answers(p: Props) {
 		{ name: "total", title: r.number.doc, right: true, cell: (l) => (sum ? short(number(l.row!, r.number.path) ?? 0, r.number.unit === "bytes" ? "B" : "") : m.text(number(l.row!, r.number.path) ?? NaN)) },
 		...(sum ? [{ name: "share", title: "of everything that matches", right: true, cell: (l: Line) => <Share of={share(l)} /> }] : []),
 		{ name: "packets", title: "packets of the group", right: true, sort: "packets", narrow: true, cell: (l) => short(l.row!.packets ?? 0) },
-		{ name: "rtt", title: "mean round trip of TCP handshakes", right: true, sort: "rtt", narrow: true, cell: (l) => delayOf(l) },
+		{ name: "rtt", title: `mean round trip of TCP handshakes${p.handshakes || !r.number.counter ? "" : "; of a longer time, sort by it"}`, right: true, sort: "rtt", narrow: true, cell: (l) => delayOf(p.handshakes?.get(l.id) ?? l.row!) },
 	];
 	return (
 		<>
@@ -52,8 +53,8 @@ export function Answers(p: Props) {
 	);
 }
 
-const delayOf = (l: Line) => {
-	const ns = number(l.row!, "rtt.handshake_ns");
+const delayOf = (row: Row) => {
+	const ns = number(row, "rtt.handshake_ns");
 	return ns === undefined ? "" : `${(ns / 1e6).toFixed(ns < 1e7 ? 2 : 1)} ms`;
 };
 

@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { address } from "../api.ts";
 import { curl, flowsCommand } from "../command.ts";
 import { needReference, useData } from "../data.ts";
-import { and, ask, asked, csv, defaults, isFold, type Question, question, type Result, test } from "../explore.ts";
+import { and, ask, asked, csv, defaults, handshakes, isFold, mostOfHandshakes, type Question, question, type Result, test } from "../explore.ts";
 import { ago, clock, short } from "../format.ts";
 import { bindPage } from "../keys.ts";
 import { interval, pause, waiting } from "../live.ts";
@@ -11,7 +11,7 @@ import { FilterBox } from "../parts/filterbox.tsx";
 import { Failure, Notice, Waiting } from "../parts/notice.tsx";
 import { RangePicker, rangeKeys, setRange } from "../parts/range.tsx";
 import { change, params } from "../route.ts";
-import type { NumberDoc } from "../types.ts";
+import type { NumberDoc, Row } from "../types.ts";
 import { Answers } from "./answers.tsx";
 import { Charts, shows } from "./charts.tsx";
 
@@ -24,6 +24,7 @@ export function Explore() {
 	const tick = q.until ? "" : interval.value?.to ?? "";
 	const loaded = useData(doc || needReference() ? `${JSON.stringify(q)} ${tick}` : "", (s) => ask(q, doc ?? fallback, s));
 	const r = loaded.value;
+	const handshaken = useData(r?.number.counter && r.range.to - r.range.from <= mostOfHandshakes ? `${JSON.stringify(q)} ${r.answer.to ?? ""}` : "", (s) => handshakes(q, s));
 	useEffect(() => bindPage([
 		...rangeKeys(defaults.since),
 		{ keys: "p", doc: "the period before, as a line", run: () => toggle("before") },
@@ -42,7 +43,7 @@ export function Explore() {
 			<Choices q={q} of={r} />
 			<Failure of={loaded} />
 			{(r || !loaded.error) && <section class="card" aria-busy={loaded.loading} onMouseEnter={() => pause(true)} onMouseLeave={() => pause(false)}>
-				{r ? <Shown of={r} q={q} /> : loaded.loading && <Waiting what="Asking the agent" />}
+				{r ? <Shown of={r} q={q} handshakes={handshaken.value} /> : loaded.loading && <Waiting what="Asking the agent" />}
 			</section>}
 		</div>
 	);
@@ -109,7 +110,7 @@ function Copies(p: { q: Question; of?: Result }) {
 	);
 }
 
-function Shown(p: { of: Result; q: Question }) {
+function Shown(p: { of: Result; q: Question; handshakes?: Map<string, Row> }) {
 	const { of: r, q } = p;
 	if (r.answer.rows.length === 0) return <Empty of={r} q={q} />;
 	const folded = isFold(q.by);
@@ -121,7 +122,7 @@ function Shown(p: { of: Result; q: Question }) {
 		<>
 			<Coverage of={r} />
 			<Charts of={r} q={q} onZoom={(from, to) => setRange({ from, to })} />
-			<Answers of={r} q={q} onFilter={filter} />
+			<Answers of={r} q={q} handshakes={p.handshakes} onFilter={filter} />
 		</>
 	);
 }

@@ -3,7 +3,7 @@ import { get } from "../api.ts";
 import { Lines } from "../charts/lines.tsx";
 import { flowsCommand } from "../command.ts";
 import { useData } from "../data.ts";
-import { askFlow, type End, filterOfFlow, flagsOf, type FlowResult, type Name, parseFlow } from "../flow.ts";
+import { askFlow, askMore, type End, filterOfFlow, flagsOf, type FlowResult, type More, type Name, parseFlow } from "../flow.ts";
 import { clock, delay, percent, short } from "../format.ts";
 import { bindPage } from "../keys.ts";
 import { interval } from "../live.ts";
@@ -41,6 +41,7 @@ function Conversation(p: { name: Name }) {
 	const loaded = useData(`${key} ${tick}`, (s) => askFlow(n, from, until, s));
 	const why = useData(`why ${key}`, (s) => get<VerdictAnswer>("/api/v1/why", { filter: filterOfFlow(n), since: from, until }, s));
 	const r = loaded.value;
+	const more = useData(r ? `${key} ${r.answer.to ?? ""}` : "", (s) => askMore(n, from, until, r!, s));
 	return (
 		<div class="page flow">
 			<div class="headline">
@@ -51,13 +52,14 @@ function Conversation(p: { name: Name }) {
 			</div>
 			<Failure of={loaded} />
 			{why.value && <p class={`judgement ${why.value.verdicts[0]?.severity ?? "fine"}`}>{why.value.verdicts[0]?.text ?? why.value.summary}</p>}
-			{r ? <Parts of={r} name={n} /> : loaded.loading && <Waiting what="Asking the agent" />}
+			<Failure of={more} />
+			{r ? <Parts of={r} more={more.value} name={n} /> : loaded.loading && <Waiting what="Asking the agent" />}
 		</div>
 	);
 }
 
-function Parts(p: { of: FlowResult; name: Name }) {
-	const { of: r, name: n } = p;
+function Parts(p: { of: FlowResult; more?: More; name: Name }) {
+	const { of: r, more, name: n } = p;
 	if (!r.whole) {
 		return <Notice title="This flow was not seen in this time">{r.answer.from && `Searched: ${clock(r.range.from)} – ${clock(r.range.to)}. `}Choose a longer time, or see <a href={href("/explore", { where: `host ${n.a.addr} and host ${n.b.addr}`, by: "conversation", since: "24h" })}>all conversations of the two hosts</a></Notice>;
 	}
@@ -67,14 +69,14 @@ function Parts(p: { of: FlowResult; name: Name }) {
 				<h2>Path</h2>
 				<Lane from={text(n.a)} to={text(n.b)} hops={r.ways[0]} title="There" />
 				<Lane from={text(n.b)} to={text(n.a)} hops={r.ways[1]} title="Back" marks={r.whole.pdm} />
-				{r.traced && <Nodes of={r.traced} />}
+				{more?.traced && <Nodes of={more.traced} />}
 			</section>
 			<div class="halves">
 				<Delays of={r} peer={n.b.addr} />
-				<Facts of={r} />
+				<Facts of={r} more={more} />
 			</div>
-			<Timelines of={r} name={n} />
-			<Records rows={r.records} />
+			<Timelines of={r} more={more} name={n} />
+			{more && <Records rows={more.records} />}
 		</>
 	);
 }
@@ -115,7 +117,7 @@ function Delays(p: { of: FlowResult; peer: string }) {
 	);
 }
 
-function Facts(p: { of: FlowResult }) {
+function Facts(p: { of: FlowResult; more?: More }) {
 	const w = p.of.whole!;
 	const facts: [string, string][] = [
 		["Packets", `${short(w.packets ?? 0)}, of these ${short(w.back?.packets ?? 0)} back`],
@@ -125,22 +127,22 @@ function Facts(p: { of: FlowResult }) {
 		...(w.tcp_flags ? [["TCP flags", flagsOf(w.tcp_flags).join(" ")] as [string, string]] : []),
 		...(w.rtt?.handshake_ns ? [["Handshake", `${delay(w.rtt.handshake_ns)}: server ${delay(w.rtt.responder_ns ?? 0)}, client ${delay(w.rtt.initiator_ns ?? 0)}`] as [string, string]] : []),
 		...(w.pdm ? [["Marks", `${short(w.pdm.sent ?? 0)} sent, ${short(w.pdm.received ?? 0)} received, ${w.pdm.lost ?? 0} lost, ${w.pdm.reordered ?? 0} reordered`] as [string, string]] : []),
-		...(p.of.traced ? [["IOAM path", `${p.of.traced.nodes ?? ""} (${p.of.traced.path})`] as [string, string]] : []),
-		["Dropped", p.of.drops.length ? p.of.drops.map((d) => `${short(d.drops?.packets ?? 0)} packets: ${d.drops?.by ?? `rule ${d.drops?.rule ?? ""}`}`).join("; ") : "nothing, by rules of the gate"],
+		...(p.more?.traced ? [["IOAM path", `${p.more.traced.nodes ?? ""} (${p.more.traced.path})`] as [string, string]] : []),
+		["Dropped", w.drops?.packets ? (p.more?.drops ?? []).map((d) => `${short(d.drops?.packets ?? 0)} packets: ${d.drops?.by ?? `rule ${d.drops?.rule ?? ""}`}`).join("; ") : "nothing, by rules of the gate"],
 	];
 	return <section class="card" aria-label="Facts"><h2>Facts</h2><dl class="facts">{facts.map(([k, v]) => <div key={k}><dt>{k}</dt><dd>{v}</dd></div>)}</dl></section>;
 }
 
-function Timelines(p: { of: FlowResult; name: Name }) {
-	const { of: r, name: n } = p;
+function Timelines(p: { of: FlowResult; more?: More; name: Name }) {
+	const { of: r, more, name: n } = p;
 	const zoom = (from: number, to: number) => setRange({ from, to });
 	const [there, back] = r.rates;
 	return (
 		<>
-			{r.server && r.network && (
+			{more?.server && more.network && (
 				<section class="card" aria-label="Server and network over time">
 					<h2>Server and network over time, median of each {r.step} s</h2>
-					<Lines label="Median delay at the server and on the network over time" times={r.times} series={[r.server, r.network]} stack={false} text={delay} height={200} onZoom={zoom} />
+					<Lines label="Median delay at the server and on the network over time" times={r.times} series={[more.server, more.network]} stack={false} text={delay} height={200} onZoom={zoom} />
 				</section>
 			)}
 			<section class="card" aria-label="Rate over time">

@@ -34,7 +34,7 @@ export function Now() {
 				{why.value ? <Verdicts of={why.value} /> : why.loading && <Waiting what="Examining the last 10 minutes" />}
 			</section>
 			{status.value && <Health of={status.value} />}
-			{why.value && <Traffic tick={tick} />}
+			<Traffic tick={tick} />
 			{why.value && <Examined of={why.value.examined} />}
 			<Failure of={status} />
 		</div>

@@ -15,7 +15,7 @@ const step = 60, most = 6;
 interface Shown { at: number[]; series: Drawn[]; rows: { name: string; filter: string; mean: number; share: number }[] }
 
 async function load(signal: AbortSignal): Promise<Shown> {
-	const common = { since: "1h", step: "1m" };
+	const common = { since: "1h", step: "1m", sums: "bytes" };
 	const [top, total] = await Promise.all([
 		get<Answer>("/api/v1/flows", { ...common, by: "service", limit: most }, signal),
 		get<Answer>("/api/v1/flows", { ...common, by: "family" }, signal),
