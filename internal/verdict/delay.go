@@ -105,20 +105,20 @@ func judgeHandshakes(w *window, f *finding) error {
 
 // compareHandshakes finds those that are slower than usual.
 func (w *window) compareHandshakes(f *finding, slow []*query.Row, least uint64) error {
-	var of []string
+	var of []thing
 	for _, r := range slow {
-		of = append(of, fmt.Sprintf("(host %s and host %s)", r.Src, r.Dst))
+		of = append(of, thing{pairOf(r), fmt.Sprintf("(host %s and host %s)", r.Src, r.Dst)})
 	}
-	before, err := w.usual(byPair, of)
+	before, err := w.usual(byPair, of, pairOf)
 	if err != nil {
 		return err
 	}
-	usual := map[[2]netip.Addr]*query.Row{}
+	usual := map[string]*query.Row{}
 	for i := range before {
-		usual[[2]netip.Addr{before[i].Src, before[i].Dst}] = &before[i]
+		usual[pairOf(&before[i])] = &before[i]
 	}
 	for _, r := range slow {
-		b := usual[[2]netip.Addr{r.Src, r.Dst}]
+		b := usual[pairOf(r)]
 		if b == nil || b.RTTSeen < least || b.RTT.Handshake() == 0 {
 			continue
 		}
@@ -133,6 +133,9 @@ func (w *window) compareHandshakes(f *finding, slow []*query.Row, least uint64) 
 	}
 	return nil
 }
+
+// pairOf names the hosts of a row.
+func pairOf(r *query.Row) string { return r.Src.String() + " " + r.Dst.String() }
 
 // marked are the servers whose round trip PDM reports.
 func (w *window) marked() (map[netip.Addr]bool, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -38,7 +39,7 @@ func (w *window) servers() ([]service, error) {
 	if err != nil {
 		return nil, err
 	}
-	var slow []string // filters of what answers them
+	var slow []thing
 	for i := range rows {
 		r := &rows[i]
 		if r.PDM == nil {
@@ -46,7 +47,7 @@ func (w *window) servers() ([]service, error) {
 		}
 		w.services = append(w.services, service{Flow: Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}, pdm: r.PDM})
 		if w.median(&r.PDM.Server) >= w.ServerDelay || w.median(&r.PDM.Network) >= w.PathDelay {
-			slow = append(slow, fmt.Sprintf("(%s and src host %s and sport %d)", flow.ProtoName(r.Proto), r.Src, r.SrcPort))
+			slow = append(slow, thing{serviceOf(r), fmt.Sprintf("(%s and src host %s and sport %d)", flow.ProtoName(r.Proto), r.Src, r.SrcPort)})
 		}
 	}
 	if len(slow) > 0 {
@@ -56,17 +57,21 @@ func (w *window) servers() ([]service, error) {
 	return w.services, err
 }
 
+// serviceOf names the service whose answers a row has.
+func serviceOf(r *query.Row) string {
+	f := Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}
+	return f.String()
+}
+
 // compareServices adds what was usual of the slow ones.
-func (w *window) compareServices(slow []string) error {
-	before, err := w.usual(ofServers, slow)
+func (w *window) compareServices(slow []thing) error {
+	before, err := w.usual(ofServers, slow, serviceOf)
 	if err != nil {
 		return err
 	}
 	usual := map[string]*flow.PDM{}
 	for i := range before {
-		r := &before[i]
-		id := Flow{Proto: flow.ProtoName(r.Proto), Dst: r.Src, DstPort: r.SrcPort}
-		usual[id.String()] = r.PDM
+		usual[serviceOf(&before[i])] = before[i].PDM
 	}
 	for i := range w.services {
 		w.services[i].usual = usual[w.services[i].String()]

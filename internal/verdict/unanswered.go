@@ -85,11 +85,12 @@ func answered(rows []query.Row, err error) (map[serviceID]uint64, error) {
 
 // answeredBefore counts those of services that do not answer now.
 func (w *window) answeredBefore(silent []*attempts) (map[serviceID]uint64, error) {
-	var of []string
+	id := func(r *query.Row) string { return endpoint(r.Dst, r.DstPort) }
+	var of []thing
 	for _, a := range silent {
-		of = append(of, fmt.Sprintf("(host %s and port %d)", a.Dst, a.DstPort))
+		of = append(of, thing{endpoint(a.Dst, a.DstPort), fmt.Sprintf("(host %s and port %d)", a.Dst, a.DstPort)})
 	}
-	return answered(w.usual(ofServices, of))
+	return answered(w.usual(ofServices, of, id))
 }
 
 // silent gathers connections without an answer by service, those with the most first.

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -9,12 +10,15 @@ import (
 	"github.com/waymark-net/waymark/internal/query"
 )
 
-// usual is what was measured before a window, the same for the windows that follow soon: to read a day for each answer
-// would take longer than all the rest.
+// thing is what something is usual of: a service, or a pair of hosts.
+type thing struct{ id, filter string }
+
+// usual is what was measured of things before a window, the same for the windows that follow soon: to read a day for each
+// answer would take longer than all the rest. What is slow changes from answer to answer: only of new things it is read.
 type usual struct {
 	about    string // the question
 	from, to time.Time
-	rows     []query.Row
+	rows     map[string][]query.Row // of each thing that was asked for; none: nothing was measured
 }
 
 // serves reports whether it is what was usual before a time, too: at most a sixteenth is missing.
@@ -23,13 +27,13 @@ func (u *usual) serves(about string, before time.Time) bool {
 	return u.about == about && missing >= 0 && missing <= u.to.Sub(u.from)/16
 }
 
-// Bounds of what is kept: answers, those that the windows of one examination ask for, and rows of each.
-const mostUsual, mostKept = 4, 500
+// Bounds of what is kept: questions, and things of each.
+const mostUsual, mostThings = 4, 500
 
 // memory keeps what was usual, the newest last.
 type memory struct {
 	mu   sync.Mutex
-	list []usual
+	list []usual // never changed
 }
 
 func (m *memory) find(about string, before time.Time) (usual, bool) {
@@ -44,38 +48,69 @@ func (m *memory) find(about string, before time.Time) (usual, bool) {
 }
 
 func (m *memory) keep(u usual) {
-	if len(u.rows) > mostKept {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.list = append(slices.Clone(m.list[max(0, len(m.list)+1-mostUsual):]), u) // the others are let go
+	others := slices.DeleteFunc(slices.Clone(m.list), func(o usual) bool { return o.about == u.about })
+	m.list = append(others[max(0, len(others)+1-mostUsual):], u)
 }
 
 // mostOf is how many things a question is narrowed down to; beyond, it is asked of all.
 const mostOf = 16
 
-// usual answers from the time before the window, of things that filters name. It reads much, and is asked only where
-// something exceeds its threshold.
-func (w *window) usual(q question, of []string) ([]query.Row, error) {
-	if len(of) <= mostOf {
-		q.filter = both(q.filter, strings.Join(of, " or "))
-	}
+// usual answers from the time before the window, of some things; idOf is that of a row. It reads much, and is asked only
+// where something exceeds its threshold.
+func (w *window) usual(q question, of []thing, idOf func(*query.Row) string) (rows []query.Row, err error) {
 	about := strings.Join([]string{w.request.Filter, q.filter, q.by, w.Compare.String()}, "\x00")
 	u, ok := w.memory.find(about, w.from)
 	if !ok {
-		a, err := w.query(w.from.Add(-w.Compare), w.from, q)
-		if err != nil {
+		u = usual{about: about, from: w.from, to: w.from}
+	}
+	fresh := slices.DeleteFunc(slices.Clone(of), func(t thing) bool { _, known := u.rows[t.id]; return known })
+	if len(u.rows)+len(fresh) > mostThings {
+		u.rows, fresh = nil, of
+	}
+	if len(fresh) > 0 {
+		if u, err = w.measured(u, q, fresh, idOf); err != nil {
 			return nil, err
-		}
-		u = usual{about: about, to: w.from, from: w.from, rows: a.Rows}
-		if a.Intervals > 0 && a.From.Before(w.from) {
-			u.from = a.From
 		}
 		w.memory.keep(u)
 	}
 	if u.from.Before(u.to) {
 		w.usualFrom = u.from
 	}
-	return u.rows, nil
+	for _, t := range of {
+		rows = append(rows, u.rows[t.id]...)
+	}
+	return rows, nil
+}
+
+// measured adds what was measured of more things.
+func (w *window) measured(u usual, q question, of []thing, idOf func(*query.Row) string) (usual, error) {
+	if len(of) <= mostOf {
+		var filters []string
+		for _, t := range of {
+			filters = append(filters, t.filter)
+		}
+		q.filter = both(q.filter, strings.Join(filters, " or "))
+	}
+	a, err := w.query(u.to.Add(-w.Compare), u.to, q)
+	if err != nil {
+		return u, err
+	}
+	if a.Intervals > 0 && a.From.Before(u.from) {
+		u.from = a.From
+	}
+	asked := map[string][]query.Row{}
+	for _, t := range of {
+		asked[t.id] = nil
+	}
+	for i := range a.Rows {
+		id := idOf(&a.Rows[i])
+		if rows, ok := asked[id]; ok {
+			asked[id] = append(rows, a.Rows[i])
+		}
+	}
+	maps.Copy(asked, u.rows)
+	u.rows = asked
+	return u, nil
 }
