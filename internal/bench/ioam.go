@@ -39,7 +39,11 @@ func IOAM(ctx context.Context, cfg Config, self string) (*IOAMReport, error) {
 	if r.Transit, err = measureTransits(ctx, cfg.transits(), cfg.Progress); err != nil {
 		return nil, fmt.Errorf("transit nodes: %w", err)
 	}
-	if r.Throughput, err = measureThroughput(ctx, cfg.throughput(), ioamModes(cfg.Quick), cfg.Progress, self); err != nil {
+	modes, err := ioamModes(cfg.Quick)
+	if err != nil {
+		return nil, err
+	}
+	if r.Throughput, err = measureThroughput(ctx, cfg.throughput(), modes, cfg.Progress, self); err != nil {
 		return nil, fmt.Errorf("throughput: %w", err)
 	}
 	r.Budgets = r.budgets()

@@ -3,11 +3,16 @@ package bench
 import (
 	"fmt"
 	"strings"
+
+	"github.com/waymark-net/waymark/wire/ioam"
 )
 
 // Figures of the paper that a mode belongs to.
 const (
 	figureRegistered = "registered"
+	// Not the paper's: what Linux itself takes, and what nodes do; and how many bytes fit in front of a burst.
+	figureSocket     = "option of the socket"
+	figureSize       = "size"
 	figureInjection  = "injection"
 	figureOptions    = "options"
 	figureNamespaces = "namespaces"
@@ -29,15 +34,16 @@ type ioamMode struct {
 	x      float64 // on the axis of the figure
 	insert string  // of alpha's configuration, for packets to the port
 	port   int     // of beta, for this mode alone
-	header string  // Hop-by-Hop header that the sender's socket puts into each packet
+	header string  // Hop-by-Hop header that the sender's socket puts into each packet, and alpha nothing
 }
 
 // Names of modes that others refer to.
 const (
 	modeBare       = "no agent"
-	modeHeader     = "no agent, a header alone"
 	modeOff        = "flows counted"
 	modeRegistered = "IOAM registered"
+	modeSocket     = "no agent, a trace from the socket"
+	modeFilled     = "IOAM, a trace from the socket"
 	modeAll        = "100 %"
 	modeOne        = "1 %"
 )
@@ -62,12 +68,17 @@ const (
 )
 
 // ioamModes are the points of the figures; with quick, a few of each.
-func ioamModes(quick bool) []ioamMode {
+func ioamModes(quick bool) ([]ioamMode, error) {
+	header, err := traceHeader()
+	if err != nil {
+		return nil, fmt.Errorf("the header of a socket: %w", err)
+	}
 	modes := []ioamMode{
 		{figure: figureRegistered, name: modeBare, lane: laneBare, over: modeBare},
-		{figure: figureRegistered, name: modeHeader, lane: laneBare, over: modeBare, header: headerAlone(120)},
 		{figure: figureRegistered, name: modeOff, lane: laneOff, over: modeBare},
 		{figure: figureRegistered, name: modeRegistered, lane: laneOn, over: modeOff},
+		{figure: figureSocket, name: modeSocket, lane: laneBare, over: modeBare, header: header},
+		{figure: figureSocket, name: modeFilled, lane: laneOn, over: modeRegistered, header: header},
 	}
 	for _, percent := range []float64{0.01, 0.1, 1, 2, 10, 25, 50, 100} {
 		if quick && percent != 1 && percent != 100 {
@@ -101,14 +112,35 @@ func ioamModes(quick bool) []ioamMode {
 			insert: insertion(1, spaces, 1, idFields, 4),
 		})
 	}
+	for _, nodeSize := range []int{4, 12, 16, 20, 48} {
+		if quick && nodeSize != 4 && nodeSize != 48 {
+			continue
+		}
+		bytes := (16 + nodeSize*chainNodes + 7) &^ 7 // of the whole header
+		modes = append(modes, ioamMode{
+			figure: figureSize, name: fmt.Sprintf("%d bytes", bytes), lane: laneOn, over: modeRegistered, x: float64(bytes),
+			insert: insertion(1, []int{benchSpace}, 1, idFields, nodeSize),
+		})
+	}
 	for i := range modes {
 		modes[i].port = firstPort + i
 	}
-	return modes
+	return modes, nil
 }
 
 // firstPort of the modes, in a network of the benchmark's own.
 const firstPort = 20000
+
+// sent says whether a mode is measured in bursts, or in single packets.
+func (m *ioamMode) sent(bursts bool) bool {
+	switch m.figure {
+	case figureRegistered, figureSocket:
+		return true
+	case figureSize: // the headroom of packets without payload in their pages is another
+		return bursts
+	}
+	return !bursts || m.name == modeOne || m.name == modeAll
+}
 
 // insertions is ioam.insert of alpha.
 func insertions(modes []ioamMode) string {
@@ -121,13 +153,15 @@ func insertions(modes []ioamMode) string {
 	return "[" + strings.Join(entries, ", ") + "]"
 }
 
-// headerAlone is a Hop-by-Hop header as long as that of a trace, whose option nobody knows: what Linux itself takes for
-// any such header.
-func headerAlone(size int) string {
-	const experimental = 0x1E // RFC 4727
-	header := make([]byte, size)
-	header[1], header[2], header[3] = byte(size/8-1), experimental, byte(size-4)
-	return string(header)
+// traceHeader is the Hop-by-Hop header of modeAll, as a socket puts it into packets: with an empty trace. Without nodes on
+// the path, it costs what Linux itself takes for such an option; with nodes, all but the insertion.
+func traceHeader() (string, error) {
+	trace, err := ioam.NewTrace(benchSpace, traceDelay, chainNodes*traceDelay.NodeSize(0))
+	if err != nil {
+		return "", err
+	}
+	header, err := ioam.AppendHeader(nil, 0, trace)
+	return string(header), err
 }
 
 // benchSpaces is how many namespaces the nodes know.

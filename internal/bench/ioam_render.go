@@ -86,12 +86,39 @@ func (r *IOAMReport) writeThroughput(w io.Writer) error {
 	}, rows); err != nil {
 		return err
 	}
+	if err := r.writeShares(w); err != nil {
+		return err
+	}
 	fmt.Fprint(w, "\nTime in the programs of each node that a packet with a trace takes more, in ns; acknowledgements included\n\n")
 	rows = nil
 	for _, n := range t.Nodes {
 		rows = append(rows, []string{n.Node, n.Role, n.Added.String()})
 	}
 	return writeTable(w, []column{{"node", false}, {"role", false}, {"ns added", true}}, rows)
+}
+
+// writeShares says whose the cost of a trace in each packet is.
+func (r *IOAMReport) writeShares(w io.Writer) error {
+	fmt.Fprint(w, "\nWhose the cost of a trace in each packet is: throughput lost. Linux alone: the sender's socket puts the same option into packets,\n"+
+		"and no program runs; compared with no agent. Others are compared with IOAM registered\n\n")
+	var rows [][]string
+	for _, offload := range []bool{true, false} {
+		var row []string
+		for _, mode := range []string{modeSocket, modeFilled, modeAll} {
+			p := r.Throughput.point(mode, offload)
+			if p == nil {
+				return fmt.Errorf("%s was not measured", mode)
+			}
+			if row == nil {
+				row = []string{p.sent()}
+			}
+			row = append(row, fmt.Sprintf("%s %% [%s–%s]", number(100*(1-p.Ratio.Median)), number(100*(1-p.Sure.To)), number(100*(1-p.Sure.From))))
+		}
+		rows = append(rows, row)
+	}
+	return writeTable(w, []column{
+		{"sent as", false}, {"Linux alone", true}, {"and nodes fill and remove it", true}, {"alpha inserts it, nodes fill and remove it", true},
+	}, rows)
 }
 
 // writePaper writes the figures of the first implementation next to those of this run.
@@ -123,6 +150,7 @@ func (r *IOAMReport) WritePlots(dir string) error {
 		{figureInjection, "Throughput of the chain with traces in some packets", "% of the packets"},
 		{figureOptions, "Throughput of the chain with options in each packet", "options"},
 		{figureNamespaces, "Throughput of the chain with traces of several namespaces", "namespaces"},
+		{figureSize, "Throughput of the chain with options of several sizes in each burst", "bytes of the Hop-by-Hop header"},
 	} {
 		c := chart{
 			file: "ioam-" + f.figure, title: f.title, x: f.x, linear: f.figure != figureInjection, y: "% of the throughput without traces",

@@ -43,7 +43,11 @@ func TestIOAMThroughput(t *testing.T) {
 		t.Skip("-short: builds the agent and runs it")
 	}
 	self := built.Waymark(t)
-	got, err := measureThroughput(t.Context(), IOAMThroughput{Rounds: 1}, ioamModes(true), func(what string) { t.Log(what) }, self)
+	modes, err := ioamModes(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := measureThroughput(t.Context(), IOAMThroughput{Rounds: 1}, modes, func(what string) { t.Log(what) }, self)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

@@ -116,7 +116,7 @@ func measureModes(ctx context.Context, rounds int, lanes map[string]*ioamLane, m
 		}
 	}
 	modes = slices.DeleteFunc(slices.Clone(modes), func(m ioamMode) bool {
-		return offload && m.figure != figureRegistered && m.name != modeOne && m.name != modeAll
+		return !m.sent(offload)
 	})
 	for _, m := range modes {
 		if streams[m.name], err = openStream(ctx, lanes[m.lane].lab, m.port, m.header); err != nil {
