@@ -230,6 +230,24 @@ func (h *host) growsNothingFixed(t *testing.T) {
 	if got := h.reasons(t)["not_grown"] - before; got != uint64(len(frames)) {
 		t.Errorf("not_grown: %d, want %d", got, len(frames))
 	}
+	h.growsNoBurst(t, with(base).TCP(1, 2).Payload(2000).Bytes(), option)
+}
+
+// growsNoBurst sends a burst that the kernel would not cut behind a longer header: it gets Overflow. That of a test run is of
+// no type; TestGrowOnRoute has those whose segments grow.
+func (h *host) growsNoBurst(t *testing.T, frame, option []byte) {
+	t.Helper()
+	before := h.reasons(t)["grow_burst"]
+	want := bytes.Clone(frame)
+	want[bytes.Index(frame, option)+6] |= 4
+	var ctx [48]uint32
+	ctx[ctxIngress], ctx[ctxIfindex], ctx[ctxSegments], ctx[ctxSegment] = uint32(h.veth.From), uint32(h.veth.From), 2, 1000
+	if out, verdict := h.run(t, h.program(t, "test_through"), ctx, frame); verdict != verdictPass || !bytes.Equal(out, want) {
+		t.Errorf("burst: verdict %d\n    in %x\nbecame %x", verdict, frame, out)
+	}
+	if got := h.reasons(t)["grow_burst"] - before; got != 2 {
+		t.Errorf("grow_burst: %d, want both segments", got)
+	}
 }
 
 // growsNothingMalformed runs options of any bytes: the verdict is that of package wire/ioam, and nothing else changes.

@@ -154,6 +154,8 @@ func TestQueueMemory(t *testing.T) {
 const (
 	ctxIngress  = 9
 	ctxIfindex  = 10
+	ctxSegments = 41
+	ctxSegment  = 44
 	ctxHwtstamp = 46
 )
 

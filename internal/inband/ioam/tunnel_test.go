@@ -60,6 +60,62 @@ func TestTunnelReportedClosed(t *testing.T) {
 	asksOnlyWithTunnels(t, h, in)
 }
 
+// A Packet Too Big about an outer header changes nothing for the source of the packet inside: those that are too long behind
+// an outer header leave without one from then on, whatever their protocol, and shorter ones go on in the tunnel. Messages
+// that are forged or make no sense change nothing.
+func TestTunnelTooBig(t *testing.T) {
+	const end, router, etherLen, narrow = "2001:db8:e::1", "2001:db8:ffff::1", 14, 1300
+	in := trace72(t)
+	in.Tunnel = &Tunnel{Source: netip.MustParseAddr(hostA), Destination: netip.MustParseAddr(end)}
+	h := newInsertingHost(t, false, inserting(t, in))
+	added := 0
+	sized := func(n int) []byte { // as an IP packet behind the outer header
+		return packet.Eth().IPv6(hostA, hostB).UDP(1000, 2000).Payload(n - added - 48).Bytes()
+	}
+	counts := map[string]uint64{}
+	h.inside(t, func() {
+		leaves := func(what string, frame []byte, inside bool) []byte {
+			t.Helper()
+			out := h.leave(t, packet.Frame{Data: frame}, 0)
+			if got := len(out) > len(frame); got != inside {
+				t.Fatalf("%s: %d bytes, behind an outer header: %t", what, len(out)-etherLen, got)
+			}
+			if why := h.why(t, counts); !inside && why["not_inserted_mtu"] != 1 {
+				t.Fatalf("%s: %v", what, why)
+			}
+			if !inside && !bytes.Equal(out, frame) {
+				t.Fatalf("%s changed\n% x\n% x", what, frame, out)
+			}
+			return out
+		}
+		report := func(mtu uint32, about []byte, sum ...byte) {
+			t.Helper()
+			quoted := about[etherLen:min(len(about), etherLen+1280-48)]
+			f := packet.Eth().IPv6(router, hostA).ICMPv6(2, 0, uint16(mtu>>16), uint16(mtu)).Raw(quoted).Bytes()
+			copy(f[etherLen+42:], sum)
+			h.arrive(t, packet.Frame{Data: f})
+		}
+		short := sized(200)
+		added = len(leaves("short", short, true)) - len(short)
+		long, fits, longer := sized(1400), sized(narrow), sized(narrow+1)
+		out := leaves("before", long, true)
+		report(narrow, out, 0, 1)
+		leaves("with a wrong checksum", long, true)
+		report(1279, out)
+		leaves("below the least MTU", long, true)
+		report(1400, out)
+		leaves("as long as it was", long, true)
+		report(narrow, long)
+		leaves("about the packet itself", long, true)
+		report(narrow, out)
+		leaves("too long", long, false)
+		leaves("too long by a little", longer, false)
+		leaves("as long as may be", fits, true)
+		report(1350, out)
+		leaves("after a larger one", longer, false)
+	})
+}
+
 // Without tunnels, nothing of a node wakes up to ask their ends.
 func asksOnlyWithTunnels(t *testing.T, h *insertingHost, in Insertion) {
 	asking := func() bool {
