@@ -1,6 +1,7 @@
 // Command sbom writes the bill of materials of a Go program, in CycloneDX JSON.
 //
-// Input: a binary; the linker recorded the modules and their checksums in it.
+// Input: a binary; the linker recorded the modules and their checksums in it. What esbuild recorded of the console that
+// the binary embeds, and the console's lock file.
 // Output: on stdout, the same bytes for the same binary and SOURCE_DATE_EPOCH.
 // scripts/release calls it.
 package main
@@ -24,14 +25,20 @@ import (
 
 func main() {
 	version := flag.String("version", "", "`version` of the program")
+	meta := flag.String("console", "", "`file` in which esbuild recorded what the console is made of")
+	web := flag.String("web", "web", "`folder` of the console's sources")
 	flag.Parse()
-	if err := run(os.Stdout, flag.Arg(0), *version); err != nil {
+	console, err := consoleParts(*meta, *web)
+	if err == nil {
+		err = run(os.Stdout, flag.Arg(0), *version, console)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, program, version string) error {
+func run(w io.Writer, program, version string, console []cdx.Component) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
@@ -44,12 +51,12 @@ func run(w io.Writer, program, version string) error {
 	if err != nil {
 		return err
 	}
-	bom := describe(info, version, sha256.Sum256(binary))
+	bom := describe(info, version, sha256.Sum256(binary), console)
 	bom.Metadata.Timestamp = time.Unix(epoch, 0).UTC().Format(time.RFC3339)
 	return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 }
 
-func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) *cdx.BOM {
+func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte, console []cdx.Component) *cdx.BOM {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = serial(sum)
 	self := module(cdx.ComponentTypeApplication, info.Main.Path, version)
@@ -66,6 +73,7 @@ func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) *cdx
 		c.Hashes = moduleHash(m.Sum)
 		components = append(components, c)
 	}
+	components = append(components, console...)
 	refs := make([]string, len(components))
 	for i, c := range components {
 		refs[i] = c.BOMRef
