@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,18 +138,51 @@ func (a *agent) ask(t *testing.T, verb string, args ...string) result {
 	return waymark(t, append([]string{verb, "--socket", a.socket}, args...)...)
 }
 
-// status is `waymark status -o json`.
-func (a *agent) status(t *testing.T) obs.Status {
+// status is what `waymark status -o json` shows, without a process for each question: tests ask until something is so.
+func (a *agent) status(t *testing.T) (s obs.Status) {
 	t.Helper()
-	r := a.ask(t, "status", "-o", "json")
-	if r.code != 0 {
-		t.Fatalf("status: exit code %d: %s", r.code, r.stderr)
-	}
-	var s obs.Status
-	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
+	a.page(t, "/api/v1/status", &s)
+	return s
+}
+
+// page reads what the API has at a path.
+func (a *agent) page(t *testing.T, path string, into any) {
+	t.Helper()
+	client := http.Client{Timeout: await.Patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", a.socket)
+		},
+	}}
+	answer, err := client.Get("http://waymark" + path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", path, answer.Status, err)
+	}
+}
+
+// prints checks that a command prints in JSON what the API has at a path, in the part that part takes: the rest goes on.
+func prints[T any](t *testing.T, a *agent, path string, r result, part func(T) any) {
+	t.Helper()
+	var printed, has T
+	if err := json.Unmarshal([]byte(r.stdout), &printed); err != nil {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	a.page(t, path, &has)
+	var texts [2]string
+	for i, v := range []T{has, printed} {
+		text, err := json.MarshalIndent(part(v), "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(text)
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("%s has\n%s\nand the command prints\n%s", path, texts[0], texts[1])
+	}
 }
 
 // stop ends the agent as a service manager does, and holds it to its promise.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,10 +14,7 @@ import (
 // bans are those in effect.
 func (a *agent) bans(t *testing.T) (list gateservice.Bans) {
 	t.Helper()
-	r := a.rules(t, "bans", "-o", "json")
-	if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
-		t.Fatalf("rules bans: %v: %+v", err, r)
-	}
+	a.page(t, gateservice.BansPath, &list)
 	return list
 }
 
@@ -43,6 +39,7 @@ func TestBans(t *testing.T) {
 	if len(list.Bans) != 1 || list.Bans[0].Prefix.Addr() != beta.Addr4() || list.Bans[0].Dropped != 2 || list.Bans[0].Reason != "tries passwords" || list.Bans[0].Until == nil || list.Bans[0].By != "operator" {
 		t.Errorf("%+v", list)
 	}
+	prints(t, a, gateservice.BansPath, a.rules(t, "bans", "-o", "json"), func(list gateservice.Bans) any { return list })
 
 	// What is wrong changes nothing.
 	wants(t, a.rules(t, "ban", "192.0.2.1/24"), 2, "did you mean 192.0.2.0/24")

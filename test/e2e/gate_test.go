@@ -25,10 +25,7 @@ func (a *agent) rules(t *testing.T, verb string, args ...string) result {
 func (a *agent) rule(t *testing.T, text string) gateservice.Rule {
 	t.Helper()
 	var list gateservice.Rules
-	r := a.rules(t, "list", "-o", "json")
-	if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
-		t.Fatalf("rules list: %v: %+v", err, r)
-	}
+	a.page(t, gateservice.RulesPath, &list)
 	i := slices.IndexFunc(list.Rules, func(r gateservice.Rule) bool { return r.Text == text })
 	if i < 0 {
 		t.Fatalf("no rule %q: %+v", text, list.Rules)
@@ -84,6 +81,13 @@ func TestRules(t *testing.T) {
 	if drop.Packets != 1 || drop.Dropped != 1 || drop.Bytes != 84 {
 		t.Errorf("%+v", drop)
 	}
+	prints(t, a, gateservice.RulesPath, a.rules(t, "list", "-o", "json"), func(list gateservice.Rules) any {
+		var texts []string
+		for _, r := range list.Rules {
+			texts = append(texts, fmt.Sprint(r.ID, r.Text))
+		}
+		return texts
+	})
 	wants(t, a.rules(t, "add", "--before", fmt.Sprint(drop.ID), "pass", "src", "@us"), 0, "never matches")
 	arrives(t, beta, alpha, true)
 	if n := a.rule(t, "count icmp type 8").Packets; n != 2 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
+	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/test/await"
 )
 
@@ -136,6 +137,9 @@ func TestStatus(t *testing.T) {
 	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*, absent0]\nexport: [{jsonl: {path: /dev/null}}, {prometheus: {listen: \"127.0.0.1:0\"}}]\n"})
 	transfer(t, alpha, beta)
 	a.covered(t)
+	prints(t, a, "/api/v1/status", a.ask(t, "status", "-o", "json"), func(s obs.Status) any {
+		return []any{s.Version, s.PID, s.Started, s.Probe, s.Hooks, s.Programs}
+	})
 	r := a.ask(t, "status")
 	wants(t, r, 0)
 	for _, want := range []string{

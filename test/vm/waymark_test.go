@@ -24,7 +24,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		mode, clsact = "clsact", "true"
 	}
 	suites := []struct{ name, folder, run string }{
-		{"datapath", "internal/datapath", "TestExact$|TestCases$/counted/tunnels_(0|1e)$|TestClsact|TestKilledProbe/clsact_" + clsact + "|TestInterfaceVanishes"},
+		{"datapath", "internal/datapath", "TestExact$|TestCases$/counted/tunnels_(0|1e)$|TestClsact|(TestKilledProbe|TestInterfaceVanishes)/clsact_" + clsact},
 		{"agent", "internal/agent", "TestTransfer/ebpf"},
 		{"ioam", "internal/inband/ioam", "TestPrograms$/of_agents|TestTransit$/posix/overflow"},
 		// Routes' MTU, growing and shrinking bursts.

@@ -67,6 +67,10 @@ func work(events *events) error {
 	for i, cmd := range job.Cmds {
 		exit := run(i, cmd, events)
 		events.send(protocol.Event{Exit: &exit})
+		// The next one may make the kernel panic.
+		if err := unix.IoctlSetInt(int(events.port.Fd()), unix.TCSBRK, 1); err != nil {
+			return fmt.Errorf("wait until %s has sent what was written: %w", protocol.EventPort, err)
+		}
 	}
 	return nil
 }
@@ -177,8 +181,9 @@ func run(i int, c protocol.Cmd, events *events) protocol.Exit {
 
 // events is the guest's side of the event port.
 type events struct {
-	mu  sync.Mutex
-	enc *json.Encoder
+	port *os.File
+	mu   sync.Mutex
+	enc  *json.Encoder
 }
 
 func openEvents(path string) (*events, error) {
@@ -196,7 +201,7 @@ func openEvents(path string) (*events, error) {
 	if err := unix.IoctlSetTermios(int(port.Fd()), unix.TCSETS, t); err != nil {
 		return nil, fmt.Errorf("set %s raw: %w", path, err)
 	}
-	return &events{enc: json.NewEncoder(port)}, nil
+	return &events{port: port, enc: json.NewEncoder(port)}, nil
 }
 
 func (e *events) send(ev protocol.Event) {
