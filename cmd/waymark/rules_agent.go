@@ -148,11 +148,20 @@ func newRulesListCommand() *cobra.Command {
 		Short: "Show the rules of the running agent with their counters and rates",
 		Long: `List shows the rules that are in effect, in the order in which packets meet them, with the
 packets and bytes that matched, those of them that were dropped, and the rates between the
-last two scans. Counters go on as long as a rule stays, whatever else is replaced.`,
+last two scans. Counters go on as long as a rule stays, whatever else is replaced. -o rules
+prints the rules in effect as a rule file, with the members of sets.`,
 		Example: `  waymark rules list
   waymark rules list -o json | jq '.rules[] | select(.dropped > 0)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out.format == outputRules {
+				var file gate.RulesText
+				if err := agent.client().Page(cmd.Context(), gate.RulesTextPath, &file); err != nil {
+					return err
+				}
+				_, err := io.WriteString(cmd.OutOrStdout(), file.Text)
+				return err
+			}
 			var answer gate.Rules
 			if err := agent.client().Page(cmd.Context(), gate.RulesPath, &answer); err != nil {
 				return err
@@ -173,7 +182,7 @@ last two scans. Counters go on as long as a rule stays, whatever else is replace
 		},
 	}
 	agent.register(cmd)
-	out.register(cmd, outputTable, outputJSON, outputJSONL)
+	out.register(cmd, outputTable, outputJSON, outputJSONL, outputRules)
 	return cmd
 }
 

@@ -33,8 +33,9 @@ func newRulesCheckCommand() *cobra.Command {
 		Long: `Check reads a rule file and the block lists that it names. It reports every error with
 file, line, column and what is expected instead; the exit code is then 2. It warns of
 rules that never match, of those that an earlier rule decides before, of allow lists
-behind ban lists and of sets that no rule names. -o rules prints the file in canonical
-form. FILE - is stdin. Nothing is applied.
+behind ban lists, of sets that no rule names, and of a rule that would drop the connection
+over which you are logged in (SSH). -o rules prints the file in canonical form. FILE - is
+stdin. Nothing is applied.
 
 Check also reports how much of the agent's tables the rules take, and an error if they do
 not fit. The sizes are those of the running agent, or of a configuration (--config), or
@@ -56,6 +57,7 @@ func (c *rulesCheck) run(cmd *cobra.Command, args []string) error {
 	var use gate.Use
 	whose := ""
 	if err == nil {
+		warnings = append(warnings, cutOff(rs)...)
 		use, whose, err = c.fit(cmd.Context(), args[0], rs)
 	}
 	stdout := cmd.OutOrStdout()
@@ -82,6 +84,18 @@ func (c *rulesCheck) run(cmd *cobra.Command, args []string) error {
 		term.Number(uint64(len(rs.Rules)), "rules"), term.Number(uint64(len(rs.Sets)), "sets"), term.Number(uint64(members), "members"),
 		mega(use.Memory), mega(use.MaxMemory), use.Rows, use.MaxRows, whose)
 	return err
+}
+
+// cutOff are rules that would drop the user's own connection. Those who apply a file are asked for --force; a reload cannot ask.
+func cutOff(rs *rules.Ruleset) (list []rules.Warning) {
+	var connections []rules.Connection
+	for _, c := range operatorConnections() {
+		connections = append(connections, rules.Connection{Remote: c.Remote, Local: c.Local})
+	}
+	for _, conflict := range rs.ControlConflicts(connections, rules.State{Now: time.Now()}) {
+		list = append(list, conflict.Warning())
+	}
+	return list
 }
 
 func mega(bytes uint64) float64 { return float64(bytes) / (1 << 20) }

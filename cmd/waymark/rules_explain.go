@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,16 +11,17 @@ import (
 
 	"github.com/waymark-net/waymark/internal/capfile"
 	"github.com/waymark-net/waymark/internal/gate/rules"
+	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
 func newRulesExplainCommand() *cobra.Command {
 	e := &rulesExplain{}
 	cmd := &cobra.Command{
-		Use:   "explain --rules FILE PACKET",
+		Use:   "explain PACKET",
 		Short: "Show which rule decides about a packet, or about those of a capture",
-		Long: `Explain applies the rules of a file to a packet, and shows each rule that matches and
-what becomes of the packet. PACKET is one of
+		Long: `Explain applies the rules and bans of the running agent to a packet, or the rules of a file
+(--rules), and shows each rule that matches and what becomes of the packet. PACKET is one of
   a description with the words of rules: src 192.0.2.1 tcp dst port 443 syn
   bytes in hexadecimal, of an Ethernet frame or an IP packet
   a capture: a pcap or pcapng file, or - for stdin
@@ -29,49 +29,68 @@ Of a capture it shows how many packets each rule counted and decided about; limi
 the times in the file. A description leaves the rest unknown, and conditions about what
 is not known do not hold; such a packet has 60 bytes. No packet exceeds a limit unless
 it is of a capture.`,
-		Example: `  waymark rules explain --rules /etc/waymark/rules src 192.0.2.1 dst 198.51.100.2 tcp dst port 443 syn
+		Example: `  waymark rules explain src 192.0.2.1 udp dst port 53
+  waymark rules explain --rules /etc/waymark/rules src 192.0.2.1 dst 198.51.100.2 tcp dst port 443 syn
   waymark rules explain --rules /etc/waymark/rules trace.pcapng`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: e.run,
 	}
-	cmd.Flags().StringVar(&e.file, "rules", "", "rule `file`")
+	cmd.Flags().StringVar(&e.file, "rules", "", "rule `file`; empty: what is in effect in the running agent")
+	e.agent.register(cmd)
 	e.out.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
 type rulesExplain struct {
-	file string
-	out  outputFlag
+	file  string
+	agent agentFlag
+	out   outputFlag
 }
 
 func (e *rulesExplain) run(cmd *cobra.Command, args []string) error {
-	if e.file == "" {
-		return usageErrorf("rules explain: missing rule file: write --rules /etc/waymark/rules")
-	}
-	rs, _, err := readRules(e.file, nil)
-	if err != nil {
-		return err
-	}
 	text := strings.Join(args, " ")
 	if len(args) == 1 && (text == "-" || isFile(text)) {
-		return e.capture(cmd, rs, text)
+		return e.capture(cmd, text)
 	}
 	packet, isHex := rules.ParseHex(text)
 	if !isHex {
+		var err error
 		if packet, err = rules.ParsePacket(text); err != nil {
 			return usageError{err}
 		}
 	}
-	d := rs.Decide(packet, rules.State{Now: time.Now()})
+	x, err := e.explainer(cmd)
+	if err != nil {
+		return err
+	}
+	ban := x.ban(packet)
+	if ban != nil && e.out.format == outputJSON {
+		return writeRulesJSON(cmd.OutOrStdout(), decisionJSON{Verdict: "drop", Ban: ban, Matched: []ruleJSON{}, FlowRecord: true})
+	}
+	if ban != nil {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "drop: %s is banned, %s; the packet meets no rule\n", ban.Prefix, untilText(ban.Until))
+		return err
+	}
+	d := x.rules.Decide(packet, rules.State{Now: time.Now()})
 	if e.out.format == outputJSON {
 		return writeRulesJSON(cmd.OutOrStdout(), decisionOf(d))
 	}
-	return writeDecision(cmd.OutOrStdout(), packet, d)
+	return x.writeDecision(cmd.OutOrStdout(), packet, d)
+}
+
+// explainer is that of the file, or of the agent.
+func (e *rulesExplain) explainer(cmd *cobra.Command) (*explainer, error) {
+	if e.file == "" {
+		return newLiveExplainer(cmd.Context(), &e.agent)
+	}
+	rs, _, err := readRules(e.file, nil)
+	return &explainer{rules: rs}, err
 }
 
 type decisionJSON struct {
 	Verdict    string     `json:"verdict"`
-	Rule       *ruleJSON  `json:"rule"` // that decided; null: none
+	Ban        *gate.Ban  `json:"ban,omitempty"` // because of which the packet meets no rule
+	Rule       *ruleJSON  `json:"rule"`          // that decided; null: none
 	Matched    []ruleJSON `json:"matched"`
 	FlowRecord bool       `json:"flow_record"`
 }
@@ -88,13 +107,13 @@ func decisionOf(d rules.Decision) decisionJSON {
 	return answer
 }
 
-func writeDecision(w io.Writer, p *rules.Packet, d rules.Decision) error {
+func (x *explainer) writeDecision(w io.Writer, p *rules.Packet, d rules.Decision) error {
 	line := "pass: no rule decides about the packet"
 	switch {
 	case p.Family == 0:
 		line = "pass: rules apply to IP packets only"
 	case d.Rule != nil:
-		line = fmt.Sprintf("%s: decided by line %d", d.Verdict, d.Rule.Pos.Line)
+		line = fmt.Sprintf("%s: decided by %s", d.Verdict, x.name(d.Rule))
 	}
 	if d.NoFlow {
 		line += "; no flow record"
@@ -102,9 +121,9 @@ func writeDecision(w io.Writer, p *rules.Packet, d rules.Decision) error {
 	if _, err := fmt.Fprintln(w, line); err != nil || len(d.Counted) == 0 {
 		return err
 	}
-	t := &term.Table{Columns: []term.Column{{Title: "LINE", Right: true}, {Title: "EFFECT"}, {Title: "RULE", Least: 30}}}
+	t := &term.Table{Columns: []term.Column{{Title: x.title(), Right: true}, {Title: "EFFECT"}, {Title: "RULE", Least: 30}}}
 	for _, r := range d.Counted {
-		t.Add(strconv.Itoa(r.Pos.Line), effect(r, d), r.Text)
+		t.Add(x.number(r), effect(r, d), r.Text)
 	}
 	return t.Write(w, term.Width(w))
 }
@@ -125,7 +144,11 @@ func effect(r *rules.Rule, d rules.Decision) string {
 }
 
 // capture applies the rules to each packet of a file.
-func (e *rulesExplain) capture(cmd *cobra.Command, rs *rules.Ruleset, name string) error {
+func (e *rulesExplain) capture(cmd *cobra.Command, name string) error {
+	x, err := e.explainer(cmd)
+	if err != nil {
+		return err
+	}
 	in, closeIn, err := openCapture(name, cmd.InOrStdin())
 	if err != nil {
 		return err
@@ -135,7 +158,7 @@ func (e *rulesExplain) capture(cmd *cobra.Command, rs *rules.Ruleset, name strin
 	if err != nil {
 		return captureError(name, err)
 	}
-	sum := newRuleSums(rs)
+	sum := newRuleSums(x)
 	for {
 		f, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -154,15 +177,16 @@ func (e *rulesExplain) capture(cmd *cobra.Command, rs *rules.Ruleset, name strin
 
 // ruleSums are what rules did with the packets of a capture.
 type ruleSums struct {
-	rules            *rules.Ruleset
+	*explainer
 	buckets          *rules.Buckets
 	frames, skipped  uint64
+	banned           uint64
 	verdicts         [3]uint64
 	counted, decided map[*rules.Rule]uint64
 }
 
-func newRuleSums(rs *rules.Ruleset) *ruleSums {
-	return &ruleSums{rules: rs, buckets: rules.NewBuckets(), counted: map[*rules.Rule]uint64{}, decided: map[*rules.Rule]uint64{}}
+func newRuleSums(x *explainer) *ruleSums {
+	return &ruleSums{explainer: x, buckets: rules.NewBuckets(), counted: map[*rules.Rule]uint64{}, decided: map[*rules.Rule]uint64{}}
 }
 
 func (s *ruleSums) add(f capfile.Frame, iface string) {
@@ -178,6 +202,11 @@ func (s *ruleSums) add(f capfile.Frame, iface string) {
 	}
 	s.frames++
 	p.Iface = iface
+	if s.ban(p) != nil {
+		s.banned++
+		s.verdicts[rules.VerdictDrop]++
+		return
+	}
 	d := s.rules.Decide(p, rules.State{Now: f.Time, Exceeds: func(r *rules.Rule, p *rules.Packet) bool {
 		return s.buckets.Exceeds(r, p, f.Time)
 	}})
@@ -206,14 +235,18 @@ func (s *ruleSums) json() any {
 		Skipped   uint64        `json:"unknown_link"`
 		Passed    uint64        `json:"passed"`
 		Dropped   uint64        `json:"dropped"`
+		Banned    uint64        `json:"banned"` // of those that were dropped
 		SynCookie uint64        `json:"syncookie"`
 		Rules     []ruleSumJSON `json:"rules"`
-	}{s.frames, s.skipped, s.verdicts[rules.VerdictPass], s.verdicts[rules.VerdictDrop], s.verdicts[rules.VerdictSynCookie], list}
+	}{s.frames, s.skipped, s.verdicts[rules.VerdictPass], s.verdicts[rules.VerdictDrop], s.banned, s.verdicts[rules.VerdictSynCookie], list}
 }
 
 func (s *ruleSums) write(w io.Writer) error {
 	text := fmt.Sprintf("%s: %s passed, %s dropped, %s to SYN cookies", term.Number(s.frames, "frames"),
 		term.Count(s.verdicts[rules.VerdictPass]), term.Count(s.verdicts[rules.VerdictDrop]), term.Count(s.verdicts[rules.VerdictSynCookie]))
+	if s.banned > 0 {
+		text += fmt.Sprintf("; bans dropped %s", term.Count(s.banned))
+	}
 	if s.skipped > 0 {
 		text += fmt.Sprintf("; %s of an unknown link type skipped", term.Count(s.skipped))
 	}
@@ -221,10 +254,10 @@ func (s *ruleSums) write(w io.Writer) error {
 		return err
 	}
 	t := &term.Table{Columns: []term.Column{
-		{Title: "LINE", Right: true}, {Title: "PACKETS", Right: true}, {Title: "DECIDED", Right: true}, {Title: "RULE", Least: 30},
+		{Title: s.title(), Right: true}, {Title: "PACKETS", Right: true}, {Title: "DECIDED", Right: true}, {Title: "RULE", Least: 30},
 	}}
 	for _, r := range s.rules.Rules {
-		t.Add(strconv.Itoa(r.Pos.Line), term.Count(s.counted[r]), term.Count(s.decided[r]), r.Text)
+		t.Add(s.number(r), term.Count(s.counted[r]), term.Count(s.decided[r]), r.Text)
 	}
 	return t.Write(w, term.Width(w))
 }

@@ -59,9 +59,13 @@ func TestBans(t *testing.T) {
 	wants(t, a.rules(t, "ban", "192.0.2.3"), 2, "all 2 bans are in use")
 	wants(t, a.rules(t, "add", "--first", "pass", "src", source), 0)
 	arrives(t, beta, alpha, true)
+	a.explains(t, "pass: decided by rule ", "src", source, "icmp", "type", "8")
 	wants(t, a.rules(t, "ban", source), 1, "is on the allow list")
 	wants(t, a.rules(t, "del", fmt.Sprint(a.rule(t, "pass src "+source).ID)), 0)
 	arrives(t, beta, alpha, false)
+	a.explains(t, "drop: "+source+"/32 is banned, until ", "src", source, "icmp", "type", "8")
+	a.explains(t, `"ban": {`, "-o", "json", "src", source)
+	a.explains(t, "pass: no rule decides about the packet", "src", "192.0.2.9", "icmp", "type", "8")
 
 	// The next agent has the same bans.
 	wants(t, a.rules(t, "unban", "192.0.2.1"), 0)
@@ -82,5 +86,13 @@ func TestBans(t *testing.T) {
 	s := gateservice.StatusOf(new(b.status(t)))
 	if s == nil || s.Banned.Dropped == 0 || s.MaxBans != 2 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// explains: rules explain answers for what is in effect.
+func (a *agent) explains(t *testing.T, want string, packet ...string) {
+	t.Helper()
+	if r := a.rules(t, "explain", packet...); r.code != 0 || !strings.Contains(r.stdout, want) {
+		t.Errorf("%+v, want %q", r, want)
 	}
 }

@@ -88,6 +88,11 @@ func TestRules(t *testing.T) {
 		}
 		return texts
 	})
+	file := fmt.Sprintf("set us { %s }\ncount icmp type 8\ndrop icmp src @us\n", beta.Addr4())
+	if r := a.rules(t, "list", "-o", "rules"); r.stdout != file {
+		t.Errorf("%+v, want %q", r, file)
+	}
+	a.explains(t, fmt.Sprintf("drop: decided by rule %d\n", drop.ID), "src", beta.Addr4().String(), "icmp", "type", "8")
 	wants(t, a.rules(t, "add", "--before", fmt.Sprint(drop.ID), "pass", "src", "@us"), 0, "never matches")
 	arrives(t, beta, alpha, true)
 	if n := a.rule(t, "count icmp type 8").Packets; n != 2 {

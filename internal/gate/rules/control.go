@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/netip"
 )
 
@@ -14,6 +15,12 @@ type Connection struct {
 type Conflict struct {
 	Connection Connection
 	Rule       *Rule
+}
+
+// Warning is what to tell the operator.
+func (c *Conflict) Warning() Warning {
+	from := c.Connection.Remote
+	return Warning{c.Rule.Pos, fmt.Sprintf("this rule would drop your connection from %s: put pass src %s in front of it", from, from.Addr().Unmap().WithZone(""))}
 }
 
 // ControlConflicts reports which TCP connections rules would cut off: a packet of them is

@@ -45,7 +45,7 @@ func Kind() stage.Kind {
 		Text:     writeText,
 		Counters: counters,
 		Metrics:  metrics,
-		Pages:    []api.Page{rulesPage, bansPage},
+		Pages:    []api.Page{rulesPage, rulesTextPage, bansPage},
 		Streams:  append(captureStreams(), eventsStream),
 	}
 }
@@ -126,7 +126,7 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 		Stop:   s.stop,
 		Reload: s.reload, Rereads: true,
 		Status:  s.status,
-		Pages:   map[string]func() (any, error){RulesPath: s.page, BansPath: s.bansPage},
+		Pages:   map[string]func() (any, error){RulesPath: s.page, RulesTextPath: s.rulesText, BansPath: s.bansPage},
 		Changes: map[string]func(json.RawMessage) (any, error){RulesPath: s.change, BansPath: s.changeBans},
 		Events:  s.streams(),
 	}, nil

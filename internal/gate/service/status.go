@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
@@ -24,6 +25,20 @@ var rulesPage = api.Page{
 		Status: http.StatusNotFound, What: "the gate of this agent is off",
 		How: "name interfaces in gate.interfaces of the configuration, such as gate: {interfaces: [eth0]}",
 	},
+}
+
+// RulesTextPath is where the API has the rules as a file.
+const RulesTextPath = "/api/v1/rules/text"
+
+var rulesTextPage = api.Page{
+	Path:    RulesTextPath,
+	Doc:     "Packet rules in effect and the members of their sets, as the rule file that `waymark rules list -o rules` prints",
+	Missing: rulesPage.Missing,
+}
+
+// RulesText are the rules in effect as a rule file.
+type RulesText struct {
+	Text string `json:"text"`
 }
 
 // Counts are running totals.
@@ -90,6 +105,10 @@ func StatusOf(s *obs.Status) *Status { return obs.SectionOf[Status](s, name) }
 
 // page is what the API answers.
 func (s *service) page() (any, error) { return s.rules() }
+
+func (s *service) rulesText() (any, error) {
+	return RulesText{lasting(s.gate.Rules(), time.Now()).String()}, nil
+}
 
 func (s *service) rules() (Rules, error) {
 	out := Rules{Rules: []Rule{}, Sets: []Set{}}
