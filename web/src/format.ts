@@ -79,3 +79,6 @@ export function measure(unit: string, sum: boolean): Measure & { scale(sum: numb
 export function stamp(x: number): string {
 	return x.toFixed(1);
 }
+
+// counted is how many there are of something that has a plural in s.
+export const counted = (n: number, what: string) => `${short(n)} ${what}${n === 1 ? "" : "s"}`;

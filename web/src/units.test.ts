@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { address } from "./api.ts";
 import { curl, flowsCommand, quote } from "./command.ts";
 import { and, csv, label, question, test as cellTest, trim } from "./explore.ts";
-import { ago, delay, measure, percent, short } from "./format.ts";
+import { ago, counted, delay, measure, percent, short } from "./format.ts";
 import { begun, bytesTo } from "./parts/filterbox.tsx";
 import { href } from "./route.ts";
 import { exchanged, keyed, lines, rest, stacked, summary, times } from "./series.ts";
@@ -36,6 +36,7 @@ describe("time", () => {
 
 describe("format", () => {
 	test.each([[0, "0"], [999, "999"], [1000, "1 k"], [999600, "1.00 M"], [1234567, "1.23 M"], [-1500, "−1.50 k"], [NaN, "–"]])("%d", (n, want) => expect(short(n)).toBe(want));
+	test.each([[0, "0 bans"], [1, "1 ban"], [1000, "1 k bans"]])("%d bans", (n, want) => expect(counted(n, "ban")).toBe(want));
 	test.each([[0, "0"], [999, "999 ns"], [41e6, "41.0 ms"], [1.5e9, "1.50 s"]])("delay %d", (n, want) => expect(delay(n)).toBe(want));
 	test("shares are never rounded to all or nothing", () => {
 		expect([0, 1, 0.99999, 0.00001, 0.5].map(percent)).toEqual(["0 %", "100 %", "> 99.99 %", "< 0.01 %", "50 %"]);

@@ -11,7 +11,7 @@ import { flowHref } from "../verdicts.ts";
 interface Props { of: Result; q: Question; handshakes?: Map<string, Row>; onFilter(key: string, value: string, not: boolean): void }
 
 // statsOf are what fits next to the keys.
-const statsOf = (r: Result) => (r.by.length > 3 ? ["mean", "max", "last"] as const : ["min", "mean", "p95", "max", "last"] as const);
+const statsOf = (r: Result) => (r.by.length > 2 ? ["mean", "max", "last"] as const : ["min", "mean", "p95", "max", "last"] as const);
 
 const isFlow = (by: string[]) => ["proto", "src", "sport", "dst", "dport"].every((k) => by.includes(k));
 

@@ -3,7 +3,7 @@ import { address } from "../api.ts";
 import { curl, flowsCommand } from "../command.ts";
 import { needReference, useData } from "../data.ts";
 import { and, ask, asked, csv, defaults, handshakes, isFold, mostOfHandshakes, type Question, question, type Result, test } from "../explore.ts";
-import { ago, clock, short } from "../format.ts";
+import { ago, clock, counted, short } from "../format.ts";
 import { bindPage } from "../keys.ts";
 import { interval, pause, waiting } from "../live.ts";
 import { copy } from "../parts/copy.tsx";
@@ -80,7 +80,7 @@ function Choices(p: { q: Question; of?: Result }) {
 			<div class="segments" role="group" aria-label="Kind of chart">
 				{shows.map((s) => <button key={s.name} type="button" aria-pressed={q.show === s.name} onClick={() => change({ show: s.name === defaults.show ? undefined : s.name })}>{s.title}</button>)}
 			</div>
-			<label class="check"><input type="checkbox" checked={q.before} onChange={() => toggle("before")} /> period before</label>
+			<label class="check"><input type="checkbox" checked={q.before} disabled={p.of?.number.sum === false} onChange={() => toggle("before")} /> period before</label>
 			<label class="check"><input type="checkbox" checked={q.both} onChange={() => toggle("both")} /> both directions</label>
 			<Copies q={q} of={p.of} />
 		</div>
@@ -132,11 +132,11 @@ function Coverage(p: { of: Result }) {
 	const a = p.of.answer, r = p.of;
 	return (
 		<div class="coverage">
-			<span>{short(a.groups)} groups of {short(a.records)} records</span>
+			<span>{counted(a.groups, "group")} of {counted(a.records, "record")}</span>
 			<span>{clock(r.range.from)} – {clock(r.range.to)} in steps of {ago(r.step)}</span>
 			{a.incomplete && <span class="flag">history begins {clock(Date.parse(a.from!) / 1000)}</span>}
 			{a.partial && <span class="flag">partial: {a.partial}</span>}
-			{a.lost ? <span class="flag">{a.lost} intervals are missing</span> : null}
+			{a.lost ? <span class="flag">missing: {counted(a.lost, "interval")}</span> : null}
 			{waiting.value > 0 && <span class="flag">{waiting.value} newer</span>}
 		</div>
 	);

@@ -1,7 +1,7 @@
 import { get, Refusal } from "../api.ts";
 import { Lines } from "../charts/lines.tsx";
 import { useData } from "../data.ts";
-import { clock, short } from "../format.ts";
+import { clock, counted, short } from "../format.ts";
 import { interval } from "../live.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { Failure, Notice, Waiting } from "../parts/notice.tsx";
@@ -28,7 +28,7 @@ export function Gate() {
 				<>
 					<section class="tiles" aria-label="Sums">
 						{([["Passed", r.passed.packets, "decided by no rule"], ["Dropped by rules", r.rules.reduce((n, x) => n + x.dropped, r.removed.dropped), "since the start"],
-							["Dropped by bans", r.banned.dropped, `${bans.value?.bans.length ?? 0} bans in effect`], ["Not IP", r.not_ip.packets, "meet no rule"]] as const).map(([name, n, note]) => (
+							["Dropped by bans", r.banned.dropped, `${counted(bans.value?.bans.length ?? 0, "ban")} in effect`], ["Not IP", r.not_ip.packets, "meet no rule"]] as const).map(([name, n, note]) => (
 							<div key={name} class="tile"><span>{name}</span><b>{short(n)}</b><em>{note}</em></div>
 						))}
 					</section>

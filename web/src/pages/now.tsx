@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { get } from "../api.ts";
 import { useData } from "../data.ts";
-import { ago, clock, delay, percent, short } from "../format.ts";
+import { ago, clock, counted, delay, percent, short } from "../format.ts";
 import { interval, pause } from "../live.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { Failure, Notice, Waiting } from "../parts/notice.tsx";
@@ -115,7 +115,7 @@ function Health(p: { of: Status }) {
 	return (
 		<section class="tiles" aria-label="How much is counted">
 			<Tile href="/hosts" name="Coverage" value={worst ? percent(worst.coverage) : "–"} note={worst ? (worst.coverage >= 0.999 ? "of all packets on every interface" : `on ${worst.iface} ${worst.direction}`) : "no packet yet"} bad={!!worst && worst.coverage < 0.99} />
-			<Tile href="/hosts" name="Interfaces" value={String(new Set(s.hooks.map((h) => `${h.netns ?? ""}/${h.iface}`)).size)} note={failed ? `${failed} hooks failed` : `${s.hooks.length} hooks attached`} bad={failed > 0} />
+			<Tile href="/hosts" name="Interfaces" value={String(new Set(s.hooks.map((h) => `${h.netns ?? ""}/${h.iface}`)).size)} note={failed ? `${counted(failed, "hook")} failed` : `${counted(s.hooks.length, "hook")} attached`} bad={failed > 0} />
 			<Tile href="/hosts" name="Live flows" value={short(s.table.live)} note={`of ${short(s.table.max_entries)} in the table`} bad={false} />
 			<Tile href="/hosts" name="Lost" value={short(losses)} note={losses ? "records or packets, since the start" : "nothing, since the start"} bad={losses > 0} />
 			<Tile href="/hosts" name="History" value={s.history ? ago((Date.parse(s.now) - Date.parse(s.history.oldest ?? s.now)) / 1000) : "memory"} note={s.history ? (s.history.reach_seconds ? `reaches back ${ago(s.history.reach_seconds)} at this rate` : `${short(s.history.bytes, "B")} on disk`) : "not kept on disk"} bad={!!s.history?.failing} />
