@@ -1,6 +1,6 @@
 import { get } from "../api.ts";
 import { useData } from "../data.ts";
-import { ago, clock, delay, percent, short } from "../format.ts";
+import { ago, clock, counted, delay, percent, short } from "../format.ts";
 import { interval } from "../live.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { Failure, Notice, Waiting } from "../parts/notice.tsx";
@@ -28,13 +28,13 @@ function Host(p: { of: Status }) {
 		["Clock", `${clock(now)}; ${skew(Date.now() / 1000 - now)}`],
 		["Counts by", s.probe === "ebpf" ? "eBPF, in the kernel" : "AF_PACKET, in user space"],
 		["Flow table", `${short(s.table.entries)} of ${short(s.table.max_entries)} slots, ${short(s.table.memory_bytes, "B")}; ${short(s.table.live)} live flows`],
-		["Last drain", `${delay(s.drain.last_ns)} for ${short(s.drain.deltas)} counts so far, every ${delay(s.drain.interval_ns)}`],
+		["Last drain", `${delay(s.drain.last_ns)}, every ${delay(s.drain.interval_ns)}; ${short(s.drain.deltas)} counts since the start`],
 		["History", s.history ? `${short(s.history.records)} records, ${short(s.history.bytes, "B")} of ${short(s.history.size, "B")} in ${s.history.path}; oldest ${s.history.oldest ? clock(Date.parse(s.history.oldest) / 1000) : "–"}` : "in memory only"],
-		["Readers", `${s.api.connections} connections, ${s.api.followers} follow; ${s.api.dropped} were too slow`],
+		["Readers", `${counted(s.api.connections, "connection")}, ${counted(s.api.followers, "follower")}; ${s.api.dropped} dropped because they were too slow`],
 	];
 	return (
 		<>
-			<div class="headline"><h1>{s.host}</h1><p class="muted">What follows is of this agent, since it started.</p><CopyButton text="waymark status" what="waymark status" label="Copy as command" /></div>
+			<div class="headline"><h1>{s.host}</h1><p class="muted">Counters of this agent since it started.</p><CopyButton text="waymark status" what="waymark status" label="Copy as command" /></div>
 			{s.history?.failing && <Notice kind="error" title="Records are not written to disk">{s.history.failing}</Notice>}
 			<div class="halves">
 				<section class="card" aria-label="The agent"><h2>The agent</h2><dl class="facts">{facts.map(([k, v]) => <div key={k}><dt>{k}</dt><dd>{v}</dd></div>)}</dl></section>
@@ -45,7 +45,7 @@ function Host(p: { of: Status }) {
 				{s.exporters.length ? <Table caption="Exporters" rows={s.exporters} id={(e) => e.name + e.target} columns={exporterColumns} />
 					: <Notice title="No exporter is configured">Records stay on this host. To send them on: <pre>{"export:\n  - ipfix: {collector: \"udp://192.0.2.10:4739\"}"}</pre></Notice>}
 			</section>
-			{s.memory.shares.length > 0 && <section class="card" aria-label="Memory"><h2>Memory that it plans with</h2>
+			{s.memory.shares.length > 0 && <section class="card" aria-label="Memory"><h2>Planned memory</h2>
 				<Table caption="Memory" rows={s.memory.shares} id={(m) => m.name} columns={memoryColumns} />
 			</section>}
 			<Doctor />
@@ -62,12 +62,12 @@ function Doctor() {
 		<section class="card" aria-label="Doctor">
 			<div class="title"><h2>What this host supports</h2><CopyButton text="waymark doctor" what="waymark doctor" label="Copy as command" /></div>
 			<Failure of={loaded} />
-			{wrong.length > 0 ? <Table caption="What is not as it should be" rows={wrong} id={(c) => c.name} columns={[
+			{wrong.length > 0 ? <Table caption="Features that are missing or limited" rows={wrong} id={(c) => c.name} columns={[
 				{ name: "check", title: "name", cell: (c) => c.name }, { name: "state", title: "state", cell: (c) => <span class="flag">{c.state}</span> },
 				{ name: "found", title: "what is there", cell: (c) => c.found ?? "" }, { name: "instead", title: "what is done without", cell: (c) => c.instead ?? c.purpose ?? "" },
 				{ name: "remedy", title: "how to get it", cell: (c) => c.remedy ?? "" },
-			]} /> : checks.length > 0 && <Notice title="Everything that Waymark uses is there">{fine.length} features and privileges were examined when the agent started.</Notice>}
-			{fine.length > 0 && <details class="fine"><summary>{fine.length} are as they should be</summary><dl class="facts">{fine.map((c) => <div key={c.name}><dt>{c.name}</dt><dd>{c.purpose}</dd></div>)}</dl></details>}
+			]} /> : checks.length > 0 && <Notice title="All features that Waymark uses are available">{fine.length} features and privileges were examined when the agent started.</Notice>}
+			{fine.length > 0 && <details class="fine"><summary>{counted(fine.length, "check")} passed</summary><dl class="facts">{fine.map((c) => <div key={c.name}><dt>{c.name}</dt><dd>{c.purpose}</dd></div>)}</dl></details>}
 		</section>
 	);
 }
@@ -111,7 +111,7 @@ const placeColumns: Column<Place>[] = [
 	{ name: "direction", title: "direction", cell: (r) => r.direction },
 	{ name: "hook", title: "how packets are counted", cell: (r) => (r.hook ? `${r.hook.mode}, ${r.hook.state}` : "–") },
 	{ name: "packets", title: "counted", right: true, cell: (r) => short(r.of?.packets ?? 0) },
-	{ name: "interface's own", title: "counted by the kernel's counters of the interface", right: true, narrow: true, cell: (r) => short(r.of?.iface_packets ?? 0) },
+	{ name: "interface counter", title: "counted by the kernel's counters of the interface", right: true, narrow: true, cell: (r) => short(r.of?.iface_packets ?? 0) },
 	{ name: "coverage", title: "what was counted of it", right: true, cell: (r) => (r.of?.iface_packets ? <span class={r.of.coverage < 0.99 ? "flag" : ""}>{percent(r.of.coverage)}</span> : "no packet") },
 	{ name: "in no flow", title: "packets by reason", narrow: true, cell: (r) => r.of?.uncounted.filter((u) => u.packets).map((u) => `${short(u.packets)} ${u.reason.replace(/_/g, " ")}`).join(", ") || "none" },
 	{ name: "note", title: "what is wrong", cell: (r) => r.hook?.error ?? r.hook?.warning ?? "" },

@@ -22,7 +22,7 @@ export function MapPage() {
 		<div class="page map">
 			<div class="headline">
 				<h1>Map</h1>
-				<p class="muted">{t && `As it was since ${clock(Date.parse(t.since) / 1000)}${at ? `, at ${clock(Date.parse(t.at) / 1000)}` : ""}.`}</p>
+				<p class="muted">{t && `State since ${clock(Date.parse(t.since) / 1000)}${at ? `, at ${clock(Date.parse(t.at) / 1000)}` : ""}.`}</p>
 				<form class="bar" onSubmit={(e) => { e.preventDefault(); change({ at: String(new FormData(e.currentTarget).get("at") ?? "") || undefined }); }}>
 					<label>at <input name="at" value={at} placeholder="now, 14:02, 1h" size={14} aria-label="Moment" /></label>
 					<button type="submit">Show</button>
@@ -30,7 +30,7 @@ export function MapPage() {
 				<button type="button" aria-pressed={red === "true"} onClick={() => change({ red: red ? undefined : "true" })}>Only red</button>
 				<CopyButton text={`waymark topology${at ? ` --at '${at}'` : ""}`} what="waymark topology" label="Copy as command" />
 			</div>
-			{loaded.error?.status === 404 && !at ? <Notice title="This agent does not know its network">It is of a version without topology, or has not read it yet: see its log.</Notice> : <Failure of={loaded} />}
+			{loaded.error?.status === 404 && !at ? <Notice title="This agent has no topology">Its version does not support it, or it could not be read yet: see the log of the agent.</Notice> : <Failure of={loaded} />}
 			{t ? <Shown of={t} open={new Set(open.split(",").filter(Boolean))} red={red === "true"} /> : loaded.loading && <Waiting what="Asking the agent" />}
 		</div>
 	);
@@ -38,7 +38,7 @@ export function MapPage() {
 
 function Shown(p: { of: Topology; open: Set<string>; red: boolean }) {
 	const t = p.of, picture = draw(t, p.open, p.red);
-	if (p.red && picture.nodes === 0) return <Notice title="Nothing is red">No interface is full, drops or loses. <button type="button" class="link" onClick={() => change({ red: undefined })}>Show everything</button></Notice>;
+	if (p.red && picture.nodes === 0) return <Notice title="Nothing is red">No interface is full, drops packets or loses packets. <button type="button" class="link" onClick={() => change({ red: undefined })}>Show everything</button></Notice>;
 	return (
 		<>
 			<section class="card" aria-label="Picture" onMouseEnter={() => pause(true)} onMouseLeave={() => pause(false)}>

@@ -34,7 +34,7 @@ function hops(p: Path) {
 				{before && <Link text={took === undefined ? "no time" : before.relative ? `${delay(took)}, relative` : delay(took)} bad={!before.relative && worst(before.link)} />}
 				<div class={`box ${worst(h.transit) ? "longest" : ""}`}>
 					<b>{nameOf(h)}</b>
-					<span>{median(h.transit) === undefined ? "no transit delay" : `keeps them ${delay(median(h.transit)!)}`}</span>
+					<span>{median(h.transit) === undefined ? "transit not measured" : `transit ${delay(median(h.transit)!)}`}</span>
 					<span>{ports(h)}</span>
 				</div>
 			</li>
