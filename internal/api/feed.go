@@ -3,10 +3,10 @@ package api
 import (
 	"bytes"
 	"context"
-	"runtime/debug"
 	"sync"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
@@ -60,16 +60,6 @@ type sharedAnswer struct {
 // it would take as much again.
 const growthFollowed = 50
 
-// collectSooner collects garbage sooner until restore is called.
-func collectSooner() (restore func()) {
-	before := debug.SetGCPercent(growthFollowed)
-	if before <= growthFollowed { // somebody set GOGC, or none
-		debug.SetGCPercent(before)
-		return func() {}
-	}
-	return func() { debug.SetGCPercent(before) }
-}
-
 // patienceLate is for how many answers in a row a follower may be late.
 const patienceLate = 2
 
@@ -98,7 +88,7 @@ func (f *feeds) join(key string, q query.Plan, cut func()) (fl *follower, leave 
 		var ctx context.Context
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(context.Background())
-		restore := collectSooner()
+		restore := memory.CollectSooner(growthFollowed)
 		f.stop = func() { cancel(); restore() }
 		watching := make(chan struct{})
 		go f.run(ctx, watching)

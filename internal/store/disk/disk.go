@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	hostmemory "github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
@@ -221,6 +222,10 @@ func (s *Store) lose(h store.Head, why string) {
 	s.failing = why
 }
 
+// growthWriting is how much the heap may grow between two collections of garbage while files are made, in percent. Half of
+// what a file takes of memory is garbage soon; with Go's 100 %, all of it would stay until the file is complete.
+const growthWriting = 25
+
 // Run writes until ctx ends, then what still waits. What files took of memory while they were made is given back at
 // once: that is some megabytes once an hour.
 func (s *Store) Run(ctx context.Context) error {
@@ -232,7 +237,10 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-s.queue.wake:
 		case <-ticker.C:
 		}
-		if s.Work() {
+		restore := hostmemory.CollectSooner(growthWriting)
+		made := s.Work()
+		restore()
+		if made {
 			debug.FreeOSMemory()
 		}
 	}
