@@ -26,6 +26,49 @@ func offsetOf[T any](of func(*Record) *T) offset[T] {
 
 func (o offset[T]) in(r *Record) *T { return (*T)(unsafe.Add(unsafe.Pointer(r), uintptr(o))) }
 
+// location is where a number lies in a record, and how many bytes it takes.
+type location struct {
+	offset uintptr
+	bytes  uint8 // 0: it does not lie in the record itself
+}
+
+func (o offset[T]) location() location {
+	var v T
+	return location{uintptr(o), uint8(unsafe.Sizeof(v))}
+}
+
+// Numbers reads Uint, or Nanos, of many records: without a call for each where numbers lie in the records.
+func (f *Field) Numbers(of []Record, to []uint64) {
+	if len(of) == 0 {
+		return
+	}
+	first := unsafe.Add(unsafe.Pointer(&of[0]), f.at.offset)
+	switch f.at.bytes {
+	case 1:
+		numbersAt[uint8](first, to[:len(of)])
+	case 2:
+		numbersAt[uint16](first, to[:len(of)])
+	case 4:
+		numbersAt[uint32](first, to[:len(of)])
+	case 8:
+		numbersAt[uint64](first, to[:len(of)])
+	default:
+		get := f.Uint
+		if f.Nanos != nil {
+			get = func(r *Record) uint64 { return uint64(f.Nanos(r)) }
+		}
+		for i := range of {
+			to[i] = get(&of[i])
+		}
+	}
+}
+
+func numbersAt[T unsigned](first unsafe.Pointer, to []uint64) {
+	for i := range to {
+		to[i] = uint64(*(*T)(unsafe.Add(first, uintptr(i)*unsafe.Sizeof(Record{}))))
+	}
+}
+
 // completed adds what does not depend on the type.
 func completed(f Field) Field {
 	if f.Endpoint {
@@ -86,6 +129,7 @@ func number[T unsigned](f Field, of func(*Record) *T) Field {
 	if f.Max == 0 {
 		f.Max = uint64(^T(0))
 	}
+	f.at = o.location()
 	f.Uint = func(r *Record) uint64 { return uint64(*o.in(r)) }
 	f.PutUint = func(r *Record, n uint64) { *o.in(r) = T(n) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, *o.in(r)) }
@@ -108,6 +152,7 @@ func counter(f Field, of func(*Counters) *uint64) Field {
 func name[T ~uint8](f Field, of func(*Record) *T) Field {
 	o := offsetOf(of)
 	f.Kind = Name
+	f.at = o.location()
 	f.Uint = func(r *Record) uint64 { return uint64(*o.in(r)) }
 	f.PutUint = func(r *Record, n uint64) { *o.in(r) = T(n) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return append(b, nameOf(f.Values, int(*o.in(r)))...) }
@@ -123,6 +168,7 @@ func name[T ~uint8](f Field, of func(*Record) *T) Field {
 func duration(f Field, of func(*Record) *time.Duration) Field {
 	o := offsetOf(of)
 	f.Kind, f.Unit, f.Max = Number, "ns", math.MaxInt64
+	f.at = o.location()
 	f.Uint = func(r *Record) uint64 { return uint64(*o.in(r)) }
 	f.PutUint = func(r *Record, n uint64) { *o.in(r) = time.Duration(n) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, uint64(*o.in(r))) }
@@ -186,6 +232,7 @@ func text(f Field, of func(*Record) *string) Field {
 func flag(f Field, of func(*Record) *bool) Field {
 	o := offsetOf(of)
 	f.Kind = Flag
+	f.at = o.location()
 	f.Uint = func(r *Record) uint64 {
 		if *o.in(r) {
 			return 1

@@ -92,6 +92,7 @@ type Field struct {
 	// Nanos is a time in nanoseconds since the Unix epoch; 0: none. Buckets is the value of Pairs.
 	Nanos   func(*Record) int64
 	Buckets func(*Record) []DelayBucket
+	at      location // of what Uint reads
 	// PutUint, PutAddr and PutStr are the inverse of Uint (or Nanos), Addr and Str, without a
 	// check; nil where only Set is.
 	PutUint func(*Record, uint64)

@@ -73,7 +73,7 @@ func (c *Encoder) appendHead(b []byte, iv *interval) []byte {
 // Decoder is the inverse of Encoder.
 type Decoder struct {
 	wiring *flow.Wiring
-	fields []*flow.Field // of rows, in the order of their numbers
+	fields []code // of rows, in the order of their numbers
 }
 
 // Decode reads an interval. Bytes that no Encoder wrote give an error, never a crash.
@@ -146,7 +146,7 @@ func (c *Decoder) head(r *reader) (*interval, error) {
 			if i < 0 {
 				return nil, fmt.Errorf("the log has a field %q that is not known: read it with the Waymark that wrote it", name)
 			}
-			c.fields = append(c.fields, coded[i])
+			c.fields = append(c.fields, codes[i])
 		}
 	}
 	iv := &interval{sequence: r.uvarint(), from: flow.FromNanos(r.varint()), to: flow.FromNanos(r.varint()), summed: r.uvarint()}

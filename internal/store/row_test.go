@@ -39,7 +39,7 @@ func keep(r *flow.Record) (got flow.Record) {
 	w.own(&own)
 	var at, written row
 	b := reader(w.append(nil, &own, 5))
-	b.row(coded, &at, &own, 5)
+	b.row(codes, &at, &own, 5)
 	written.set(&own, at.link)
 	written.reported, written.drop = at.reported, at.drop
 	written.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})

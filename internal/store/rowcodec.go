@@ -15,6 +15,23 @@ var coded = slices.DeleteFunc(pointers(flow.Fields), func(f *flow.Field) bool {
 	return f.PutUint == nil || f.Derived || f.Uint == nil && f.Nanos == nil
 })
 
+// code is what of a field reads and writes rows: together, those of all fields take little of the processor's cache.
+type code struct {
+	get   func(*flow.Record) uint64
+	nanos func(*flow.Record) int64 // nil: it is no time
+	put   func(*flow.Record, uint64)
+}
+
+func codeOf(f *flow.Field) code { return code{f.Uint, f.Nanos, f.PutUint} }
+
+// codes are those of coded.
+var codes = func() (list []code) {
+	for _, f := range coded {
+		list = append(list, codeOf(f))
+	}
+	return list
+}()
+
 func pointers(list []flow.Field) (all []*flow.Field) {
 	for i := range list {
 		all = append(all, &list[i])
@@ -26,7 +43,7 @@ func pointers(list []flow.Field) (all []*flow.Field) {
 const addressesBytes = 32
 
 // rowBytes is the least that a row takes as bytes: no number takes less than one.
-func rowBytes(fields []*flow.Field) int { return addressesBytes + 3 + len(fields) + 1 }
+func rowBytes(fields []code) int { return addressesBytes + 3 + len(fields) + 1 }
 
 // append writes a row whose record r is. A time is written as the distance to the one before it, the first to the
 // begin of the interval.
@@ -35,12 +52,13 @@ func (w *row) append(b []byte, r *flow.Record, from int64) []byte {
 	b = appendUvarint(b, uint64(w.reported))
 	b = appendUvarint(b, uint64(w.drop))
 	b = append(append(b, w.src[:]...), w.dst[:]...)
-	for _, f := range coded {
-		if f.Nanos == nil {
-			b = appendUvarint(b, f.Uint(r))
+	for i := range codes {
+		c := &codes[i]
+		if c.nanos == nil {
+			b = appendUvarint(b, c.get(r))
 			continue
 		}
-		at := f.Nanos(r)
+		at := c.nanos(r)
 		b = binary.AppendVarint(b, at-from)
 		from = at
 	}
@@ -48,21 +66,29 @@ func (w *row) append(b []byte, r *flow.Record, from int64) []byte {
 }
 
 // row reads a row: what its record has of its own, and the numbers of its interval.
-func (r *reader) row(fields []*flow.Field, w *row, to *flow.Record, from int64) {
+func (r *reader) row(fields []code, w *row, to *flow.Record, from int64) {
 	w.link, w.reported, w.drop = uint32(r.uvarint()), uint32(r.uvarint()), uint32(r.uvarint())
-	addresses := (*r)[:addressesBytes]
-	*r = (*r)[addressesBytes:]
+	addresses, b := (*r)[:addressesBytes], (*r)[addressesBytes:]
 	*to = flow.Record{}
-	for _, f := range fields {
-		if f.Nanos == nil {
-			if n := r.uvarint(); n != 0 { // most are 0, as they are without it
-				f.PutUint(to, n)
-			}
-			continue
+	for i := range fields {
+		switch c, first := &fields[i], b[0]; {
+		case c.nanos != nil:
+			n, size := binary.Varint(b)
+			from += n
+			c.put(to, uint64(from))
+			b = b[size:]
+		case first == 0: // as most are, and as it is without it
+			b = b[1:]
+		case first < 1<<7:
+			c.put(to, uint64(first))
+			b = b[1:]
+		default:
+			n, size := binary.Uvarint(b)
+			c.put(to, n)
+			b = b[size:]
 		}
-		from += r.varint()
-		f.PutUint(to, uint64(from))
 	}
+	*r = b
 	if !to.Unattributed {
 		to.Src, to.Dst = address([16]byte(addresses), to.Family), address([16]byte(addresses[16:]), to.Family)
 	}

@@ -17,8 +17,7 @@ type encoder struct {
 	same   []parquet.Value // as many as a batch has; nil: none were made yet
 	number uint64          // what they are
 	text   []byte
-	names  [][]byte                  // by number; nil: the values are no names
-	get    func(*flow.Record) uint64 // of a field that is a number, or stands for a name
+	names  [][]byte // by number; nil: the values are no names
 }
 
 func newEncoder(c *column, index int) encoder {
@@ -28,16 +27,12 @@ func newEncoder(c *column, index int) encoder {
 			e.names = append(e.names, []byte(name))
 		}
 	}
-	if c.field != nil {
-		if e.get = c.field.Uint; c.field.Nanos != nil {
-			e.get = func(r *flow.Record) uint64 { return uint64(c.field.Nanos(r)) }
-		}
-	}
 	return e
 }
 
 // space is memory for the values of a batch.
 type space struct {
+	records []flow.Record // of the entries
 	values  []parquet.Value
 	numbers [batchRows]uint64
 	missing [batchRows]bool
@@ -68,14 +63,14 @@ func (c *encoder) values(entries []entry, s *space) []parquet.Value {
 func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
 	list := s.numbers[:len(entries)]
 	if c.optional {
-		switch missing := c.present(entries, list, s.missing[:len(entries)]); {
+		switch missing := c.present(s, list); {
 		case missing == len(entries):
 			return absent[:missing]
 		case missing > 0:
 			return c.partly(list, s)
 		}
 	} else {
-		c.read(entries, list)
+		c.read(entries, list, s.records)
 	}
 	if n := list[0]; equal(list) {
 		if c.same == nil || c.number != n {
@@ -103,26 +98,25 @@ func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
 }
 
 // read reads the numbers of entries.
-func (c *encoder) read(entries []entry, to []uint64) {
-	if c.get == nil {
-		for i := range entries {
-			to[i] = c.column.number(&entries[i])
-		}
+func (c *encoder) read(entries []entry, to []uint64, records []flow.Record) {
+	if c.field != nil && (c.field.Uint != nil || c.field.Nanos != nil) {
+		c.field.Numbers(records[:len(to)], to)
 		return
 	}
 	for i := range entries {
-		to[i] = c.get(entries[i].Record)
+		to[i] = c.column.number(&entries[i])
 	}
 }
 
-// present reads the numbers of entries that have one, and returns how many have none.
-func (c *encoder) present(entries []entry, to []uint64, none []bool) (missing int) {
-	for i := range entries {
-		if none[i] = c.field.Missing(entries[i].Record); none[i] {
+// present reads the numbers of records, and returns how many have none.
+func (c *encoder) present(s *space, to []uint64) (missing int) {
+	for i := range to {
+		if s.missing[i] = c.field.Missing(&s.records[i]); s.missing[i] {
 			missing++
-			continue
 		}
-		to[i] = c.get(entries[i].Record)
+	}
+	if missing < len(to) {
+		c.field.Numbers(s.records[:len(to)], to)
 	}
 	return missing
 }

@@ -48,7 +48,6 @@ type writer struct {
 	columns []encoder
 	origin  flow.Origin
 	batch   []entry
-	records []flow.Record // of the batch
 	space   space
 	heads   []store.Head
 	groups  []groupMeta
@@ -90,7 +89,7 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 		}
 		w.columns[leaf.ColumnIndex] = newEncoder(&list[i], leaf.ColumnIndex)
 	}
-	w.batch, w.records = make([]entry, 0, batchRows), make([]flow.Record, batchRows)
+	w.batch, w.space.records = make([]entry, 0, batchRows), make([]flow.Record, batchRows)
 	var err error
 	if w.file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func (w *writer) add(e *store.Ended) (err error) {
 func (w *writer) begin(h store.Head) { w.heads = append(w.heads, h) }
 
 func (w *writer) row(r *flow.Record, repeated uint64) error {
-	kept := &w.records[len(w.batch)]
+	kept := &w.space.records[len(w.batch)]
 	*kept = *r
 	if r.PDM != nil { // the next record uses its memory
 		kept.PDM = r.PDM.Clone()
