@@ -100,7 +100,11 @@ func measureHash(cfg Config) (out []Cost, err error) {
 			s.close()
 			return nil, err
 		}
-		err := s.run(1000, 200_000, 2*cfg.visits()*cfg.rounds(1))
+		packets := 200_000
+		if cfg.Quick {
+			packets = 20_000
+		}
+		err := s.run(1000, packets, 2*cfg.visits()*cfg.rounds(1))
 		out = append(out, s.contenders.against(k.name + ", " + patched)[1:]...)
 		s.close()
 		if err != nil {

@@ -2,12 +2,13 @@ package e2e
 
 import (
 	"bufio"
-	"encoding/json"
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,17 +156,17 @@ func sumFile(t *testing.T, path string) (sum fileSum) {
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var r struct {
-			Packets      uint64
-			Unattributed bool
-		}
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		// A decoder would take longer for these lines than the agent for the flows.
+		_, rest, _ := bytes.Cut(lines.Bytes(), []byte(`"packets":`))
+		digits, _, _ := bytes.Cut(rest, []byte(","))
+		packets, err := strconv.ParseUint(string(digits), 10, 64)
+		if err != nil {
 			t.Fatalf("%v in %s", err, lines.Text())
 		}
 		sum.records++
-		sum.packets += r.Packets
-		if r.Unattributed {
-			sum.unattributed += r.Packets
+		sum.packets += packets
+		if bytes.Contains(rest, []byte(`"unattributed":true`)) {
+			sum.unattributed += packets
 		}
 	}
 	return sum
