@@ -35,6 +35,8 @@
 #include "ioam/edge.h"
 #include "ioam/tunnel.h"
 #include "ioam/remove.h"
+#include "ioam/export.h"
+#include "ioam/loopback.h"
 #include "ioam/direct.h"
 #include "ioam/ingress.h"
 #include "ioam/egress.h"

@@ -25,6 +25,7 @@ struct scratch {
 	SCRATCH_PART(ioam_walk, 1536);
 	SCRATCH_PART(ioam_edge, 1088);
 	SCRATCH_PART(ioam_direct, 512);
+	SCRATCH_PART(ioam_loopback, 320);
 	SCRATCH_PART(ioam_growth, 2560);
 };
 

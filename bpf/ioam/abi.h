@@ -68,6 +68,8 @@ struct ioam_control {
 	__u32 reserved; /* bytes of MTU headroom for insertions */
 	__u32 direct_every; /* one in so many packets with a direct export option is exported; 0: none */
 	__u32 direct_rate; /* records that each CPU exports per second at most */
+	__u32 loopback_every; /* one copy is sent back for so many traces that are filled; 0: none */
+	__u32 loopback_rate; /* copies of each CPU per second at most */
 	__u32 zero;
 	/* By ioam_insertion.slot: when the question was sent that the end of the tunnel answered last. */
 	__u64 answered[IOAM_ANSWERED_SLOTS];
@@ -173,6 +175,7 @@ enum ioam_insertion_flags {
 	IOAM_INSERTION_PART = 1 << 2, /* some of the packets, not all */
 	IOAM_INSERTION_CLOSED = 1 << 3, /* all nodes on the path are the operator's */
 	IOAM_INSERTION_ECHO = 1 << 4, /* the agent asks the end of the tunnel whether it is there */
+	IOAM_INSERTION_LOOPBACK = 1 << 5, /* a trace has the flag Loopback */
 };
 
 /* An option in a template, in which all is complete that does not depend on the packet. */
@@ -253,6 +256,8 @@ enum ioam_reason {
 	IOAM_UNWRAPPED, /* its outer IPv6 header was removed, too: counted once per packet */
 	IOAM_PROVEN, /* proof of transit: each node of the path has updated it */
 	IOAM_EXPORTED, /* direct export: a record was exported */
+	IOAM_LOOPED, /* loopback: the agent got a copy to send back */
+	IOAM_RETURNED, /* loopback: a copy of a packet of this node came back, and ends here */
 	/* The packet passes as it is, but for the flag Overflow. */
 	IOAM_FULL, /* this node's data do not fit: Overflow was set */
 	IOAM_OVERFLOWED, /* a node before had set Overflow */
@@ -275,6 +280,12 @@ enum ioam_reason {
 	IOAM_EXPORT_RATE, /* more per second than ioam.direct_export.rate */
 	IOAM_EXPORT_LOST, /* the agent was too slow */
 	IOAM_EXPORT_MALFORMED, /* not aligned, or shorter than what it should hold */
+	/* The packet passes, but no copy of it is sent back (loopback). */
+	IOAM_LOOPBACK_NOT_SAMPLED, /* it would be more than one in ioam.loopback.every */
+	IOAM_LOOPBACK_RATE, /* more per second than ioam.loopback.rate */
+	IOAM_LOOPBACK_LOST, /* the agent was too slow */
+	IOAM_LOOPBACK_TYPE, /* the trace asks for more than hop limit and node id */
+	IOAM_LOOPBACK_ADDRESS, /* the source of the packet is no address to which copies can go */
 	/* The packet passes without the option. */
 	IOAM_BORDER_STRIPPED, /* the interface has no role for the namespace */
 	/* The packet passes, but its trace is in no path. */

@@ -12,12 +12,6 @@
 #ifndef WAYMARK_IOAM_DIRECT_H
 #define WAYMARK_IOAM_DIRECT_H
 
-/* Written by the programs, read by the agent. Full: IOAM_EXPORT_LOST. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} ioam_direct_records SEC(".maps");
-
 /* Records that wait. Made at ingress; deleted at egress or, after a second, by the agent. Full: none waits. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -29,14 +23,10 @@ struct {
 
 /* Of one CPU: the limits, and memory for one option. */
 struct ioam_direct_work {
-	__u64 second; /* the running one */
-	__u32 exported; /* in it */
-	__u32 credit; /* packets that have been seen and not used up: a record takes ioam.every */
+	struct ioam_limit limit;
 	struct ioam_direct_key key;
 	struct ioam_direct_record record;
 };
-
-#define IOAM_DIRECT_SAVED 64 /* records' worth of credit that a CPU saves */
 
 /* A direct export option with both fields that are defined, which come first. */
 struct ioam_direct_option {
@@ -52,17 +42,6 @@ struct ioam_direct_option {
 };
 
 #define IOAM_DIRECT_HEADER offsetof(struct ioam_direct_option, word)
-
-/* Whether the option at w->at is one for direct export. */
-static __always_inline bool ioam_is_direct(frame_ctx *ctx, const struct ioam_work *w)
-{
-	struct {
-		__u8 option, len, reserved, type;
-	} o;
-
-	return w->len >= 2 && !frame_load(ctx, w->at, &o, sizeof(o)) &&
-	       o.option == IOAM_OPTION_STAYS && o.type == IOAM_EXPORT;
-}
 
 /* Reads the option at w->at. IOAM_PASS, or a reason. */
 static __always_inline int ioam_direct_read(frame_ctx *ctx, const struct ioam_work *w,
@@ -116,23 +95,18 @@ static __always_inline bool ioam_direct_chosen(const struct ioam_direct_record *
 /* Takes from the limits: 1 of so many packets, and so many per second. IOAM_EXPORTED, or a reason. */
 static __always_inline int ioam_direct_take(struct ioam_direct_work *d)
 {
-	__u32 every = ioam.direct_every, most;
-	__u64 second = bpf_ktime_get_ns() / NSEC_PER_SEC;
+	__u32 every = ioam.direct_every;
 
-	most = every * IOAM_DIRECT_SAVED;
-	if (++d->credit > most)
-		d->credit = most;
-	if (!ioam_direct_chosen(&d->record, every) || d->credit < every)
+	ioam_limit_add(&d->limit, 1, every);
+	if (!ioam_direct_chosen(&d->record, every))
 		return IOAM_EXPORT_NOT_SAMPLED;
-	if (d->second != second) {
-		d->second = second;
-		d->exported = 0;
+	switch (ioam_limit_take(&d->limit, every, ioam.direct_rate)) {
+	case IOAM_LIMIT_OK:
+		return IOAM_EXPORTED;
+	case IOAM_LIMIT_SHARE:
+		return IOAM_EXPORT_NOT_SAMPLED;
 	}
-	if (d->exported >= ioam.direct_rate)
-		return IOAM_EXPORT_RATE;
-	d->exported++;
-	d->credit -= every;
-	return IOAM_EXPORTED;
+	return IOAM_EXPORT_RATE;
 }
 
 /* Protocol and ports of the packet. */
@@ -242,7 +216,10 @@ __feature(FEATURE_IOAM) __noinline int ioam_direct_option(frame_ctx *ctx, struct
 	return 0;
 }
 
-/* All such options of a packet that arrives. Not 0: a record waits for the egress. Verified alone. */
+/*
+ * All options of a packet that arrives, by which it asks for something to leave this node; those for loopback, too. Not
+ * 0: a record waits for the egress. Verified alone.
+ */
 __feature(FEATURE_IOAM) __noinline int ioam_direct(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_options o;
@@ -255,7 +232,11 @@ __feature(FEATURE_IOAM) __noinline int ioam_direct(frame_ctx *ctx, struct ioam_w
 	w->waits = false;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(ctx, &o, w, &changes); i++) {
-		if (changes || !ioam_is_direct(ctx, w))
+		if (changes) {
+			ioam_loopback_option(ctx, w, o.next == IPPROTO_NONE);
+			continue;
+		}
+		if (!ioam.direct_every || !ioam_is_direct(ctx, w))
 			continue;
 		if (ioam_direct_option(ctx, w))
 			w->waits = true;
@@ -267,8 +248,6 @@ __feature(FEATURE_IOAM) __noinline int ioam_direct(frame_ctx *ctx, struct ioam_w
 /* The stamp of a packet that arrives, with which the egress finds what waits for it. */
 static __always_inline __u64 ioam_direct_stamp(frame_ctx *ctx, struct ioam_work *w, __u64 stamp)
 {
-	if (!ioam.direct_every)
-		return stamp;
 	w->received = stamp > IOAM_STAMP_NO_TIME ? stamp : 0;
 	return ioam_direct(ctx, w) ? w->received : stamp;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What direct export shares with user space: direct.h. Included by bpf/abi.h. */
+/* What direct export and loopback share with user space: direct.h, loopback.h. Included by bpf/abi.h. */
 #ifndef WAYMARK_IOAM_DIRECT_ABI_H
 #define WAYMARK_IOAM_DIRECT_ABI_H
 
@@ -29,6 +29,14 @@ struct ioam_direct_record {
 	__u8 zero[7];
 	__u8 data[IOAM_DIRECT_DATA]; /* as a node adds them to a trace */
 	__u8 schema[IOAM_SCHEMA_MAX];
+};
+
+/* A trace that is to be sent back to the source of its packet: the other element of that ring, of another size. */
+struct ioam_copy {
+	__u8 source[16]; /* of the packet: where the copy goes */
+	__u32 iface; /* where the packet arrived */
+	__u32 len; /* of the option */
+	__u8 option[IOAM_SCHEMA_MAX + 16]; /* with the data of this node */
 };
 
 /* A record that waits. */

@@ -39,7 +39,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 
 	if (!w)
 		return 0;
-	w->drop = w->removes = w->pdm = false;
+	w->drop = w->removes = w->pdm = w->returned = false;
 	w->reported = 0;
 	w->alone = 0;
 	next = ioam_next_header(skb, &l3);
@@ -73,12 +73,16 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 	drop |= stamp & IOAM_STAMP_DROP ? true : false;
 	if (!drop && next == IPPROTO_HOPOPTS)
 		stamp = ioam_direct_stamp(skb, w, stamp);
-	w->drop = drop;
-	if (!drop && ioam.node[w->copy & 1].removes) {
+	if (!drop && (ioam.node[w->copy & 1].removes || w->returned)) {
 		if (next == IPPROTO_HOPOPTS)
 			ioam_collect(skb, w);
 		ioam_edges(skb, w, next);
 	}
+	if (w->returned) {
+		ioam_stat(IOAM_RETURNED);
+		drop = true;
+	}
+	w->drop = drop;
 	w->removes =
 		!drop && (ioam.node[w->copy & 1].removes || w->port.border == IOAM_BORDER_STRIP);
 	ioam_hand_on(skb, stamp);

@@ -44,6 +44,26 @@ __feature(FEATURE_IOAM) __noinline
 	return false;
 }
 
+/*
+ * Whether a packet has IOAM options already. Then no trace may follow that asks for copies (RFC 9322 section 4.1); and
+ * without payload the packet is such a copy, which stays as it is.
+ */
+__feature(FEATURE_IOAM) __noinline int ioam_has_any(struct __sk_buff *skb, struct ioam_work *w)
+{
+	struct ioam_options o;
+	bool changes;
+	__u32 l3;
+
+	if (!w || !ioam_has_options(skb, &l3) || !ioam_options(skb, l3, &o, &w->hop_limit))
+		return false;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < IOAM_OPTIONS_MAX && ioam_next(skb, &o, w, &changes); i++) {
+		if (changes || ioam_is_direct(skb, w))
+			return true;
+	}
+	return false;
+}
+
 /* Where the blocks go in a packet with extension headers, and their forms. */
 static __always_inline int ioam_find_place(struct __sk_buff *skb, const struct packet *p,
 					   struct ioam_work *w, const struct ioam_insertion *in,
@@ -322,6 +342,9 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	key_of(p, false, ioam_kind(in), &plan->key);
 	/* ioam_choose() knows which packets of others are meant. */
 	rc = plan->asks ? mark_reason_of(space_framed(skb, p->l3_offset)) : may_mark(skb, p, true);
+	if (rc == MARK_OK && (in->flags & IOAM_INSERTION_LOOPBACK || p->id.proto == IPPROTO_NONE) &&
+	    ioam_has_any(skb, w))
+		rc = MARK_MARKED;
 	if (rc == MARK_OK && !plan->wraps)
 		rc = ioam_may_insert(skb, p, w, in, plan);
 	now = mark_now();

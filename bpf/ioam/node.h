@@ -78,6 +78,7 @@ struct ioam_work {
 	__u8 reported; /* enum ioam_reported, of the packet */
 	__u8 direct; /* options for direct export so far; in memory, where Linux 6.1 forgets its value between them */
 	bool waits; /* a record of one of them waits for the egress */
+	bool returned; /* a copy of a packet of this node: see loopback.h */
 	__u32 grown; /* bytes by which a trace made the packet longer ... */
 	__u32 behind; /* ... and offset of what is behind it; see grow.h */
 	/* Of a packet that something is inserted into: choose.h, write.h, grow.h */

@@ -40,6 +40,7 @@ struct ioam_edge_header {
 #define IOAM_NODELEN 0xf800
 #define IOAM_REMAINING 0x7f
 #define IOAM_OVERFLOW 0x400
+#define IOAM_LOOPBACK 0x200 /* nodes send a copy back (RFC 9322) */
 #define IOAM_NODELEN_SHIFT 11
 
 /* Bit n of the Trace-Type, in ioam_trace.fields. */
@@ -52,8 +53,11 @@ struct ioam_edge_header {
 #define IOAM_QUEUES (IOAM_BIT(6) | IOAM_BIT(11))
 #define IOAM_AT_EGRESS (IOAM_BIT(1) | IOAM_BIT(4) | IOAM_BIT(9) | IOAM_QUEUES)
 #define IOAM_CHECKSUM IOAM_BIT(7)
+#define IOAM_LOOPBACK_FIELDS \
+	IOAM_BIT(0) /* the only Trace-Type with that flag (RFC 9322 section 4.1) */
 
 #define IOAM_UNKNOWN 0xffffffff
+#define IOAM_NO_ID 0xffffff /* of a node: it has none */
 
 #define IOAM_BODY 4 /* offset in an option, of what is behind IOAM-Opt-Type */
 

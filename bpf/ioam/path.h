@@ -99,6 +99,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_report(frame_ctx *ctx, const struct 
 	r->time = bpf_ktime_get_ns();
 	r->iface = iface_of(ctx);
 	r->kind = kind;
+	r->returned = w->returned;
 	r->len = walk->len;
 	__builtin_memcpy(r->option, walk->word, sizeof(r->option));
 	__builtin_memset(r->source, 0, sizeof(r->source));
@@ -329,7 +330,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 		return IOAM_PASS;
 	w->space = bpf_ntohs(t->space);
 	ns = ioam_namespace(w->copy, w->space);
-	if (!ns || !ns->remove || !(ioam_role(ctx, w, w->space) & IOAM_ROLE_INGRESS))
+	if (!ns || !(ns->remove || w->returned) ||
+	    !(ioam_role(ctx, w, w->space) & IOAM_ROLE_INGRESS))
 		return IOAM_PASS;
 	lengths = bpf_ntohs(t->lengths);
 	if (lengths >> IOAM_NODELEN_SHIFT != ioam_node_length(bpf_ntohl(t->fields)) || len & 3)

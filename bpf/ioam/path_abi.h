@@ -68,7 +68,8 @@ struct ioam_report {
 	__u8 source[16];
 	__u8 destination[16];
 	__u32 iface;
-	__u16 kind; /* enum ioam_report_kind */
+	__u8 kind; /* enum ioam_report_kind */
+	__u8 returned; /* a copy that came back to this node: see loopback.h */
 	__u16 len; /* of the option */
 	__u8 option[IOAM_OPTION_MAX];
 };

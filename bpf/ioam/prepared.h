@@ -21,7 +21,7 @@ struct ioam_kind {
 };
 
 /* What a trace has of its kind; flags that the general code handles are in it, and not set in a kind. */
-#define IOAM_KIND_LENGTHS (IOAM_NODELEN | IOAM_OVERFLOW)
+#define IOAM_KIND_LENGTHS (IOAM_NODELEN | IOAM_OVERFLOW | IOAM_LOOPBACK)
 #define IOAM_KIND_TRACE bpf_cpu_to_be64(0xffff0000ffffffffULL | (__u64)IOAM_KIND_LENGTHS << 32)
 
 /* Offsets of fields that a trace does not have: behind all others. */
@@ -183,6 +183,8 @@ static __always_inline bool ioam_usual(frame_ctx *ctx, struct ioam_usual *u)
 		return false;
 	ip = bpf_be64_to_cpu(a->ip);
 	header = bpf_be64_to_cpu(a->header);
+	if (header >> 56 == IPPROTO_NONE) /* it may be a copy for this node: loopback.h */
+		return false;
 	size = ((header >> 48 & 0xff) + 1) * 8;
 	len = header >> 16 & 0xff;
 	if ((ip >> 16 & 0xffff) < size || len < IOAM_HEADER - 2)

@@ -57,6 +57,7 @@ static __always_inline bool ioam_has_options(frame_ctx *ctx, __u32 *l3)
 struct ioam_options {
 	__u32 at;
 	__u32 end;
+	__u32 next; /* header, behind it */
 };
 
 /* Whether the header is in the packet. */
@@ -76,6 +77,7 @@ static __always_inline bool ioam_options(frame_ctx *ctx, __u32 l3, struct ioam_o
 	size = (headers.len + 1) * 8;
 	o->at = l3 + sizeof(headers);
 	o->end = l3 + sizeof(headers.ip) + size;
+	o->next = headers.next;
 	return !headers.ip.payload_len || bpf_ntohs(headers.ip.payload_len) >= size;
 }
 
@@ -97,6 +99,17 @@ static __always_inline bool ioam_next(frame_ctx *ctx, struct ioam_options *o, st
 	w->space = 0;
 	o->at += size;
 	return true;
+}
+
+/* Whether the option at w->at is one for direct export. */
+static __always_inline bool ioam_is_direct(frame_ctx *ctx, const struct ioam_work *w)
+{
+	struct {
+		__u8 option, len, reserved, type;
+	} o;
+
+	return w->len >= 2 && !frame_load(ctx, w->at, &o, sizeof(o)) &&
+	       o.option == IOAM_OPTION_STAYS && o.type == IOAM_EXPORT;
 }
 
 /*

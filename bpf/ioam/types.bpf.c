@@ -48,6 +48,7 @@ struct ioam_types {
 	struct ioam_edge_key edge_key;
 	struct ioam_edge edge;
 	struct ioam_direct_record direct_record;
+	struct ioam_copy copy;
 	struct ioam_direct_key direct_key;
 	enum ioam_direct_size direct_size;
 	enum ioam_path_size path_size;

@@ -347,6 +347,7 @@ export interface Path {
 	delay?: Times;
 	relative?: boolean;
 	hops: Hop[];
+	reached?: number;
 	flow_count: number;
 	flows?: PathFlow[];
 }

@@ -28,6 +28,8 @@ type Stats struct {
 	Proven    uint64 // packets whose proof of transit was found right
 	Exported  uint64 // packets of which a record was exported (direct export)
 	Unread    uint64 // records of these that nobody was there to read
+	Looped    uint64 // packets of which a copy was made (loopback)
+	Returned  uint64 // copies of packets of this node that came back to it
 	Uncounted uint64 // options that did not fit into the counts by reason
 }
 
@@ -37,7 +39,8 @@ func (r *Registrar) Stats() (s Stats, err error) {
 		for index, to := range map[uint32]*uint64{
 			uint32(abiIoamReasonIOAM_WRITTEN): &s.Written, uint32(abiIoamReasonIOAM_COMPLETED): &s.Completed,
 			uint32(abiIoamReasonIOAM_REMOVED): &s.Removed, uint32(abiIoamReasonIOAM_UNWRAPPED): &s.Unwrapped,
-			uint32(abiIoamReasonIOAM_PROVEN): &s.Proven, uint32(abiIoamReasonIOAM_EXPORTED): &s.Exported, uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
+			uint32(abiIoamReasonIOAM_PROVEN): &s.Proven, uint32(abiIoamReasonIOAM_EXPORTED): &s.Exported,
+			uint32(abiIoamReasonIOAM_LOOPED): &s.Looped, uint32(abiIoamReasonIOAM_RETURNED): &s.Returned, uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
 		} {
 			n, err := datapath.Total[uint64](r.maps["ioam_stats"], index)
 			if err != nil {
@@ -52,6 +55,10 @@ func (r *Registrar) Stats() (s Stats, err error) {
 	})
 	return s, err
 }
+
+// CopiesSent are the copies that were sent to the sources of packets, and those that could not be; and why none can be sent
+// at all.
+func (r *Registrar) CopiesSent() (sent, unsent uint64, err error) { return r.direct.looper.counts() }
 
 // Counts reads the counts by reason.
 func (r *Registrar) Counts() (out []Count, err error) {
@@ -96,7 +103,8 @@ func Reasons() ([]string, error) {
 	}
 	names = maps.Clone(names)
 	for _, no := range []abiIoamReason{
-		abiIoamReasonIOAM_WRITTEN, abiIoamReasonIOAM_COMPLETED, abiIoamReasonIOAM_REMOVED, abiIoamReasonIOAM_UNWRAPPED, abiIoamReasonIOAM_PROVEN, abiIoamReasonIOAM_EXPORTED, abiIoamReasonIOAM_REASON_MAX,
+		abiIoamReasonIOAM_WRITTEN, abiIoamReasonIOAM_COMPLETED, abiIoamReasonIOAM_REMOVED, abiIoamReasonIOAM_UNWRAPPED, abiIoamReasonIOAM_PROVEN, abiIoamReasonIOAM_EXPORTED,
+		abiIoamReasonIOAM_LOOPED, abiIoamReasonIOAM_RETURNED, abiIoamReasonIOAM_REASON_MAX,
 	} {
 		delete(names, uint8(no))
 	}

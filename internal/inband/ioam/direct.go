@@ -45,10 +45,11 @@ type Exported struct {
 	Hop         wire.Hop // the node's data
 }
 
-// direct takes the records of direct export.
+// direct takes the records of direct export, and the copies of loopback, which share their ring.
 type direct struct {
-	maps map[string]*ebpf.Map
-	ring *datapath.Ringbuf
+	maps   map[string]*ebpf.Map
+	ring   *datapath.Ringbuf
+	looper looper
 
 	mu     sync.Mutex
 	unread uint64          // records
@@ -81,12 +82,16 @@ func (d *direct) follow(ctx context.Context) {
 	}
 }
 
-// take takes a record of the ring.
+// take takes an element of the ring, which shows by its size what it is.
 func (d *direct) take(raw []byte) error {
-	if len(raw) < int(unsafe.Sizeof(abiIoamDirectRecord{})) {
-		return fmt.Errorf("element of %d bytes", len(raw))
+	switch len(raw) {
+	case int(unsafe.Sizeof(abiIoamDirectRecord{})):
+		return d.give((*abiIoamDirectRecord)(unsafe.Pointer(&raw[0])))
+	case int(unsafe.Sizeof(abiIoamCopy{})):
+		d.looper.take(raw)
+		return nil
 	}
-	return d.give((*abiIoamDirectRecord)(unsafe.Pointer(&raw[0])))
+	return fmt.Errorf("element of %d bytes", len(raw))
 }
 
 // give passes a record on.
@@ -183,6 +188,7 @@ func (d *direct) close() {
 	if d.ring != nil {
 		d.ring.Close()
 	}
+	d.looper.close()
 }
 
 // counts are packets whose record left the kernel otherwise than through the ring, and records that nobody read.

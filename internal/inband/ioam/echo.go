@@ -3,7 +3,6 @@ package ioam
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -34,12 +33,10 @@ type question struct {
 	sent uint64 // monotonic
 }
 
-// echoes are the sockets on which the ends of tunnels are asked, in the namespaces of interfaces. They are opened with
-// the first interface, while the agent has the privilege.
+// echoes ask the ends of tunnels, from the namespaces of interfaces.
 type echoes struct {
 	mu      sync.Mutex
-	sockets map[uint32]int // by namespace; -1: not allowed
-	err     error          // why one is missing
+	sockets sockets
 	id      uint16
 	asked   map[uint16]question // by sequence number
 	next    uint16
@@ -49,23 +46,11 @@ type echoes struct {
 func (e *echoes) join(t *datapath.Target) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	netns := t.Iface.Netns()
-	if _, ok := e.sockets[netns]; ok {
-		return
-	}
-	if e.sockets == nil {
-		e.sockets, e.asked = map[uint32]int{}, map[uint16]question{}
+	if e.asked == nil {
+		e.asked = map[uint16]question{}
 		e.id = uint16(rand.Uint32N(echoWrapped))
 	}
-	fd := -1
-	err := t.Do(func() (err error) {
-		fd, err = openEcho()
-		return err
-	})
-	if err != nil {
-		e.err = fmt.Errorf("opening a socket to ask the ends of tunnels: %w", err)
-	}
-	e.sockets[netns] = fd
+	e.sockets.join(t, "ask the ends of tunnels", openEcho)
 }
 
 func openEcho() (int, error) {
@@ -88,21 +73,13 @@ func openEcho() (int, error) {
 func (e *echoes) leave(netns uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if fd, ok := e.sockets[netns]; ok && fd >= 0 {
-		_ = unix.Close(fd)
-	}
-	delete(e.sockets, netns)
+	e.sockets.leave(netns)
 }
 
 func (e *echoes) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, fd := range e.sockets {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
-	e.sockets = nil
+	e.sockets.close()
 }
 
 // asks reports whether the insertion is a tunnel whose end is asked.
@@ -195,7 +172,7 @@ func (e *echoes) forget(same map[uint32]bool) {
 func (e *echoes) ask(t *Tunnel, slot, index uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, fd := range e.sockets {
+	for _, fd := range e.sockets.fds {
 		if fd < 0 || unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, int(uint32(abiMarkOwnMARK_ECHO_PRIORITY)|index)) != nil {
 			continue
 		}
@@ -220,7 +197,7 @@ func (e *echoes) answers() (out []question) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b := make([]byte, 64)
-	for _, fd := range e.sockets {
+	for _, fd := range e.sockets.fds {
 		for fd >= 0 {
 			n, _, err := unix.Recvfrom(fd, b, 0)
 			if err != nil {
@@ -254,5 +231,5 @@ func (r *Registrar) TunnelAnswers(in *Insertion) (answers bool, err error) {
 	})
 	r.echoes.mu.Lock()
 	defer r.echoes.mu.Unlock()
-	return answers, errors.Join(err, r.echoes.err)
+	return answers, errors.Join(err, r.echoes.sockets.err)
 }

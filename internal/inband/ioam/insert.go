@@ -187,7 +187,8 @@ func (n *Node) inserts(i *Interface) (own, forwarded uint32) {
 			continue
 		}
 		own |= 1 << k
-		if in.Tunnel != nil || n.ClosedDomain {
+		// Copies go to the source, which only this node may be (RFC 9322 section 4.2).
+		if in.Tunnel != nil || n.ClosedDomain && !in.Loops() {
 			forwarded |= 1 << k
 		}
 	}

@@ -225,7 +225,12 @@ func (in *Insertion) AppliesTo(i *Interface) bool {
 		if !exception {
 			role = i.Role
 		}
-		if role&RoleEgress == 0 {
+		// Copies of packets come back by the interface.
+		needs := RoleEgress
+		if t, ok := body.(*ioam.Trace); ok && t.Flags&ioam.Loopback != 0 {
+			needs = RoleBoth
+		}
+		if role&needs != needs {
 			return false
 		}
 	}
@@ -244,6 +249,9 @@ func (in *Insertion) compile(n *Node, index uint32, k kept) (abiIoamInsertion, [
 	}
 	if n.ClosedDomain {
 		out.Flags |= uint8(abiIoamInsertionFlagsIOAM_INSERTION_CLOSED)
+	}
+	if in.Loops() {
+		out.Flags |= uint8(abiIoamInsertionFlagsIOAM_INSERTION_LOOPBACK)
 	}
 	if in.sequences() {
 		out.Flags |= uint8(abiIoamInsertionFlagsIOAM_INSERTION_SEQUENCE)

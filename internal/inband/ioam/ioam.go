@@ -326,6 +326,7 @@ func (r *Registrar) join(t *datapath.Target) error {
 		return err
 	}
 	r.echoes.join(t)
+	r.direct.looper.join(t)
 	r.indexes[t.Iface] = int(t.IfIndex)
 	if err := r.attach(t.Iface, t.Name); err != nil || !listed {
 		return err
@@ -364,6 +365,7 @@ func (r *Registrar) detach(i flow.Iface) error {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(r.indexes)), func(other flow.Iface) bool { return other.Netns() == i.Netns() }) {
 		r.queues.leave(i.Netns())
 		r.echoes.leave(i.Netns())
+		r.direct.looper.leave(i.Netns())
 	}
 	if err := r.maps["ioam_ifaces"].Delete(uint32(i)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("removing interface %d from the IOAM node: %w", i.IfIndex(), err)

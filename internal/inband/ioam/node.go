@@ -47,6 +47,7 @@ type Node struct {
 	// ClosedDomain allows insertion into forwarded packets without an outer header.
 	ClosedDomain bool
 	Direct       DirectExport
+	Loopback     Loopback
 	// TunnelsFrom is who may send outer headers that are removed with their options; empty: everybody.
 	TunnelsFrom []netip.Prefix
 }
@@ -159,6 +160,7 @@ func (r *Registrar) apply(n Node) error {
 	control := r.control
 	control.Reserved = uint32(n.Reserve())
 	control.DirectEvery, control.DirectRate = n.Direct.Every, n.Direct.Rate
+	control.LoopbackEvery, control.LoopbackRate = n.Loopback.Every, n.Loopback.Rate
 	r.forgetAnswers(&control, &n, keep)
 	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor, Insertions: uint32(len(n.Insertions)), Generation: r.generation}
 	if err := control.Node[next].setEnds(n.TunnelsFrom); err != nil {

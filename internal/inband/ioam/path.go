@@ -33,6 +33,9 @@ type Path struct {
 	Packets     uint64
 	Bytes       uint64
 	Hops        []Hop // from the encapsulating node on
+	// Reached is how many of these packets made before a node sent them back to this one (RFC 9322); the others are on the
+	// way back. 0: packets came to their end.
+	Reached int
 	// Whole is the time from the first node to the last.
 	Whole Measured
 	// Unreported is a path of which no trace has come yet.

@@ -81,6 +81,7 @@ type Report struct {
 	Destination netip.Addr
 	Trace       *wire.Trace
 	Hops        []wire.Hop // from the encapsulating node on
+	Reached     int        // as in Path
 }
 
 func newPaths(most uint32) *paths {
@@ -140,11 +141,15 @@ func (p *paths) report(raw []byte) error {
 		New: abiIoamReportKind(e.Kind) == abiIoamReportKindIOAM_REPORT_PATH, Time: time.Unix(0, int64(e.Time)+at.Wall-at.Mono).UTC(),
 		Iface: flow.Iface(e.Iface), Source: netip.AddrFrom16(e.Source), Destination: netip.AddrFrom16(e.Destination), Trace: t, Hops: hops,
 	}
+	if e.Returned != 0 {
+		r.Reached = reached(hops)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	path := p.path(e.Id, len(hops))
 	if path.Unreported {
 		path.identify(t, hops)
+		path.Reached = r.Reached
 		path.Iface, path.Source, path.Destination = r.Iface, r.Source, r.Destination
 		if path.First.IsZero() {
 			path.First, path.Last = r.Time, r.Time

@@ -85,6 +85,9 @@ func (k *checker) option(c *Config, key string, o *OptionConfig, in *inbandioam.
 		k.complain(key, "nothing to insert", "write trace, e2e, pot or dex")
 	}
 	k.trace(c, key, o)
+	if o.Loopback {
+		k.loopback(c, key, o, in)
+	}
 	if e := o.E2E; slices.Contains(e, "sequence_32") && slices.Contains(e, "sequence_64") {
 		k.complain(key+".e2e", "two sequence numbers", "write sequence_64 or sequence_32")
 	}
@@ -108,6 +111,22 @@ func (k *checker) trace(c *Config, key string, o *OptionConfig) {
 		k.complain(key+".size", fmt.Sprintf("%d bytes", o.Size), fmt.Sprintf("a multiple of 4, at most %d", ioam.MaxTraceSpace))
 	case int(o.Size) < needs:
 		k.complain(key+".size", fmt.Sprintf("%d bytes, and the data of one node take %d", o.Size, needs), fmt.Sprintf("write %d for each node on the path", needs))
+	}
+}
+
+// loopbackLimit is the largest share of packets with loopback, unless configured (RFC 9322 section 4.1.1).
+const loopbackLimit = 100
+
+func (k *checker) loopback(c *Config, key string, o *OptionConfig, in *inbandioam.Insertion) {
+	limit := cmp.Or(c.Loopback.Every, loopbackLimit)
+	key += ".loopback"
+	switch {
+	case traceType(o.Trace) != ioam.LoopbackTraceType || o.Incremental:
+		k.complain(key, "loopback of another trace than a pre-allocated one of hop limit and node id", "write trace: [hop_limit_node_id], without incremental (RFC 9322)")
+	case c.Node.ID == ioam.Unavailable24:
+		k.complain(key, "loopback at a node without id, which could not recognize copies", "write ioam.node.id")
+	case uint64(in.Take)*uint64(limit) > uint64(in.Of):
+		k.complain(key, fmt.Sprintf("loopback from %d of %d packets", in.Take, in.Of), fmt.Sprintf("at most 1 of %d (ioam.loopback.every); write every: %[1]d, or more", limit))
 	}
 }
 
@@ -140,6 +159,10 @@ func (k *checker) places(key string, c *Config, i *InsertConfig, in *inbandioam.
 	isNode := slices.ContainsFunc(node.Interfaces, func(n inbandioam.Interface) bool { return in.Policy.Applies(n.Name) })
 	if !isNode {
 		k.complain(key+".interface", "no interface of the node is "+i.Interface, "list it under ioam.interfaces")
+		return
+	}
+	if in.Loops() {
+		k.complain(key+".interface", "without role both for the namespace of loopback: "+i.Interface, "write role: both in ioam.interfaces: copies come back there")
 		return
 	}
 	k.complain(key+".interface", "without role egress for the namespaces of all options: "+i.Interface, "write role: egress or both in ioam.interfaces")

@@ -30,8 +30,9 @@ type Config struct {
 	Reserve    string            `yaml:"reserve" default:"interface" oneof:"interface route none" doc:"where MTU headroom for inserted options comes from while the agent runs: the interface's IPv6 MTU, the MTU of the routes to the prefixes of insertions, or none: packets that would not fit go without options"`
 	Paths      uint32            `yaml:"paths" default:"128" min:"16" max:"4096" doc:"paths that are counted at a time, where a namespace ends; each takes 40 KiB of kernel memory"`
 	// TunnelsFrom guards what hosts that make outer headers put into them.
-	TunnelsFrom []string     `yaml:"tunnels_from" kind:"prefix6" reload:"yes" doc:"prefixes of those who may send outer headers (ip6ip6) that are removed here with their options; packets behind outer headers of others are not taken out. At most 16; empty: everybody may, as long as the border keeps options of others out of the domain"`
-	Direct      DirectConfig `yaml:"direct_export" doc:"what the node exports of packets that ask for it with a direct export option (RFC 9326) of one of its namespaces"`
+	TunnelsFrom []string       `yaml:"tunnels_from" kind:"prefix6" reload:"yes" doc:"prefixes of those who may send outer headers (ip6ip6) that are removed here with their options; packets behind outer headers of others are not taken out. At most 16; empty: everybody may, as long as the border keeps options of others out of the domain"`
+	Direct      DirectConfig   `yaml:"direct_export" doc:"what the node exports of packets that ask for it with a direct export option (RFC 9326) of one of its namespaces"`
+	Loopback    LoopbackConfig `yaml:"loopback" doc:"copies that the node sends back to the source of packets whose trace asks for it (RFC 9322), in one of its namespaces"`
 	// ClosedDomain allows what RFC 8200 forbids.
 	ClosedDomain bool   `yaml:"closed_domain" default:"false" reload:"yes" doc:"insert inline into forwarded packets, too, and into all packets of protocols without acknowledgments, which otherwise are few until it is known that they arrive. RFC 8200 allows only the source to insert options: set this only if all hosts and routers on the path are under your control"`
 	Transit      string `yaml:"transit" default:"auto" oneof:"auto xdp tc" doc:"where the data of the node are added: at XDP in the driver, or at tc ingress, which is also used where the driver has no XDP. auto: xdp, but tc on veth, whose peer cannot send segments in bursts to an XDP program"`
@@ -49,6 +50,12 @@ type NodeConfig struct {
 type DirectConfig struct {
 	Every uint32 `yaml:"every" default:"100" max:"1000000" reload:"yes" doc:"at most one in so many packets with a direct export option is exported, on each CPU; nodes choose the same packets where options have sequence numbers. 0: none"`
 	Rate  uint32 `yaml:"rate" default:"100" max:"100000" reload:"yes" doc:"records per second and CPU at most"`
+}
+
+// LoopbackConfig limits loopback.
+type LoopbackConfig struct {
+	Every uint32 `yaml:"every" default:"100" max:"1000000" reload:"yes" doc:"at most one copy is sent back for so many traces that the node fills, on each CPU, whether they ask for one or not; insertions may ask for copies of this share of packets. 0: none"`
+	Rate  uint32 `yaml:"rate" default:"100" max:"100000" reload:"yes" doc:"copies per second and CPU at most"`
 }
 
 // InterfaceConfig is one interface.
@@ -112,7 +119,7 @@ func (s SchemaConfig) bytes() ([]byte, error) {
 
 // node is the description that the programs get; check has found it possible.
 func (c *Config) node() inbandioam.Node {
-	n := inbandioam.Node{ID: c.Node.ID, WideID: number(c.Node.WideID, ioam.Unavailable56), Insertions: c.insertions(), ClosedDomain: c.ClosedDomain, Direct: inbandioam.DirectExport(c.Direct)}
+	n := inbandioam.Node{ID: c.Node.ID, WideID: number(c.Node.WideID, ioam.Unavailable56), Insertions: c.insertions(), ClosedDomain: c.ClosedDomain, Direct: inbandioam.DirectExport(c.Direct), Loopback: inbandioam.Loopback(c.Loopback)}
 	schemas := map[uint64]*ioam.Snapshot{}
 	for _, s := range c.Schemas {
 		data, _ := s.bytes()

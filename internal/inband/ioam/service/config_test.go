@@ -49,7 +49,7 @@ func TestNode(t *testing.T) {
 			{ID: 123, Data: 0xcafe, WideData: ioam.Unavailable64, Schema: &ioam.Snapshot{Schema: 9, Data: []byte("seven77\x00")}},
 			{ID: 7, Data: ioam.Unavailable32, WideData: 0xffff000000000001, Incremental: true},
 		},
-		Direct: inbandioam.DirectExport{Every: 100, Rate: 100},
+		Direct: inbandioam.DirectExport{Every: 100, Rate: 100}, Loopback: inbandioam.Loopback{Every: 100, Rate: 100},
 	}
 	if diff := cmp.Diff(want, c.node()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

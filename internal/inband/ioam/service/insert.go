@@ -33,6 +33,7 @@ type OptionConfig struct {
 	Trace       []string `yaml:"trace" oneof:"hop_limit_node_id interface_ids timestamp_seconds timestamp_fraction transit_delay namespace_data queue_depth checksum_complement hop_limit_node_id_wide interface_ids_wide namespace_data_wide buffer_occupancy opaque_state_snapshot" doc:"fields of a trace, in any order"`
 	Size        uint32   `yaml:"size" default:"0" doc:"space for data of nodes in the trace, in bytes: a multiple of 4, at most 244"`
 	Incremental bool     `yaml:"incremental" default:"false" doc:"the trace grows at each node of the namespace with incremental: true, up to size; else the space is there from the start. Linux fills only the latter"`
+	Loopback    bool     `yaml:"loopback" default:"false" doc:"each node sends a copy of the trace back to this one (RFC 9322), which shows how far packets come. Only with trace: [hop_limit_node_id], and by interfaces with role both; every is at most 1 in ioam.loopback.every. Inline it is for packets that this host makes, closed_domain or not"`
 	E2E         []string `yaml:"e2e" oneof:"sequence_64 sequence_32 timestamp_seconds timestamp_fraction" doc:"fields of an edge-to-edge option, for loss and delay between the ends of the domain"`
 	POT         bool     `yaml:"pot" default:"false" doc:"proof of transit, with proof of the namespace; experimental"`
 	DEX         []string `yaml:"dex" oneof:"hop_limit_node_id interface_ids timestamp_seconds timestamp_fraction transit_delay namespace_data queue_depth checksum_complement hop_limit_node_id_wide interface_ids_wide namespace_data_wide buffer_occupancy opaque_state_snapshot flow_id sequence" doc:"direct export: fields that nodes export, and optionally flow_id and sequence. Needs every: 1/100 or less (RFC 9326)"`
@@ -88,6 +89,9 @@ func (o *OptionConfig) bodies() (out []ioam.Body) {
 			make = ioam.NewIncrementalTrace
 		}
 		if t, err := make(space, traceType(o.Trace), int(o.Size)); err == nil {
+			if o.Loopback {
+				t.Flags = ioam.Loopback
+			}
 			out = append(out, t)
 		}
 	}
@@ -114,7 +118,7 @@ func (o *OptionConfig) bodies() (out []ioam.Body) {
 // entries are the options, with the keys of each: those of the insertion itself, and its list.
 func (i *InsertConfig) entries(key string) map[string]*OptionConfig {
 	out := map[string]*OptionConfig{}
-	if len(i.bodies()) > 0 || len(i.Trace) > 0 || len(i.Options) == 0 {
+	if len(i.bodies()) > 0 || len(i.Trace) > 0 || i.Loopback || len(i.Options) == 0 {
 		out[key] = &i.OptionConfig
 	}
 	for n := range i.Options {

@@ -118,6 +118,11 @@ func TestBadInsert(t *testing.T) {
 		{`{to: "::/0", mode: ip6ip6, e2e: [sequence_32]}`, "[0]: ip6ip6 without tunnel_to; write the address"},
 		{`{to: "::/0", mode: ip6ip6, tunnel_to: "2001:db8::1", e2e: [sequence_32]}`, "[0]: ip6ip6 without tunnel_from; write an address of this node"},
 		{`{to: "::/0", tunnel_to: "2001:db8::1", e2e: [sequence_32]}`, "[0]: addresses of a tunnel, and mode inline; write mode: ip6ip6"},
+		{`{to: "::/0", every: 100, loopback: true, trace: [hop_limit_node_id, transit_delay], size: 8}`, "[0].loopback: loopback of another trace than a pre-allocated one of hop limit and node id; write trace: [hop_limit_node_id], without incremental (RFC 9322)"},
+		{`{to: "::/0", every: 100, loopback: true, trace: [hop_limit_node_id], size: 8, incremental: true}`, "[0].loopback: loopback of another trace"},
+		{`{to: "::/0", every: 100, loopback: true, e2e: [sequence_32]}`, "[0].loopback: loopback of another trace"},
+		{`{to: "::/0", every: 100, options: [{loopback: true, trace: [namespace_data], size: 8}]}`, "[0].options[0].loopback: loopback of another trace"},
+		{`{to: "::/0", every: 100, loopback: true, trace: [hop_limit_node_id], size: 8}`, "[0].loopback: loopback at a node without id, which could not recognize copies; write ioam.node.id"},
 		{`{to: "::/0", tunnel_to: "192.0.2.1", e2e: [sequence_32]}`, `[0].tunnel_to: "192.0.2.1" is not an IPv6 address of a host`},
 		{`{to: "::/0", e2e: [sequence_32]}, {to: "::/0", pot: true}`, "[1]: insertion ::/0 is given twice; the first is ioam.insert[0]"},
 		{`{to: "::/0", proto: icmpv6, ports: [1], e2e: [sequence_32]}`, "[0]: protocol 58 has no ports"},
@@ -146,6 +151,65 @@ func TestBadInsert(t *testing.T) {
 		if _, err := load(t, yaml); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", yaml, err, want)
 		}
+	}
+}
+
+// Loopback needs a share of packets that nodes answer, a node that recognizes copies, and interfaces by which they come back.
+func TestLoopbackConfig(t *testing.T) {
+	for _, c := range []struct{ loopback, every, iface, want string }{
+		{"", "100", "both", ""},
+		{"", "1/99", "both", ":5:87: ioam.insert[0].loopback: loopback from 1 of 99 packets; at most 1 of 100 (ioam.loopback.every); write every: 100, or more"},
+		{"", "3/200", "both", "loopback from 3 of 200 packets"},
+		{"{every: 0}", "99", "both", "at most 1 of 100"},
+		{"{every: 1}", "1", "both", ""},
+		{"{every: 1000}", "100", "both", "at most 1 of 1000 (ioam.loopback.every)"},
+		{"{every: 1000001}", "100", "both", "ioam.loopback.every: 1000001 is out of range"},
+		{"{rate: -1}", "100", "both", "ioam.loopback.rate"},
+		{"", "100", "egress", "ioam.insert[0].interface: without role both for the namespace of loopback: *; write role: both in ioam.interfaces: copies come back there"},
+	} {
+		if c.loopback == "" {
+			c.loopback = "{}"
+		}
+		cfg, err := load(t, fmt.Sprintf(`ioam:
+  node: {id: 1}
+  interfaces: [{name: out, role: %s}]
+  loopback: %s
+  insert: [{to: "::/0", every: %-6s trace: [hop_limit_node_id], size: 16, loopback: true}]
+`, c.iface, c.loopback, c.every+","))
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if in := cfg.node().Insertions; len(in) != 1 || !in[0].Loops() {
+			t.Errorf("%+v: %+v", c, in)
+		}
+	}
+}
+
+// The status says what became of packets that ask for copies, and why a node can send none.
+func TestLoopbackInStatus(t *testing.T) {
+	var out bytes.Buffer
+	n := &Status{Loopback: LoopbackStatus{Looped: 5, Sent: 3, Unsent: 2, Limited: 7, Refused: 1, Returned: 9, Disabled: "not permitted"}}
+	if err := n.write(&out); err != nil || !strings.Contains(out.String(), "IOAM loopback: 3 copies sent, 2 unsent (not permitted), 7 limited, 0 lost, 1 refused; 9 came back\n") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	n.Loopback = LoopbackStatus{Every: 100, Disabled: "not permitted"}
+	if err := n.write(&out); err != nil || strings.Contains(out.String(), "loopback") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	p := &Path{Reached: 2, Hops: make([]Hop, 3)}
+	for i, id := range []uint32{1, 2, 1} {
+		p.Hops[i].NodeID = &id
+	}
+	if got := p.nodes(); got != "1 > 2 < 1" {
+		t.Error(got)
 	}
 }
 

@@ -33,6 +33,8 @@ type PathEvent struct {
 	// Flows is how many flows moved; 0: other flows between the hosts take the new path.
 	Flows *int       `json:"flows,omitempty"`
 	Hops  []EventHop `json:"hops,omitempty"`
+	// Reached is how many hops a packet made before a node sent it back (loopback).
+	Reached int `json:"reached,omitempty"`
 
 	// Missed is how many events before this one the reader was too slow for.
 	Missed uint64 `json:"missed,omitempty"`
@@ -88,7 +90,7 @@ func (s *service) traces(ctx context.Context, emit func(api.Event)) error {
 
 // event is a trace as it arrived.
 func (s *service) event(kind string, r *inbandioam.Report) *PathEvent {
-	e := &PathEvent{Event: kind, Time: r.Time, Namespace: r.Trace.Namespace, Src: r.Source, Dst: r.Destination, Path: r.Path.String()}
+	e := &PathEvent{Event: kind, Time: r.Time, Namespace: r.Trace.Namespace, Src: r.Source, Dst: r.Destination, Path: r.Path.String(), Reached: r.Reached}
 	for i := range r.Hops {
 		e.Hops = append(e.Hops, s.eventHop(i+1, &r.Hops[i], r.Time))
 	}
@@ -150,15 +152,12 @@ func (e *PathEvent) text() string {
 }
 
 // nodes are the hops in short, with the transit delays that are known.
-func (e *PathEvent) nodes() (text string) {
-	for i := range e.Hops {
-		if i > 0 {
-			text += " > "
-		}
-		text += e.Hops[i].name()
+func (e *PathEvent) nodes() string {
+	return hopNames(len(e.Hops), e.Reached, func(i int) string {
+		text := e.Hops[i].name()
 		if d := e.Hops[i].TransitDelay; d != nil {
 			text += fmt.Sprintf(" (%v)", *d)
 		}
-	}
-	return text
+		return text
+	})
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -35,6 +36,9 @@ type Path struct {
 	Delay    *Times `json:"delay,omitempty"`
 	Relative bool   `json:"relative,omitempty"` // the clocks of both do not agree: only changes of the delay mean something
 	Hops     []Hop  `json:"hops"`               // from the encapsulating node on
+	// Reached is how many of the hops packets made before a node sent their trace back to this one (loopback, RFC 9322); the
+	// others are on the way back. Absent where packets came to their end.
+	Reached int `json:"reached,omitempty"`
 	// Flows are those on the path in the last two minutes; JSON has those with the most packets.
 	FlowCount int        `json:"flow_count"`
 	Flows     []PathFlow `json:"flows,omitempty"`
@@ -89,10 +93,10 @@ const pathsPath = "/api/v1/paths"
 
 var pathsPage = api.Page{
 	Path: pathsPath,
-	Doc:  "Paths of IOAM traces that end at this node, as `waymark paths -o json` shows them, where an IOAM namespace has `remove: true`",
+	Doc:  "Paths of IOAM traces that end at this node, as `waymark paths -o json` shows them, where an IOAM namespace has `remove: true`; and of those that nodes sent back (loopback)",
 	Missing: &api.Error{
 		Status: http.StatusNotFound, What: "this agent is no IOAM node",
-		How: "describe the node under ioam in the configuration, with a namespace that has remove: true",
+		How: "describe the node under ioam in the configuration, with a namespace that has remove: true, or an insertion with loopback: true",
 	},
 }
 
@@ -106,7 +110,7 @@ func (s *service) nodesOfPaths() (all [][]string) {
 	for _, p := range s.node.Paths() {
 		var nodes []string
 		path := s.path(&p)
-		for i := range path.Hops {
+		for i := range path.Hops[:cmp.Or(path.Reached, len(path.Hops))] {
 			nodes = append(nodes, path.Hops[i].name())
 		}
 		all = append(all, nodes)
@@ -140,7 +144,7 @@ func (s *service) paths() *Paths {
 func (s *service) path(p *inbandioam.Path) Path {
 	out := Path{
 		ID: p.ID.String(), Namespace: p.Namespace, TraceType: p.Type.String(), Overflow: p.Overflow,
-		Source: p.Source, Destination: p.Destination, First: p.First, Last: p.Last, Packets: p.Packets, Bytes: p.Bytes,
+		Source: p.Source, Destination: p.Destination, First: p.First, Last: p.Last, Packets: p.Packets, Bytes: p.Bytes, Reached: p.Reached,
 		Delay: timesOf(&p.Whole), Relative: p.Relative(), Hops: make([]Hop, len(p.Hops)),
 	}
 	out.Iface, out.Netns = s.deps.IfaceName(p.Iface)

@@ -50,9 +50,10 @@ type Edge struct {
 // maxSenders is how many senders the status has: those with the most packets.
 const maxSenders = 64
 
-// pathStatus gathers the section; nil where no trace ends at the node.
-func (s *service) pathStatus(namespaces []inbandioam.Namespace) (*PathStatus, error) {
-	if !slices.ContainsFunc(namespaces, func(ns inbandioam.Namespace) bool { return ns.Remove }) {
+// pathStatus gathers the section; nil where no trace ends at the node, or comes back to it.
+func (s *service) pathStatus(n *inbandioam.Node) (*PathStatus, error) {
+	if !slices.ContainsFunc(n.Namespaces, func(ns inbandioam.Namespace) bool { return ns.Remove }) &&
+		!slices.ContainsFunc(n.Insertions, func(in inbandioam.Insertion) bool { return in.Loops() }) {
 		return nil, nil
 	}
 	stats, statsErr := s.node.PathStats()

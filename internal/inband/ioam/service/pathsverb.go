@@ -20,7 +20,9 @@ var pathsVerb = stage.Verb{
 	Short: "Show paths as hops with their delays, from IOAM traces",
 	Long: `Paths shows the paths of packets whose IOAM traces (RFC 9197) end at this node: the nodes
 that each path has, and how long packets take. Traces end at a node whose configuration has
-remove: true for their namespace.
+remove: true for their namespace. A node that inserts traces with loopback: true also shows
+how far packets came: nodes send the traces back (RFC 9322), and 1 > 2 > 3 < 2 < 1 means that
+node 3 did. Packets that got lost further on still show the hops before.
 
 With an ID, or its first digits, it shows one path hop by hop: node and interface ids, the
 transit delay of each node, and the one-way time of each link. Times are those of the last
@@ -110,14 +112,25 @@ func (h *Hop) name() string {
 
 // nodes are the hops of a path in short.
 func (p *Path) nodes() string {
-	var names []string
-	for i := range p.Hops {
-		names = append(names, p.Hops[i].name())
-	}
+	text := hopNames(len(p.Hops), p.Reached, func(i int) string { return p.Hops[i].name() })
 	if p.Overflow {
-		names = append(names, "…")
+		text += " > …"
 	}
-	return strings.Join(names, " > ")
+	return text
+}
+
+// hopNames are hops in short: there, and from the last one reached back.
+func hopNames(n, reached int, name func(int) string) (text string) {
+	for i := range n {
+		switch {
+		case reached > 0 && i >= reached:
+			text += " < "
+		case i > 0:
+			text += " > "
+		}
+		text += name(i)
+	}
+	return text
 }
 
 // span is a time that may be below 0; "-": there is none.
@@ -145,7 +158,7 @@ func p90(t *Times) time.Duration    { return t.P90 }
 
 func writePaths(w io.Writer, paths []Path) error {
 	if len(paths) == 0 {
-		_, err := fmt.Fprintln(w, "no trace has ended at this node yet: packets need a trace of a namespace that has remove: true here")
+		_, err := fmt.Fprintln(w, "no trace has ended at this node yet: packets need a trace of a namespace that has remove: true here, or come back to an insertion with loopback: true")
 		return err
 	}
 	t := &term.Table{Columns: []term.Column{
@@ -170,6 +183,11 @@ func writePath(w io.Writer, p *Path) error {
 	if _, err := fmt.Fprintf(w, "path %s  namespace %d  %s > %s  %s packets  %s to %s\n", p.ID, p.Namespace, p.Source, p.Destination,
 		term.Count(p.Packets), p.First.Local().Format(time.DateTime), p.Last.Local().Format(time.DateTime)); err != nil {
 		return err
+	}
+	if p.Reached > 0 {
+		if _, err := fmt.Fprintf(w, "sent back by node %s, hop %d (loopback); the hops behind it are those of the way back\n", p.Hops[p.Reached-1].name(), p.Reached); err != nil {
+			return err
+		}
 	}
 	if p.Overflow {
 		if _, err := fmt.Fprintln(w, "the traces had no space for some of the last nodes: insert them with a larger size"); err != nil {
@@ -248,6 +266,7 @@ var hopColumns = []struct {
 	{"bytes", func(p *Path, _ *Hop) string { return fmt.Sprint(p.Bytes) }},
 	{"first", func(p *Path, _ *Hop) string { return p.First.Format(csvTime) }},
 	{"last", func(p *Path, _ *Hop) string { return p.Last.Format(csvTime) }},
+	{"reached", func(p *Path, _ *Hop) string { return fmt.Sprint(p.Reached) }},
 	{"hop", func(_ *Path, h *Hop) string { return fmt.Sprint(h.Hop) }},
 	{"hop_limit", func(_ *Path, h *Hop) string { return value(h.HopLimit) }},
 	{"node_id", func(_ *Path, h *Hop) string { return value(h.NodeID) }},

@@ -35,7 +35,7 @@ func Kind() stage.Kind {
 		Example:  example,
 		Text:     writeText,
 		Counters: counters,
-		Metrics:  slices.Concat(metrics, directMetrics, pathMetrics), Histograms: pathHistograms,
+		Metrics:  slices.Concat(metrics, directMetrics, loopbackMetrics, pathMetrics), Histograms: pathHistograms,
 		Pages:   []api.Page{pathsPage},
 		Streams: []api.Stream{eventsStream, tracesStream, exportsStream},
 		Verbs:   []stage.Verb{pathsVerb},

@@ -36,9 +36,10 @@ type Status struct {
 	Uncounted uint64   `json:"uncounted"` // options whose reason did not fit into the counts
 	Passed    []Passed `json:"passed,omitempty"`
 
-	Direct     DirectStatus `json:"direct_export"`
-	Insertions []Insertion  `json:"insertions,omitempty"`
-	Paths      *PathStatus  `json:"paths,omitempty"` // of a node where traces end
+	Direct     DirectStatus   `json:"direct_export"`
+	Loopback   LoopbackStatus `json:"loopback"`
+	Insertions []Insertion    `json:"insertions,omitempty"`
+	Paths      *PathStatus    `json:"paths,omitempty"` // of a node where traces end, or come back to
 }
 
 // Clock is this host's, which times of the node are of.
@@ -140,12 +141,13 @@ func (s *service) status() (any, error) {
 	stats, statsErr := s.node.Stats()
 	counts, countsErr := s.node.Counts()
 	var pathsErr error
-	out.Paths, pathsErr = s.pathStatus(n.Namespaces)
+	out.Paths, pathsErr = s.pathStatus(&n)
 	out.Written, out.Completed, out.Uncounted = stats.Written, stats.Completed, stats.Uncounted
 	out.Removed, out.Unwrapped = stats.Removed, stats.Unwrapped
 	out.Proven = stats.Proven
 	out.Direct = DirectStatus{Every: cfg.Direct.Every, Rate: cfg.Direct.Rate, Exported: stats.Exported, Unread: stats.Unread}
 	out.Direct.count(counts)
+	out.Loopback = s.loopback(&cfg, &stats, counts)
 	for _, c := range counts {
 		iface, netns := s.deps.IfaceName(c.Iface)
 		out.Passed = append(out.Passed, Passed{
@@ -264,6 +266,9 @@ func (n *Status) write(w io.Writer) error {
 		return err
 	}
 	if err := n.Direct.write(w); err != nil {
+		return err
+	}
+	if err := n.Loopback.write(w); err != nil {
 		return err
 	}
 	if err := writePathStatus(w, n.Paths); err != nil {
