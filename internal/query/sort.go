@@ -113,6 +113,7 @@ func (p *Plan) compare() (rank func(*Row) int64, compare func(a, b *Row) int) {
 	if err != nil {
 		panic("query: " + err.Error()) // Check came before
 	}
+	keys := slices.DeleteFunc(slices.Clone(keyDefs), func(d keyDef) bool { return !p.By.has(d.name) }) // rows may have more
 	return order.rank, func(a, b *Row) int {
 		c := order.compare(a, b)
 		if p.Reverse {
@@ -121,13 +122,13 @@ func (p *Plan) compare() (rank func(*Row) int64, compare func(a, b *Row) int) {
 		if c != 0 {
 			return c
 		}
-		return compareKeys(a, b)
+		return compareKeys(keys, a, b)
 	}
 }
 
-func compareKeys(a, b *Row) int {
-	for i := range keyDefs {
-		if c := keyDefs[i].compare(a, b); c != 0 {
+func compareKeys(keys []keyDef, a, b *Row) int {
+	for i := range keys {
+		if c := keys[i].compare(a, b); c != 0 {
 			return c
 		}
 	}
