@@ -20,6 +20,12 @@ static __always_inline __u64 nh(__u32 a, __u32 b, __u32 key)
 	return (__u64)keyed(a, key) * keyed(b, key + 1);
 }
 
+/* Keeps all bits, and has them all in the high half. */
+static __always_inline __u64 mix(__u64 h)
+{
+	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ULL;
+}
+
 /* Both halves of 64 bits. */
 static __always_inline __u64 nh_word(const volatile void *word, __u32 key)
 {
@@ -28,11 +34,17 @@ static __always_inline __u64 nh_word(const volatile void *word, __u32 key)
 	return nh(half[0], half[1], key);
 }
 
-/* Keeps all bits, and has them all in the high half. */
-static __always_inline __u64 mix(__u64 h)
-{
-	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ULL;
-}
+/* Of an identity of a flow, of which half(n) are 32 bits, from its start. */
+#define HASH_OF(half)                                                                      \
+	({                                                                                 \
+		__u64 hash_ = nh(half(8), half(9), 8) + nh(half(10), half(11) & 0xff, 10); \
+		if (half(10) >> META_IPV6_SHIFT & 1)                                       \
+			hash_ += nh(half(0), half(1), 0) + nh(half(2), half(3), 2) +       \
+				 nh(half(4), half(5), 4) + nh(half(6), half(7), 6);        \
+		else                                                                       \
+			hash_ += nh(half(3), half(7), 0);                                  \
+		mix(hash_);                                                                \
+	})
 
 /*
  * Volatile: what was just written is read again, instead of kept in registers
@@ -40,16 +52,17 @@ static __always_inline __u64 mix(__u64 h)
  */
 static __always_inline __u64 hash_flow(const volatile struct flow_slot *id)
 {
-	const volatile __u8 *saddr = id->saddr, *daddr = id->daddr;
-	__u64 hash = nh_word(&id->sport, 8) + nh(id->meta, id->proto, 10);
+#define HASH_HALF(n) ((n) == 11 ? id->proto : ((const volatile __u32 *)id)[n])
+	return HASH_OF(HASH_HALF);
+#undef HASH_HALF
+}
 
-	if (id->meta >> META_IPV6_SHIFT & 1)
-		hash += nh_word(saddr, 0) + nh_word(saddr + 8, 2) + nh_word(daddr, 4) +
-			nh_word(daddr + 8, 6);
-	else
-		hash += nh(*(const volatile __u32 *)(saddr + 12),
-			   *(const volatile __u32 *)(daddr + 12), 0);
-	return mix(hash);
+/* The same of what is in registers. */
+static __always_inline __u64 hash_words(const __u64 *word)
+{
+#define HASH_HALF(n) ((__u32)(word[(n) / 2] >> 32 * ((n) % 2)))
+	return HASH_OF(HASH_HALF);
+#undef HASH_HALF
 }
 
 #endif

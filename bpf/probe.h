@@ -17,6 +17,7 @@
 #include "match.h"
 #include "gate/capture_tc.h"
 #include "gate/gate.h"
+#include "gate/run_tc.h"
 #include "mark/mark.h"
 #include "ioam/ioam.h"
 #include "ioam/choose.h"
@@ -115,7 +116,7 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 	if (!features)
 		return stages(skb, direction, 0, true);
 	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS) {
-		verdict = gate_verdict(skb, GATE_HOOK_TC, &marks);
+		verdict = gate_verdict(skb, GATE_HOOK_TC, gate_run_tc(skb), &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(skb) : TC_ACT_SHOT;
 	}

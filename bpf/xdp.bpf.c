@@ -12,6 +12,7 @@
 #include "hints/observe.h"
 #include "gate/capture_xdp.h"
 #include "gate/gate.h"
+#include "gate/quick.h"
 #include "hints/pass.h"
 #include "ioam/ioam.h"
 #include "ioam/xdp.h"
@@ -27,7 +28,7 @@ int waymark_xdp(struct xdp_md *xdp)
 
 	hints_observe(xdp);
 	if (cfg_features & FEATURE_GATE) {
-		verdict = gate_verdict(xdp, GATE_HOOK_XDP, &marks);
+		verdict = gate_verdict(xdp, GATE_HOOK_XDP, gate_run_xdp(xdp), &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(xdp) : XDP_DROP;
 	}

@@ -170,6 +170,7 @@ enum gate_used {
 	GATE_USES_SRC = 1 << 4,
 	GATE_USES_DST = 1 << 5,
 	GATE_USES_NUMBER = 1 << 6, /* and up, by enum gate_number */
+	GATE_USED = 10, /* bits */
 };
 
 /* Of one copy. Rows are numbered within the copy, lines of tries across both. */

@@ -90,43 +90,56 @@ static __always_inline __u32 gate_within(__u32 n, __u32 size)
 }
 
 /* Every dimension of a packet that rules use, and its row. */
-#define GATE_DIMENSIONS(keep)                                                                      \
-	do {                                                                                       \
-		keep(GATE_USES_IFACE, iface_row);                                                  \
-		keep(GATE_USES_HEAD, t->head[gate_within(f->head, GATE_HEADS)]);                   \
-		keep(GATE_USES_NUMBER << GATE_DPORT,                                               \
-		     gate_find_number(t, GATE_DPORT, f->dport, f->ports));                         \
-		keep(GATE_USES_SRC,                                                                \
-		     f->header ? gate_find(t->src[f->ipv6], f->src_high, f->src_low) : t->no_src); \
-		keep(GATE_USES_DST,                                                                \
-		     f->header ? gate_find(t->dst[f->ipv6], f->dst_high, f->dst_low) : t->no_dst); \
-		keep(GATE_USES_NUMBER << GATE_SPORT,                                               \
-		     gate_find_number(t, GATE_SPORT, f->sport, f->ports));                         \
-		keep(GATE_USES_SUB, t->sub[gate_within(f->sub, GATE_SUBS)]);                       \
-		keep(GATE_USES_NUMBER << GATE_LENGTH,                                              \
-		     gate_find_number(t, GATE_LENGTH, f->length, f->header));                      \
-		keep(GATE_USES_NUMBER << GATE_VLAN,                                                \
-		     gate_find_number(t, GATE_VLAN, f->vlan, f->tagged));                          \
-		keep(GATE_USES_DSCP, t->dscp[gate_within(f->dscp, GATE_DSCPS)]);                   \
+#define GATE_DIMENSIONS(keep)                                                             \
+	do {                                                                              \
+		keep(GATE_USES_IFACE, iface_row);                                         \
+		keep(GATE_USES_HEAD, t->head[gate_within(f->head, GATE_HEADS)]);          \
+		keep(GATE_USES_NUMBER << GATE_DPORT,                                      \
+		     gate_find_number(t, GATE_DPORT, f->dport, f->ports));                \
+		keep(GATE_USES_SRC,                                                       \
+		     f->header ? gate_find_near(t->src[f->ipv6], f->src_high, f->src_low) \
+			       : t->no_src);                                              \
+		keep(GATE_USES_DST,                                                       \
+		     f->header ? gate_find_near(t->dst[f->ipv6], f->dst_high, f->dst_low) \
+			       : t->no_dst);                                              \
+		keep(GATE_USES_NUMBER << GATE_SPORT,                                      \
+		     gate_find_number(t, GATE_SPORT, f->sport, f->ports));                \
+		keep(GATE_USES_SUB, t->sub[gate_within(f->sub, GATE_SUBS)]);              \
+		keep(GATE_USES_NUMBER << GATE_LENGTH,                                     \
+		     gate_find_number(t, GATE_LENGTH, f->length, f->header));             \
+		keep(GATE_USES_NUMBER << GATE_VLAN,                                       \
+		     gate_find_number(t, GATE_VLAN, f->vlan, f->tagged));                 \
+		keep(GATE_USES_DSCP, t->dscp[gate_within(f->dscp, GATE_DSCPS)]);          \
 	} while (0)
 
-/* Keeps of the matching rules those of a row. */
-#define GATE_KEEP(dimension, index)                                                         \
-	do {                                                                                \
-		if (t->used & (dimension)) {                                                \
-			__u32 row_ = first + (index);                                       \
-			const struct gate_row *r_ = bpf_map_lookup_elem(&gate_rows, &row_); \
-			if (!r_ || !(summary &= r_->summary))                               \
-				return 0;                                                   \
-			for (int i_ = 0; i_ < GATE_WORDS / 2; i_++)                         \
-				word[i_] &= r_->word[i_];                                   \
-			if (many)                                                           \
-				for (int i_ = GATE_WORDS / 2; i_ < GATE_WORDS; i_++)        \
-					word[i_] &= r_->word[i_];                           \
-		}                                                                           \
+/* What a packet has met so far: the row of each dimension that rules use, by its bit in enum gate_used. */
+struct gate_matching {
+	__u32 row[GATE_USED];
+	__u32 part; /* of rows, which is looked at first: its offset */
+};
+
+static __always_inline __u64 gate_part(const struct gate_row *r, __u32 part)
+{
+	return *(const __u64 *)((const void *)r + (part & offsetof(struct gate_row, word)));
+}
+
+/*
+ * Up to 64 rules: keeps of the matching ones those of a row. More: keeps the words of them in which a row has any. So
+ * words are read only where each dimension has rules. Of a number in memory, the verifier follows no values.
+ */
+#define GATE_KEEP(dimension, index)                                              \
+	do {                                                                     \
+		if (t->used & (dimension)) {                                     \
+			__u32 *row_ = &m->row[__builtin_ctz(dimension)];         \
+			const struct gate_row *r_;                               \
+			WHOLE(*row_) = first + (index);                          \
+			r_ = bpf_map_lookup_elem(&gate_rows, row_);              \
+			if (!r_ || !(matching &= gate_part(r_, WHOLE(m->part)))) \
+				return 0;                                        \
+		}                                                                \
 	} while (0)
 
-/* Likewise, of rules that are all in one word. */
+/* Likewise, of up to 64 rules. */
 #define GATE_KEEP_FEW(dimension, index)                                                     \
 	do {                                                                                \
 		if (t->used & (dimension)) {                                                \
@@ -137,61 +150,81 @@ static __always_inline __u32 gate_within(__u32 n, __u32 size)
 		}                                                                           \
 	} while (0)
 
-/* Up to 64 rules: as gate_decide(), in half of the time. */
-static __always_inline int gate_decide_few(struct gate_facts *f,
-					   const volatile struct gate_table *t, __u32 iface_row)
+/* The rules of a word that match. */
+static __always_inline __u64 gate_word(const struct gate_matching *m,
+				       const volatile struct gate_table *t, __u32 n)
 {
-	const struct gate_rule *rule;
-	__u64 word = t->all[0];
-	__u32 first = t->row, n;
+	__u64 word = t->all[n & (GATE_WORDS - 1)];
 
-	GATE_DIMENSIONS(GATE_KEEP_FEW);
-	if (!word)
-		return 0;
-	n = f->rules + gate_lowest(word);
-	rule = bpf_map_lookup_elem(&gate_rules, &n);
+#pragma unroll
+	for (int i = 0; i < GATE_USED; i++) {
+		const struct gate_row *r;
+
+		if (!(t->used & 1 << i))
+			continue;
+		r = bpf_map_lookup_elem(&gate_rows, &m->row[i]);
+		if (!r || !(word &= r->word[n & (GATE_WORDS - 1)]))
+			return 0;
+	}
+	return word;
+}
+
+/* Likewise. Verified alone. */
+__feature(FEATURE_GATE) __noinline __u64 gate_word_of(__u32 copy, __u32 n)
+{
+	const struct gate_matching *m = SCRATCH(struct gate_matching, gate_matching);
+
+	return m ? gate_word(m, &gate.table[copy & 1], n) : 0;
+}
+
+/* The packet meets the rules of a word: most often the first of them decides, which takes no call. */
+static __always_inline int gate_meet_first(struct gate_facts *f, __u32 first, __u64 word)
+{
+	__u32 n = f->rules + first + gate_lowest(word);
+	const struct gate_rule *rule = bpf_map_lookup_elem(&gate_rules, &n);
+
 	if (!rule || (rule->action != GATE_DROP && rule->action != GATE_PASS))
-		return gate_meet(f, 0, word);
+		return gate_meet(f, first, word);
 	gate_count(rule->slot, f, rule->action == GATE_DROP);
 	f->decided = rule->id;
 	return rule->action;
 }
 
-/* More rules. Verified alone. */
+/* The rule that decides. Output: its action, or 0. Verified alone. */
 __feature(FEATURE_GATE) __noinline
-	int gate_decide_many(struct gate_facts *f, __u32 copy, __u32 iface_row)
+	int gate_decide(struct gate_facts *f, __u32 copy, __u32 iface_row)
 {
 	const volatile struct gate_table *t = &gate.table[copy & 1];
-	__u64 summary = t->summary, *word;
-	bool many = summary >> GATE_WORDS / 2;
-	__u32 first = t->row;
-	struct gate_row *matching = SCRATCH(struct gate_row, gate_matching);
+	struct gate_matching *m = SCRATCH(struct gate_matching, gate_matching);
+	__u64 matching = t->summary, word;
+	__u32 first = t->row, n;
+	bool few = matching <= 1;
 	int action;
 
-	if (!f || !matching)
+	if (!f || !m)
 		return 0;
-	word = matching->word;
-	for (int i = 0; i < GATE_WORDS; i++)
-		word[i] = t->all[i];
+	if (few)
+		matching = t->all[0];
+	WHOLE(m->part) = few ? offsetof(struct gate_row, word) : 0;
 	GATE_DIMENSIONS(GATE_KEEP);
+	if (!matching)
+		return 0;
+	few = WHOLE(m->part);
+	n = few ? 0 : gate_lowest(matching);
+	word = few ? matching : gate_word(m, t, n);
+	action = word ? gate_meet_first(f, 64 * n, word) : 0;
+	if (few)
+		return action;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < GATE_WORDS; i++) {
-		if (!(summary >> i & 1) || !word[i])
-			continue;
-		action = gate_meet(f, 64 * i, word[i]);
-		if (action)
-			return action;
+	for (int i = 1; i < GATE_WORDS && !action; i++) {
+		matching &= matching - 1;
+		if (!matching)
+			return 0;
+		n = gate_lowest(matching);
+		word = gate_word_of(copy, n);
+		action = word ? gate_meet(f, 64 * n, word) : 0;
 	}
-	return 0;
-}
-
-/* The rule that decides. Output: its action, or 0. */
-static __always_inline int gate_decide(struct gate_facts *f, __u32 copy, __u32 iface_row)
-{
-	const volatile struct gate_table *t = &gate.table[copy & 1];
-
-	return t->summary <= 1 ? gate_decide_few(f, t, iface_row)
-			       : gate_decide_many(f, copy, iface_row);
+	return action;
 }
 
 /* A packet that has become an answer is in no flow: what an interface received stays the sum of what is counted. */
@@ -219,8 +252,8 @@ static __always_inline bool gate_is_again(const volatile struct gate_iface *ifac
 	return hook == GATE_HOOK_TC && !(iface->hooks & GATE_HOOK_TC) && t->has;
 }
 
-/* A frame at a hook. Verified alone. */
-__feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
+/* A frame at a hook. */
+static __always_inline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 {
 	__u32 copy = gate.copy & 1;
 	const volatile struct gate_iface *iface = gate_iface_of(copy, iface_of(ctx));
@@ -279,26 +312,18 @@ __feature(FEATURE_GATE) __noinline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 	       (action ?: GATE_PASS);
 }
 
-#include "quick.h"
-
-/* A frame meets the rules. Output: GATE_PASS, GATE_DROP or GATE_ANSWER, and enum gate_mark. */
-static __always_inline __u32 gate_verdict(frame_ctx *ctx, __u32 hook, __u8 *marks)
+/* What becomes of the frame. Output: GATE_PASS, GATE_DROP or GATE_ANSWER, and enum gate_mark. */
+static __always_inline __u32 gate_verdict(frame_ctx *ctx, __u32 hook, __u64 decision, __u8 *marks)
 {
-	__u64 decision = hook == GATE_HOOK_XDP ? gate_quick(ctx) : 0;
-	__u32 action;
+	__u32 action = (__u8)decision, rule = decision >> GATE_DECIDED_SHIFT;
 
-	if (!decision)
-		decision = gate_run(ctx, hook);
-	action = (__u8)decision;
 	*marks = decision >> GATE_MARKS_SHIFT;
 	if (action != GATE_DROP)
 		return action;
 	if (*marks & GATE_MARK_NO_FLOW)
 		count(ctx, DIRECTION_INGRESS, REASON_NO_FLOW);
-	else if (hook == GATE_HOOK_XDP)
-		gate_drop_here(ctx, decision >> GATE_DECIDED_SHIFT);
-	else
-		gate_drop(ctx, decision >> GATE_DECIDED_SHIFT);
+	else if (hook != GATE_HOOK_XDP || !gate_drop_known(ctx, rule))
+		gate_drop(ctx, rule);
 	return action;
 }
 

@@ -44,6 +44,12 @@ static __always_inline __u32 current_drops(void)
 	return 2 * bpf_get_smp_processor_id() + current_epoch;
 }
 
+/* The set of a flow, of those of a CPU and epoch. */
+static __always_inline __u32 gate_drop_number(__u32 n, __u64 hash)
+{
+	return n * cfg_gate_drop_sets + ((__u32)(hash >> 32) & (cfg_gate_drop_sets - 1));
+}
+
 static __always_inline void gate_drop_add(struct gate_drop *d, const struct packet *p)
 {
 	d->packets += p->id.packets;
@@ -201,6 +207,43 @@ __feature(FEATURE_GATE) __noinline int gate_drop_parse(frame_ctx *ctx, struct pa
 	return p ? parse(ctx, DIRECTION_INGRESS, p) : -1;
 }
 
+/* Counts a packet whose flow is in the set. */
+static __always_inline bool gate_drop_hit(struct gate_drop_set *set, const struct packet *p,
+					  __u32 rule)
+{
+#pragma unroll
+	for (int i = 0; i < GATE_DROP_WAYS; i++) {
+		struct gate_drop *d = &set->way[i];
+
+		if (d->rule == rule && same_flow((const struct flow_slot *)d, &p->id) &&
+		    d->packets) {
+			gate_drop_add(d, p);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Counts a packet whose flow is there, as most are that there are many of. It stays in registers: read as it has just
+ * been written, in parts, it would be waited for.
+ */
+static __always_inline bool gate_drop_known(frame_ctx *ctx, __u32 rule)
+{
+	struct gate_drop_set *set;
+	struct packet p;
+	__u32 number;
+
+	if (cfg_features & FEATURE_SAMPLING ||
+	    !parse_fast(ctx, DIRECTION_INGRESS, cfg_features, &p))
+		return false;
+	number = gate_drop_number(current_drops(), hash_words(p.word));
+	set = bpf_map_lookup_elem(&gate_drops, &number);
+	if (!set)
+		return false;
+	return gate_drop_hit(set, &p, rule);
+}
+
 /* Not 0 where no flow and no sum counts the packet. */
 static __always_inline int gate_drop_in_flow(frame_ctx *ctx, __u32 rule)
 {
@@ -215,37 +258,20 @@ static __always_inline int gate_drop_in_flow(frame_ctx *ctx, __u32 rule)
 	if (!parse_fast(ctx, DIRECTION_INGRESS, cfg_features, p) &&
 	    gate_drop_parse(ctx, p) != PARSE_OK)
 		return -1;
-	number = n * cfg_gate_drop_sets +
-		 ((__u32)(hash_flow(&p->id) >> 32) & (cfg_gate_drop_sets - 1));
+	number = gate_drop_number(n, hash_flow(&p->id));
 	set = bpf_map_lookup_elem(&gate_drops, &number);
 	if (!set)
 		return -1;
-#pragma unroll
-	for (int i = 0; i < GATE_DROP_WAYS; i++) {
-		struct gate_drop *d = &set->way[i];
-
-		if (d->rule == rule && same_flow((const struct flow_slot *)d, &p->id) &&
-		    d->packets) {
-			gate_drop_add(d, p);
-			return 0;
-		}
-	}
-	return gate_drop_fresh(part, set, rule);
+	return gate_drop_hit(set, p, rule) ? 0 : gate_drop_fresh(part, set, rule);
 }
 
-/* A packet that a rule drops: what an interface received stays the sum of what is counted. */
-static __always_inline void gate_drop_here(frame_ctx *ctx, __u32 rule)
+/* A packet that a rule drops: what an interface received stays the sum of what is counted. Verified alone. */
+__feature(FEATURE_GATE) __noinline int gate_drop(frame_ctx *ctx, __u32 rule)
 {
 	if (!is_sampled(cfg_features))
 		count(ctx, DIRECTION_INGRESS, REASON_SAMPLED_OUT);
 	else if (gate_drop_in_flow(ctx, rule))
 		count(ctx, DIRECTION_INGRESS, REASON_DROPPED_BY_RULE);
-}
-
-/* Verified alone. */
-__feature(FEATURE_GATE) __noinline int gate_drop(frame_ctx *ctx, __u32 rule)
-{
-	gate_drop_here(ctx, rule);
 	return 0;
 }
 

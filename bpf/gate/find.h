@@ -30,40 +30,60 @@ static __always_inline __u32 gate_find_wide(const struct gate_wide *w, __u64 hig
 	return gate_is_below(high, low, w->high[1], w->low[1]) ? w->row[1] : w->row[2];
 }
 
-/* The row of an address. Verified alone: both addresses of a packet go through it. */
-__feature(FEATURE_GATE) __noinline __u32 gate_find(__u32 ref, __u64 high, __u64 low)
+/* Goes on from a reference by an address. Output: whether it is a row. */
+static __always_inline bool gate_step(__u32 *ref, __u64 high, __u64 low)
 {
+	__u32 n = *ref & GATE_REF_NUMBER, kind = *ref >> GATE_REF_SHIFT, child;
 	const struct gate_line *line;
 	__u64 head, tail, word;
-	__u32 n, child;
 
-#pragma clang loop unroll(disable)
-	for (int i = 0; i <= GATE_DEPTH; i++) {
-		if (ref >> GATE_REF_SHIFT == GATE_REF_ROW)
-			return ref;
-		n = ref & GATE_REF_NUMBER;
-		line = bpf_map_lookup_elem(&gate_lines, &n);
-		if (!line)
-			return 0;
-		if (ref >> GATE_REF_SHIFT == GATE_REF_LEAF)
-			return gate_find_leaf(&line->leaf, high);
-		if (ref >> GATE_REF_SHIFT == GATE_REF_WIDE)
-			return gate_find_wide(&line->wide, high, low);
-		head = high & line->node.mask_high;
-		tail = low & line->node.mask_low;
-		if (head != line->node.high || tail != line->node.low)
-			return gate_is_below(head, tail, line->node.high, line->node.low)
-				       ? line->node.below
-				       : line->node.above;
-		word = line->node.at & 64 ? low : high;
-		child = word << (line->node.at & 63) >> (64 - line->node.bits & 63);
-		n = line->node.first + (child >> 4);
-		line = bpf_map_lookup_elem(&gate_lines, &n);
-		if (!line)
-			return 0;
-		ref = line->child[child & 15];
+	if (kind == GATE_REF_ROW)
+		return true;
+	line = bpf_map_lookup_elem(&gate_lines, &n);
+	if (!line) {
+		*ref = 0;
+		return true;
 	}
+	if (kind == GATE_REF_LEAF) {
+		*ref = gate_find_leaf(&line->leaf, high);
+		return true;
+	}
+	if (kind == GATE_REF_WIDE) {
+		*ref = gate_find_wide(&line->wide, high, low);
+		return true;
+	}
+	head = high & line->node.mask_high;
+	tail = low & line->node.mask_low;
+	if (head != line->node.high || tail != line->node.low) {
+		*ref = gate_is_below(head, tail, line->node.high, line->node.low)
+			       ? line->node.below
+			       : line->node.above;
+		return true;
+	}
+	word = line->node.at & 64 ? low : high;
+	child = word << (line->node.at & 63) >> (64 - line->node.bits & 63);
+	n = line->node.first + (child >> 4);
+	line = bpf_map_lookup_elem(&gate_lines, &n);
+	*ref = line ? line->child[child & 15] : 0;
+	return false;
+}
+
+/* The row of an address. Verified alone: all addresses go through it. */
+__feature(FEATURE_GATE) __noinline __u32 gate_find(__u32 ref, __u64 high, __u64 low)
+{
+#pragma clang loop unroll(disable)
+	for (int i = 0; i <= GATE_DEPTH; i++)
+		if (gate_step(&ref, high, low))
+			return ref;
 	return 0;
+}
+
+/* Likewise, without a call where few steps are enough. */
+static __always_inline __u32 gate_find_near(__u32 ref, __u64 high, __u64 low)
+{
+	if (gate_step(&ref, high, low) || gate_step(&ref, high, low))
+		return ref;
+	return gate_find(ref, high, low);
 }
 
 /* The row of a number of 16 bits. */

@@ -3,8 +3,7 @@
  * The rules that most hosts have, and the packets that most traffic consists of, without a call: a return takes up to
  * 10 ns where the kernel protects it from speculation. At XDP only.
  *
- * Input: a frame. Output: what gate_run() says of it; or 0, and nothing is counted: gate_run() has to look. Called by
- * decide.h.
+ * Input: a frame. Output: what gate_run() says of it. Called by xdp.bpf.c.
  */
 #ifndef WAYMARK_GATE_QUICK_H
 #define WAYMARK_GATE_QUICK_H
@@ -31,6 +30,7 @@ static __always_inline __u64 gate_quick_match(const volatile struct gate_table *
 	return word;
 }
 
+/* 0: nothing is counted, and gate_run() has to look. */
 static __always_inline __u64 gate_quick(frame_ctx *ctx)
 {
 	__u32 copy = gate.copy & 1, n;
@@ -59,6 +59,11 @@ static __always_inline __u64 gate_quick(frame_ctx *ctx)
 		return 0;
 	gate_count(rule->slot, &f, rule->action == GATE_DROP);
 	return (__u64)rule->id << GATE_DECIDED_SHIFT | rule->action;
+}
+
+static __always_inline __u64 gate_run_xdp(frame_ctx *ctx)
+{
+	return gate_quick(ctx) ?: gate_run(ctx, GATE_HOOK_XDP);
 }
 
 #endif

@@ -13,6 +13,7 @@ const volatile __u32 cfg_hash_keys[HASH_KEYS] = {};
 #define nh_word rodata_nh_word
 #define mix rodata_mix
 #define hash_flow rodata_hash_flow
+#define hash_words rodata_hash_words
 #undef WAYMARK_HASH_H
 #include "hash.h"
 #undef keyed
@@ -20,5 +21,6 @@ const volatile __u32 cfg_hash_keys[HASH_KEYS] = {};
 #undef nh_word
 #undef mix
 #undef hash_flow
+#undef hash_words
 
 #endif

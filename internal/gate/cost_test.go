@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/waymark-net/waymark/internal/gate/engine"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/test/packet"
 )
@@ -62,6 +63,58 @@ func nanos(t testing.TB, p *ebpf.Program, frame []byte) (least time.Duration) {
 		least = min(least, per)
 	}
 	return least
+}
+
+// TestVerified: with the gate, programs are within what the kernel takes, and leave it time for their other stages.
+func TestVerified(t *testing.T) {
+	const most = 100_000
+	b := open(t, small())
+	for name, p := range map[string]*ebpf.Program{"xdp": b.early, "tc ingress": b.ingress} {
+		info, err := p.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, ok := info.VerifiedInstructions()
+		t.Logf("%s: %d", name, n)
+		if ok && n > most {
+			t.Errorf("%s: the verifier looked at %d instructions, want at most %d", name, n, most)
+		}
+	}
+}
+
+// TestRulesOfAllWords: a packet meets the rules of each word of the tables, in order, and words without one that matches
+// between them.
+func TestRulesOfAllWords(t *testing.T) {
+	var text strings.Builder
+	for i := range engine.MaxRules - 1 {
+		port := 54
+		if i%128 == 3 {
+			port = 53
+		}
+		fmt.Fprintf(&text, "count udp dst port %d len 40-%d\n", port, 1000+i)
+	}
+	text.WriteString("drop udp dst port 53")
+	b := open(t, small())
+	b.apply(t, text.String())
+	frame := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 53).Payload(30).Bytes()
+	for i, h := range hooks {
+		if dropped, ran := b.run(t, h, frame); !ran || !dropped {
+			t.Errorf("%s: dropped %t, ran %t", h.name, dropped, ran)
+		}
+		c, err := b.Counters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, r := range c.Rules {
+			want := uint64(0)
+			if n%128 == 3 || n == engine.MaxRules-1 {
+				want = uint64(i + 1)
+			}
+			if r.Packets != want {
+				t.Errorf("%s: rule %d counted %d packets, want %d", h.name, n, r.Packets, want)
+			}
+		}
+	}
 }
 
 // BenchmarkGate reports what packets cost beyond an empty program, for 512 rules of four conditions with 10,000 prefixes.
