@@ -2,10 +2,8 @@ package gate
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"math/bits"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -27,42 +25,19 @@ func (g *Gate) dropSets() uint32 {
 
 // drops are the flows of dropped packets, as the programs count them, and the rules that dropped them.
 type drops struct {
-	sets  mapped[engine.DropSet]
-	parts mapped[engine.DropPart] // one for each CPU and epoch
-	rules map[uint32]*flow.Drop   // those in effect, and those removed since the last drain
-}
-
-// mapped is an array that programs and the agent share.
-type mapped[T any] struct {
-	memory []byte
-	values []T
-}
-
-func (m *mapped[T]) open(array *ebpf.Map) (err error) {
-	var one T
-	n := int(array.MaxEntries())
-	if m.memory, err = unix.Mmap(array.FD(), 0, n*int(unsafe.Sizeof(one)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return fmt.Errorf("map %s: %w", array, err)
-	}
-	m.values = unsafe.Slice((*T)(unsafe.Pointer(&m.memory[0])), n)
-	return nil
-}
-
-func (m *mapped[T]) close() {
-	if m.memory != nil {
-		_ = unix.Munmap(m.memory)
-		m.memory, m.values = nil, nil
-	}
+	sets  datapath.Mapped[engine.DropSet]
+	parts datapath.Mapped[engine.DropPart] // one for each CPU and epoch
+	rules map[uint32]*flow.Drop            // those in effect, and those removed since the last drain
 }
 
 func (d *drops) open(sets, parts *ebpf.Map) error {
 	d.rules = map[uint32]*flow.Drop{0: {Verdict: flow.VerdictBan, Text: "ban"}} // a ban is no rule
-	return errors.Join(d.sets.open(sets), d.parts.open(parts))
+	return errors.Join(d.sets.Open(sets), d.parts.Open(parts))
 }
 
 func (d *drops) close() {
-	d.sets.close()
-	d.parts.close()
+	d.sets.Close()
+	d.parts.Close()
 }
 
 // verdicts of rules that drop packets.
@@ -85,7 +60,7 @@ func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
 	if err != nil {
 		return err
 	}
-	sets := len(d.sets.values) / len(d.parts.values)
+	sets := len(d.sets.Values) / len(d.parts.Values)
 	var delta flow.Delta
 	out := func(s *engine.Drop, unattributed bool) {
 		if s.Packets == 0 {
@@ -96,8 +71,8 @@ func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
 		*s = engine.Drop{}
 		emit(&delta)
 	}
-	for part := int(epoch); part < len(d.parts.values); part += 2 {
-		p := &d.parts.values[part]
+	for part := int(epoch); part < len(d.parts.Values); part += 2 {
+		p := &d.parts.Values[part]
 		if p.Tick == 0 {
 			continue // it has counted nothing
 		}
@@ -106,8 +81,8 @@ func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
 			out(&p.Sum[i], true)
 		}
 		for i := part * sets; i < (part+1)*sets; i++ {
-			for w := range d.sets.values[i].Way {
-				out(&d.sets.values[i].Way[w], false)
+			for w := range d.sets.Values[i].Way {
+				out(&d.sets.Values[i].Way[w], false)
 			}
 		}
 	}

@@ -1,0 +1,34 @@
+package datapath
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Mapped is an array that programs and the agent share.
+type Mapped[T any] struct {
+	memory []byte
+	Values []T
+}
+
+// Open maps the array, whose elements are T.
+func (m *Mapped[T]) Open(array *ebpf.Map) (err error) {
+	var one T
+	n := int(array.MaxEntries())
+	if m.memory, err = unix.Mmap(array.FD(), 0, n*int(unsafe.Sizeof(one)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("map %s: %w", array, err)
+	}
+	m.Values = unsafe.Slice((*T)(unsafe.Pointer(&m.memory[0])), n)
+	return nil
+}
+
+// Close takes the memory away.
+func (m *Mapped[T]) Close() {
+	if m.memory != nil {
+		_ = unix.Munmap(m.memory)
+		m.memory, m.Values = nil, nil
+	}
+}
