@@ -101,6 +101,26 @@ _Static_assert((PDM_ELEMENT_BEFORE + offsetof(struct pdm_state, generation)) % P
 		       (PDM_ELEMENT_BEFORE + offsetof(struct pdm_state, lock)) % PDM_LINE == 0,
 	       "what each packet needs begins at cache lines");
 
+/*
+ * A place for a state that is found without a call. Its state is where that of an element of the map of
+ * states is in its cache lines.
+ */
+struct pdm_near {
+	__s64 owner; /* pdm_state.id; or NEAR_FREE, or NEAR_BUSY while the rest is written */
+	__u64 zero[5];
+	struct mark_key key;
+	struct pdm_state state;
+};
+
+#define NEAR_BUSY (-1)
+#define NEAR_FREE 0
+
+enum pdm_nears { NEAR_BITS = 12 };
+
+_Static_assert(sizeof(struct pdm_near) == PDM_ELEMENT &&
+		       offsetof(struct pdm_near, state) == PDM_ELEMENT_BEFORE,
+	       "a place has the layout of an element");
+
 /* What came last, and what of the answer to it has left. */
 enum heard {
 	HEARD_NOTHING = 0, /* no data, or a marked packet answered it */

@@ -66,11 +66,12 @@ static __always_inline int write_option(struct __sk_buff *skb, const struct mark
 static __always_inline struct pdm_state *find_state(const struct packet *p, struct pdm_work *work,
 						    __u64 now, __u32 generation)
 {
-	struct pdm_state *s = bpf_map_lookup_elem(&pdm_states, &work->key);
 	struct pdm_verdict *v = &work->verdict;
+	bool far;
+	struct pdm_state *s = pdm_find(&work->key, &far);
 
 	if (s && is_stale(s, now)) {
-		if (!bpf_map_delete_elem(&pdm_states, &work->key))
+		if (far && !bpf_map_delete_elem(&pdm_states, &work->key))
 			PDM_STAT_ADD(renewed, 1);
 		s = NULL;
 	}

@@ -134,9 +134,10 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *p,
 	struct pdm_sample *sample = &work->sample;
 	struct pdm_state *s;
 	__u64 now;
+	bool far;
 
 	key_of(p, true, MARK_PDM, &work->key);
-	s = bpf_map_lookup_elem(&pdm_states, &work->key);
+	s = pdm_find(&work->key, &far);
 	if (!s)
 		return PDM_NO_STATE;
 	now = mark_now();
@@ -201,6 +202,7 @@ __feature(FEATURE_PDM) __noinline int pdm_too_big(struct __sk_buff *skb, const s
 	struct mark_quote *q = quote_of_cpu();
 	struct pdm_state *s;
 	__u64 now;
+	bool far;
 
 	if (!p || !q)
 		return 0;
@@ -209,7 +211,7 @@ __feature(FEATURE_PDM) __noinline int pdm_too_big(struct __sk_buff *skb, const s
 	if (!q->whole)
 		return 0;
 	q->key.kind = MARK_PDM;
-	s = bpf_map_lookup_elem(&pdm_states, &q->key);
+	s = pdm_find(&q->key, &far);
 	now = mark_now();
 	if (s && !is_stale(s, now))
 		learn_too_big(skb, p, &s->guard, q, now, PDM_HEADER);

@@ -24,6 +24,19 @@ struct {
 } pdm_states SEC(".maps");
 
 /*
+ * Places for states, one for each flow by its hash: a flow whose place is free when it begins has its state
+ * there, all others are in the map above, which takes three times as long to look in. Written and read by
+ * the programs, read by the agent. What is stale is a free place.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* so that places begin at cache lines */
+	__uint(max_entries, 1); /* up to 1 << NEAR_BITS where PDM is on */
+	__type(key, __u32);
+	__type(value, struct pdm_near);
+} pdm_near SEC(".maps");
+
+/*
  * New states in the running second: second << 32 | number, for all processors
  * together. Refused packets only read it, so that in a flood the processors
  * don't fight for its cache line.
@@ -96,6 +109,35 @@ static __always_inline bool is_stale(const struct pdm_state *s, __u64 now)
 	       !(rx && since(now, rx) <= cfg_pdm_lifetime);
 }
 
+/* Not keyed: whoever finds flows that meet there makes them as slow as without places. */
+static __always_inline struct pdm_near *near_of(const struct mark_key *key)
+{
+	const __u64 *word = (const void *)key;
+	__u64 hash = word[1] * 3 + word[3] + word[4] * 5;
+	__u32 index;
+
+	hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15ULL;
+	index = hash >> (64 - NEAR_BITS);
+	return bpf_map_lookup_elem(&pdm_near, &index);
+}
+
+static __always_inline bool near_has(struct pdm_near *n, const struct mark_key *key)
+{
+	const __u64 *a = (const void *)&n->key, *b = (const void *)key;
+
+	return WHOLE(n->owner) > NEAR_FREE &&
+	       !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) | (a[4] ^ b[4]));
+}
+
+/* The state of a flow, however old. far: it is in the map of states. */
+static __always_inline struct pdm_state *pdm_find(const struct mark_key *key, bool *far)
+{
+	struct pdm_near *n = near_of(key);
+
+	*far = !n || !near_has(n, key);
+	return *far ? bpf_map_lookup_elem(&pdm_states, key) : &n->state;
+}
+
 /* TCP without payload: it acknowledges, but neither asks nor answers. */
 static __always_inline bool is_bare(const struct packet *p)
 {
@@ -159,6 +201,35 @@ static __always_inline bool take_budget(__u64 now)
 }
 
 /*
+ * Puts a new state into the flow's place, unless that belongs to another flow: *mine is false then. NULL
+ * otherwise: another processor is about to make a state there.
+ */
+static __always_inline struct pdm_state *near_take(struct pdm_work *work, __u64 now, bool *mine)
+{
+	struct pdm_near *n = near_of(&work->key);
+	__s64 was;
+
+	*mine = false;
+	if (!n)
+		return NULL;
+	was = WHOLE(n->owner);
+	if (was > NEAR_FREE && !is_stale(&n->state, now)) {
+		*mine = near_has(n, &work->key);
+		return *mine ? &n->state : NULL;
+	}
+	*mine = true;
+	if (was == NEAR_BUSY || __sync_val_compare_and_swap(&n->owner, was, NEAR_BUSY) != was)
+		return NULL;
+	n->key = work->key;
+	n->state = work->fresh;
+	__sync_lock_test_and_set(&n->owner, work->fresh.id);
+	work->totals.created++;
+	if (was)
+		work->totals.renewed++;
+	return &n->state;
+}
+
+/*
  * Makes a state, with the guard that its first packet began, or finds the one that
  * another processor just made. NULL: the budget is used up or the map takes no
  * more, and *why says which.
@@ -168,6 +239,8 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
 	struct pdm_state *fresh = &work->fresh;
 	struct mark_guard guard = fresh->guard;
 	struct pdm_totals *stats = &work->totals;
+	struct pdm_state *s;
+	bool mine;
 
 	if (!take_budget(now)) {
 		stats->refused++;
@@ -179,9 +252,12 @@ static __noinline struct pdm_state *pdm_create(struct pdm_work *work, __u64 now,
 	fresh->psn = bpf_get_prandom_u32() & 0xffff;
 	fresh->psn_first = fresh->psn;
 	fresh->id = (__u64)bpf_get_smp_processor_id() << STATE_CPU_SHIFT | (stats->created + 1);
+	*why = MARK_NEW_FAILED;
+	s = near_take(work, now, &mine);
+	if (mine)
+		return s;
 	if (!bpf_map_update_elem(&pdm_states, &work->key, fresh, BPF_NOEXIST))
 		stats->created++;
-	*why = MARK_NEW_FAILED;
 	return bpf_map_lookup_elem(&pdm_states, &work->key);
 }
 

@@ -15,6 +15,8 @@ struct pdm_types {
 	struct mark_totals mark_totals;
 	enum mark_kind mark_kind;
 	enum mark_reason mark_reason;
+	struct pdm_near near;
+	enum pdm_nears nears;
 	struct pdm_cpu cpu;
 	struct pdm_event event;
 	struct policy_rule rule;

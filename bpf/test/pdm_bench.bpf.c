@@ -167,11 +167,12 @@ static __always_inline bool make_answer(struct __sk_buff *skb)
 	struct pdm_work *work = get_work();
 	struct pdm_state *s;
 	struct packet p;
+	bool far;
 
 	if ((void *)(psnlr + 1) > end || !work || !parse_marked(skb, DIRECTION_INGRESS, &p))
 		return false;
 	key_of(&p, true, MARK_PDM, &work->key);
-	s = bpf_map_lookup_elem(&pdm_states, &work->key);
+	s = pdm_find(&work->key, &far);
 	if (!s)
 		return false;
 	s->answered = 0;

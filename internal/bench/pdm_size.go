@@ -62,13 +62,15 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 		return nil, state, err
 	}
 	defer coll.Close()
-	info, err := coll.Maps["pdm_states"].Info()
-	if err != nil {
-		return nil, state, fmt.Errorf("asking for the map of states: %w", err)
-	}
 	state = PDMState{MaxFlows: stats.MaxStates, KeyValue: stats.Bytes}
-	if size, ok := info.Memlock(); ok {
-		state.Kernel = float64(size) / float64(stats.MaxStates)
+	for _, name := range []string{"pdm_states", "pdm_near"} {
+		info, err := coll.Maps[name].Info()
+		if err != nil {
+			return nil, state, fmt.Errorf("asking for the map %s: %w", name, err)
+		}
+		if size, ok := info.Memlock(); ok {
+			state.Kernel += float64(size) / float64(stats.MaxStates)
+		}
 	}
 	return sizes, state, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/datapath"
@@ -54,7 +55,7 @@ func (ps *probes) take(t testing.TB, withPDM bool) *probe {
 	t.Cleanup(func() { ps.free[withPDM] = append(ps.free[withPDM], p) })
 	known := []string{"mark_paths", "ioam_guards"}
 	if withPDM {
-		known = append(known, "pdm_states")
+		known = append(known, "pdm_states", "pdm_near")
 	}
 	emptyMaps(t, p.node, known...)
 	return p
@@ -68,6 +69,14 @@ func emptyMaps(t testing.TB, r *Registrar, names ...string) {
 		t.Fatal(err)
 	}
 	for name, m := range maps {
+		if m.Type() == ebpf.Array {
+			for i := range m.MaxEntries() {
+				if err := m.Put(i, make([]byte, m.ValueSize())); err != nil {
+					t.Fatalf("emptying %s: %v", name, err)
+				}
+			}
+			continue
+		}
 		for {
 			key, err := m.NextKeyBytes(nil)
 			if err == nil && key != nil {

@@ -40,7 +40,7 @@ func (ps *probes) narrowed(t *testing.T, withPDM bool) (disturbed string) {
 	i := ps.inserts(t, alpha, headroom.Interface, withPDM, trace72(t))
 	known := []string{"mark_paths", "ioam_guards"}
 	if withPDM {
-		known = append(known, "pdm_states")
+		known = append(known, "pdm_states", "pdm_near")
 	}
 	// learn makes transfers until there is a report: not each of them puts a long segment at risk.
 	learn := func() (timeouts uint64) {

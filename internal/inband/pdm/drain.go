@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -26,6 +27,7 @@ type reader struct {
 	refused  uint64                   // at the last drain
 	rounds   uint64                   // drains so far
 
+	near   datapath.Mapped[abiPdmNear] // states that have a place of their own
 	states pdmBatch[abiMarkKey, abiPdmState]
 	delays pdmBatch[abiPdmDelaysKey, abiPdmFlowDelays]
 }
@@ -42,8 +44,9 @@ type stateCounts struct {
 	sent, received, reordered, duplicates, discarded, suspicious uint32
 }
 
-func newReader(cfg Config, maps map[string]*ebpf.Map) *reader {
-	return &reader{cfg: cfg, maps: maps, reported: map[uint64]reportedState{}}
+func newReader(cfg Config, maps map[string]*ebpf.Map) (*reader, error) {
+	r := &reader{cfg: cfg, maps: maps, reported: map[uint64]reportedState{}}
+	return r, r.near.Open(maps["pdm_near"])
 }
 
 // totals sums the counters of all processors.
@@ -150,11 +153,11 @@ func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDe
 		return err
 	}
 	r.stats.States = 0
-	var stale []abiMarkKey
+	var stale []foundState
 	var live uint64
 	r.rounds++
 	round := r.rounds
-	err = r.states.each(r.maps["pdm_states"], func(k *abiMarkKey, s *abiPdmState) {
+	err = r.each(func(f foundState, s *abiPdmState) {
 		r.stats.States++
 		if cpu := s.Id >> abiStateIdSTATE_CPU_SHIFT; cpu < uint64(len(before)) &&
 			s.Id&(1<<abiStateIdSTATE_CPU_SHIFT-1) <= before[cpu].Created {
@@ -165,9 +168,9 @@ func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDe
 			delays = &d.pdm
 			delete(reported, s.Id)
 		}
-		r.report(at, k, s, delays, round, emit)
+		r.report(at, &f.key, s, delays, round, emit)
 		if r.isStale(at, s) {
-			stale = append(stale, *k)
+			stale = append(stale, f)
 		}
 	})
 	if err != nil {
@@ -315,18 +318,46 @@ func (r *reader) isStale(at datapath.Moment, s *abiPdmState) bool {
 		!recent(s.Tx) && !recent(s.Rx)
 }
 
+// foundState is where a state is.
+type foundState struct {
+	key   abiMarkKey
+	owner int64
+	place *abiPdmNear // nil: the state is in the map
+}
+
+// each calls f for every state, which it may not keep.
+func (r *reader) each(f func(foundState, *abiPdmState)) error {
+	for i := range r.near.Values {
+		place := &r.near.Values[i]
+		owner := atomic.LoadInt64(&place.Owner)
+		if owner <= nearFree { // or about to be another flow's
+			continue
+		}
+		if n := *place; atomic.LoadInt64(&place.Owner) == owner {
+			f(foundState{key: n.Key, owner: owner, place: place}, &n.State)
+		}
+	}
+	return r.states.each(r.maps["pdm_states"], func(k *abiMarkKey, s *abiPdmState) { f(foundState{key: *k}, s) })
+}
+
+// Of a place's owner, as in bpf/pdm/abi.h.
+const (
+	nearBusy = -1
+	nearFree = 0
+)
+
 // deleteStale forgets states, which their flows' next packets would restart in any case. What such a packet counted since
-// its state was read is reported from what the kernel deletes.
-func (r *reader) deleteStale(at datapath.Moment, keys []abiMarkKey, round uint64, emit func(*flow.Delta)) error {
-	for i := range keys {
-		s, err := takeState(r.maps["pdm_states"], &keys[i])
+// its state was read is reported from what is deleted.
+func (r *reader) deleteStale(at datapath.Moment, found []foundState, round uint64, emit func(*flow.Delta)) error {
+	for i := range found {
+		s, err := found[i].take(r.maps["pdm_states"])
 		if isGone(err) {
 			continue // the program was first
 		}
 		if err != nil {
 			return fmt.Errorf("deleting an old state: %w", err)
 		}
-		r.report(at, &keys[i], s, nil, round, emit)
+		r.report(at, &found[i].key, s, nil, round, emit)
 		delete(r.reported, s.Id)
 		r.deleted++
 		r.stats.Expired++
@@ -335,7 +366,20 @@ func (r *reader) deleteStale(at datapath.Moment, keys []abiMarkKey, round uint64
 	return nil
 }
 
-// takeState reads and deletes a state in one step. Before Linux 5.14, a map that evicts takes two.
+// take reads and deletes a state in one step.
+func (f *foundState) take(states *ebpf.Map) (*abiPdmState, error) {
+	if f.place == nil {
+		return takeState(states, &f.key)
+	}
+	if !atomic.CompareAndSwapInt64(&f.place.Owner, f.owner, nearBusy) {
+		return nil, ebpf.ErrKeyNotExist
+	}
+	s := f.place.State
+	atomic.StoreInt64(&f.place.Owner, nearFree)
+	return &s, nil
+}
+
+// takeState does so in the map. Before Linux 5.14, a map that evicts takes two.
 func takeState(m *ebpf.Map, key *abiMarkKey) (*abiPdmState, error) {
 	var s abiPdmState
 	err := m.LookupAndDelete(key, &s)

@@ -271,6 +271,7 @@ func TestStorm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			slack += 1 << abiPdmNearsNEAR_BITS
 			if !c.cfg.Evict {
 				slack = 0
 			}

@@ -156,9 +156,7 @@ func TestForgedLoss(t *testing.T) {
 	}
 	s, _ = x.state(t, keyA)
 	s.Lost += 5e9
-	if err := x.pdm.maps["pdm_states"].Put(&keyA, &s); err != nil {
-		t.Fatal(err)
-	}
+	x.setState(t, keyA, s)
 	x.receive(t, forged(t, pdm.Option{PSNTP: s.Highest + 1, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
 	if got := x.reported(t); got.Lost != 5e9 {
 		t.Errorf("5e9 lost in one interval are reported as %d", got.Lost)
@@ -205,17 +203,13 @@ func TestContendedIsNotLost(t *testing.T) {
 		if held {
 			s, _ := x.state(t, keyA)
 			s.Lock = 1
-			if err := x.pdm.maps["pdm_states"].Put(&keyA, &s); err != nil {
-				t.Fatal(err)
-			}
+			x.setState(t, keyA, s)
 		}
 		x.receive(t, forged(t, pdm.Option{PSNTP: first + n, PSNLR: last, DeltaTLR: 1, DeltaTLS: 1}))
 		if held {
 			s, _ := x.state(t, keyA)
 			s.Lock = 0
-			if err := x.pdm.maps["pdm_states"].Put(&keyA, &s); err != nil {
-				t.Fatal(err)
-			}
+			x.setState(t, keyA, s)
 		}
 	}
 	contended := uint64(0)

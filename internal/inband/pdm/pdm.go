@@ -59,7 +59,7 @@ const (
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
-	"pdm_states", "pdm_delays", "pdm_counts", "pdm_cpus", "pdm_events", ".data.vacant",
+	"pdm_states", "pdm_near", "pdm_delays", "pdm_counts", "pdm_cpus", "pdm_events", ".data.vacant",
 	"policy_prefixes", "policy_rules", "policy_ifaces", "policy_unnamed", ".data.policy",
 }
 
@@ -79,6 +79,7 @@ func (m *Marker) Stage() *datapath.Stage {
 		Attach:   onEgress(func(h datapath.Hook) error { return m.attach(h.Target.Iface, h.Target.Name) }),
 		Detach:   onEgress(func(h datapath.Hook) error { return m.detach(h.Target.Iface) }),
 		Drain:    m.drain,
+		Close:    m.close,
 	}
 }
 
@@ -100,6 +101,7 @@ func (m *Marker) set(s *datapath.Spec) error {
 	}
 	sizes := map[string]uint32{
 		"pdm_states":     m.cfg.MaxEntries + slack,
+		"pdm_near":       min(m.cfg.MaxEntries, 1<<abiPdmNearsNEAR_BITS),
 		"mark_paths":     min(m.cfg.MaxEntries, pdmPaths),
 		"pdm_delays":     min(m.cfg.MaxEntries, maxDelayFlows),
 		"pdm_counts":     pdmCounts,
@@ -165,8 +167,18 @@ func (m *Marker) open(c *datapath.Core) (err error) {
 	if m.maps, err = c.Maps(slices.Concat(sharedMaps, mapNames)...); err != nil {
 		return err
 	}
-	m.core, m.reader = c, newReader(m.cfg, m.maps)
+	m.close()
+	if m.reader, err = newReader(m.cfg, m.maps); err != nil {
+		return err
+	}
+	m.core = c
 	return setVacant(m.maps, m.cfg, 0)
+}
+
+func (m *Marker) close() {
+	if m.reader != nil {
+		m.reader.near.Close()
+	}
 }
 
 // drain emits what marked packets reported, and forgets old states.
