@@ -22,6 +22,7 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/gate"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	inband "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/inband/policy"
@@ -35,6 +36,8 @@ const (
 	goldenCosts = "testdata/cost.txt"
 	// The verifier gives up at a million, and prunes less on older kernels.
 	maxVerified = 150_000
+	// Rules and traces at tc ingress.
+	maxVerifiedGate = 220_000
 	// An empty program sets the verdict and ends.
 	emptyProgram = 2
 	// Packets of one kind that are counted: whole batches.
@@ -47,6 +50,31 @@ type costFeatures struct {
 	cfg  datapath.Config
 	pdm  *inband.Config
 	ioam bool // the interface belongs to an IOAM node
+	gate bool // packets meet rules, of which there are none
+}
+
+// programs are those of its rows. Egress and links without a header have nothing of the gate that others do not have.
+func (f costFeatures) programs() []*datapath.Program {
+	if f.gate {
+		return []*datapath.Program{datapath.Ingress, datapath.Early}
+	}
+	return []*datapath.Program{datapath.Egress, datapath.Ingress}
+}
+
+// links reports whether they are without a header.
+func (f costFeatures) links() []bool {
+	if f.gate {
+		return []bool{false}
+	}
+	return []bool{false, true}
+}
+
+// limit is how much the verifier may look at.
+func (f costFeatures) limit() uint32 {
+	if f.gate && f.ioam {
+		return maxVerifiedGate
+	}
+	return maxVerified
 }
 
 var allTunnels = []flow.Tunnel{flow.TunnelVXLAN, flow.TunnelGeneve, flow.TunnelGRE, flow.TunnelIPIP}
@@ -64,6 +92,10 @@ func allCostFeatures() []costFeatures {
 		{name: "pdm,strip", pdm: &strips},
 		{name: "ioam", ioam: true},
 		{name: "all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, pdm: &strips, ioam: true},
+		{name: "gate", gate: true},
+		{name: "gate,pdm", pdm: &strips, gate: true},
+		{name: "gate,ioam", ioam: true, gate: true},
+		{name: "gate,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, pdm: &strips, ioam: true, gate: true},
 	}
 }
 
@@ -152,18 +184,18 @@ func TestCost(t *testing.T) {
 	fmt.Fprintln(w)
 	for _, f := range allCostFeatures() {
 		d := loadCosted(t, v, f)
-		for _, noLink := range []bool{false, true} {
-			for _, program := range []*datapath.Program{datapath.Egress, datapath.Ingress} {
+		for _, noLink := range f.links() {
+			for _, program := range f.programs() {
 				h := &costedHook{program: program, noLink: noLink}
 				link := "ethernet"
 				if noLink {
 					link = "none"
 				}
 				p := d.Loaded(program, noLink)
-				fmt.Fprintf(w, "%s\t%s\t%v\t%s", f.name, link, program.Hook, verifierWork(t, p))
+				fmt.Fprintf(w, "%s\t%s\t%v\t%s", f.name, link, program.Hook, verifierWork(t, p, f.limit()))
 				for _, k := range costKinds(h) {
 					cost := "-"
-					if k.needs == nil || k.needs(f, h) {
+					if program.Hook != datapath.XDP && (k.needs == nil || k.needs(f, h)) { // the interpreter knows tc
 						if f.pdm != nil && !noLink {
 							h.sent = sendMarked(t, v, d.Loaded(datapath.Egress, false))
 						}
@@ -194,9 +226,15 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 		node := inbandioam.New(inbandioam.Config{Transit: inbandioam.TransitTC})
 		f.cfg.Stages = append(f.cfg.Stages, node.Stage(func(string) bool { return true }))
 	}
+	if f.gate {
+		f.cfg.Stages = append(f.cfg.Stages, gate.New(gate.Default(), slog.New(slog.DiscardHandler)).Stage(func(string) bool { return true }))
+	}
 	d := datapath.New(f.cfg, slog.New(slog.DiscardHandler))
 	t.Cleanup(d.Close)
-	if err := d.LoadFixed(); err != nil {
+	if err := d.LoadFixed(func(p *datapath.Program, noLink bool) bool {
+		marks := f.pdm != nil && p == datapath.Egress && !noLink // what is read
+		return marks || slices.Contains(f.programs(), p) && slices.Contains(f.links(), noLink)
+	}); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	if marker == nil {
@@ -262,14 +300,14 @@ func sendMarked(t *testing.T, v *datapathtest.Veth, egress *ebpf.Program) uint16
 }
 
 // verifierWork is columns of the table.
-func verifierWork(t *testing.T, p *ebpf.Program) string {
+func verifierWork(t *testing.T, p *ebpf.Program, limit uint32) string {
 	t.Helper()
 	info, err := p.Info()
 	if err != nil {
 		t.Fatal(err)
 	}
 	verified, _ := info.VerifiedInstructions()
-	if verified > maxVerified {
+	if verified > limit {
 		t.Errorf("the verifier looked at %d instructions", verified)
 	}
 	size, err := info.TranslatedSize()

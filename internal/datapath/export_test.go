@@ -21,9 +21,9 @@ func (d *Datapath) Tick() (uint64, error) {
 	return uint64(c.stamp + 1), err
 }
 
-// LoadFixed is Load with constants that are the same on every machine. It keeps
+// LoadFixed is Load of some copies, with constants that are the same on every machine. It keeps
 // what the verifier reports.
-func (d *Datapath) LoadFixed() (err error) {
+func (d *Datapath) LoadFixed(wanted func(p *Program, noLink bool) bool) (err error) {
 	cpus, err := kernel.CPUs("online")
 	if err != nil {
 		return err
@@ -40,6 +40,9 @@ func (d *Datapath) LoadFixed() (err error) {
 	}
 	for _, p := range d.all {
 		for _, noLink := range []bool{false, true} {
+			if !wanted(p, noLink) {
+				continue
+			}
 			v := d.allFeatures(p, variant{noLink: noLink})
 			spec, err := d.spec(p, v)
 			if err != nil {

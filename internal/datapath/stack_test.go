@@ -35,7 +35,7 @@ func TestStack(t *testing.T) {
 		inbandioam.New(inbandioam.Config{}).Stage(any), reader.Stage(), reader.Passing(),
 	}}, log)
 	t.Cleanup(d.Close)
-	if err := d.LoadFixed(); err != nil {
+	if err := d.LoadFixed(func(*datapath.Program, bool) bool { return true }); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	for _, p := range []*datapath.Program{datapath.Early, datapath.Ingress, datapath.Egress} {
