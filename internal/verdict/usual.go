@@ -66,7 +66,7 @@ func (w *window) usual(q question, of []thing, idOf func(*query.Row) string) (ro
 		u = usual{about: about, from: w.from, to: w.from}
 	}
 	fresh := slices.DeleteFunc(slices.Clone(of), func(t thing) bool { _, known := u.rows[t.id]; return known })
-	if len(u.rows)+len(fresh) > mostThings {
+	if len(fresh) > 0 && len(u.rows)+len(fresh) > mostThings {
 		u.rows, fresh = nil, of
 	}
 	if len(fresh) > 0 {
@@ -109,6 +109,10 @@ func (w *window) measured(u usual, q question, of []thing, idOf func(*query.Row)
 		if rows, ok := asked[id]; ok {
 			asked[id] = append(rows, a.Rows[i])
 		}
+	}
+	if a.Partial != "" || len(of) > mostOf && a.Groups > len(a.Rows) {
+		// What is not in a part of an answer may have been there all the same.
+		maps.DeleteFunc(asked, func(_ string, rows []query.Row) bool { return rows == nil })
 	}
 	maps.Copy(asked, u.rows)
 	u.rows = asked

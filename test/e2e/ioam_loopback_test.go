@@ -53,5 +53,7 @@ func TestLoopbackAgents(t *testing.T) {
 		a.kill()
 		transfers.await(t, 2)
 	}
+	must(t, nil, program, "restore")
+	transfers.await(t, 2)
 	transfers.end()
 }

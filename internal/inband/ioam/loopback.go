@@ -98,7 +98,7 @@ func (l *looper) send(c *abiIoamCopy) error {
 func sourceFor(fd int, to *unix.SockaddrInet6) (from netip.Addr, err error) {
 	// The kernel keeps the address that it chose before, unless the socket is disconnected.
 	none := unix.RawSockaddr{Family: unix.AF_UNSPEC}
-	if _, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&none)), unix.SizeofSockaddrInet6); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&none)), unsafe.Sizeof(none)); errno != 0 {
 		return from, errno
 	}
 	if err := unix.Connect(fd, to); err != nil {

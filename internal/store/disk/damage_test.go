@@ -331,6 +331,36 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
+// TestLogIsKeptOnce: one try that failed gives up nothing, however large the log is.
+func TestLogIsKeptOnce(t *testing.T) {
+	b := newBoth(t, t.TempDir())
+	now := epoch
+	b.disk.deps.Clock = func() time.Time { return now }
+	b.disk.cfg.Size = 2 // all logs are too large
+	b.fill(0, numbered(0))
+	blocked := segmentName(b.disk.cfg.Path, b.disk.log.heads[0].Sequence, b.disk.last, false) + tmpSuffix
+	if err := os.Mkdir(blocked, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	const hour = 360 // intervals
+	b.fill(hour, numbered(1))
+	b.fill(hour+1, numbered(2)) // too soon to try again
+	if c := b.disk.Status().Counts; c.GivenUp != 0 || c.Sealed != 0 {
+		t.Errorf("after one try: %+v", c)
+	}
+	if err := os.Remove(blocked); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(tryEvery)
+	b.fill(hour+2, numbered(3))
+	if c := b.disk.Status().Counts; c.GivenUp != 0 || c.Sealed != 1 {
+		t.Errorf("after the second one: %+v", c)
+	}
+	if err := b.disk.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestLaterVersion: a file of a later version is refused with what to do, is not counted among those that are there,
 // and stays as it is.
 func TestLaterVersion(t *testing.T) {

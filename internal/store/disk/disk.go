@@ -282,9 +282,14 @@ func (s *Store) close() error {
 func (s *Store) write(e *store.Ended) {
 	from, to := e.Period()
 	if s.due(from) && s.mayTry() {
-		s.try("seal a log", s.Seal())
+		err := s.Seal()
+		if err != nil && s.log != nil {
+			s.log.refused++
+		}
+		s.try("seal a log", err)
 	}
-	if s.due(from) && uint64(s.log.size) >= s.mostLog() {
+	// Once may be a disk that was full for a moment.
+	if s.due(from) && s.log.refused > 1 && uint64(s.log.size) >= s.mostLog() {
 		s.giveUp()
 	}
 	err := s.writeLog(e)

@@ -38,6 +38,7 @@ type log struct {
 	with    map[string]bool // inner objects that some record has
 	synced  time.Time
 	dirty   bool
+	refused int // times that no file could be made of it
 	scratch []byte
 }
 
