@@ -14,7 +14,7 @@ import (
 // Section is pdm in the configuration.
 var Section = config.Register(config.Section[Config]{
 	Name: name, Doc: "network and server delay, measured by marks in packets (RFC 8250)",
-	On: (*Config).on, Check: (*Config).check, Headroom: (*Config).headroom,
+	On: (*Config).on, Check: (*Config).check, CheckWhole: (*Config).checkLifetime, Headroom: (*Config).headroom,
 })
 
 // Config configures marking (RFC 8250). Only flows that a policy names are marked.
@@ -33,7 +33,7 @@ type Config struct {
 // StateConfig bounds what is kept of marked flows.
 type StateConfig struct {
 	MaxEntries   uint32        `yaml:"max_entries" default:"65536" min:"1" max:"16777216" doc:"capacity of the table of marked flows; when it is full, new flows go unmarked"`
-	Lifetime     time.Duration `yaml:"lifetime" default:"60s" min:"1s" max:"24h" doc:"state of a flow without packets expires after this time"`
+	Lifetime     time.Duration `yaml:"lifetime" default:"60s" min:"1s" max:"24h" doc:"state of a flow without packets expires after this time, which must be longer than flow.scan_interval"`
 	NewPerSecond uint32        `yaml:"new_per_second" default:"0" doc:"limit of new marked flows per second; 0: a sixteenth of the free entries"`
 }
 
@@ -48,6 +48,14 @@ type PolicyConfig struct {
 
 // on reports whether the kernel has anything to do for PDM.
 func (p *Config) on() bool { return len(p.Policies) > 0 || p.Strip }
+
+// checkLifetime checks that states are read before they expire: what has expired may be replaced at once.
+func (p *Config) checkLifetime(whole *config.Config, complain config.Complain) {
+	if interval := whole.Flow.ScanInterval; p.on() && p.State.Lifetime <= interval {
+		complain("pdm.state.lifetime", fmt.Sprintf("%v is not longer than flow.scan_interval, %v", p.State.Lifetime, interval),
+			"states would expire before they are read: make the lifetime longer")
+	}
+}
 
 // headroom is what marks take of the MTU of an interface.
 func (p *Config) headroom(iface string) int {
