@@ -116,8 +116,7 @@ static __always_inline struct pdm_near *near_of(const struct mark_key *key)
 	__u64 hash = word[1] * 3 + word[3] + word[4] * 5;
 	__u32 index;
 
-	hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15ULL;
-	index = hash >> (64 - NEAR_BITS);
+	index = mix(hash) >> (64 - NEAR_BITS);
 	return bpf_map_lookup_elem(&pdm_near, &index);
 }
 
