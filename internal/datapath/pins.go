@@ -273,9 +273,10 @@ func (d *Datapath) leaveKept(hooks []*hook) ([]*hook, error) {
 	return rest, errors.Join(errs...)
 }
 
-// claim removes links of agents before that no hook has taken over, once interfaces of the start are attached.
+// claim removes links of agents before that no hook has taken over, once interfaces of the start are attached. An agent
+// that leaves its own behind has no names of them any more: the next one claims.
 func (d *Datapath) claim() error {
-	if !d.pins.synced || d.pins.claimed || d.pins.dir == "" {
+	if !d.pins.synced || d.pins.claimed || d.pins.leaving || d.pins.dir == "" {
 		return nil
 	}
 	d.pins.claimed = true

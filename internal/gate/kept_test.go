@@ -103,24 +103,36 @@ func TestKeptByAnotherVersion(t *testing.T) {
 	}
 }
 
-func takesOver(t *testing.T, as ebpf.AttachType, same bool) {
-	v := datapathtest.NewVeth(t)
-	o := newOlder(t, v, as)
-	var text await.Text
-	log := slog.New(slog.NewTextHandler(&text, nil))
+// newKeeper is a gate that keeps its programs.
+func newKeeper(t *testing.T, v *datapathtest.Veth, pins string, log *slog.Logger) *guard {
+	t.Helper()
 	cfg := small()
-	cfg.Mode, cfg.Pins, cfg.Keep = ModeNative, o.pins, true
+	cfg.Mode, cfg.Pins, cfg.Keep = ModeNative, pins, true
 	g := &guard{Gate: New(cfg, log), iface: flow.NewIface(0, uint32(v.To))}
 	g.dp = datapath.New(datapath.Config{MaxEntries: 64, Stages: []*datapath.Stage{g.Stage(func(string) bool { return true })}}, log)
 	if err := g.dp.Open(); err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(g.dp.Close)
-	g.Inherit(&Amounts{}, nil)
-	g.apply(t, "drop icmp\ncount udp")
+	return g
+}
+
+func (g *guard) attach(t *testing.T, v *datapathtest.Veth) {
+	t.Helper()
 	if _, err := g.dp.Attach(datapath.Target{Iface: g.iface, Name: "to", Do: v.Do}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func takesOver(t *testing.T, as ebpf.AttachType, same bool) {
+	v := datapathtest.NewVeth(t)
+	o := newOlder(t, v, as)
+	var text await.Text
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	g := newKeeper(t, v, o.pins, log)
+	g.Inherit(&Amounts{}, nil)
+	g.apply(t, "drop icmp\ncount udp")
+	g.attach(t, v)
 	if (o.link(t) == o.id) != same || g.dp.Modes(g.iface)[datapath.XDP] != datapath.ModeXDP {
 		t.Errorf("the same link: %t, want %t; %v", !same, same, g.dp.Modes(g.iface))
 	}
@@ -155,6 +167,21 @@ func takesOver(t *testing.T, as ebpf.AttachType, same bool) {
 	g.dp.Leave()
 	g.dp.Close()
 	o.ends(t, v)
+}
+
+// TestStoppedAtOnce: what an agent keeps stays where the agent stops before its first drain.
+func TestStoppedAtOnce(t *testing.T) {
+	v := datapathtest.NewVeth(t)
+	pins := pinFolder(t)
+	g := newKeeper(t, v, pins, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	g.attach(t, v)
+	g.dp.Synced()
+	g.dp.Leave()
+	if err := errors.Join(g.dp.Detach(g.iface), g.dp.Drain(func(*flow.Delta) {})); err != nil {
+		t.Fatal(err)
+	}
+	g.dp.Close()
+	(&older{pins: pins}).ends(t, v)
 }
 
 // link is that which is pinned at XDP.
