@@ -67,15 +67,11 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	in, closeIn, err := openCapture(name, cmd.InOrStdin())
+	r, closeFile, err := openCapture(name, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	defer closeIn()
-	r, err := capfile.NewReader(in)
-	if err != nil {
-		return captureError(name, err)
-	}
+	defer closeFile()
 
 	w := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
 	out := newDecodePrinter(w, d.output.format, show)
@@ -138,16 +134,20 @@ func (d *decodeCommand) shown() (decodeShow, error) {
 }
 
 // openCapture opens a file, or takes stdin for -.
-func openCapture(name string, stdin io.Reader) (io.Reader, func(), error) {
-	if name == "-" {
-		return stdin, func() {}, nil
+func openCapture(name string, stdin io.Reader) (r *capfile.Reader, done func(), err error) {
+	in, done := stdin, func() {}
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open capture: %w", err)
+		}
+		in, done = f, func() { _ = f.Close() } // only read from: closing loses nothing
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open capture: %w", err)
+	if r, err = capfile.NewReader(in); err != nil {
+		done()
+		return nil, nil, captureError(name, err)
 	}
-	// Only read from: closing loses nothing.
-	return f, func() { _ = f.Close() }, nil
+	return r, done, nil
 }
 
 // captureError says what a user can do about a bad file.

@@ -149,15 +149,11 @@ func (e *rulesExplain) capture(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	in, closeIn, err := openCapture(name, cmd.InOrStdin())
+	r, closeFile, err := openCapture(name, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	defer closeIn()
-	r, err := capfile.NewReader(in)
-	if err != nil {
-		return captureError(name, err)
-	}
+	defer closeFile()
 	sum := newRuleSums(x)
 	for {
 		f, err := r.Next()
