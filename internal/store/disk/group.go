@@ -235,17 +235,11 @@ func (b *block) combine(groups, at, codes []int32, values, count int) int {
 		}
 		return int(n)
 	}
-	index := map[uint64]int32{}
+	pairs := newPairs(b.memory)
 	for i, row := range at {
-		key := uint64(groups[i])<<32 | uint64(codes[row])
-		n, ok := index[key]
-		if !ok {
-			n = int32(len(index))
-			index[key] = n
-		}
-		groups[i] = n
+		groups[i] = pairs.number(uint64(groups[i])<<32 | uint64(codes[row]))
 	}
-	return len(index)
+	return pairs.n
 }
 
 // firstKey is combine of one group: the codes that occur are numbered.
