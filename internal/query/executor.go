@@ -55,6 +55,12 @@ func (x *Executor) Explain(p Plan) (e Explanation, err error) {
 	}
 	asked := x.open()
 	defer asked.close()
+	for _, pass := range []*Plan{p.counted(), p.ranked()} {
+		if pass != nil && asked.counts(pass) {
+			asked = asked.divided(pass)
+			break
+		}
+	}
 	for i := range asked {
 		c := EngineCost{asked[i].engine.Name(), asked[i].engine.Explain(p.beyond(asked[i].after), asked[i].before)}
 		e.Cost.add(c.Cost)
@@ -108,22 +114,43 @@ func (a asked) spans() (list []Span) {
 	return list
 }
 
+// counts reports whether some engine is faster in a pass over counters alone.
+func (a asked) counts(pass *Plan) bool {
+	return slices.ContainsFunc(a, func(s share) bool {
+		c, ok := s.engine.(Counter)
+		return ok && c.Counts(pass)
+	})
+}
+
+// divided has an engine that is faster in such a pass be asked for intervals that a newer one has, too: unless the newer one
+// has all that is asked for.
+func (a asked) divided(pass *Plan) asked {
+	list := slices.Clone(a)
+	for i := range list[:max(0, len(list)-1)] {
+		c, ok := list[i].engine.(Counter)
+		newer := &list[i+1]
+		span := newer.engine.Span()
+		if !ok || !c.Counts(pass) || span.First == 0 || !pass.Since.Before(span.Oldest) {
+			continue
+		}
+		if first, last := c.Settled(); first <= span.First && last >= span.First {
+			last = min(last, span.Last)
+			list[i].before, newer.after = last+1, last
+		}
+	}
+	return list
+}
+
 // answer runs a checked plan: over counters alone, or in two passes, where some engine is faster so.
 func (a asked) answer(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
-	counts := func(pass *Plan) bool {
-		return pass != nil && slices.ContainsFunc(a, func(s share) bool {
-			c, ok := s.engine.(Counter)
-			return ok && c.Counts(pass)
-		})
-	}
-	if pass := p.counted(); counts(pass) {
-		return a.pass(ctx, pass, sc)
+	if pass := p.counted(); pass != nil && a.counts(pass) {
+		return a.divided(pass).pass(ctx, pass, sc)
 	}
 	first := p.ranked()
-	if !counts(first) {
+	if first == nil || !a.counts(first) {
 		return a.pass(ctx, p, sc)
 	}
-	answer, err := a.pass(ctx, first, sc)
+	answer, err := a.divided(first).pass(ctx, first, sc)
 	if err != nil || len(answer.Rows) == 0 {
 		return answer, err
 	}

@@ -19,6 +19,9 @@ type Counter interface {
 	Engine
 	// Counts reports whether it is, for this plan.
 	Counts(p *Plan) bool
+	// Settled are the intervals from first to last that it is faster for: it has all of them as they were; last is 0 if
+	// there are none.
+	Settled() (first, last uint64)
 }
 
 // Counters are what a pass adds up; nil: all that rows have.

@@ -83,6 +83,20 @@ func (e *engine) Counts(p *query.Plan) bool {
 	return len(e.segments) > 0 && !joins(query.NewGrouping(p), p)
 }
 
+// Settled implements query.Counter: the intervals of the newest files, as far as nothing is missing between them. Those of
+// files that were aged are not what they were.
+func (e *engine) Settled() (first, last uint64) {
+	for _, seg := range slices.Backward(e.segments) {
+		if seg.aged || seg.damage() != "" || seg.last-seg.first+1 != uint64(len(seg.heads)) || last > 0 && seg.last+1 != first {
+			break
+		}
+		if first = seg.first; last == 0 {
+			last = seg.last
+		}
+	}
+	return first, last
+}
+
 // block adds the rows of a block.
 func (c *counts) block(b *block) error {
 	at, err := c.run.at(b, false)
