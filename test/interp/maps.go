@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/cilium/ebpf"
 )
@@ -17,7 +16,7 @@ type vmMap struct {
 	base   uint64 // what stands for struct bpf_map
 	values uint64 // of an array: the first value
 	stride uint64
-	read   []byte // of an array: what the kernel had
+	read   map[uint32][]byte // of an array: what the kernel had, of elements that programs used
 
 	elements map[string]uint64 // of all others: struct htab_elem by key; 0: deleted
 	value    uint64            // offset of the value in an element
@@ -48,7 +47,10 @@ func (vm *VM) openMap(id ebpf.MapID) (*vmMap, error) {
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
-	m := &vmMap{kernel: k, info: info, elements: map[string]uint64{}, stride: (uint64(info.ValueSize) + 7) &^ 7}
+	m := &vmMap{
+		kernel: k, info: info, stride: (uint64(info.ValueSize) + 7) &^ 7,
+		read: map[uint32][]byte{}, elements: map[string]uint64{},
+	}
 	switch info.Type {
 	case ebpf.Array, ebpf.PerCPUArray, ebpf.ArrayOfMaps:
 		err = vm.readArray(m)
@@ -79,12 +81,19 @@ func (vm *VM) readArray(m *vmMap) error {
 		width = 8
 	}
 	memory := make([]byte, header+n*width)
-	m.base = vm.memory.add("map "+m.info.Name, memory)
+	var fill func(offset, n uint64) error
+	if m.info.Type == ebpf.Array { // tables of thousands of elements, of which packets need few
+		fill = func(offset, n uint64) error {
+			if offset < header {
+				return fmt.Errorf("byte %d of struct bpf_array is not known", offset)
+			}
+			return m.fill(memory[header:], offset-header, n)
+		}
+	}
+	m.base = vm.memory.addFilled("map "+m.info.Name, memory, fill)
 	m.values = m.base + header
-	if m.info.Type == ebpf.Array {
-		m.read, err = m.fetchAll()
-		copy(memory[header:], m.read)
-		return err
+	if fill != nil {
+		return nil
 	}
 	for i := range n {
 		value, err := m.fetch(binary.NativeEndian.AppendUint32(nil, uint32(i)))
@@ -130,25 +139,20 @@ func (vm *VM) pointer(m *vmMap, value []byte) (uint64, error) {
 	return inner.base, nil
 }
 
-// fetchAll reads an array, each value padded to the stride.
-func (m *vmMap) fetchAll() ([]byte, error) {
-	n, size := int(m.info.MaxEntries), int(m.info.ValueSize)
-	keys := make([]uint32, n)
-	values := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(size, reflect.TypeFor[byte]())), n, n)
-	var cursor ebpf.MapBatchCursor
-	// One batch has all; ErrKeyNotExist says that nothing is behind it.
-	got, err := m.kernel.BatchLookup(&cursor, keys, values.Interface(), nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil, err
+// fill reads those elements of an array that are at an offset of its values, unless they were read before.
+func (m *vmMap) fill(values []byte, offset, n uint64) error {
+	for i := uint32(offset / m.stride); uint64(i)*m.stride < offset+n; i++ {
+		if m.read[i] != nil {
+			continue
+		}
+		value, err := m.fetch(binary.NativeEndian.AppendUint32(nil, i))
+		if err != nil {
+			return err
+		}
+		m.read[i] = value
+		copy(values[uint64(i)*m.stride:], value)
 	}
-	if got != n {
-		return nil, fmt.Errorf("%d of %d elements could be read", got, n)
-	}
-	padded := make([]byte, n*int(m.stride))
-	for i, key := range keys {
-		copy(padded[int(key)*int(m.stride):], values.Index(i).Bytes())
-	}
-	return padded, nil
+	return nil
 }
 
 // fetch reads an element of the kernel's map; of a per-CPU one, that of the first CPU. Nil: there is none.
@@ -206,13 +210,12 @@ func (vm *VM) WriteBack() error {
 		if m.info.Type != ebpf.Array || m.info.Frozen() {
 			continue
 		}
-		for i := range m.info.MaxEntries {
-			at := uint64(i) * m.stride
-			value, err := vm.memory.at(m.values+at, uint64(m.info.ValueSize))
+		for i, before := range m.read {
+			value, err := vm.memory.at(m.values+uint64(i)*m.stride, uint64(len(before)))
 			if err != nil {
 				return err
 			}
-			if bytes.Equal(value, m.read[at:][:len(value)]) {
+			if bytes.Equal(value, before) {
 				continue
 			}
 			if err := m.kernel.Put(i, value); err != nil {

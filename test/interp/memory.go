@@ -16,6 +16,8 @@ type segment struct {
 	base uint64
 	data []byte
 	what string
+	// fill is called before n bytes at an offset are used; nil: they are there.
+	fill func(offset, n uint64) error
 }
 
 // Where memories begin, and the kernel's own does.
@@ -27,9 +29,12 @@ const (
 )
 
 // add gives data an address.
-func (m *memory) add(what string, data []byte) uint64 {
+func (m *memory) add(what string, data []byte) uint64 { return m.addFilled(what, data, nil) }
+
+// addFilled is add of data that fill reads when it is used.
+func (m *memory) addFilled(what string, data []byte, fill func(offset, n uint64) error) uint64 {
 	base := m.next
-	m.segments = append(m.segments, segment{base, data, what})
+	m.segments = append(m.segments, segment{base, data, what, fill})
 	m.next = (base + uint64(len(data)) + 2*gap - 1) / gap * gap
 	return base
 }
@@ -44,6 +49,11 @@ func (m *memory) at(address, n uint64) ([]byte, error) {
 	offset := address - s.base
 	if offset+n > uint64(len(s.data)) {
 		return nil, fmt.Errorf("%d bytes at %d of %s, which has %d", n, offset, s.what, len(s.data))
+	}
+	if s.fill != nil {
+		if err := s.fill(offset, n); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.what, err)
+		}
 	}
 	return s.data[offset : offset+n : offset+n], nil
 }

@@ -20,7 +20,7 @@ type VM struct {
 	scratch  memory            // of one run
 	maps     map[uint32]*vmMap // by id
 	byBase   map[uint64]*vmMap
-	programs map[ebpf.ProgramID][]instruction
+	programs map[*ebpf.Program][]instruction
 
 	skb      *skb
 	counters Cost
@@ -39,7 +39,7 @@ func New() (*VM, error) {
 	}
 	return &VM{
 		kernel: k, memory: memory{next: mapSpace}, maps: map[uint32]*vmMap{}, byBase: map[uint64]*vmMap{},
-		programs: map[ebpf.ProgramID][]instruction{},
+		programs: map[*ebpf.Program][]instruction{},
 	}, nil
 }
 
@@ -77,19 +77,14 @@ func (vm *VM) Run(p *ebpf.Program, f Frame) (verdict int32, out []byte, cost Cos
 }
 
 func (vm *VM) code(p *ebpf.Program) ([]instruction, error) {
-	info, err := p.Info()
-	if err != nil {
-		return nil, err
-	}
-	id, _ := info.ID()
-	if code := vm.programs[id]; code != nil {
+	if code := vm.programs[p]; code != nil {
 		return code, nil
 	}
 	code, err := translated(p)
 	if err != nil {
 		return nil, err
 	}
-	vm.programs[id] = code
+	vm.programs[p] = code
 	return code, nil
 }
 
