@@ -99,7 +99,7 @@ func inhabited(name string) (*topology.Netns, error) {
 
 // stopProcesses ends everything that lives on the hosts, all at the same time.
 func stopProcesses(names []string) error {
-	var processes []Process
+	homes := map[topology.NetnsID]bool{}
 	for _, name := range names {
 		ns, err := inhabited(name)
 		if err != nil {
@@ -108,12 +108,12 @@ func stopProcesses(names []string) error {
 		if ns == nil {
 			continue
 		}
-		found, err := processesIn(ns.ID())
+		homes[ns.ID()] = true
 		ns.Close()
-		if err != nil {
-			return err
-		}
-		processes = append(processes, found...)
+	}
+	processes, err := processesIn(homes)
+	if err != nil {
+		return err
 	}
 	errs := make([]error, len(processes))
 	var wg sync.WaitGroup

@@ -96,10 +96,10 @@ func waitPidfd(fd int, timeout time.Duration) (ended bool, err error) {
 	}
 }
 
-// processesIn finds the processes that live in a namespace with all of their
+// processesIn finds the processes that live in one of the namespaces with all of their
 // threads, other than this one. One that only looks in, like an agent that
 // attached to a link there, is none.
-func processesIn(id topology.NetnsID) ([]Process, error) {
+func processesIn(homes map[topology.NetnsID]bool) ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -107,7 +107,7 @@ func processesIn(id topology.NetnsID) ([]Process, error) {
 	var found []Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || !livesIn(pid, id) {
+		if err != nil || pid == os.Getpid() || !livesIn(pid, homes) {
 			continue
 		}
 		if p, err := FindProcess(pid); err == nil {
@@ -117,10 +117,15 @@ func processesIn(id topology.NetnsID) ([]Process, error) {
 	return found, nil
 }
 
-func livesIn(pid int, id topology.NetnsID) bool {
+func livesIn(pid int, homes map[topology.NetnsID]bool) bool {
+	// Most processes live elsewhere, and one look at their first thread says so.
+	home, err := topology.StatNetns(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil || !homes[home] {
+		return false
+	}
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/ns/net", pid))
 	for _, t := range tasks {
-		if at, err := topology.StatNetns(t); err != nil || at != id {
+		if at, err := topology.StatNetns(t); err != nil || at != home {
 			return false
 		}
 	}
