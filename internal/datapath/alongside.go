@@ -4,7 +4,16 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/packed"
 )
+
+// ReadOnce has all datapaths of this process read the objects with their programs once: tests call it before all else.
+func ReadOnce() {
+	for _, p := range []*Program{Ingress, Egress, Early} {
+		p.Load = packed.Once(p.Load)
+	}
+}
 
 // Alongside loads further programs over the probe's maps and with its constants:
 // what tests and benchmarks run in place of the programs at the hooks. adapt,

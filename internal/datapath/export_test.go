@@ -10,6 +10,8 @@ import (
 	"github.com/waymark-net/waymark/internal/kernel"
 )
 
+func init() { ReadOnce() }
+
 // What tests of the package with stages of other packages use of it.
 
 // Counted is counted.

@@ -16,14 +16,14 @@ func TestObjectsThatLackSomething(t *testing.T) {
 	if err := d.checkStages(); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := loadIngress()
+	whole, err := Ingress.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := func(what, name string, without func(*ebpf.CollectionSpec)) bool {
 		p := *Ingress
 		p.Load = func() (*ebpf.CollectionSpec, error) {
-			spec, err := loadIngress()
+			spec, err := Ingress.Load()
 			if err == nil {
 				without(spec)
 			}

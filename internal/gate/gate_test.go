@@ -17,6 +17,8 @@ import (
 	"github.com/waymark-net/waymark/internal/gate/rules/rulestest"
 )
 
+func init() { datapath.ReadOnce() }
+
 func slogDiscard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // lo is the interface of test runs.

@@ -5,7 +5,11 @@
 // datapath.Alongside loads over a probe's maps. Only tests call it.
 package parsetest
 
-import "github.com/cilium/ebpf"
+import (
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/packed"
+)
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type parsers test ../../../bpf/test/parse_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types xdp ../../../bpf/test/xdp_test.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
@@ -21,10 +25,10 @@ const (
 )
 
 // Load reads the programs, test_parsers and test_hit.
-func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
+var Load = packed.Once(loadTest)
 
 // LoadXDP reads the programs test_xdp, for frames in one buffer, and test_xdp_frags.
-func LoadXDP() (*ebpf.CollectionSpec, error) { return loadXdp() }
+var LoadXDP = packed.Once(loadXdp)
 
 // SpaceResult is what became of a packet that was to grow or to shrink.
 type SpaceResult = spaceSpaceResult

@@ -16,6 +16,8 @@ import (
 	"github.com/waymark-net/waymark/test/packet"
 )
 
+func init() { datapath.ReadOnce() }
+
 var frame = packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1000, 2000).Payload(100).Bytes()
 
 // newReader reads all hints, or only what others need.

@@ -16,6 +16,8 @@ import (
 	wire "github.com/waymark-net/waymark/wire/ioam"
 )
 
+func init() { datapath.ReadOnce() }
+
 // ids of the interfaces and the node of the tests.
 const (
 	nodeID, wideID     = 3, 0x00112233445566

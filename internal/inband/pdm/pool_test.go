@@ -17,6 +17,8 @@ import (
 	"github.com/waymark-net/waymark/internal/inband/pdm/pdmtest"
 )
 
+func init() { datapath.ReadOnce() }
+
 // The verifier takes a second for the programs of a test, and two more for those
 // that are attached, which are loaded when they are. So probes are loaded once for each configuration, and used by one test after another, each of
 // which finds one as if it were new.

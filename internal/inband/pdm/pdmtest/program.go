@@ -3,7 +3,11 @@
 // datapath.Alongside loads over a probe's maps. Only tests and benchmarks call it.
 package pdmtest
 
-import "github.com/cilium/ebpf"
+import (
+	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/packed"
+)
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type test_number -type test_event -type test_step -type pdm_state test ../../../../bpf/test/pdm_test.bpf.c -- -I../../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
@@ -30,10 +34,10 @@ const (
 const Cases = 4096
 
 // Load reads the hook at egress, and what works through cases.
-func Load() (*ebpf.CollectionSpec, error) { return loadTest() }
+var Load = packed.Once(loadTest)
 
 // LoadIngress reads the hook at ingress.
-func LoadIngress() (*ebpf.CollectionSpec, error) { return loadIngress() }
+var LoadIngress = packed.Once(loadIngress)
 
 // LoadBench reads the programs that are timed.
 func LoadBench() (*ebpf.CollectionSpec, error) { return loadBench() }
