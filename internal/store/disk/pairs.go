@@ -4,11 +4,10 @@ import "math/bits"
 
 // pairs numbers the pairs of a group and a code of a block, in the order in which they come.
 type pairs struct {
-	memory  *memory
-	keys    []uint64 // each with one more than the pair; 0: the cell is free
-	numbers []int32
-	shift   int
-	n       int
+	memory *memory
+	cells  []digest // of each: one more than the pair, 0 if it is free; and its number
+	shift  int
+	n      int
 }
 
 func newPairs(m *memory) *pairs {
@@ -19,42 +18,41 @@ func newPairs(m *memory) *pairs {
 
 // reserve has so many cells, a power of two.
 func (p *pairs) reserve(cells int) {
-	p.keys, p.numbers = p.memory.numbers(cells), p.memory.codes(cells)
+	p.cells = p.memory.places(cells)
 	p.shift = 64 - bits.Len(uint(cells-1))
-	clear(p.keys)
+	clear(p.cells)
 }
 
 // number is that of a pair, which is new or known.
 func (p *pairs) number(pair uint64) int32 {
-	at := p.find(pair + 1)
-	if p.keys[at] == 0 {
-		if 2*p.n >= len(p.keys) {
+	c := p.find(pair + 1)
+	if c[0] == 0 {
+		if 2*p.n >= len(p.cells) {
 			p.grow()
-			at = p.find(pair + 1)
+			c = p.find(pair + 1)
 		}
-		p.keys[at], p.numbers[at] = pair+1, int32(p.n)
+		*c = digest{pair + 1, uint64(p.n)}
 		p.n++
 	}
-	return p.numbers[at]
+	return int32(c[1])
 }
 
 // find is where a key is or belongs. The factor is a secret of this process: whoever chooses what is grouped does not know
 // which pairs share a cell.
-func (p *pairs) find(key uint64) int {
-	at, mask := int(key*secrets[2]>>p.shift), len(p.keys)-1
-	for p.keys[at] != 0 && p.keys[at] != key {
+func (p *pairs) find(key uint64) *digest {
+	at, mask := int(key*secrets[2]>>p.shift), len(p.cells)-1
+	for p.cells[at][0] != 0 && p.cells[at][0] != key {
 		at = (at + 1) & mask
 	}
-	return at
+	return &p.cells[at]
 }
 
 func (p *pairs) grow() {
-	keys, numbers := p.keys, p.numbers
-	p.reserve(2 * len(keys))
-	for i, key := range keys {
-		if key != 0 {
-			at := p.find(key)
-			p.keys[at], p.numbers[at] = key, numbers[i]
+	old := p.cells
+	p.reserve(4 * len(old))
+	for i := range old {
+		if old[i][0] != 0 {
+			*p.find(old[i][0]) = old[i]
 		}
 	}
 }
