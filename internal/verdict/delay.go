@@ -73,7 +73,10 @@ func judgeNetwork(w *window, f *finding) error {
 }
 
 // byPair are the round trips of handshakes: a pair has both ways, and the interfaces agree.
-var byPair = question{filter: "tcp", by: "pair", sort: "records", limit: 500, reads: fieldsOf("rtt.")}
+var byPair = question{
+	filter: "tcp", by: "pair", sort: "records", limit: 500, reads: fieldsOf("rtt."),
+	everywhere: true, // as of servers
+}
 
 // judgeHandshakes uses the handshakes of TCP, where there is a time before to compare with.
 func judgeHandshakes(w *window, f *finding) error {

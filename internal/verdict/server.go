@@ -18,7 +18,10 @@ type service struct {
 }
 
 // answers of servers, which stand with the half of a conversation that the client receives.
-var ofServers = question{filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500, reads: fieldsOf("pdm.")}
+var ofServers = question{
+	filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500, reads: fieldsOf("pdm."),
+	everywhere: true, // delays are the same, and nobody has to find out where packets were seen first
+}
 
 // fieldsOf are the fields of an inner object.
 func fieldsOf(prefix string) (names []string) {
