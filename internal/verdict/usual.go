@@ -19,6 +19,7 @@ type usual struct {
 	about    string // the question
 	from, to time.Time
 	rows     map[string][]query.Row // of each thing that was asked for; none: nothing was measured
+	whole    bool                   // of all things that there were: nothing was measured of others
 }
 
 // serves reports whether it is what was usual before a time, too: at most a sixteenth is missing.
@@ -65,7 +66,7 @@ func (w *window) usual(q question, of []thing, idOf func(*query.Row) string) (ro
 	if !ok {
 		u = usual{about: about, from: w.from, to: w.from}
 	}
-	fresh := slices.DeleteFunc(slices.Clone(of), func(t thing) bool { _, known := u.rows[t.id]; return known })
+	fresh := slices.DeleteFunc(slices.Clone(of), func(t thing) bool { _, known := u.rows[t.id]; return known || u.whole })
 	if len(fresh) > 0 && len(u.rows)+len(fresh) > mostThings {
 		u.rows, fresh = nil, of
 	}
@@ -104,13 +105,14 @@ func (w *window) measured(u usual, q question, of []thing, idOf func(*query.Row)
 	for _, t := range of {
 		asked[t.id] = nil
 	}
+	u.whole = len(of) > mostOf && a.Partial == "" && a.Groups <= len(a.Rows)
 	for i := range a.Rows {
 		id := idOf(&a.Rows[i])
-		if rows, ok := asked[id]; ok {
+		if rows, ok := asked[id]; ok || u.whole {
 			asked[id] = append(rows, a.Rows[i])
 		}
 	}
-	if a.Partial != "" || len(of) > mostOf && a.Groups > len(a.Rows) {
+	if a.Partial != "" || len(of) > mostOf && !u.whole {
 		// What is not in a part of an answer may have been there all the same.
 		maps.DeleteFunc(asked, func(_ string, rows []query.Row) bool { return rows == nil })
 	}

@@ -2,11 +2,14 @@ package verdict_test
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
+	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/verdict"
 )
 
@@ -47,6 +50,59 @@ func TestUsual(t *testing.T) {
 			t.Errorf("answer %d: %+v; read again: %+v", n, got.Verdicts, again.Verdicts)
 		}
 		w.run(1, fault{server: 40 * time.Millisecond})
+	}
+	if seen.back != 1 {
+		t.Errorf("the time before was read %d times, not once", seen.back)
+	}
+}
+
+// TestUsualOfMany: where many paths are slow, what was usual of all paths is read once, and others that become slow later are
+// compared with it.
+func TestUsualOfMany(t *testing.T) {
+	history := store.New(store.Default())
+	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	interval := func(slow int) { // of 30 clients, so many are slow
+		iv := history.Begin(now)
+		for n := range 30 {
+			r := flow.Record{
+				Iface: "eth0", IfIndex: 2, Family: 4, Proto: 6, Src: netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), Dst: netip.AddrFrom4([4]byte{10, 0, 1, 1}),
+				SrcPort: 40000, DstPort: 443, Initiator: flow.InitiatorSrc, First: now, Last: now.Add(time.Second),
+				Counters: flow.Counters{Packets: 9, Bytes: 900}, RTT: flow.RTT{Responder: time.Millisecond, Initiator: 4 * time.Millisecond},
+			}
+			if n < slow {
+				r.RTT.Initiator = 400 * time.Millisecond
+			}
+			iv.Add(&r)
+		}
+		now = now.Add(10 * time.Second)
+		iv.End(now)
+	}
+	for range 120 {
+		interval(0)
+	}
+	seen := &looking{History: history}
+	cfg := config.Default().Why
+	cfg.Samples, cfg.Compare = 2, time.Hour
+	deps := newWorld(1).deps(cfg)
+	deps.History = seen
+	e := verdict.New(deps)
+	for _, slow := range []int{20, 25, 30} {
+		interval(slow)
+		interval(slow)
+		seen.before = now.Add(-time.Minute)
+		a, err := e.Examine(t.Context(), verdict.Request{Since: now.Add(-15 * time.Second)}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, v := range a.Verdicts {
+			if v.Kind == verdict.PathDelay && v.Usual > 0.004 && v.Usual < 0.006 {
+				found += 1 + v.Others
+			}
+		}
+		if found != slow {
+			t.Errorf("%d paths are slow, %d are found: %+v", slow, found, a)
+		}
 	}
 	if seen.back != 1 {
 		t.Errorf("the time before was read %d times, not once", seen.back)
