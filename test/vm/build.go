@@ -25,8 +25,8 @@ func compile(t testing.TB, pkg string, args []string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), path.Base(pkg))
 	cmd := exec.Command("go", append(args, "-o", binary, pkg)...)
-	// The guest has no libc.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	// The guest has no libc. With less garbage collection, linking takes a third less CPU time.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOGC=800")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compile %s for a test machine: %v\n%s", pkg, err, out)
 	}
