@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/packed"
 )
 
 // counts are the running totals by interface, direction and reason: a hash map, and
@@ -184,9 +186,13 @@ func deleteKeys[K, V any](m *ebpf.Map, gone func(K) bool) error {
 }
 
 // reasonNames are the names of enum reason in bpf/abi.h, lower case and without
-// the prefix, from the programs' own type information.
+// the prefix, from the programs' own type information. That alone is read: to read the programs takes as long as to load one.
 var reasonNames = sync.OnceValues(func() (map[uint8]string, error) {
-	return EnumNames(loadIngress, "reason", "REASON_")
+	types, err := btf.LoadSpecFromReader(bytes.NewReader(packed.Object(_TcBytes)))
+	if err != nil {
+		return nil, fmt.Errorf("reading the types of the built-in programs: %w", err)
+	}
+	return enumNames(types, "reason", "REASON_")
 })
 
 // EnumNames are the names of an enum by value, lower case and without the prefix,
@@ -196,8 +202,12 @@ func EnumNames(load func() (*ebpf.CollectionSpec, error), name, prefix string) (
 	if err != nil {
 		return nil, fmt.Errorf("reading the built-in programs: %w", err)
 	}
+	return enumNames(spec.Types, name, prefix)
+}
+
+func enumNames(types *btf.Spec, name, prefix string) (map[uint8]string, error) {
 	var enum *btf.Enum
-	if err := spec.Types.TypeByName(name, &enum); err != nil {
+	if err := types.TypeByName(name, &enum); err != nil {
 		return nil, fmt.Errorf("names of enum %s: %w", name, err)
 	}
 	names := map[uint8]string{}
