@@ -204,7 +204,7 @@ func (l *ioamLane) open(ctx context.Context) (err error) {
 		agent, err := startProcess(home, l.path(i, "log"), func() (bool, error) {
 			status, err := client.Status(ctx)
 			return err == nil && attached(status) && len(status.Hooks) == hooks, nil
-		}, l.self, "run", "--config", l.path(i, "yaml"))
+		}, l.self, "run", "--keep-privileges", "--config", l.path(i, "yaml"))
 		home.close()
 		if err != nil {
 			return fmt.Errorf("starting the agent of %s: %w", h.Name, err)

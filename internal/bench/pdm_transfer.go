@@ -215,7 +215,7 @@ func newTransferLane(ctx context.Context, mode, self, dir string) (_ *transferLa
 	l.agent, err = startProcess(home, filepath.Join(dir, mode+".log"), func() (bool, error) {
 		status, err := l.client.Status(ctx)
 		return err == nil && attached(status) && len(status.Hooks) == 4, nil
-	}, self, "run", "--config", file)
+	}, self, "run", "--keep-privileges", "--config", file)
 	if err != nil {
 		return nil, fmt.Errorf("starting the agent: %w", err)
 	}
