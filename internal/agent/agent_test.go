@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
@@ -24,6 +25,8 @@ import (
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/test/await"
 )
+
+func init() { datapath.ReadOnce() }
 
 // newLab is a pair of hosts that goes with the test.
 func newLab(t *testing.T) *lab.Lab {

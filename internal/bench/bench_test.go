@@ -18,6 +18,8 @@ import (
 	"github.com/waymark-net/waymark/test/built"
 )
 
+func init() { datapath.ReadOnce() }
+
 func TestSpread(t *testing.T) {
 	for _, tc := range []struct {
 		values []float64

@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/waymark-net/waymark/internal/packed"
 )
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type all_senders -type sender bench ../../../bpf/test/bench.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
@@ -22,25 +24,25 @@ import (
 type Senders = benchAllSenders
 
 // Bench reads the programs that are run by BPF_PROG_TEST_RUN.
-func Bench() (*ebpf.CollectionSpec, error) { return loadBench() }
+var Bench = packed.Once(loadBench)
 
 // Without reads the probe as it would be without its optional features.
-func Without() (*ebpf.CollectionSpec, error) { return loadWithout() }
+var Without = packed.Once(loadWithout)
 
 // Generate reads the traffic generator.
-func Generate() (*ebpf.CollectionSpec, error) { return loadGenerate() }
+var Generate = packed.Once(loadGenerate)
 
 // IOAM reads the programs that fill traces at tc again and again.
-func IOAM() (*ebpf.CollectionSpec, error) { return loadIoam() }
+var IOAM = packed.Once(loadIoam)
 
 // IOAMXDP reads those at XDP.
-func IOAMXDP() (*ebpf.CollectionSpec, error) { return loadIoamXDP() }
+var IOAMXDP = packed.Once(loadIoamXDP)
 
 // Spent is the time that programs that drop packets spent: variable spent.
 type Spent = hintsTimeSpent
 
 // Hints reads the programs that read hints, or not even the packet.
-func Hints() (*ebpf.CollectionSpec, error) { return loadHints() }
+var Hints = packed.Once(loadHints)
 
 // Stride, how far it is from one flow to the next, is a prime, so coprime to all smaller numbers of flows.
 const Stride = 2654435761

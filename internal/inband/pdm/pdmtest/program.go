@@ -3,11 +3,7 @@
 // datapath.Alongside loads over a probe's maps. Only tests and benchmarks call it.
 package pdmtest
 
-import (
-	"github.com/cilium/ebpf"
-
-	"github.com/waymark-net/waymark/internal/packed"
-)
+import "github.com/waymark-net/waymark/internal/packed"
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type test_number -type test_event -type test_step -type pdm_state test ../../../../bpf/test/pdm_test.bpf.c -- -I../../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
@@ -40,4 +36,4 @@ var Load = packed.Once(loadTest)
 var LoadIngress = packed.Once(loadIngress)
 
 // LoadBench reads the programs that are timed.
-func LoadBench() (*ebpf.CollectionSpec, error) { return loadBench() }
+var LoadBench = packed.Once(loadBench)
