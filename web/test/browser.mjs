@@ -36,19 +36,35 @@ function report(what, problems) {
 
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
 
-// open shows a page and gathers what goes wrong in it.
-async function open(path, ready, options = {}) {
-	const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-	const page = await context.newPage();
-	page.setDefaultTimeout(patience);
-	const wrong = [];
-	page.on("pageerror", (e) => wrong.push(`error: ${e.message} ${e.stack.split("\n")[1]}`));
-	page.on("console", (m) => { if (m.type() === "error" && !options.refused) wrong.push(`console: ${m.text()}`); });
-	page.on("request", (r) => { if (!r.url().startsWith(base) && !/^(data|blob):/.test(r.url())) wrong.push(`asks elsewhere: ${r.url()}`); });
-	if (options.before) await options.before(page);
+// A window takes Chromium more time than most pages do: there is one for all that needs none of its own.
+const viewport = { width: 1280, height: 900 };
+let shared;
+
+async function newWindow(options) {
+	const context = await browser.newContext({ viewport, ...options });
+	const window = { context, page: await context.newPage(), wrong: [] };
+	window.page.setDefaultTimeout(patience);
+	window.page.on("pageerror", (e) => window.wrong.push(`error: ${e.message} ${e.stack.split("\n")[1]}`));
+	window.page.on("console", (m) => { if (m.type() === "error" && !options?.refused) window.wrong.push(`console: ${m.text()}`); });
+	window.page.on("request", (r) => { if (!r.url().startsWith(base) && !/^(data|blob|about):/.test(r.url())) window.wrong.push(`asks elsewhere: ${r.url()}`); });
+	return window;
+}
+
+// open shows a page and gathers what goes wrong in it; with options, in a window, and with a cache, of its own.
+async function open(path, ready, options) {
+	const window = options ? await newWindow(options) : shared ??= await newWindow();
+	const { context, page } = window, wrong = window.wrong = [];
+	await page.setViewportSize(viewport);
+	if (options?.before) await options.before(page);
 	await page.goto(base + path);
 	if (ready) await page.waitForSelector(ready);
-	return { page, wrong, close: () => context.close() };
+	// The next page finds nothing of this one, which stops.
+	const leave = async () => {
+		await page.evaluate(() => localStorage.clear());
+		await page.mouse.move(0, 0);
+		await page.goto("about:blank");
+	};
+	return { page, wrong, close: options ? () => context.close() : leave };
 }
 
 async function check(what, test) {
@@ -60,10 +76,11 @@ async function check(what, test) {
 	}
 }
 
-// findings are what axe has to say, and a page that is wider than the screen.
-async function findings(page) {
+// findings are what axe has to say, of colours alone or of everything, and a page that is wider than the screen.
+async function findings(page, colours = false) {
 	if (!await page.evaluate(() => "axe" in globalThis)) await page.evaluate(axe);
-	const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+	const options = { resultTypes: ["violations"], ...(colours && { runOnly: { type: "rule", values: ["color-contrast", "link-in-text-block"] } }) };
+	const found = await page.evaluate((o) => globalThis.axe.run(document, o), options);
 	const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
 	const list = found.violations.map((v) => `axe ${v.id}: ${v.help}: ${v.nodes.slice(0, 2).map((n) => n.html.slice(0, 140)).join(" | ")}`);
 	if (wide > 0) list.push(`${wide} px wider than the screen`);
@@ -87,10 +104,10 @@ function contrasts(page) {
 	}));
 }
 
-// Each page is loaded once, and has to follow when theme and width change.
+// Each page is loaded once, and has to follow when theme and width change. A theme has colours and no more.
 for (const p of pages.filter((p) => !only || only.includes(p.name))) {
-	const { page, wrong, close } = await open(p.path, null, { colorScheme: "light" });
-	for (const [colorScheme, width] of [["light", 1280], ["dark", 1280], ["dark", 360], ["light", 360]]) {
+	const { page, wrong, close } = await open(p.path);
+	for (const [colorScheme, width, colours] of [["light", 1280], ["dark", 1280, true], ["dark", 360], ["light", 360, true]]) {
 		await check(`${p.name}, ${colorScheme}, ${width} px`, async () => {
 			await page.emulateMedia({ colorScheme });
 			await page.setViewportSize({ width, height: width === 360 ? 760 : 900 });
@@ -99,7 +116,7 @@ for (const p of pages.filter((p) => !only || only.includes(p.name))) {
 			await page.evaluate(() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))); // charts are drawn again
 			const drawn = await contrasts(page);
 			const found = drawn.filter((c) => c.most < 4.5).map((c) => `a chart's best contrast is ${c.most.toFixed(1)}: its axes cannot be read`);
-			found.push(...await findings(page), ...wrong.splice(0));
+			found.push(...await findings(page, colours), ...wrong.splice(0));
 			if (shots && (width === 1280 || p.name === "now")) await page.screenshot({ path: `${shots}/${p.name}-${colorScheme}${width === 360 ? "-narrow" : ""}.png` });
 			return found;
 		});
@@ -109,7 +126,7 @@ for (const p of pages.filter((p) => !only || only.includes(p.name))) {
 
 await check("a cold load loads little, and shows a verdict", async () => {
 	const began = Date.now();
-	const { page, wrong, close } = await open("/", ".verdict");
+	const { page, wrong, close } = await open("/", ".verdict", {}); // an empty cache
 	const took = Date.now() - began;
 	const bytes = await page.evaluate(() => performance.getEntriesByType("resource").filter((r) => r.name.includes("/assets/")).reduce((n, r) => n + r.encodedBodySize, 0));
 	console.log(`    ${took} ms, ${bytes} bytes of script and style`);
@@ -260,7 +277,7 @@ async function until(what, test) {
 }
 
 await check("live: one stream, which follows, waits under the pointer, and ends with the tab", async () => {
-	const { page, wrong, close } = await open("/", ".verdict");
+	const { page, wrong, close } = await open("/", ".verdict", {});
 	await until("a follower", async () => (await followers()) === 1);
 	let asked = 0;
 	page.on("request", (r) => { if (r.url().includes("/api/v1/why")) asked++; });
@@ -292,7 +309,7 @@ await check("live: one stream, which follows, waits under the pointer, and ends 
 });
 
 await check("the memory of a page that follows does not grow", async () => {
-	const { page, wrong, close } = await open("/", ".verdict");
+	const { page, wrong, close } = await open("/", ".verdict", {});
 	await page.waitForSelector("canvas"); // the traffic of the last hour, which stays
 	const session = await page.context().newCDPSession(page);
 	const heap = async () => {

@@ -27,26 +27,33 @@ const marks = [
 
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
 
+// One window for all: to open one takes Chromium longer than most pages do.
+const page = await (await browser.newContext({ viewport: { width: 1280, height: 900 } })).newPage();
+const devtools = await page.context().newCDPSession(page);
+await devtools.send("Page.enable");
+
+// watch runs in a page from its start, and notes when it shows what is waited for.
+function watch(selector) {
+	const look = () => { if (!globalThis.shownAt && document.querySelector(selector)) globalThis.shownAt = performance.now(); };
+	new MutationObserver(look).observe(document, { childList: true, subtree: true });
+}
+
 // load loads a page into an empty cache: when the page shows what is waited for, in milliseconds since its address was
 // entered, and how many bytes of script and style that took.
 async function load({ path, ready }) {
-	const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
-	const page = await context.newPage();
-	await page.addInitScript((selector) => {
-		const look = () => { if (!globalThis.shownAt && document.querySelector(selector)) globalThis.shownAt = performance.now(); };
-		new MutationObserver(look).observe(document, { childList: true, subtree: true });
-	}, ready);
+	await page.goto("about:blank");
+	await devtools.send("Network.clearBrowserCache");
+	const script = await devtools.send("Page.addScriptToEvaluateOnNewDocument", { source: `(${watch})(${JSON.stringify(ready)})` });
 	await page.goto(base + path, { timeout: patience });
+	await devtools.send("Page.removeScriptToEvaluateOnNewDocument", script);
 	await page.waitForFunction(() => globalThis.shownAt, null, { timeout: patience });
-	const found = await page.evaluate(() => {
+	return await page.evaluate(() => {
 		const loaded = performance.getEntriesByType("resource");
 		return {
 			at: globalThis.shownAt, bytes: loaded.filter((r) => r.name.includes("/assets/")).reduce((n, r) => n + r.encodedBodySize, 0),
 			steps: loaded.map((r) => `${r.name.replace(location.origin, "").slice(0, 90)}: ${Math.round(r.startTime)} to ${Math.round(r.responseEnd)} ms, ${r.encodedBodySize} bytes`),
 		};
 	});
-	await context.close();
-	return found;
 }
 
 let failed = 0;
