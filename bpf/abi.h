@@ -210,6 +210,8 @@ struct skb_offsets {
 	__u32 transport;
 	__u32 inner_transport;
 	__u32 gso_type;
+	__u32 dev;
+	__u32 gso_max_size; /* of the device */
 };
 
 #include "gate/drop_abi.h"

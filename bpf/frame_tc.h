@@ -125,4 +125,16 @@ static __always_inline int frame_gso(frame_ctx *skb, __u32 *type, __u32 *transpo
 	return rc;
 }
 
+/* From this length on, with all headers, the device takes no burst of IPv6 at once; 0: not known. */
+static __always_inline __u32 frame_gso_max(frame_ctx *skb)
+{
+	__u32 max = 0;
+	__u64 dev;
+
+	if (!cfg_skb.head || bpf_probe_read_kernel(&dev, sizeof(dev), (void *)skb + cfg_skb.dev) ||
+	    bpf_probe_read_kernel(&max, sizeof(max), (void *)dev + cfg_skb.gso_max_size))
+		return 0;
+	return max;
+}
+
 #endif

@@ -93,6 +93,20 @@ static __always_inline enum space_result space_fits(const struct ipv6hdr *ip, __
 	return SPACE_OK;
 }
 
+/* A burst as long as this exceeds what IPv6 can say of its length, and what devices take by default. */
+#define SPACE_BURST 65536
+
+/*
+ * Whether a burst that is longer by so many bytes is too long for its device: Linux would cut it in software, which
+ * takes ten times as long, whatever the device could do. Verified alone.
+ */
+__noinline int space_bursts(struct __sk_buff *skb, __u32 bytes)
+{
+	__u32 max = frame_gso_max(skb), len = skb->len + bytes;
+
+	return len >= SPACE_BURST || (max && len >= max);
+}
+
 /*
  * Whether headers up to `at`, which a gap ends or begins at, can be moved. Makes
  * them and `bytes` more linear, and the packet's own, so that nothing fails later.

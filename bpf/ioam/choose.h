@@ -138,17 +138,32 @@ static __always_inline bool ioam_is_due(const struct ioam_insertion *in,
 	return due;
 }
 
+/* The interface: nearly always that of the packet before. */
+static __always_inline void ioam_leave_by(struct ioam_work *w, __u32 iface)
+{
+	__u32 generation = ioam.node[w->copy & 1].generation;
+	struct ioam_iface *known;
+
+	if (w->out_iface != iface || w->out_generation != generation) {
+		known = bpf_map_lookup_elem(&ioam_ifaces, &iface);
+		if (!known)
+			return;
+		w->out = known->copy[w->copy & 1];
+		w->out_iface = iface;
+		w->out_generation = generation;
+	}
+	w->port = w->out;
+}
+
 /* What write.h needs of a packet. */
 static __always_inline void ioam_prepare(struct __sk_buff *skb, const struct packet *p,
 					 struct ioam_work *w, const struct ioam_insertion *in)
 {
-	__u32 iface = p->id.iface;
-	struct ioam_iface *known = bpf_map_lookup_elem(&ioam_ifaces, &iface);
+	__u32 iface = cfg_iface + skb->ingress_ifindex;
+	struct ioam_iface *known;
 
-	if (known)
-		w->port = known->copy[w->copy & 1];
+	ioam_leave_by(w, p->id.iface);
 	w->from = (struct ioam_port){ .id = 0xffff, .wide = IOAM_UNKNOWN };
-	iface = cfg_iface + skb->ingress_ifindex;
 	known = skb->ingress_ifindex ? bpf_map_lookup_elem(&ioam_ifaces, &iface) : NULL;
 	if (known)
 		w->from = known->copy[w->copy & 1];

@@ -149,6 +149,8 @@ __feature(FEATURE_IOAM) __noinline
 		    (!(gso.type & GSO_TCP) &&
 		     (!(gso.type & GSO_UDP) || !is_checksum_partial(skb, gso.header - 2))))
 			return IOAM_GROW_BURST;
+		if (space_bursts(skb, g->grown))
+			return IOAM_NOT_GROWN;
 		len = gso.header - w->l3 + skb->gso_size;
 	}
 	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0 || len + g->grown > mtu)

@@ -348,6 +348,8 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	if (rc == MARK_OK && !plan->wraps)
 		rc = ioam_may_insert(skb, p, w, in, plan);
 	now = mark_now();
+	if (!w->received) /* of this host: it is inserted now */
+		w->received = now;
 	plan->answered = ioam_answers_now(in, now);
 	if (rc == MARK_OK) {
 		g = ioam_guard(plan, now);

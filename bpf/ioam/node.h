@@ -86,6 +86,9 @@ struct ioam_work {
 	bool timed; /* received is known */
 	__u32 flow; /* id, from the hash of the packet */
 	struct ioam_port from; /* where it was received */
+	struct ioam_port out; /* where packets of this interface leave, ... */
+	__u32 out_iface;
+	__u32 out_generation; /* ... as it was configured */
 	__u64 pair_number;
 	__u64 flow_number;
 	struct ioam_sequence_key sequence;

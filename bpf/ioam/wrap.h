@@ -93,6 +93,8 @@ static __always_inline int ioam_wrap_fit(struct __sk_buff *skb, const struct pac
 		if (!seg->tcp && !is_checksum_partial(skb, p->l4_offset + 6))
 			return MARK_BURST_CHECKSUM;
 		seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
+		if (space_bursts(skb, seg->mark))
+			return MARK_TOO_LONG;
 	}
 	if (seg->tcp && g)
 		return ioam_wrap_fit_tcp(skb, seg, g, mtu, now);

@@ -131,7 +131,7 @@ enum mark_reason {
 	MARK_MARKED, /* carries such an option already */
 	MARK_VERSION2, /* carries PDMv2, which is not supported; both directions */
 	MARK_JUMBOGRAM,
-	MARK_TOO_LONG, /* would exceed 65535 bytes */
+	MARK_TOO_LONG, /* would exceed 65535 bytes, or what the device takes of a burst */
 	MARK_CHAIN, /* extension headers that can't be followed; both directions */
 	MARK_DEEP, /* extension headers longer than are moved */
 	MARK_FULL_HEADER, /* the header with its options is full */

@@ -149,6 +149,8 @@ static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, st
 				return rc;
 		}
 		seg->len = p->l4_offset - p->l3_offset + p->l4_len + skb->gso_size;
+		if (space_bursts(skb, bytes))
+			return MARK_TOO_LONG;
 	}
 	if (seg->len + bytes + later <= IPV6_MTU_MIN) {
 		seg->len += bytes;

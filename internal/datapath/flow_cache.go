@@ -142,6 +142,7 @@ func (f *flowCache) skbOffsets() (o tcSkbOffsets) {
 	at := kernel.SocketBufferOffsets()
 	o.Head, o.End, o.Transport = at.Head, at.End, at.Transport
 	o.InnerTransport, o.GsoType = at.InnerTransport, at.GSOType
+	o.Dev, o.GsoMaxSize = at.Dev, at.GSOMaxSize
 	return o
 }
 

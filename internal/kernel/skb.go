@@ -11,9 +11,9 @@ import (
 )
 
 // SKBOffsets are where this kernel has what struct __sk_buff lacks: in struct
-// sk_buff, where data follows head, and GSOType in struct skb_shared_info.
+// sk_buff, where data follows head; GSOType in struct skb_shared_info, and GSOMaxSize in struct net_device.
 type SKBOffsets struct {
-	Head, End, Transport, InnerTransport, GSOType uint32
+	Head, End, Transport, InnerTransport, GSOType, Dev, GSOMaxSize uint32
 }
 
 // located is set by the probe of SocketBuffer.
@@ -43,11 +43,15 @@ func locateSocketBuffer() (SKBOffsets, error) {
 	if err != nil {
 		return SKBOffsets{}, fmt.Errorf("type information of the kernel: %w: %w", err, ebpf.ErrNotSupported)
 	}
-	at, err := offsets(types, "sk_buff", "end", "head", "data", "transport_header", "inner_transport_header")
+	at, err := offsets(types, "sk_buff", "end", "head", "data", "transport_header", "inner_transport_header", "dev")
 	if err != nil {
 		return SKBOffsets{}, err
 	}
 	shared, err := offsets(types, "skb_shared_info", "gso_type")
+	if err != nil {
+		return SKBOffsets{}, err
+	}
+	device, err := offsets(types, "net_device", "gso_max_size")
 	if err != nil {
 		return SKBOffsets{}, err
 	}
@@ -57,6 +61,7 @@ func locateSocketBuffer() (SKBOffsets, error) {
 	return SKBOffsets{
 		Head: at["head"], End: at["end"], GSOType: shared["gso_type"],
 		Transport: at["transport_header"], InnerTransport: at["inner_transport_header"],
+		Dev: at["dev"], GSOMaxSize: device["gso_max_size"],
 	}, nil
 }
 
