@@ -64,11 +64,11 @@ func waymarkNode(t testing.TB, h *lab.Host, cfg Config, in, out string) *Registr
 	return attachNode(t, h, cfg, n)
 }
 
-// attachNode makes a node of a host, with all interfaces that the node lists.
-func attachNode(t testing.TB, h *lab.Host, cfg Config, n Node) *Registrar {
+// attachNode makes a node of a host, with all interfaces that the node lists, and with other stages in the same programs.
+func attachNode(t testing.TB, h *lab.Host, cfg Config, n Node, others ...*datapath.Stage) *Registrar {
 	t.Helper()
 	r := New(cfg)
-	stages := []*datapath.Stage{r.Stage(func(string) bool { return true })}
+	stages := append(others, r.Stage(func(string) bool { return true }))
 	if cfg.Bound != nil {
 		stages = append(stages, hints.NewReader(&hints.Config{}, slog.New(slog.DiscardHandler)).Stage())
 	}

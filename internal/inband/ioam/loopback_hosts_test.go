@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/inband/marktest"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
@@ -25,13 +26,16 @@ import (
 // the namespace ends.
 type loopbackChain struct {
 	*domain
-	trace *wire.Trace
+	trace  *wire.Trace
+	source string // who asks
 }
 
-func newLoopbackChain(t *testing.T) *loopbackChain {
+// transit is where the routers do their work; others: what else hosts run in the same programs.
+func newLoopbackChain(t *testing.T, transit Transit, others map[string]*datapath.Stage) *loopbackChain {
 	c := &loopbackChain{
 		domain: &domain{Lab: labtest.New(t, lab.Config{Topology: "chain", MTU: 1500}), t: t, nodes: map[string]*Registrar{}, with: map[string]Node{}},
 		trace:  asking(t, spaceA, wire.LoopbackTraceType, 40),
+		source: "alpha",
 	}
 	for i, name := range []string{"alpha", "athos", "porthos", "aramis", "beta"} {
 		n := Node{ID: uint32(i + 1), Loopback: Loopback{Every: 1, Rate: 1 << 20}, Namespaces: []Namespace{{ID: spaceA, Remove: name == "beta"}}}
@@ -44,8 +48,16 @@ func newLoopbackChain(t *testing.T) *loopbackChain {
 			in.Policy.Interface = "*"
 			n.Insertions = []Insertion{in}
 		}
+		cfg := Config{Time: wire.POSIX, Transit: TransitTC, Border: BorderDrop}
+		if len(n.Interfaces) > 1 {
+			cfg.Transit = transit
+		}
+		var more []*datapath.Stage
+		if s := others[name]; s != nil {
+			more = append(more, s)
+		}
 		c.with[name] = n
-		c.nodes[name] = attachNode(t, c.Host(name), Config{Time: wire.POSIX, Transit: TransitTC, Border: BorderDrop}, n)
+		c.nodes[name] = attachNode(t, c.Host(name), cfg, n, more...)
 	}
 	return c
 }
@@ -60,10 +72,10 @@ func (c *loopbackChain) send(count int) int {
 	return int(u.Distinct)
 }
 
-// ways are the hops of copies that came back to alpha, and how many of them were on the way there.
+// ways are the hops of copies that came back, and how many of them were on the way there.
 func (c *loopbackChain) ways() (out []string) {
 	c.t.Helper()
-	for _, p := range c.nodes["alpha"].Paths() {
+	for _, p := range c.nodes[c.source].Paths() {
 		out = append(out, fmt.Sprintf("%s/%d", p.Nodes(), p.Reached))
 	}
 	slices.Sort(out)
@@ -87,7 +99,7 @@ func TestLoopbackOnRoute(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Skip("tshark is not installed: see scripts/setup")
 	}
-	c := newLoopbackChain(t)
+	c := newLoopbackChain(t, TransitTC, nil)
 	alpha, beta := c.Host("alpha"), c.Host("beta")
 	application := noNextHeader(t, alpha)
 	path, stop := marktest.Record(t, alpha)
@@ -102,21 +114,10 @@ func TestLoopbackOnRoute(t *testing.T) {
 		t.Errorf("%d of 10 datagrams arrived", got)
 	}
 	c.await("1-2-1/2", "1-2-3-2-1/3", "1-2-3-4-3-2-1/4", "1-2-3-4-5-4-3-2-1/5")
-	before := stats(t, c.nodes["alpha"])
-	transfer(t, alpha, beta, nil, 1<<20)
-	await.True(t, "copies of segments", func() bool { return stats(t, c.nodes["alpha"]).Returned > before.Returned })
-	c.settled()
+	c.copiesOfSegments()
 	stop()
 	if n, _, err := unix.Recvfrom(application, make([]byte, 64), 0); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("a socket received %d bytes of a copy: %v", n, err)
-	}
-	for _, h := range c.Hosts() {
-		if f := faults(t, h); f != "" {
-			t.Errorf("%s:\n%s", h.Name, f)
-		}
-		if why := reasons(t, c.nodes[h.Name]); why["not_inserted_broken"]+why["border_dropped"]+why["loopback_lost"]+why["loopback_type"]+why["loopback_address"] > 0 {
-			t.Errorf("%s: %v", h.Name, why)
-		}
 	}
 	copiesInTshark(t, path, alpha.Addr6().String())
 	c.flood()
@@ -134,13 +135,26 @@ func (c *loopbackChain) settled() {
 			}
 			made, sent = made+stats(c.t, r).Looped, sent+n
 		}
-		if back := stats(c.t, c.nodes["alpha"]).Returned; made != sent || back != sent {
+		if back := stats(c.t, c.nodes[c.source]).Returned; made != sent || back != sent {
 			return fmt.Errorf("%d copies made, %d sent, %d came back", made, sent, back)
 		}
 		return nil
 	})
-	if s := stats(c.t, c.nodes["alpha"]); s.Looped > 0 {
-		c.t.Errorf("alpha made %d copies of copies", s.Looped)
+	if s := stats(c.t, c.nodes[c.source]); s.Looped > 0 {
+		c.t.Errorf("%s made %d copies of copies", c.source, s.Looped)
+	}
+}
+
+// noFaults: hosts could use all that they received, and all that was to be sent was.
+func (c *loopbackChain) noFaults() {
+	c.t.Helper()
+	for _, h := range c.Hosts() {
+		if f := faults(c.t, h); f != "" {
+			c.t.Errorf("%s:\n%s", h.Name, f)
+		}
+		if why := reasons(c.t, c.nodes[h.Name]); why["not_inserted_broken"]+why["border_dropped"]+why["loopback_lost"]+why["loopback_type"]+why["loopback_address"] > 0 {
+			c.t.Errorf("%s: %v", h.Name, why)
+		}
 	}
 }
 
