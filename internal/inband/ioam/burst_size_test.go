@@ -2,6 +2,7 @@ package ioam
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -29,15 +30,33 @@ func TestBurstsStayWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		for nodes := 1; nodes <= wire.MaxTraceSpace/4; nodes += 2 {
-			b.own.Insertions, b.own.ClosedDomain = []Insertion{traceOf(t, nodes)}, true // closed: datagrams, too
-			if err := b.node.Apply(b.own); err != nil {
-				t.Fatal(err)
-			}
-			bytes := b.own.Reserve()
-			b.leaves(limit-1, bytes, true)
-			b.leaves(limit, bytes, false)
+			b.inserts(limit, traceOf(t, nodes))
 		}
+		in := traceOf(t, 4)
+		in.Tunnel = b.tunnel()
+		b.inserts(limit, in)
 	}
+}
+
+// inserts sends bursts that are just as long as the device takes with the insertion, and longer.
+func (b *burster) inserts(limit int, in Insertion) {
+	b.t.Helper()
+	b.own.Insertions, b.own.ClosedDomain = []Insertion{in}, true // closed: datagrams, too
+	if err := b.node.Apply(b.own); err != nil {
+		b.t.Fatal(err)
+	}
+	b.leaves(limit-1, in.Size(), true)
+	b.leaves(limit, in.Size(), false)
+}
+
+// tunnel leads to where packets get lost without an error.
+func (b *burster) tunnel() *Tunnel {
+	b.t.Helper()
+	end := b.to.Addr6().As16()
+	end[15] = 0x99
+	marktest.Command(b.t, b.Host, "ip", "neigh", "replace", netip.AddrFrom16(end).String(),
+		"lladdr", linkOf(b.t, b.to, b.to.Interfaces[0].Name).HardwareAddr.String(), "dev", b.Interfaces[0].Name)
+	return &Tunnel{Source: b.Addr6(), Destination: netip.AddrFrom16(end)}
 }
 
 // traceOf inserts a trace with space for so many node ids.
