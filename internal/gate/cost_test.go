@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/gate/engine"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/test/packet"
@@ -69,8 +70,8 @@ func nanos(t testing.TB, p *ebpf.Program, frame []byte) (least time.Duration) {
 func TestVerified(t *testing.T) {
 	const most = 100_000
 	b := open(t, small())
-	for name, p := range map[string]*ebpf.Program{"xdp": b.early, "tc ingress": b.ingress} {
-		info, err := p.Info()
+	for name, code := range map[string]*datapath.Program{"xdp": datapath.Early, "tc ingress": datapath.Ingress} {
+		info, err := b.program(t, code).Info()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,7 @@ func BenchmarkGate(b *testing.B) {
 			}
 			frame := c.frame.Bytes()
 			d := c.rules.Decide(rules.ReadEthernet(frame), rules.State{Now: time.Now()})
-			b.ReportMetric(float64((nanos(b, g.early, frame) - nanos(b, nothing, frame)).Nanoseconds()), "ns/packet")
+			b.ReportMetric(float64((nanos(b, g.program(b, datapath.Early), frame) - nanos(b, nothing, frame)).Nanoseconds()), "ns/packet")
 			b.ReportMetric(float64(len(d.Counted)), "matches")
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(len(g.table.Rows)), "rows")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
@@ -63,7 +64,7 @@ func (b *bench) find(t *testing.T) *found {
 // sends runs a frame many times.
 func (b *bench) sends(t *testing.T, h at, frame []byte, n int) {
 	t.Helper()
-	if _, _, err := h.program(b).Benchmark(frame, n, func() {}); err != nil {
+	if _, _, err := b.program(t, h.code).Benchmark(frame, n, func() {}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -126,10 +127,11 @@ func TestForgedSources(t *testing.T) {
 		}
 		return w[0]
 	}
+	early := b.program(t, datapath.Early)
 	for begin := time.Now(); time.Since(begin) < 2*DetectWindow+DetectWindow/2; sent++ {
 		number += 0x9e3779b97f4a7c15
 		binary.BigEndian.PutUint32(frame[26:], uint32(number>>32)&0x7fffffff|1<<24)
-		if _, err := b.early.Run(&ebpf.RunOptions{Data: frame}); err != nil {
+		if _, err := early.Run(&ebpf.RunOptions{Data: frame}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -96,7 +96,7 @@ func (b *bench) send(t require, h at, f burst) bool {
 		binary.NativeEndian.PutUint32(ctx[176:], uint32(f.gso.Size))
 		opts.Context = ctx
 	}
-	_, err := h.program(b).Run(opts)
+	_, err := b.program(t, h.code).Run(opts)
 	return err == nil
 }
 

@@ -51,7 +51,7 @@ func TestGSOFrames(t *testing.T) {
 		ctx := make([]byte, 192) // struct __sk_buff
 		copy(ctx[164:], []byte{4, 0, 0, 0})
 		copy(ctx[176:], []byte{0xf4, 1, 0, 0})
-		if _, err := b.ingress.Run(&ebpf.RunOptions{Data: frame, Context: ctx}); err != nil {
+		if _, err := b.program(t, datapath.Ingress).Run(&ebpf.RunOptions{Data: frame, Context: ctx}); err != nil {
 			t.Fatal(err)
 		}
 	}

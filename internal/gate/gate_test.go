@@ -27,11 +27,10 @@ const lo = flow.Iface(1)
 // bench is a gate whose programs are run by BPF_PROG_TEST_RUN.
 type bench struct {
 	*Gate
-	dp             *datapath.Datapath
-	early, ingress *ebpf.Program
+	dp *datapath.Datapath
 }
 
-// open loads a gate with packets of lo.
+// open makes a gate with packets of lo. Each program is loaded when a test first runs it, which takes longer than most tests.
 func open(t testing.TB, cfg Config) *bench {
 	t.Helper()
 	log := slogDiscard()
@@ -42,13 +41,6 @@ func open(t testing.TB, cfg Config) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	var err error
-	if b.early, err = d.Copy(datapath.Early); err != nil {
-		t.Fatalf("%+v", err)
-	}
-	if b.ingress, err = d.Copy(datapath.Ingress); err != nil {
-		t.Fatalf("%+v", err)
-	}
 	if err := b.do(func() error {
 		return b.enter(Place{Iface: lo, Name: "lo", hooks: engine.HookXDP | engine.HookTC})
 	}); err != nil {
@@ -69,19 +61,27 @@ const (
 
 // at is a hook of a test run.
 type at struct {
-	name    string
-	program func(*bench) *ebpf.Program
-	drop    uint32
+	name string
+	code *datapath.Program
+	drop uint32
 }
 
 var hooks = []at{
-	{"xdp", func(b *bench) *ebpf.Program { return b.early }, xdpDrop},
-	{"tc", func(b *bench) *ebpf.Program { return b.ingress }, tcShot},
+	{"xdp", datapath.Early, xdpDrop},
+	{"tc", datapath.Ingress, tcShot},
+}
+
+func (b *bench) program(t require, code *datapath.Program) *ebpf.Program {
+	p, err := b.dp.Copy(code)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	return p
 }
 
 // run sends a frame; false: the hook has no such frames in a test run.
 func (b *bench) run(t require, h at, frame []byte) (dropped, ran bool) {
-	verdict, err := h.program(b).Run(&ebpf.RunOptions{Data: frame, Repeat: 1})
+	verdict, err := b.program(t, h.code).Run(&ebpf.RunOptions{Data: frame, Repeat: 1})
 	if errors.Is(err, unix.EINVAL) {
 		return false, false
 	}

@@ -121,11 +121,12 @@ func (b *bench) offer(t *testing.T, kinds []*swapKind) (stop func() swapSum) {
 	var senders sync.WaitGroup
 	var atXDP swapSum
 	for _, h := range hooks {
+		p := b.program(t, h.code)
 		senders.Go(func() {
 			for i := 0; !over.Load(); i++ {
 				k := kinds[i%len(kinds)]
 				// One by one: a run that a signal interrupts begins again.
-				verdict, err := h.program(b).Run(&ebpf.RunOptions{Data: k.frame})
+				verdict, err := p.Run(&ebpf.RunOptions{Data: k.frame})
 				dropped := verdict == h.drop
 				if err != nil || k.name != "limited" && dropped != (k.name == "dropped") {
 					t.Errorf("%s, %s: verdict %d, %v", h.name, k.name, verdict, err)
