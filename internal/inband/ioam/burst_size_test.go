@@ -22,7 +22,7 @@ func TestBurstsStayWhole(t *testing.T) {
 	if err := l.SetOffloads(marktest.AllOffloads, true); err != nil {
 		t.Fatal(err)
 	}
-	b := &burster{inserter: newProbes(t).inserts(t, l.Host("alpha"), headroom.None, false, traceOf(t, 1)), t: t, to: l.Host("beta")}
+	b := &burster{inserter: pool.inserts(t, l.Host("alpha"), headroom.None, false, traceOf(t, 1)), t: t, to: l.Host("beta")}
 	b.open()
 	const usual, less = 65536, 20000
 	for _, limit := range []int{usual, less} {

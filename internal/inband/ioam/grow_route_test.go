@@ -37,7 +37,7 @@ func newGrowingRoute(t *testing.T, aramis Transit) *growingRoute {
 	}
 	in := insertionTo("::/0", tr)
 	in.Policy.To = netip.PrefixFrom(g.Host("beta").Addr6(), 128)
-	g.from = newProbes(t).inserts(t, g.Host("alpha"), headroom.Interface, false, in)
+	g.from = pool.inserts(t, g.Host("alpha"), headroom.Interface, false, in)
 	transit := func(name string, where Transit, id uint32, interfaces ...string) *Registrar {
 		n := growing()
 		n.ID, n.Interfaces = id, nil

@@ -29,11 +29,13 @@ import (
 	"github.com/waymark-net/waymark/wire/pdm"
 )
 
-// probes are loaded ones, which hosts take in turns: loading them takes longer than the traffic.
+// probes are loaded ones, which hosts of one test after another take: loading them takes longer than the traffic.
 type probes struct {
-	t    testing.TB
+	sync.Mutex
 	free map[bool][]*probe // by whether they mark
 }
+
+var pool = &probes{free: map[bool][]*probe{}}
 
 type probe struct {
 	*datapath.Datapath
@@ -41,19 +43,27 @@ type probe struct {
 	pdm  *inbandpdm.Marker // nil: it does not mark
 }
 
-func newProbes(t testing.TB) *probes { return &probes{t: t, free: map[bool][]*probe{}} }
-
-// take returns a probe that knows nothing of any path, for the test t.
+// take returns a probe that knows nothing of any path or sender, for the test t. Its counters go on.
 func (ps *probes) take(t testing.TB, withPDM bool) *probe {
 	t.Helper()
-	free := ps.free[withPDM]
-	if len(free) == 0 {
-		free = []*probe{ps.load(withPDM)}
+	ps.Lock()
+	defer ps.Unlock()
+	var p *probe
+	if free := ps.free[withPDM]; len(free) > 0 {
+		p, ps.free[withPDM] = free[0], free[1:]
+	} else {
+		p = loadProbe(t, withPDM)
 	}
-	p := free[0]
-	ps.free[withPDM] = free[1:]
-	t.Cleanup(func() { ps.free[withPDM] = append(ps.free[withPDM], p) })
-	known := []string{"mark_paths", "ioam_guards"}
+	t.Cleanup(func() {
+		if t.Failed() {
+			p.Close()
+			return
+		}
+		ps.Lock()
+		defer ps.Unlock()
+		ps.free[withPDM] = append(ps.free[withPDM], p)
+	})
+	known := []string{"mark_paths", "ioam_guards", "ioam_edges_by_sender", "ioam_sequences"}
 	if withPDM {
 		known = append(known, "pdm_states", "pdm_near")
 	}
@@ -92,8 +102,8 @@ func emptyMaps(t testing.TB, r *Registrar, names ...string) {
 	}
 }
 
-func (ps *probes) load(withPDM bool) *probe {
-	ps.t.Helper()
+func loadProbe(t testing.TB, withPDM bool) *probe {
+	t.Helper()
 	p := &probe{node: New(Config{Time: wire.POSIX, Transit: TransitTC})}
 	stages := []*datapath.Stage{p.node.Stage(func(string) bool { return true })}
 	if withPDM {
@@ -104,12 +114,11 @@ func (ps *probes) load(withPDM bool) *probe {
 	}
 	p.Datapath = datapath.New(datapath.Config{MaxEntries: 4096, Stages: stages}, slog.New(slog.DiscardHandler))
 	if err := p.Open(); err != nil {
-		ps.t.Fatalf("%+v", err)
+		t.Fatalf("%+v", err)
 	}
-	ps.t.Cleanup(p.Close)
 	if withPDM {
 		if err := p.pdm.SetPolicies([]policy.Policy{{To: netip.MustParsePrefix("::/0"), For: time.Hour}}); err != nil {
-			ps.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	return p
@@ -230,11 +239,10 @@ func trace72(t testing.TB) Insertion {
 // Paths that take less than an interface does, or no Hop-by-Hop options, and report nothing, must not
 // slow a connection down. Where PDM is on the same interface, too, its marks go on where the path takes them.
 func TestInsertionOnNarrowPaths(t *testing.T) {
-	ps := newProbes(t)
 	for n, p := range marktest.NarrowPaths(ipv6.HopByHop) {
 		t.Run(p.Name, func(t *testing.T) {
 			p.Run(t, func(t *testing.T, h *lab.Host) func() marktest.Outcome {
-				i := ps.inserts(t, h, p.Reserve, n%2 == 1, trace72(t))
+				i := pool.inserts(t, h, p.Reserve, n%2 == 1, trace72(t))
 				return func() marktest.Outcome {
 					o := i.outcome(t)
 					if i.pdm != nil {
@@ -251,7 +259,7 @@ func TestInsertionOnNarrowPaths(t *testing.T) {
 	}
 	for _, withPDM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Packet Too Big, PDM %t", withPDM), func(t *testing.T) {
-			marktest.Attempt(t, func(t *testing.T) string { return ps.narrowed(t, withPDM) })
+			marktest.Attempt(t, func(t *testing.T) string { return pool.narrowed(t, withPDM) })
 		})
 	}
 }
@@ -259,13 +267,12 @@ func TestInsertionOnNarrowPaths(t *testing.T) {
 // No connection may slow down or die because options are inserted at both ends, whatever the MTU and the
 // offloads, with PDM in the same packets or without, and while insertions change; and no checksum is wrong.
 func TestInsertedTraffic(t *testing.T) {
-	ps := newProbes(t)
 	for _, c := range []struct {
 		mtu      int
 		offloads bool
 	}{{1280, false}, {1280, true}, {1500, false}, {1500, true}, {9000, false}, {9000, true}} {
 		t.Run(fmt.Sprintf("MTU %d, offloads %t", c.mtu, c.offloads), func(t *testing.T) {
-			marktest.Attempt(t, func(t *testing.T) string { return ps.testTraffic(t, c.mtu, c.offloads) })
+			marktest.Attempt(t, func(t *testing.T) string { return pool.testTraffic(t, c.mtu, c.offloads) })
 		})
 	}
 }
@@ -328,7 +335,7 @@ func TestTsharkReadsWhatIsInserted(t *testing.T) {
 	if err := l.SetOffloads(marktest.AllOffloads, false); err != nil {
 		t.Fatal(err)
 	}
-	i := newProbes(t).inserts(t, l.Host("alpha"), headroom.Interface, true, trace72(t))
+	i := pool.inserts(t, l.Host("alpha"), headroom.Interface, true, trace72(t))
 	beta := l.Host("beta")
 	path, stop := marktest.Record(t, beta)
 	to := netip.AddrPortFrom(beta.Addr6(), 0)

@@ -26,7 +26,7 @@ func TestInsertionBeyondBuffer(t *testing.T) {
 	for range 4 { // together longer than what TCP reserves on any kernel
 		in.Options = append(in.Options, space(t, spaceA, wire.HopLimitNodeID, 50))
 	}
-	i := newProbes(t).inserts(t, l.Host("alpha"), headroom.Interface, false, in)
+	i := pool.inserts(t, l.Host("alpha"), headroom.Interface, false, in)
 	var near, far net.Conn
 	var listener net.Listener
 	if err := l.Host("beta").Do(func() (err error) {
