@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -48,7 +49,7 @@ func load(t testing.TB, cfg Config) *pdmBench {
 	} else {
 		m := New(cfg)
 		b = &pdmBench{pdm: m, copies: map[uint32]*ebpf.Collection{}, Datapath: datapath.New(
-			datapath.Config{MaxEntries: 4096, Stages: []*datapath.Stage{m.Stage()}}, slog.New(slog.DiscardHandler))}
+			datapath.Config{MaxEntries: 4096, Stages: []*datapath.Stage{emptiedFast(m.Stage())}}, slog.New(slog.DiscardHandler))}
 		if err := b.Open(); err != nil {
 			t.Fatalf("%+v", err)
 		}
@@ -193,8 +194,25 @@ func empty(m *ebpf.Map) error {
 	return nil
 }
 
+// emptiedFast has the largest array be mapped, so that zero takes no call of the kernel for each of its elements.
+func emptiedFast(s *datapath.Stage) *datapath.Stage {
+	set := s.Set
+	s.Set = func(spec *datapath.Spec) error {
+		spec.Maps["policy_unnamed"].Flags |= unix.BPF_F_MMAPABLE
+		return set(spec)
+	}
+	return s
+}
+
 // zero zeroes an array.
 func zero(m *ebpf.Map) error {
+	if m.Flags()&unix.BPF_F_MMAPABLE != 0 {
+		memory, err := m.Memory()
+		if err == nil {
+			_, err = memory.WriteAt(make([]byte, memory.Size()), 0)
+		}
+		return err
+	}
 	n := int(m.MaxEntries())
 	keys := make([]uint32, n)
 	for i := range keys {
