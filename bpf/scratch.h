@@ -16,7 +16,7 @@ struct scratch {
 	SCRATCH_PART(spare_packet, 128); /* which PDM looks at, and which is for no batch */
 	SCRATCH_PART(outer_packet, 128); /* while the inner one is read in its place */
 	SCRATCH_PART(gate_seen, 96); /* of the packet */
-	SCRATCH_PART(gate_matching, 48); /* where the rules are that match so far */
+	SCRATCH_PART(gate_matching, 56); /* where the rules are that match so far */
 	SCRATCH_PART(gate_answer, 256);
 	SCRATCH_PART(mark_quote, 64);
 	SCRATCH_PART(ioam_work, 768);

@@ -12,15 +12,16 @@
 
 enum gate_size {
 	GATE_COPIES = 2, /* of all tables: programs use one, the agent writes the other */
-	GATE_WORDS = 16,
-	GATE_RULES = 64 * GATE_WORDS,
-	GATE_ROWS_MAX = 65536, /* of a copy: their numbers have 16 bits */
-	/* Counters: of rules of both copies, after those of what no rule decided. */
-	GATE_SLOTS = 5 + 2 * GATE_RULES,
+	GATE_GROUPS = 64, /* of words of a row */
+	GATE_GROUP_SHIFT = 2, /* words of a group at most, as a power of two */
+	GATE_WORDS = GATE_GROUPS << GATE_GROUP_SHIFT,
+	GATE_RULES_MAX = 64 * GATE_WORDS,
+	GATE_ROWS = 65536, /* of a copy: their numbers have 16 bits */
 	GATE_BUCKETS = 512, /* of interfaces */
 	GATE_WAYS = 4, /* interfaces in a bucket; sources in a line */
 	GATE_LEAF_KEYS = 5,
 	GATE_WIDE_KEYS = 2,
+	GATE_LINE_WORDS = 8,
 	GATE_DEPTH = 33, /* nodes at most: four bits each, and one that compares */
 };
 
@@ -31,13 +32,18 @@ enum gate_slot {
 	GATE_SLOT_FORGOTTEN, /* buckets of sources that were given to other sources before they were full again */
 	GATE_SLOT_BANNED, /* packets whose source is banned */
 	GATE_SLOT_EXEMPT, /* packets of banned prefixes that an allow list let through to the rules */
-	GATE_SLOT_FIRST, /* of a rule */
+	GATE_SLOT_FIRST, /* of a rule: those of both copies have some */
 };
 
-/* Rules whose condition about a dimension holds. */
+/*
+ * Rules whose condition about a dimension holds. Of up to 64 rules, `summary` has a bit for each. Of more, it has a bit for
+ * each group of words that are not all 0; word n is number first + n of those in gate_lines. Where it has none, there may
+ * be words of other rows.
+ */
 struct gate_row {
-	__u64 summary; /* bit per word that is not 0 */
-	__u64 word[GATE_WORDS];
+	__u64 summary;
+	__u32 first;
+	__u32 zero;
 };
 
 /* Numbers of 16 bits, by page. */
@@ -90,13 +96,14 @@ struct gate_wide {
 	__u64 spare[2];
 };
 
-/* A cache line of a trie. */
+/* A cache line of a trie, or of words of rows. */
 struct gate_line {
 	union {
 		struct gate_node node;
 		struct gate_leaf leaf;
 		struct gate_wide wide;
 		__u32 child[16];
+		__u64 word[GATE_LINE_WORDS];
 	};
 };
 
@@ -173,16 +180,17 @@ enum gate_used {
 	GATE_USED = 10, /* bits */
 };
 
-/* Of one copy. Rows are numbered within the copy, lines of tries across both. */
+/* Of one copy. Rows are numbered within the copy, lines and their words across both. */
 struct gate_table {
 	__u32 used; /* enum gate_used */
 	__u32 row; /* first of this copy */
 	__u32 rule;
 	__u32 page;
 	__u32 has; /* enum gate_has */
+	__u32 rules; /* that there are. More than 64: a dimension is used, whatever they say */
+	__u64 summary; /* as that of a row that has all rules */
+	__u32 group_mask; /* words of a group, a power of two, less one */
 	__u32 zero;
-	__u64 summary; /* words that have rules */
-	__u64 all[GATE_WORDS]; /* the rules that there are */
 	__u32 src[2]; /* tries of IPv4 and IPv6 */
 	__u32 dst[2];
 	__u32 allow[2]; /* likewise; they find 1 for sources that cannot be banned, and 0 */

@@ -6,6 +6,9 @@
 /* Processors at the start; later ones share the counters behind theirs. */
 const volatile __u32 cfg_gate_cpus = 0;
 
+/* Counters of a processor. */
+const volatile __u32 cfg_gate_slots = 0;
+
 /* Lines of gate_sources, less one: they are a power of two. */
 const volatile __u32 cfg_gate_source_mask = 0;
 
@@ -44,7 +47,7 @@ struct {
 } gate_rules SEC(".maps");
 
 /*
- * Running totals: GATE_SLOTS for each CPU, which alone writes them. A rule keeps its slot while it is in the
+ * Running totals: cfg_gate_slots for each CPU, which alone writes them. A rule keeps its slot while it is in the
  * rule set, whatever else is replaced. Read by the agent, which clears a slot that no program uses.
  */
 struct {
@@ -54,7 +57,7 @@ struct {
 	__type(value, struct gate_count);
 } gate_counts SEC(".maps");
 
-/* Token buckets of rules, GATE_SLOTS of them: monotonic ns at which the bucket is full. */
+/* Token buckets of rules, by slot: monotonic ns at which the bucket is full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

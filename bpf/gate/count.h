@@ -28,7 +28,7 @@ static __always_inline void gate_count(__u32 slot, const struct gate_facts *f, b
 		return;
 	if (cpu > cfg_gate_cpus)
 		cpu = cfg_gate_cpus;
-	n = cpu * GATE_SLOTS + slot;
+	n = cpu * cfg_gate_slots + slot;
 	c = bpf_map_lookup_elem(&gate_counts, &n);
 	if (!c)
 		return;

@@ -112,31 +112,29 @@ static __always_inline __u32 gate_within(__u32 n, __u32 size)
 		keep(GATE_USES_DSCP, t->dscp[gate_within(f->dscp, GATE_DSCPS)]);          \
 	} while (0)
 
-/* What a packet has met so far: the row of each dimension that rules use, by its bit in enum gate_used. */
+/* Where the rules are that match so far. Of numbers in memory, the verifier follows no values. */
 struct gate_matching {
-	__u32 row[GATE_USED];
-	__u32 part; /* of rows, which is looked at first: its offset */
+	__u64 groups; /* of words, in which rules may match; the first is that of `word` */
+	__u32 word; /* that is read next */
+	__u32 first
+		[GATE_USED]; /* words of the row of each dimension that rules use, by its bit in enum gate_used */
 };
 
-static __always_inline __u64 gate_part(const struct gate_row *r, __u32 part)
-{
-	return *(const __u64 *)((const void *)r + (part & offsetof(struct gate_row, word)));
-}
-
 /*
- * Up to 64 rules: keeps of the matching ones those of a row. More: keeps the words of them in which a row has any. So
- * words are read only where each dimension has rules. Of a number in memory, the verifier follows no values.
+ * Keeps of the matching rules, or of the groups of words that have any, those of a row. So words are read only where each
+ * dimension has rules.
  */
-#define GATE_KEEP(dimension, index)                                              \
-	do {                                                                     \
-		if (t->used & (dimension)) {                                     \
-			__u32 *row_ = &m->row[__builtin_ctz(dimension)];         \
-			const struct gate_row *r_;                               \
-			WHOLE(*row_) = first + (index);                          \
-			r_ = bpf_map_lookup_elem(&gate_rows, row_);              \
-			if (!r_ || !(matching &= gate_part(r_, WHOLE(m->part)))) \
-				return 0;                                        \
-		}                                                                \
+#define GATE_KEEP(dimension, index)                                       \
+	do {                                                              \
+		if (t->used & (dimension)) {                              \
+			__u32 *at_ = &m->first[__builtin_ctz(dimension)]; \
+			const struct gate_row *r_;                        \
+			WHOLE(*at_) = first + (index);                    \
+			r_ = bpf_map_lookup_elem(&gate_rows, at_);        \
+			if (!r_ || !(matching &= r_->summary))            \
+				return 0;                                 \
+			WHOLE(*at_) = r_->first;                          \
+		}                                                         \
 	} while (0)
 
 /* Likewise, of up to 64 rules. */
@@ -145,7 +143,7 @@ static __always_inline __u64 gate_part(const struct gate_row *r, __u32 part)
 		if (t->used & (dimension)) {                                                \
 			__u32 row_ = first + (index);                                       \
 			const struct gate_row *r_ = bpf_map_lookup_elem(&gate_rows, &row_); \
-			if (!r_ || !(word &= r_->word[0]))                                  \
+			if (!r_ || !(word &= r_->summary))                                  \
 				return 0;                                                   \
 		}                                                                           \
 	} while (0)
@@ -154,27 +152,49 @@ static __always_inline __u64 gate_part(const struct gate_row *r, __u32 part)
 static __always_inline __u64 gate_word(const struct gate_matching *m,
 				       const volatile struct gate_table *t, __u32 n)
 {
-	__u64 word = t->all[n & (GATE_WORDS - 1)];
+	__u64 word = ~0ULL;
 
 #pragma unroll
 	for (int i = 0; i < GATE_USED; i++) {
-		const struct gate_row *r;
+		const struct gate_line *line;
+		__u32 at, number;
 
 		if (!(t->used & 1 << i))
 			continue;
-		r = bpf_map_lookup_elem(&gate_rows, &m->row[i]);
-		if (!r || !(word &= r->word[n & (GATE_WORDS - 1)]))
+		at = m->first[i] + n;
+		number = at / GATE_LINE_WORDS;
+		line = bpf_map_lookup_elem(&gate_lines, &number);
+		if (!line || !(word &= line->word[at % GATE_LINE_WORDS]))
 			return 0;
 	}
 	return word;
 }
 
-/* Likewise. Verified alone. */
-__feature(FEATURE_GATE) __noinline __u64 gate_word_of(__u32 copy, __u32 n)
+/* The packet meets the rules of the words that are left of a group, in order. 0: none has decided. Verified alone. */
+__feature(FEATURE_GATE) __noinline int gate_meet_group(struct gate_facts *f, __u32 copy)
 {
-	const struct gate_matching *m = SCRATCH(struct gate_matching, gate_matching);
+	const volatile struct gate_table *t = &gate.table[copy & 1];
+	struct gate_matching *m = SCRATCH(struct gate_matching, gate_matching);
+	__u64 word;
+	__u32 n;
+	int action;
 
-	return m ? gate_word(m, &gate.table[copy & 1], n) : 0;
+	if (!f || !m)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 1 << GATE_GROUP_SHIFT; i++) {
+		n = WHOLE(m->word);
+		word = gate_word(m, t, n);
+		if (word) {
+			action = gate_meet(f, 64 * n, word);
+			if (action)
+				return action;
+		}
+		WHOLE(m->word) = n + 1;
+		if (!(n + 1 & t->group_mask))
+			return 0;
+	}
+	return 0;
 }
 
 /* The packet meets the rules of a word: most often the first of them decides, which takes no call. */
@@ -198,31 +218,31 @@ __feature(FEATURE_GATE) __noinline
 	struct gate_matching *m = SCRATCH(struct gate_matching, gate_matching);
 	__u64 matching = t->summary, word;
 	__u32 first = t->row, n;
-	bool few = matching <= 1;
 	int action;
 
 	if (!f || !m)
 		return 0;
-	if (few)
-		matching = t->all[0];
-	WHOLE(m->part) = few ? offsetof(struct gate_row, word) : 0;
 	GATE_DIMENSIONS(GATE_KEEP);
 	if (!matching)
 		return 0;
-	few = WHOLE(m->part);
-	n = few ? 0 : gate_lowest(matching);
-	word = few ? matching : gate_word(m, t, n);
+	if (t->rules <= 64)
+		return gate_meet_first(f, 0, matching);
+	n = gate_lowest(matching) * (t->group_mask + 1);
+	word = gate_word(m, t, n);
 	action = word ? gate_meet_first(f, 64 * n, word) : 0;
-	if (few)
-		return action;
+	WHOLE(m->groups) = matching;
+	WHOLE(m->word) = n + 1;
+	if (!action && t->group_mask)
+		action = gate_meet_group(f, copy);
 #pragma clang loop unroll(disable)
-	for (int i = 1; i < GATE_WORDS && !action; i++) {
+	for (int i = 1; i < GATE_GROUPS && !action; i++) {
+		matching = WHOLE(m->groups);
 		matching &= matching - 1;
 		if (!matching)
 			return 0;
-		n = gate_lowest(matching);
-		word = gate_word_of(copy, n);
-		action = word ? gate_meet(f, 64 * n, word) : 0;
+		WHOLE(m->groups) = matching;
+		WHOLE(m->word) = gate_lowest(matching) * (t->group_mask + 1);
+		action = gate_meet_group(f, copy);
 	}
 	return action;
 }

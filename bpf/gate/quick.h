@@ -13,7 +13,7 @@
 /* Whether all that may concern a packet are up to 64 rules about protocols and ports of destinations. */
 static __always_inline bool gate_is_quick(const volatile struct gate_table *t)
 {
-	return t->summary <= 1 && !(t->used & ~GATE_USES_QUICK) && !t->has && !gate.capture &&
+	return t->rules <= 64 && !(t->used & ~GATE_USES_QUICK) && !t->has && !gate.capture &&
 	       !(gate_ban_control.used[0] | gate_ban_control.used[1]);
 }
 
@@ -21,7 +21,7 @@ static __always_inline bool gate_is_quick(const volatile struct gate_table *t)
 static __always_inline __u64 gate_quick_match(const volatile struct gate_table *t,
 					      const struct gate_facts *f)
 {
-	__u64 word = t->all[0];
+	__u64 word = t->summary;
 	__u32 first = t->row;
 
 	GATE_KEEP_FEW(GATE_USES_HEAD, t->head[gate_within(f->head, GATE_HEADS)]);

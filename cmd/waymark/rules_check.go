@@ -80,9 +80,9 @@ func (c *rulesCheck) run(cmd *cobra.Command, args []string) error {
 	for _, s := range rs.Sets {
 		members += len(s.Prefixes) + len(s.Ports)
 	}
-	_, err = fmt.Fprintf(stdout, "%s: no errors; %s, %s with %s\nthey take %.1f of %.1fMiB for addresses, and %d of %d rows, %s\n", args[0],
+	_, err = fmt.Fprintf(stdout, "%s: no errors; %s, %s with %s\nthey take %d of %d rules, %.1f of %.1fMiB for addresses and conditions, and %d of %d rows, %s\n", args[0],
 		term.Number(uint64(len(rs.Rules)), "rules"), term.Number(uint64(len(rs.Sets)), "sets"), term.Number(uint64(members), "members"),
-		mega(use.Memory), mega(use.MaxMemory), use.Rows, use.MaxRows, whose)
+		use.Rules, use.MaxRules, mega(use.Memory), mega(use.MaxMemory), use.Rows, use.MaxRows, whose)
 	return err
 }
 

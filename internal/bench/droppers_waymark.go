@@ -31,6 +31,7 @@ func rulesStarter(mode gate.Mode, text string) starter {
 		cfg := gate.Default()
 		cfg.Mode = mode
 		cfg.Tables.Lines *= 2 // 100,000 addresses that are far apart
+		cfg.Tables.Rules = max(cfg.Tables.Rules, uint32(len(set.Rules)))
 		log := slog.New(slog.DiscardHandler)
 		g := gate.New(cfg, log)
 		d := datapath.New(datapath.Config{MaxEntries: 1 << 14, Stages: []*datapath.Stage{g.Stage(func(string) bool { return true })}}, log)

@@ -10,7 +10,6 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/waymark-net/waymark/internal/gate"
-	"github.com/waymark-net/waymark/internal/gate/engine"
 )
 
 // RulesReport is what a packet costs that the last of many rules drops.
@@ -78,9 +77,7 @@ func (r *RulesReport) measure(ctx context.Context, cfg Config, what string, n in
 		{name: onlyDrops, start: xdpStarter(link.XDPDriverMode)},
 		{name: dropNFT, needs: "nft", start: nft},
 	}
-	if what == manyMembers || n < engine.MaxRules {
-		ways = append(ways, dropper{name: dropWaymark, start: rulesStarter(gate.ModeNative, own)})
-	}
+	ways = append(ways, dropper{name: dropWaymark, start: rulesStarter(gate.ModeNative, own)})
 	if err := one.measure(ctx, cfg, ways); err != nil {
 		return err
 	}
@@ -142,7 +139,7 @@ func (r *RulesReport) WriteText(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, "UDP datagrams that the last rule drops, and no other; each other rule has an address, a protocol and a range of ports. %d rounds, in turns, on\n"+
-		"one processor: median (lowest–highest). The gate takes %d rules at most.\n\n", r.Rounds, engine.MaxRules)
+		"one processor: median (lowest–highest).\n\n", r.Rounds)
 	var rows [][]string
 	for _, p := range r.Points {
 		ratio := ""

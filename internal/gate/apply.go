@@ -3,6 +3,7 @@ package gate
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -171,10 +172,10 @@ func added(next, before map[uint32]uint16) (slots []uint16) {
 
 // write fills a copy, and then turns to it.
 func (g *Gate) write(t *engine.Table, which uint32, slots map[uint32]uint16, next *engine.Control) error {
-	h, base := &t.Header, which*g.cfg.Tables.Lines
+	h := &t.Header
+	done, err := g.writeRows(t, written{})
 	for _, err := range []error{
-		put(g.maps["gate_lines"], base, t.Lines),
-		put(g.maps["gate_rows"], h.Row, t.Rows),
+		err,
 		put(g.maps["gate_pages"], h.Page, t.Pages),
 		put(g.maps["gate_rules"], h.Rule, t.Programs(func(id uint32) uint16 { return slots[id] })),
 	} {
@@ -182,13 +183,26 @@ func (g *Gate) write(t *engine.Table, which uint32, slots map[uint32]uint16, nex
 			return fmt.Errorf("writing packet rules: %w", err)
 		}
 	}
-	g.written = len(t.Rows)
 	filled := *next
 	filled.Copy = g.control.Copy // programs still use the other one
 	if err := g.publish(&filled); err != nil {
 		return err
 	}
-	return g.publish(next)
+	if err := g.publish(next); err != nil {
+		return err
+	}
+	g.written = done
+	return nil
+}
+
+// written is how much of a table is in the maps.
+type written struct{ rows, lines int }
+
+// writeRows writes the rows and lines of a table that are not in the maps yet.
+func (g *Gate) writeRows(t *engine.Table, had written) (written, error) {
+	return written{len(t.Rows), len(t.Lines)}, errors.Join(
+		put(g.maps["gate_lines"], t.FirstLine()+uint32(had.lines), t.Lines[had.lines:]),
+		put(g.maps["gate_rows"], t.Header.Row+uint32(had.rows), t.Rows[had.rows:]))
 }
 
 // publish makes a control block visible to the programs.

@@ -75,14 +75,16 @@ func (g *Gate) Counters() (c Counters, err error) {
 }
 
 // totals are the counters of all processors, by slot.
-func (g *Gate) totals() ([]Counts, error) { return totalsOf(g.maps["gate_counts"]) }
+func (g *Gate) totals() ([]Counts, error) {
+	return totalsOf(g.maps["gate_counts"], g.cfg.Tables.Slots())
+}
 
-func totalsOf(m *ebpf.Map) ([]Counts, error) {
+func totalsOf(m *ebpf.Map, slots uint32) ([]Counts, error) {
 	all, err := countsOf(m)
 	if err != nil {
 		return nil, err
 	}
-	sums := make([]Counts, engine.Slots)
+	sums := make([]Counts, slots)
 	for i := range all {
 		sums[i%len(sums)].add(&all[i])
 	}
@@ -114,7 +116,7 @@ func (g *Gate) retire(slots []uint16) error {
 		t := totals[slot]
 		g.gone.add(&engine.Count{Packets: t.Packets, Bytes: t.Bytes, Dropped: t.Dropped, DroppedBytes: t.DroppedBytes})
 		for cpu := range g.cpus + 1 {
-			if err := g.maps["gate_counts"].Put(cpu*engine.Slots+uint32(slot), engine.Count{}); err != nil {
+			if err := g.maps["gate_counts"].Put(cpu*g.cfg.Tables.Slots()+uint32(slot), engine.Count{}); err != nil {
 				return fmt.Errorf("clearing the counters of a packet rule: %w", err)
 			}
 		}

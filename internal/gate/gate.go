@@ -56,7 +56,7 @@ type Config struct {
 // Default is room for 100,000 IPv4 addresses or 70,000 of IPv6.
 func Default() Config {
 	return Config{
-		Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rows: 8192, Pages: 1024}, Sources: 1 << 16, Bans: 1 << 14, Dropped: 1 << 13,
+		Mode: ModeAuto, Tables: engine.Limits{Lines: 1 << 17, Rules: 4096, Pages: 1024}, Sources: 1 << 16, Bans: 1 << 14, Dropped: 1 << 13,
 		CaptureRate: 10000,
 	}
 }
@@ -96,7 +96,7 @@ type Gate struct {
 	// control is what the programs see.
 	control engine.Control
 	table   *engine.Table
-	written int               // of its rows
+	written written           // of it, to the maps
 	slots   map[uint32]uint16 // of counters, by rule
 	free    []uint16
 	gone    Counts  // of rules that were removed
@@ -134,7 +134,7 @@ type Place struct {
 func New(cfg Config, log *slog.Logger) *Gate {
 	g := &Gate{cfg: cfg, log: log, rules: &rules.Ruleset{}, slots: map[uint32]uint16{}, ifaces: map[flow.Iface]Place{}, local: map[abiGateLocalKey]bool{}}
 	g.bans.init(cfg.Bans)
-	for n := engine.Slots; n > uint32(engine.FirstSlot); n-- {
+	for n := cfg.Tables.Slots(); n > uint32(engine.FirstSlot); n-- {
 		g.free = append(g.free, uint16(n-1))
 	}
 	return g
@@ -222,8 +222,8 @@ func (g *Gate) set(s *datapath.Spec) error {
 	t := g.cfg.Tables
 	lines := uint32(1) << bits.Len32((g.cfg.Sources-1)/sourceWays)
 	if err := s.SetSizes(map[string]uint32{
-		"gate_lines": engine.Copies * t.Lines, "gate_rows": engine.Copies * t.Rows, "gate_pages": engine.Copies * t.Pages,
-		"gate_rules": engine.Copies * uint32(engine.MaxRules), "gate_counts": (g.cpus + 1) * engine.Slots, "gate_buckets": engine.Slots,
+		"gate_lines": engine.Copies * t.Lines, "gate_rows": engine.Copies * engine.MaxRows, "gate_pages": engine.Copies * t.Pages,
+		"gate_rules": engine.Copies * t.Rules, "gate_counts": (g.cpus + 1) * t.Slots(), "gate_buckets": t.Slots(),
 		"gate_sources": lines, "gate_bans": max(g.cfg.Bans, 1), "gate_ban_counts": max(g.cfg.Bans, 1),
 		"gate_sketch": sketchSize,
 		"gate_drops":  2 * g.cpus * g.dropSets(), "gate_drop_parts": 2 * g.cpus,
@@ -232,7 +232,7 @@ func (g *Gate) set(s *datapath.Spec) error {
 	}
 	at := kernel.SocketOffsets()
 	return s.SetConstants(map[string]any{
-		"cfg_gate_cpus": g.cpus, "cfg_gate_source_mask": lines - 1, "cfg_gate_drop_sets": g.dropSets(),
+		"cfg_gate_cpus": g.cpus, "cfg_gate_slots": t.Slots(), "cfg_gate_source_mask": lines - 1, "cfg_gate_drop_sets": g.dropSets(),
 		"cfg_gate_sock": abiGateSockOffsets{Locks: at.Locks, Shift: at.Shift, Clamp: at.Clamp},
 	})
 }
@@ -299,10 +299,11 @@ func (g *Gate) enter(p Place) error {
 		return fmt.Errorf("gate of %s: %w", p.Name, err)
 	}
 	// A name may need a row that no other has.
-	if err := put(g.maps["gate_rows"], g.table.Header.Row+uint32(g.written), g.table.Rows[g.written:]); err != nil {
+	done, err := g.writeRows(g.table, g.written)
+	if err != nil {
 		return fmt.Errorf("gate of %s: %w", p.Name, err)
 	}
-	g.written = len(g.table.Rows)
+	g.written = done
 	g.ifaces[p.Iface] = p
 	if err := g.publish(&next); err != nil {
 		return err

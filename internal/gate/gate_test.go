@@ -50,7 +50,7 @@ func open(t testing.TB, cfg Config) *bench {
 }
 
 func small() Config {
-	return Config{Tables: engine.Limits{Lines: 1 << 14, Rows: 8192, Pages: 1024}, Sources: 1 << 12, Bans: 64}
+	return Config{Tables: engine.Limits{Lines: 1 << 14, Rules: 1024, Pages: 1024}, Sources: 1 << 12, Bans: 64}
 }
 
 // Verdicts of the hooks.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/bits"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -63,10 +62,11 @@ func (a *Amounts) plus(o *Amounts) *Amounts {
 // keptMaps are those that count on with the programs that stay on interfaces, by the names of their pins.
 var keptMaps = map[string]string{
 	"counts": "gate_counts", "rules": "gate_rules", "control": ".data.gate", "bans": "gate_bans", "ban_counts": "gate_ban_counts",
+	"buckets": "gate_buckets", // as many as slots
 }
 
 // keptPrefix begins the names of directories with pins of maps, which are as this version has them.
-var keptPrefix = fmt.Sprintf("maps-1-%d-%d-%d-", engine.Slots, unsafe.Sizeof(engine.Control{}), unsafe.Sizeof(engine.Rule{}))
+var keptPrefix = fmt.Sprintf("maps-2-%d-%d-", unsafe.Sizeof(engine.Control{}), unsafe.Sizeof(engine.Rule{}))
 
 // former are maps of an agent before, whose programs may still run.
 type former struct {
@@ -151,7 +151,7 @@ func (f *former) amounts() (*Amounts, error) {
 	if f.maps == nil {
 		return a, nil
 	}
-	totals, err := totalsOf(f.maps["counts"])
+	totals, err := totalsOf(f.maps["counts"], f.maps["buckets"].MaxEntries())
 	if err != nil {
 		return nil, err
 	}
@@ -161,14 +161,12 @@ func (f *former) amounts() (*Amounts, error) {
 		return nil, fmt.Errorf("reading which rules there were: %w", err)
 	}
 	table := &control.Table[control.Copy&1]
-	for word, rules := range table.All {
-		for ; rules != 0; rules &= rules - 1 {
-			var r engine.Rule
-			if err := f.maps["rules"].Lookup(table.Rule+uint32(64*word+bits.TrailingZeros64(rules)), &r); err != nil {
-				return nil, fmt.Errorf("reading which rules there were: %w", err)
-			}
-			a.Rules[r.Id] = totals[r.Slot]
+	for n := range table.Rules {
+		var r engine.Rule
+		if err := f.maps["rules"].Lookup(table.Rule+n, &r); err != nil {
+			return nil, fmt.Errorf("reading which rules there were: %w", err)
 		}
+		a.Rules[r.Id] = totals[r.Slot]
 	}
 	return a, f.addBans(a)
 }

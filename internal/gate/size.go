@@ -19,8 +19,10 @@ const mostLines = 1 << 30 / uint32(lineSize)
 
 // Use is what a rule set takes of the tables.
 type Use struct {
-	Memory    uint64 `json:"memory"` // bytes for addresses
+	Memory    uint64 `json:"memory"` // bytes for addresses and conditions
 	MaxMemory uint64 `json:"max_memory"`
+	Rules     int    `json:"rules"`
+	MaxRules  uint32 `json:"max_rules"`
 	Rows      int    `json:"rows"`
 	MaxRows   uint32 `json:"max_rows"`
 }
@@ -31,7 +33,7 @@ func (g *Gate) Fit(rs *rules.Ruleset) (u Use, err error) {
 	if err != nil {
 		return u, err
 	}
-	return Use{uint64(len(t.Lines)) * lineSize, uint64(g.cfg.Tables.Lines) * lineSize, len(t.Rows), g.cfg.Tables.Rows}, nil
+	return Use{uint64(len(t.Lines)) * lineSize, uint64(g.cfg.Tables.Lines) * lineSize, len(t.Rules), g.cfg.Tables.Rules, len(t.Rows), engine.MaxRows}, nil
 }
 
 // compile makes the tables of a rule set, or says how large they must be.
@@ -51,7 +53,7 @@ func (g *Gate) compile(rs *rules.Ruleset, which uint32, now time.Time) (*engine.
 	}
 	const mega = 1 << 20
 	had, needs := uint64(g.cfg.Tables.Lines)*lineSize, uint64(len(t.Lines))*lineSize
-	return nil, fmt.Errorf("the addresses of the rules take %.2fMiB of tables, and gate.table_memory is %.2fMiB: raise it to %dMiB, or use fewer addresses%s",
+	return nil, fmt.Errorf("the addresses and conditions of the rules take %.2fMiB of tables, and gate.table_memory is %.2fMiB: raise it to %dMiB, or use fewer addresses%s",
 		float64(needs)/mega, float64(had)/mega, needs/mega+1, largest(rs))
 }
 

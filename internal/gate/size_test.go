@@ -39,11 +39,11 @@ func TestFit(t *testing.T) {
 	}
 	cfg.Tables.Lines = Lines(2 << 20)
 	u, err := New(cfg, slogDiscard()).Fit(rs)
-	if err != nil || u.Memory > u.MaxMemory || u.MaxMemory != 2<<20 || u.Rows < 2 || u.MaxRows != cfg.Tables.Rows {
+	if err != nil || u.Memory > u.MaxMemory || u.MaxMemory != 2<<20 || u.Rows < 2 || u.Rules != 1 || u.MaxRules != cfg.Tables.Rules {
 		t.Errorf("%+v, %v", u, err)
 	}
-	cfg.Tables = engine.Limits{Lines: Lines(2 << 20), Rows: 1, Pages: 1}
-	if _, err := New(cfg, slogDiscard()).Fit(rs); err == nil || !strings.Contains(err.Error(), "gate.rows") {
+	cfg.Tables = engine.Limits{Lines: Lines(2 << 20), Pages: 1}
+	if _, err := New(cfg, slogDiscard()).Fit(rs); err == nil || !strings.Contains(err.Error(), "gate.max_rules") {
 		t.Error(err)
 	}
 }

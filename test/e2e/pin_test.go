@@ -143,7 +143,7 @@ func TestPinnedRules(t *testing.T) {
 			wants(t, waymark(t, "restore", "--pins", "--pin-dir", pinsOf(config)), 1, "another agent", "stop the agent")
 			a.kill()
 			s.goesOn(t, "after a kill")
-			a = start(t, setup{host: alpha, config: strings.Replace(config, "mode:", "table_memory: 4MiB, rows: 1000, bans: {max: 10}, mode:", 1)})
+			a = start(t, setup{host: alpha, config: strings.Replace(config, "mode:", "table_memory: 4MiB, max_rules: 1000, bans: {max: 10}, mode:", 1)})
 			s.goesOn(t, "with the next agent")
 			s.stop()
 			if n := s.passed.Load(); n != 0 {

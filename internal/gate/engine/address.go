@@ -85,43 +85,46 @@ func (c *compiler) addresses() (err error) {
 type sweep struct {
 	c     *compiler
 	lists [][]netip.Prefix
-	conds []cond
-	fixed ruleBits // of rules without a condition
-	known map[string]uint16
+	conds [][]*cond // that name a list
+	now   ruleBits  // whose condition holds
 }
 
 // cond is the condition of a rule: the address is in one of the lists, or with not in none.
 type cond struct {
-	rule  int
-	lists []int
-	not   bool
+	rule int
+	not  bool
+	in   int // of its lists
 }
 
 func (c *compiler) sweep(of func(*rules.Match) *rules.Addrs, free ruleBits) *sweep {
-	s := &sweep{c: c, fixed: free}
+	s := &sweep{c: c, now: slices.Clone(free)}
 	numbers := map[string]int{}
 	for i, r := range c.Rules {
 		a := of(&r.Match)
 		if free.has(i) {
 			continue
 		}
-		one := cond{rule: i, not: a.Not}
+		one := &cond{rule: i, not: a.Not}
+		s.now.put(i, a.Not)
 		for _, name := range a.Sets {
 			n, ok := numbers[name]
 			if !ok {
-				n = len(s.lists)
+				n = s.list(c.members(name))
 				numbers[name] = n
-				s.lists = append(s.lists, c.members(name))
 			}
-			one.lists = append(one.lists, n)
+			s.conds[n] = append(s.conds[n], one)
 		}
 		if len(a.Prefixes) > 0 {
-			one.lists = append(one.lists, len(s.lists))
-			s.lists = append(s.lists, a.Prefixes)
+			n := s.list(a.Prefixes)
+			s.conds[n] = append(s.conds[n], one)
 		}
-		s.conds = append(s.conds, one)
 	}
 	return s
+}
+
+func (s *sweep) list(p []netip.Prefix) int {
+	s.lists, s.conds = append(s.lists, p), append(s.conds, nil)
+	return len(s.lists) - 1
 }
 
 // members are the prefixes of a set that have not ended.
@@ -156,50 +159,46 @@ func (s *sweep) run(family int) (first uint16, bounds []bound, err error) {
 	}
 	slices.SortFunc(turns, func(a, b turn) int { return a.compare(b.key) })
 	depth := make([]int, len(s.lists))
-	active := make([]byte, (len(s.lists)+7)/8)
-	s.known = map[string]uint16{}
-	at := key{}
-	for i := 0; ; {
+	row, err := s.c.row(s.now)
+	if err != nil {
+		return 0, nil, err
+	}
+	first = row
+	for i := 0; i < len(turns); {
+		at := turns[i].key
 		for ; i < len(turns) && turns[i].key == at; i++ {
 			n := turns[i].list
+			was := depth[n] > 0
 			depth[n] += turns[i].delta
-			active[n/8] &^= 1 << (n % 8)
-			if depth[n] > 0 {
-				active[n/8] |= 1 << (n % 8)
+			if is := depth[n] > 0; is != was {
+				s.turn(n, turns[i].delta)
 			}
 		}
-		row, err := s.row(active)
+		next, err := s.c.row(s.now)
 		if err != nil {
 			return 0, nil, err
 		}
-		last := first
-		if len(bounds) > 0 {
-			last = bounds[len(bounds)-1].row
-		}
 		switch {
 		case at == key{}:
-			first = row
-		case row != last:
-			bounds = append(bounds, bound{at, row})
+			first = next
+		case next != row:
+			bounds = append(bounds, bound{at, next})
 		}
-		if i == len(turns) {
-			return first, bounds, nil
-		}
-		at = turns[i].key
+		row = next
 	}
+	// Prefixes that reach the end do not turn there.
+	for n := range depth {
+		if depth[n] > 0 {
+			s.turn(n, -1)
+		}
+	}
+	return first, bounds, nil
 }
 
-// row is that of addresses that are in the active lists.
-func (s *sweep) row(active []byte) (uint16, error) {
-	if n, ok := s.known[string(active)]; ok {
-		return n, nil
+// turn begins or ends a list.
+func (s *sweep) turn(list, delta int) {
+	for _, one := range s.conds[list] {
+		one.in += delta
+		s.now.put(one.rule, (one.in > 0) != one.not)
 	}
-	b := s.fixed
-	for _, one := range s.conds {
-		in := slices.ContainsFunc(one.lists, func(n int) bool { return active[n/8]>>(n%8)&1 != 0 })
-		b.put(one.rule, in != one.not)
-	}
-	n, err := s.c.row(b)
-	s.known[string(active)] = n
-	return n, err
 }

@@ -9,6 +9,7 @@ package engine
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -38,11 +39,10 @@ const (
 	// Feature is the bit of enum feature.
 	Feature = abiFeatureFEATURE_GATE
 
-	MaxRules  = int(abiGateSizeGATE_RULES) // of a rule set
-	Slots     = uint32(abiGateSizeGATE_SLOTS)
+	MaxRules  = uint32(abiGateSizeGATE_RULES_MAX) // of a rule set, whatever the limits are
 	FirstSlot = uint16(abiGateSlotGATE_SLOT_FIRST)
 	Copies    = uint32(abiGateSizeGATE_COPIES)
-	maxRows   = uint32(abiGateSizeGATE_ROWS_MAX)
+	MaxRows   = uint32(abiGateSizeGATE_ROWS) // of a copy
 
 	SlotPassed = uint32(abiGateSlotGATE_SLOT_PASSED)
 	SlotNotIP  = uint32(abiGateSlotGATE_SLOT_NOT_IP)
@@ -69,7 +69,10 @@ var HintSources = [...]string{
 }
 
 // Limits are the sizes of one copy of the tables.
-type Limits struct{ Lines, Rows, Pages uint32 }
+type Limits struct{ Lines, Rules, Pages uint32 }
+
+// Slots is how many counters a processor has: for rules of both copies, after those of what no rule decided.
+func (l Limits) Slots() uint32 { return uint32(FirstSlot) + Copies*l.Rules }
 
 // Options are what a table depends on besides the rules.
 type Options struct {
@@ -85,21 +88,23 @@ type Table struct {
 	Header abiGateTable
 	Rows   []Row
 	Pages  []Page
-	Lines  []Line // of the tries
+	Lines  []Line // of the tries, and then of the words of rows
 
 	options Options
-	rows    map[ruleBits]uint16
+	rows    map[uint64][]uint16 // by a hash of what they have
+	seed    maphash.Seed
 	pages   map[Page]uint16
+	words   words
 }
 
 // ruleBits is a set of rules.
-type ruleBits [abiGateSizeGATE_WORDS]uint64
+type ruleBits []uint64
 
-func (b *ruleBits) set(n int)      { b[n/64] |= 1 << (n % 64) }
-func (b *ruleBits) clear(n int)    { b[n/64] &^= 1 << (n % 64) }
-func (b *ruleBits) has(n int) bool { return b[n/64]>>(n%64)&1 != 0 }
+func (b ruleBits) set(n int)      { b[n/64] |= 1 << (n % 64) }
+func (b ruleBits) clear(n int)    { b[n/64] &^= 1 << (n % 64) }
+func (b ruleBits) has(n int) bool { return b[n/64]>>(n%64)&1 != 0 }
 
-func (b *ruleBits) put(n int, is bool) {
+func (b ruleBits) put(n int, is bool) {
 	if is {
 		b.set(n)
 	} else {
@@ -109,34 +114,31 @@ func (b *ruleBits) put(n int, is bool) {
 
 // and is what two sets share.
 func (b ruleBits) and(other ruleBits) ruleBits {
+	both := make(ruleBits, len(b))
 	for i := range b {
-		b[i] &= other[i]
+		both[i] = b[i] & other[i]
 	}
-	return b
-}
-
-func (b *ruleBits) summary() (s uint64) {
-	for i, word := range b {
-		if word != 0 {
-			s |= 1 << i
-		}
-	}
-	return s
+	return both
 }
 
 // Compile makes the tables of the rules that are in effect.
 func Compile(rs *rules.Ruleset, o Options) (*Table, error) {
-	t := &Table{options: o, rows: map[ruleBits]uint16{}, pages: map[Page]uint16{}}
-	t.Header.Row, t.Header.Page, t.Header.Rule = o.Copy*o.Limits.Rows, o.Copy*o.Limits.Pages, o.Copy*uint32(MaxRules)
+	t := &Table{options: o, rows: map[uint64][]uint16{}, seed: maphash.MakeSeed(), pages: map[Page]uint16{}}
+	t.Header.Row, t.Header.Page, t.Header.Rule = o.Copy*MaxRows, o.Copy*o.Limits.Pages, o.Copy*o.Limits.Rules
 	for _, r := range rs.Rules {
 		if !t.ended(r.Until) {
 			t.Rules = append(t.Rules, r)
 		}
 	}
-	if n := len(t.Rules); n > MaxRules {
-		return nil, fmt.Errorf("the rule set has %d rules, and %d fit: merge rules that differ in one value, or use sets", n, MaxRules)
+	if err := t.fits(); err != nil {
+		return nil, err
 	}
-	c := &compiler{Table: t, sets: map[string]*rules.Set{}}
+	t.Header.Rules = uint32(len(t.Rules))
+	for len(t.Rules) > 64*int(abiGateSizeGATE_GROUPS)<<t.words.shift {
+		t.words.shift++
+	}
+	t.Header.GroupMask = 1<<t.words.shift - 1
+	c := &compiler{Table: t, sets: map[string]*rules.Set{}, all: t.noRules()}
 	for i, r := range t.Rules {
 		c.all.set(i)
 		if !r.DryRun {
@@ -146,13 +148,28 @@ func Compile(rs *rules.Ruleset, o Options) (*Table, error) {
 	for _, s := range rs.Sets {
 		c.sets[s.Name] = s
 	}
-	t.Header.Summary, t.Header.All = c.all.summary(), c.all
+	t.Header.Summary = t.summary(c.all)
 	for _, one := range []func() error{c.heads, c.subs, c.codePoints, c.ifaces, c.numbers, c.addresses} {
 		if err := one(); err != nil {
 			return nil, err
 		}
 	}
-	return t, c.allowed(rs)
+	if err := c.allowed(rs); err != nil {
+		return nil, err
+	}
+	return t, c.append()
+}
+
+// fits refuses more rules than there may be.
+func (t *Table) fits() error {
+	n, most := uint32(len(t.Rules)), t.options.Limits.Rules
+	switch {
+	case n > MaxRules:
+		return fmt.Errorf("the rule set has %d rules, and at most %d fit: merge rules that differ in one value, or use sets", n, MaxRules)
+	case n > most:
+		return fmt.Errorf("the rule set has %d rules, and gate.max_rules is %d: raise it, merge rules that differ in one value, or use sets", n, most)
+	}
+	return nil
 }
 
 // has are rules about which a table says whether there are any.
@@ -182,22 +199,9 @@ func (t *Table) ended(until time.Time) bool {
 	return false
 }
 
-// row is the number of the row with these rules.
-func (t *Table) row(b ruleBits) (uint16, error) {
-	if n, ok := t.rows[b]; ok {
-		return n, nil
-	}
-	n := uint32(len(t.Rows))
-	if n >= min(t.options.Limits.Rows, maxRows) {
-		return 0, fmt.Errorf("the rules combine their conditions in more than %d ways: use fewer rules or fewer different prefixes, or raise gate.rows", n)
-	}
-	t.rows[b] = uint16(n)
-	t.Rows = append(t.Rows, Row{Summary: b.summary(), Word: b})
-	return uint16(n), nil
-}
-
 // where is the rules for which something holds.
-func (c *compiler) where(holds func(*rules.Match) bool) (b ruleBits) {
+func (c *compiler) where(holds func(*rules.Match) bool) ruleBits {
+	b := c.noRules()
 	for i, r := range c.Rules {
 		b.put(i, holds(&r.Match))
 	}
@@ -206,7 +210,7 @@ func (c *compiler) where(holds func(*rules.Match) bool) (b ruleBits) {
 
 // use notes that rules have conditions about a dimension, if some have.
 func (c *compiler) use(dimension uint32, free ruleBits) bool {
-	if free == c.all {
+	if slices.Equal(free, c.all) {
 		return false
 	}
 	c.Header.Used |= dimension
@@ -222,9 +226,10 @@ func (c *compiler) heads() (err error) {
 	free := c.where(func(m *rules.Match) bool { return isFree(&m.Proto) })
 	protos[abiGateHeadGATE_PROTO_NONE] = free
 	used := free.and(c.where(func(m *rules.Match) bool { return m.Family == 0 && m.Fragment == nil }))
-	if !c.use(uint32(abiGateUsedGATE_USES_HEAD), used) {
+	if !c.use(uint32(abiGateUsedGATE_USES_HEAD), used) && len(c.Rules) <= 64 {
 		return nil
 	}
+	c.Header.Used |= uint32(abiGateUsedGATE_USES_HEAD) // there are words in rows only
 	for state := range abiGateStateGATE_STATES {
 		known := state >= abiGateStateGATE_STATE_IPV4WHOLE
 		b := c.where(func(m *rules.Match) bool {

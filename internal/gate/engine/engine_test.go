@@ -14,7 +14,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 
-var roomy = Options{Limits: Limits{Lines: 1 << 20, Rows: 65536, Pages: 2048}}
+var roomy = Options{Limits: Limits{Lines: 1 << 20, Rules: MaxRules, Pages: 2048}}
 
 // matching are the rules that match a packet, tried one after another.
 func matching(rs *rules.Ruleset, p *rules.Packet, now time.Time) (list []*rules.Rule) {
@@ -33,32 +33,40 @@ func TestTablesAsRules(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		frames := rulestest.Frames(r, 30)
 		rs := rulestest.Ruleset(r, frames, []string{"count"}, now)
-		for which := range Copies {
-			o := roomy
-			o.Copy, o.Now = which, now.Add(time.Duration(which)*2*time.Hour)
-			table, err := Compile(rs, o)
-			if err != nil {
-				r.Fatal(err)
-			}
-			for _, f := range frames {
-				p := rules.ReadEthernet(f)
-				p.Iface = []string{"eth0", "lo"}[len(f)%2]
-				if p.Family == 0 {
-					continue
-				}
-				want := matching(rs, p, o.Now)
-				got, err := table.Find(p)
-				if err != nil || !slices.Equal(got, want) {
-					r.Fatalf("%s\n%x\n%+v\n got %s, %v\nwant %s", rs, f, p, texts(got), err, texts(want))
-				}
-				found += len(want)
-			}
-		}
+		found += findAll(r, rs, frames)
 	})
 	if found < 10000 {
 		t.Errorf("only %d rules matched", found)
 	}
 }
+
+// findAll compares the tables with the rules, and returns how often rules match.
+func findAll(t require, rs *rules.Ruleset, frames [][]byte) (found int) {
+	for which := range Copies {
+		o := roomy
+		o.Copy, o.Now = which, now.Add(time.Duration(which)*2*time.Hour)
+		table, err := Compile(rs, o)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		for _, f := range frames {
+			p := rules.ReadEthernet(f)
+			p.Iface = []string{"eth0", "lo"}[len(f)%2]
+			if p.Family == 0 {
+				continue
+			}
+			want := matching(rs, p, o.Now)
+			got, err := table.Find(p)
+			if err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%s\n%x\n%+v\n got %s, %v\nwant %s", rs, f, p, texts(got), err, texts(want))
+			}
+			found += len(want)
+		}
+	}
+	return found
+}
+
+type require interface{ Fatalf(string, ...any) }
 
 func texts(list []*rules.Rule) string {
 	var all []string
@@ -79,17 +87,17 @@ func TestTooLarge(t *testing.T) {
 		want   string
 	}{
 		{Limits{1, 100, 100}, "gate.table_memory"},
-		{Limits{100, 3, 100}, "gate.rows"},
+		{Limits{100, 3, 100}, "the rule set has 4 rules, and gate.max_rules is 3: raise it"},
 		{Limits{100, 100, 1}, "pages"},
 	} {
 		if _, err := Compile(rs, Options{Limits: c.limits}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.limits, err)
 		}
 	}
-	for len(rs.Rules) <= MaxRules {
+	for len(rs.Rules) <= int(MaxRules) {
 		rs.Rules = append(rs.Rules, rs.Rules...)
 	}
-	if _, err := Compile(rs, roomy); err == nil || !strings.Contains(err.Error(), "1024 fit") {
+	if _, err := Compile(rs, roomy); err == nil || !strings.Contains(err.Error(), "at most 16384 fit") {
 		t.Error(err)
 	}
 }

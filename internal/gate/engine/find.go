@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/waymark-net/waymark/internal/gate/rules"
@@ -16,18 +17,37 @@ func (t *Table) Find(p *rules.Packet) ([]*rules.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
+	summary := t.Header.Summary
+	for _, row := range rows {
+		summary &= t.Rows[row].Summary
+	}
 	var found []*rules.Rule
-	for summary := t.Header.Summary; summary != 0; summary &= summary - 1 {
-		n := bits.TrailingZeros64(summary)
-		word := t.Header.All[n]
-		for _, row := range rows {
-			word &= t.Rows[row].Word[n]
-		}
+	add := func(first int, word uint64) {
 		for ; word != 0; word &= word - 1 {
-			found = append(found, t.Rules[n*64+bits.TrailingZeros64(word)])
+			found = append(found, t.Rules[first+bits.TrailingZeros64(word)])
+		}
+	}
+	if !t.hasWords() {
+		add(0, summary)
+		return found, nil
+	}
+	for ; summary != 0; summary &= summary - 1 {
+		first := bits.TrailingZeros64(summary) << t.words.shift
+		for n := first; n < first+1<<t.words.shift; n++ {
+			word := uint64(math.MaxUint64)
+			for _, row := range rows {
+				word &= t.wordOf(&t.Rows[row], n)
+			}
+			add(64*n, word)
 		}
 	}
 	return found, nil
+}
+
+// wordOf is a word of a row, which has some of its group.
+func (t *Table) wordOf(r *Row, n int) uint64 {
+	at := r.First + uint32(n)
+	return t.Line(at / uint32(abiGateSizeGATE_LINE_WORDS)).word()[at%uint32(abiGateSizeGATE_LINE_WORDS)]
 }
 
 // rowsOf are the rows of the dimensions that rules have conditions about.

@@ -137,25 +137,35 @@ func sharedBits(a, b key) int {
 }
 
 // lines takes lines, and returns the number of the first.
-func (c *compiler) lines(n int) (uint32, error) {
-	first := len(c.Lines)
-	if first+n > int(c.options.Limits.Lines) {
-		return 0, fmt.Errorf("the addresses of the rules need more than %d bytes of tables: use fewer or merge them, or raise gate.table_memory", 64*c.options.Limits.Lines)
+func (t *Table) lines(n int) (uint32, error) {
+	first := len(t.Lines)
+	if err := t.linesFit(first + n); err != nil {
+		return 0, err
 	}
-	c.Lines = append(c.Lines, make([]Line, n)...)
-	return c.base() + uint32(first), nil
+	t.Lines = append(t.Lines, make([]Line, n)...)
+	return t.FirstLine() + uint32(first), nil
 }
 
-// base is the first line of the copy.
-func (t *Table) base() uint32 { return t.options.Copy * t.options.Limits.Lines }
+func (t *Table) linesFit(n int) error {
+	if n > int(t.options.Limits.Lines) {
+		return fmt.Errorf("the addresses and conditions of the rules need more than %d bytes of tables: use fewer or merge them, or raise gate.table_memory", 64*t.options.Limits.Lines)
+	}
+	return nil
+}
+
+// FirstLine is the first line of the copy.
+func (t *Table) FirstLine() uint32 { return t.options.Copy * t.options.Limits.Lines }
 
 // Line is a line by its number.
-func (t *Table) Line(n uint32) *Line { return &t.Lines[n-t.base()] }
+func (t *Table) Line(n uint32) *Line { return &t.Lines[n-t.FirstLine()] }
 
 func (l *Line) node() *abiGateNode { return (*abiGateNode)(unsafe.Pointer(l)) }
 func (l *Line) leaf() *abiGateLeaf { return (*abiGateLeaf)(unsafe.Pointer(l)) }
 func (l *Line) wide() *abiGateWide { return (*abiGateWide)(unsafe.Pointer(l)) }
 func (l *Line) child() *[16]uint32 { return (*[16]uint32)(unsafe.Pointer(l)) }
+func (l *Line) word() *[abiGateSizeGATE_LINE_WORDS]uint64 {
+	return (*[abiGateSizeGATE_LINE_WORDS]uint64)(unsafe.Pointer(l))
+}
 
 // find is the row of an address: what gate_find() does in the kernel.
 func (t *Table) find(root uint32, k key) uint32 {

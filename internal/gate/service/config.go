@@ -22,8 +22,8 @@ type Config struct {
 	Pin         bool         `yaml:"pin" default:"false" doc:"rules and bans stay in effect while no agent runs, until the next one takes over, or waymark restore --pins. It takes gate.state, and where tc does the work, a kernel with TCX"`
 	PinDir      string       `yaml:"pin_dir" default:"/sys/fs/bpf/waymark" doc:"directory for that, in a bpf file system; each agent needs one of its own"`
 	Mode        string       `yaml:"mode" default:"auto" oneof:"auto native generic tc" doc:"where packets meet the rules. native: at XDP in the driver; generic: there, or behind the driver; tc: at tc ingress. auto: native, but tc on veth, whose peer cannot send segments in bursts to an XDP program. An interface that takes no program at XDP uses tc"`
-	TableMemory uint32       `yaml:"table_memory" default:"16MiB" min:"64KiB" max:"1GiB" kind:"size" doc:"memory for the addresses of rules and sets: 100,000 addresses of IPv4 take 14MiB, of IPv6 21MiB"`
-	Rows        uint32       `yaml:"rows" default:"8192" min:"64" max:"65535" doc:"sets of rules that the tables tell apart; each takes 272 bytes"`
+	TableMemory uint32       `yaml:"table_memory" default:"16MiB" min:"64KiB" max:"1GiB" kind:"size" doc:"memory for the addresses of rules and sets, and for the combinations of conditions of more than 64 rules: 100,000 addresses of IPv4 take 14MiB, of IPv6 21MiB"`
+	MaxRules    uint32       `yaml:"max_rules" default:"4096" min:"64" max:"16384" doc:"rules at a time, with those of gate.detect.watch; each takes 100 bytes, and 64 bytes per CPU for its counters"`
 	Dropped     uint32       `yaml:"dropped_flows" default:"8192" min:"64" max:"1048576" doc:"flows of dropped packets that have a record of their own, per scan interval and over all CPUs; each takes 256 bytes. What has no space is in a record per interface, rule and protocol, without addresses"`
 	CaptureRate uint32       `yaml:"capture_rate" default:"10000" min:"1" max:"10000000" doc:"packets per second that waymark capture gets at most, over all CPUs; others are counted as not captured"`
 	Sources     uint32       `yaml:"sources" default:"65536" min:"64" max:"16777216" doc:"token buckets of limits per source; each takes 16 bytes. When all are in use, the bucket that is nearest to full goes to another source"`
@@ -62,7 +62,7 @@ func (c *Config) has(iface string) bool {
 func (c *Config) gate() gate.Config {
 	out := gate.Default()
 	out.Mode, out.Sources, out.Bans = gate.Mode(c.Mode), c.Sources, c.Bans.Max
-	out.Tables.Rows, out.CaptureRate, out.Dropped = c.Rows, c.CaptureRate, c.Dropped
+	out.Tables.Rules, out.CaptureRate, out.Dropped = c.MaxRules, c.CaptureRate, c.Dropped
 	out.Pins, out.Keep = c.PinDir, c.Pin
 	out.Tables.Lines = gate.Lines(uint64(c.TableMemory))
 	return out

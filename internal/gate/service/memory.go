@@ -1,6 +1,8 @@
 package service
 
 import (
+	"runtime"
+
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/stage"
@@ -17,11 +19,11 @@ func memoryShares() []stage.Memory {
 	}
 	return []stage.Memory{
 		share("addresses of packet rules", "gate.table_memory", 1, func(c *Config) *uint32 { return &c.TableMemory }),
-		share("sets of packet rules", "gate.rows", 272, func(c *Config) *uint32 { return &c.Rows }),
+		share("packet rules", "gate.max_rules", 100+64*uint64(runtime.NumCPU()+1), func(c *Config) *uint32 { return &c.MaxRules }),
 		share("flows of dropped packets", "gate.dropped_flows", 256, func(c *Config) *uint32 { return &c.Dropped }),
 		share("limits per source", "gate.sources", 16, func(c *Config) *uint32 { return &c.Sources }),
 		share("bans", "gate.bans.max", 120, func(c *Config) *uint32 { return &c.Bans.Max }),
-		{ // rates of sources, counters of rules
+		{ // rates of sources, rows of rules
 			Share: memory.Share{Name: "fixed maps of the gate", Unit: 6 << 20, Least: 1, Weight: 1},
 			Size: func(*config.Config) *uint32 {
 				one := uint32(1)
