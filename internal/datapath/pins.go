@@ -349,6 +349,20 @@ func Pinned(dir string) (list []string, err error) {
 	return list, err
 }
 
+// Attached reports whether a program that an agent has left in a directory is still on an interface.
+func Attached(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		l, err := link.LoadPinnedLink(filepath.Join(dir, e.Name()), nil)
+		if err != nil {
+			return false
+		}
+		defer l.Close()
+		info, err := l.Info()
+		return err == nil && ifindexOf(info) != 0
+	})
+}
+
 // ErrPinsInUse is that the agent runs whose pins these are.
 var ErrPinsInUse = errPinned
 

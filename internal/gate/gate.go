@@ -102,6 +102,9 @@ type Gate struct {
 	gone    Counts  // of rules that were removed
 	base    Amounts // of agents before
 	formers []*former
+	// attachedBefore: a program of theirs was on an interface at the start.
+	attachedBefore bool
+
 	pins    string // directory for what outlives the agent; empty: there is none
 	kept    bool   // what counts on is pinned there
 	settled bool

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/gate/engine"
 )
 
@@ -100,6 +101,7 @@ func (g *Gate) findFormers() {
 	if err != nil { // there is nothing
 		return
 	}
+	g.attachedBefore = datapath.Attached(g.pins)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "maps-") {
 			continue
@@ -195,9 +197,22 @@ func (a *Amounts) addSlots(totals []Counts) {
 	a.Forgotten += totals[engine.SlotForgotten].Packets
 }
 
-// Formers reports whether programs of agents before were kept: their maps go on from what these agents inherited. Without
+// Formers reports whether maps of agents before were kept: they go on from what these agents inherited. Without
 // them, what was written down last is all.
 func (g *Gate) Formers() bool { return len(g.formers) > 0 }
+
+// InEffect reports whether a program of an agent before still decides about packets of an interface, or did at the start.
+func (g *Gate) InEffect() bool { return g.Formers() && g.attachedBefore }
+
+// DropFormers removes maps of agents before that nothing goes on from.
+func (g *Gate) DropFormers() {
+	for _, f := range g.formers {
+		f.close()
+		err := os.RemoveAll(filepath.Join(g.pins, f.dir))
+		g.log.Warn("gate: removed counters that an agent before has left: none of its programs is on an interface, and no file of gate.state has its rules", "pins", f.dir, "error", err)
+	}
+	g.formers = nil
+}
 
 // Inherit goes on from what agents before have counted. It is called before Apply, with the directories of pins whose
 // counts are in it.

@@ -187,11 +187,7 @@ func TestStoppedAtOnce(t *testing.T) {
 // link is that which is pinned at XDP.
 func (o *older) link(t *testing.T) link.ID {
 	t.Helper()
-	names, err := filepath.Glob(o.pins + "/link-xdp-*")
-	if err != nil || len(names) != 1 {
-		t.Fatalf("%v, %v", names, err)
-	}
-	l, err := link.LoadPinnedLink(names[0], nil)
+	l, err := link.LoadPinnedLink(o.linkPin(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

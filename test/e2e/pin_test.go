@@ -290,6 +290,25 @@ func TestPinsAreNotLost(t *testing.T) {
 	a.stop(t)
 }
 
+// TestStalePins: maps that are left, without a program on an interface and without gate.state, keep no agent from starting. They
+// are removed, which the log says.
+func TestStalePins(t *testing.T) {
+	t.Parallel()
+	_, alpha, beta := newLab(t)
+	config := kept(t, "native")
+	_, state, _ := strings.Cut(config, "state: ")
+	state, _, _ = strings.Cut(state, ",")
+	a := start(t, setup{host: alpha, config: config})
+	wants(t, a.rules(t, "add", "drop icmp"), 0)
+	a.stop(t)
+	arrives(t, beta, alpha, false)
+	must(t, nil, "sh", "-c", "rm "+pinsOf(config)+"/link-* "+state)
+	a = start(t, setup{host: alpha, config: config})
+	a.says(t, "removed counters that an agent before has left")
+	arrives(t, beta, alpha, true)
+	a.stop(t)
+}
+
 // TestNoPins: without a bpf file system, or the right to write to it, an agent that should keep rules says so.
 func TestNoPins(t *testing.T) {
 	t.Parallel()

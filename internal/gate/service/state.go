@@ -46,14 +46,17 @@ type pastOne struct {
 // of an agent before are in effect: these stay, and the agent does not start.
 func (s *service) loadState(now time.Time) (*state, error) {
 	if s.stateFile == "" {
-		if s.gate.Formers() {
+		if s.gate.InEffect() {
 			s.deps.Log.Warn("gate: rules and bans that an agent before has left in effect end: gate.state names no file that has them", "pins", s.cfg.PinDir)
+		} else {
+			s.gate.DropFormers()
 		}
 		return nil, nil
 	}
 	text, err := os.ReadFile(s.stateFile)
 	switch missing := errors.Is(err, fs.ErrNotExist); {
-	case missing && !s.gate.Formers():
+	case missing && !s.gate.InEffect():
+		s.gate.DropFormers()
 		return nil, nil
 	case missing:
 		return nil, s.locked(err)
@@ -64,9 +67,10 @@ func (s *service) loadState(now time.Time) (*state, error) {
 	if err = st.parse(text, now); err == nil {
 		return st, nil
 	}
-	if s.gate.Formers() {
+	if s.gate.InEffect() {
 		return nil, s.locked(fmt.Errorf("%s: %w", s.stateFile, err))
 	}
+	s.gate.DropFormers()
 	aside := s.stateFile + ".bad"
 	how := "it is kept as " + aside
 	if moved := os.Rename(s.stateFile, aside); moved != nil {
@@ -196,7 +200,7 @@ func (s *service) resume(st *state, file *rules.Ruleset, now time.Time) error {
 		s.deps.Log.Info("gate: the rule file has changed: its rules replace those of before", "file", s.cfg.Rules)
 	}
 	if err := s.applyFirst(kept); err != nil {
-		if s.gate.Formers() {
+		if s.gate.InEffect() {
 			return s.locked(err)
 		}
 		s.deps.Log.Error("gate: rules of before are not in effect", "file", s.stateFile, "error", err)
@@ -227,7 +231,7 @@ func (s *service) banAgain(list []Ban, now time.Time) error {
 		}
 		b.Dropped, b.DroppedBytes = 0, 0
 		err := s.enforce(&b)
-		if err != nil && s.gate.Formers() {
+		if err != nil && s.gate.InEffect() {
 			return fmt.Errorf("the ban of %s: %w", b.Prefix, err)
 		}
 		if err != nil {
