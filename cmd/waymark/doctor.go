@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/datapath"
+	gateservice "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/hints"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -21,6 +22,7 @@ import (
 
 func newDoctorCommand() *cobra.Command {
 	var out outputFlag
+	var file string
 	cmd := &cobra.Command{
 		Use:   "doctor [IFACE]",
 		Short: "Report what works on this host, and how to fix the rest",
@@ -34,7 +36,11 @@ the eBPF probe cannot run here, or that this is unknown.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeInterfaces,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report := doctorReport{Kernel: kernelRelease(), Checks: append(kernel.Examine(), examineHeadroom(), examinePins(), examineAccess(cmd.Context()))}
+			cfg, _, err := configurationOf(cmd.Context(), file)
+			if err != nil {
+				return err
+			}
+			report := doctorReport{Kernel: kernelRelease(), Checks: append(kernel.Examine(), examineHeadroom(), examinePins(gateservice.Section.Of(&cfg).PinDir), examineAccess(cmd.Context()))}
 			if len(args) == 1 {
 				iface, err := examineInterface(args[0])
 				if err != nil {
@@ -54,6 +60,8 @@ the eBPF probe cannot run here, or that this is unknown.`,
 		},
 	}
 	out.register(cmd, outputTable, outputJSON)
+	cmd.Flags().StringVarP(&file, "config", "c", "", "look where the agent with the configuration in YAML `FILE` leaves packet rules; else that of the running agent, or "+packagedConfiguration)
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
 

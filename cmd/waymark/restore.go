@@ -80,9 +80,8 @@ func removePins(out io.Writer, dir string) error {
 }
 
 // examinePins reports packet rules that are in effect without an agent.
-func examinePins() kernel.Check {
+func examinePins(dir string) kernel.Check {
 	c := kernel.Check{Name: "pinned-rules", State: kernel.StateOK, Purpose: "no packet rules are in effect without an agent"}
-	dir := pinDir()
 	left, err := datapath.Pinned(dir)
 	switch {
 	case errors.Is(err, datapath.ErrPinsInUse): // an agent runs
@@ -93,6 +92,9 @@ func examinePins() kernel.Check {
 	case len(left) > 0:
 		c.State, c.Found = kernel.StateDegraded, strings.Join(left, "; ")
 		c.Remedy = "start an agent with gate.interfaces, or sudo waymark restore --pins"
+		if dir != pinDir() {
+			c.Remedy += " --pin-dir " + dir
+		}
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,7 +103,7 @@ func mega(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
 // fit compares rules with the tables of an agent.
 func (c *rulesCheck) fit(ctx context.Context, name string, rs *rules.Ruleset) (use gate.Use, whose string, err error) {
-	cfg, whose, err := c.configuration(ctx)
+	cfg, whose, err := configurationOf(ctx, c.config)
 	if err != nil {
 		return use, whose, err
 	}
@@ -112,17 +113,25 @@ func (c *rulesCheck) fit(ctx context.Context, name string, rs *rules.Ruleset) (u
 	return use, whose, err
 }
 
-// configuration is what has the sizes, and its name.
-func (c *rulesCheck) configuration(ctx context.Context) (cfg config.Config, whose string, err error) {
-	if c.config != "" {
-		cfg, _, err = config.Load(config.Sources{File: c.config})
-		return cfg, "by " + c.config, err
+// packagedConfiguration is the file of the agent that systemd starts.
+const packagedConfiguration = "/etc/waymark/waymark.yaml"
+
+// configurationOf is that of an agent, and whose it is: by a file, if one is named, else of the agent that runs, or would.
+func configurationOf(ctx context.Context, file string) (cfg config.Config, whose string, err error) {
+	if file != "" {
+		cfg, _, err = config.Load(config.Sources{File: file})
+		return cfg, "by " + file, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if answer, _, err := runningConfiguration(ctx, config.Default().API.Socket); err == nil {
 		if cfg, err := config.Parse(answer.YAML); err == nil {
 			return cfg, "by the configuration of the running agent", nil
+		}
+	}
+	if _, err := os.Stat(packagedConfiguration); err == nil {
+		if cfg, _, err := config.Load(config.Sources{File: packagedConfiguration}); err == nil {
+			return cfg, "by " + packagedConfiguration + "; --config names another", nil
 		}
 	}
 	return config.Default(), "by the default configuration; --config names another", nil
