@@ -34,6 +34,7 @@ enum delay {
 #include "gate/ban_abi.h"
 #include "gate/cookie_abi.h"
 #include "gate/detect_abi.h"
+#include "forward/abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {
@@ -52,6 +53,7 @@ enum l2 {
 	L2_TAG_ACCEL = 3,
 	L2_TAG2 = 4,
 	L2_TAG2_ACCEL = 5, /* the outer tag is accelerated */
+	L2_FORWARDED = 6, /* L2_ETHER, and XDP has forwarded the packets: see forward/account.h */
 	L2_FREE = 7, /* of no packet: in a slot that the agent freed */
 };
 
@@ -112,7 +114,7 @@ struct flow_extra {
                          * that these segments repeat */
 	__u32 ce_packets; /* ECN congestion experienced */
 	__u32 fragments; /* packets that are IP fragments */
-	__u32 vni; /* VXLAN, Geneve; GRE key */
+	__u32 vni; /* VXLAN, Geneve; GRE key. L2_FORWARDED: interface on the other side */
 	union {
 		__u32 rtt_responder; /* TCP: ns from SYN to SYN-ACK; 0: not seen */
 		__u32 first_ns; /* else: low half of the monotonic time of the first
@@ -296,6 +298,7 @@ enum feature {
 	FEATURE_GATE = 1 << 5, /* packets meet the rules of the gate */
 	FEATURE_HINTS = 1 << 6, /* the program is bound to its device, whose driver may be called */
 	FEATURE_META = 1 << 7, /* hints are passed on, in front of each frame */
+	FEATURE_FORWARD = 1 << 8, /* packets are forwarded at XDP */
 };
 
 /* A hash has so many keys; the loader writes them in place of these numbers and up. */

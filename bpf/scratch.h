@@ -18,6 +18,7 @@ struct scratch {
 	SCRATCH_PART(gate_seen, 96); /* of the packet */
 	SCRATCH_PART(gate_matching, 56); /* where the rules are that match so far */
 	SCRATCH_PART(gate_answer, 256);
+	SCRATCH_PART(forward_view, 144);
 	SCRATCH_PART(mark_quote, 64);
 	SCRATCH_PART(ioam_work, 768);
 	SCRATCH_PART(ioam_plan, 384);

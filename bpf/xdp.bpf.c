@@ -8,6 +8,9 @@
 #include "dissect.h"
 #include "fast.h"
 #include "sample.h"
+#include "flow/handshake.h"
+#include "flow/flow.h"
+#include "flow/batch.h"
 #include "hints/hints.h"
 #include "hints/observe.h"
 #include "gate/capture_xdp.h"
@@ -16,6 +19,7 @@
 #include "hints/pass.h"
 #include "ioam/ioam.h"
 #include "ioam/xdp.h"
+#include "forward/forward.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -24,7 +28,7 @@ int waymark_xdp(struct xdp_md *xdp)
 {
 	bool left = false;
 	int verdict;
-	__u8 marks;
+	__u8 marks = 0;
 
 	hints_observe(xdp);
 	if (cfg_features & FEATURE_GATE) {
@@ -34,6 +38,11 @@ int waymark_xdp(struct xdp_md *xdp)
 	}
 	if (cfg_features & FEATURE_IOAM)
 		left = ioam_xdp(xdp);
+	if (cfg_features & FEATURE_FORWARD && !left) {
+		verdict = forward(xdp, marks & GATE_MARK_NO_FLOW);
+		if (verdict != XDP_PASS)
+			return verdict;
+	}
 	if (cfg_features & FEATURE_META)
 		return hints_pass_on(xdp, left);
 	return XDP_PASS;

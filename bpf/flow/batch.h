@@ -161,6 +161,39 @@ __noinline int batch_count(struct flow_batch *batch)
 	return 0;
 }
 
+/* Where a packet's flow is expected; NULL: its chunk is missing. */
+static __always_inline struct flow_slot *first_slot(const struct flow_batch *batch,
+						    const struct packet *p)
+{
+	__u32 number = slot_number(p->hash_high, part_slots(batch));
+	struct flow_slot *chunk = chunk_of(batch, number);
+
+	return chunk ? slot_at(chunk, number, chunk_mask()) : NULL;
+}
+
+/* A full batch, with little stack: where slots are is computed twice instead of kept. At XDP, below all stages. */
+__noinline int batch_count_twice(struct flow_batch *batch)
+{
+	struct flow_slot *slot;
+
+	if (!batch)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < FLOW_BATCH; i++) {
+		slot = first_slot(batch, &batch->packet[i]);
+		if (slot)
+			prefetch(slot);
+	}
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < FLOW_BATCH; i++) {
+		slot = first_slot(batch, &batch->packet[i]);
+		if (!slot || !flow_hit(slot, &batch->packet[i]))
+			flow_account(batch, &batch->packet[i]);
+	}
+	batch->waiting = 0;
+	return 0;
+}
+
 /* The packet that was written belongs to the batch. */
 static __always_inline void batch_keep(struct flow_batch *batch)
 {

@@ -121,6 +121,9 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 	d.FrameBytes = wire - packets*m.accelLen() - uint64(x.GsoBytes)
 	d.First, d.FirstSpread, d.Last = c.wall(x.First), c.spread(), c.wall(s.Last)
 	d.FlowLabel, d.VNI = x.FlowLabel, x.Vni
+	if m.l2() == tcL2L2FORWARDED { // it is the interface on the other side
+		d.VNI = 0
+	}
 	d.TCPFlags = uint16(x.TcpFlagsHigh)<<8 | uint16(s.TcpFlags)
 	d.TOS, d.TTLMin, d.TTLMax = s.Tos, x.TtlMin, x.TtlMax
 	d.Opening = flow.Opening(x.Opening)

@@ -22,6 +22,7 @@ import (
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/forward"
 	"github.com/waymark-net/waymark/internal/gate"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	inband "github.com/waymark-net/waymark/internal/inband/pdm"
@@ -51,10 +52,15 @@ type costFeatures struct {
 	pdm  *inband.Config
 	ioam bool // the interface belongs to an IOAM node
 	gate bool // packets meet rules, of which there are none
+	// forward: packets are forwarded at XDP
+	forward bool
 }
 
 // programs are those of its rows. Egress and links without a header have nothing of the gate that others do not have.
 func (f costFeatures) programs() []*datapath.Program {
+	if f.forward {
+		return []*datapath.Program{datapath.Early}
+	}
 	if f.gate {
 		return []*datapath.Program{datapath.Ingress, datapath.Early}
 	}
@@ -63,7 +69,7 @@ func (f costFeatures) programs() []*datapath.Program {
 
 // links reports whether they are without a header.
 func (f costFeatures) links() []bool {
-	if f.gate {
+	if f.gate || f.forward {
 		return []bool{false}
 	}
 	return []bool{false, true}
@@ -96,6 +102,8 @@ func allCostFeatures() []costFeatures {
 		{name: "gate,pdm", pdm: &strips, gate: true},
 		{name: "gate,ioam", ioam: true, gate: true},
 		{name: "gate,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, pdm: &strips, ioam: true, gate: true},
+		{name: "forward", forward: true},
+		{name: "forward,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, ioam: true, gate: true, forward: true},
 	}
 }
 
@@ -228,6 +236,9 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 	}
 	if f.gate {
 		f.cfg.Stages = append(f.cfg.Stages, gate.New(gate.Default(), slog.New(slog.DiscardHandler)).Stage(func(string) bool { return true }))
+	}
+	if f.forward {
+		f.cfg.Stages = append(f.cfg.Stages, forward.New(forward.Config{}, slog.New(slog.DiscardHandler)).Stage(func(string) bool { return true }))
 	}
 	d := datapath.New(f.cfg, slog.New(slog.DiscardHandler))
 	t.Cleanup(d.Close)

@@ -69,9 +69,9 @@ func (f *flowCache) countStage(others []*Stage) *Stage {
 	return s
 }
 
-// earlyStage has packets that are dropped at XDP counted as those at tc are.
+// earlyStage has packets that are dropped or forwarded at XDP counted as those at tc are.
 func (f *flowCache) earlyStage() *Stage {
-	return &Stage{Name: "early", Programs: []*Program{Early}, Set: f.setParser}
+	return &Stage{Name: "early", Programs: []*Program{Early}, Set: f.set}
 }
 
 // size derives the shape of the table from the configuration.

@@ -48,6 +48,8 @@ type Config struct {
 	// Bound reports whether the driver of an interface shows programs at XDP the VLAN tags that are not in frames; nil:
 	// none does.
 	Bound func(datapath.Hook) bool
+	// AtXDP reports whether packets of an interface must meet the rules at XDP, since others go no further; nil: none must.
+	AtXDP func(iface string) bool
 	Bans  uint32 // at a time
 	Pins  string // directory of a bpf file system for what outlives the agent
 	Keep  bool   // rules stay in effect without the agent
@@ -195,6 +197,9 @@ func (g *Gate) keeps() func(datapath.Hook) bool {
 func (g *Gate) isEarly(t *datapath.Target) bool { return t.Early != "" && g.wantsXDP(t) }
 
 func (g *Gate) wantsXDP(t *datapath.Target) bool {
+	if g.cfg.AtXDP != nil && g.cfg.AtXDP(t.Name) {
+		return true
+	}
 	if g.cfg.Mode != ModeAuto {
 		return g.cfg.Mode != ModeTC
 	}

@@ -19,7 +19,9 @@ const (
 	netdevXDP        = 3
 	netdevRxMetadata = 5
 
-	netdevXDPBasic = 1 << 0
+	netdevXDPBasic   = 1 << 0
+	netdevXDPXmit    = 1 << 2
+	netdevXDPXmitAll = 1 << 6
 )
 
 // ErrNotReported: the kernel does not say what drivers offer.
@@ -35,7 +37,23 @@ func (h genlHeader) Serialize() []byte { return h[:] }
 // netdev is what the family reports of an interface.
 type netdev struct {
 	Native bool  // the driver runs XDP programs
+	Sends  Sends // frames of other drivers
 	Hints  Offer // for programs that are bound to the device
+}
+
+// Sends says which frames of other drivers a driver sends (ndo_xdp_xmit).
+type Sends struct {
+	Frames bool
+	Parts  bool // also those in several buffers
+}
+
+// SendsOf asks about an interface of the calling thread's namespace. It takes Linux 6.3.
+func SendsOf(ifindex int) (Sends, error) {
+	n, err := queryNetdev(ifindex)
+	if errors.Is(err, ErrNotReported) { // of hints
+		err = nil
+	}
+	return n.Sends, err
 }
 
 // queryNetdev asks about an interface of the calling thread's namespace.
@@ -77,6 +95,7 @@ func parseNetdev(attrs []syscall.NetlinkRouteAttr) (n netdev, err error) {
 		switch a.Attr.Type & nl.NLA_TYPE_MASK {
 		case netdevXDP:
 			n.Native = value&netdevXDPBasic != 0
+			n.Sends = Sends{Frames: value&netdevXDPXmit != 0, Parts: value&netdevXDPXmitAll != 0}
 		case netdevRxMetadata:
 			n.Hints, err = Offer(value), nil
 		}

@@ -83,8 +83,8 @@ func TestParseNetdev(t *testing.T) {
 		want  netdev
 		err   error
 	}{
-		{"all", []syscall.NetlinkRouteAttr{attr(netdevXDP, 0x7f), attr(netdevRxMetadata, 7)}, netdev{true, 7}, nil},
-		{"none", []syscall.NetlinkRouteAttr{attr(netdevXDP, 1), attr(netdevRxMetadata, 0)}, netdev{true, 0}, nil},
+		{"all", []syscall.NetlinkRouteAttr{attr(netdevXDP, 0x7f), attr(netdevRxMetadata, 7)}, netdev{Native: true, Sends: Sends{Frames: true, Parts: true}, Hints: 7}, nil},
+		{"none", []syscall.NetlinkRouteAttr{attr(netdevXDP, 1), attr(netdevRxMetadata, 0)}, netdev{Native: true, Hints: 0}, nil},
 		{"no XDP", []syscall.NetlinkRouteAttr{attr(netdevXDP, 0), attr(netdevRxMetadata, 0)}, netdev{}, nil},
 		{"Linux 6.3", []syscall.NetlinkRouteAttr{attr(netdevXDP, 1)}, netdev{Native: true}, ErrNotReported},
 		{"cut", []syscall.NetlinkRouteAttr{short}, netdev{}, ErrNotReported},

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
@@ -105,6 +106,11 @@ var (
 		Without: "programs compute them",
 		probe:   probeXDPHints,
 	}
+	TransmitFeatures = &Feature{
+		Name: "xdp-transmit", Since: "6.3", Purpose: "knowing which interfaces send frames of XDP (forward)",
+		Without: "forward is refused, and the kernel forwards",
+		probe:   probeTransmitFeatures,
+	}
 	SocketMap = &Feature{
 		Name: "xdp-sockets", Since: "4.18", Purpose: "packets with their hints for AF_XDP sockets (hints.metadata)",
 		Without: "no socket gets packets from the agent's program",
@@ -124,7 +130,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, XDPHints, SocketMap, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, XDPHints, TransmitFeatures, SocketMap, TCX}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.
@@ -200,6 +206,14 @@ func probeXDPHints() error {
 	var f *btf.Func
 	if err := types.TypeByName("bpf_xdp_metadata_rx_timestamp", &f); err != nil {
 		return fmt.Errorf("no function that reads hints: %w: %w", err, ebpf.ErrNotSupported)
+	}
+	return nil
+}
+
+// probeTransmitFeatures looks for the netlink family that reports them.
+func probeTransmitFeatures() error {
+	if _, err := netlink.GenlFamilyGet("netdev"); err != nil {
+		return fmt.Errorf("no netlink family netdev: %w: %w", err, ebpf.ErrNotSupported)
 	}
 	return nil
 }

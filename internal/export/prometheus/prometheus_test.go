@@ -20,6 +20,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
+	forward "github.com/waymark-net/waymark/internal/forward/service"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/inband"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
@@ -98,6 +99,8 @@ func status() obs.Status {
 				},
 				{Iface: "veth1", Netns: "blue", Protocol: "udp", Sent: 200, Received: 200, Lost: -1},
 			},
+		}}, {Name: "forward", Value: &forward.Status{
+			Interfaces: []forward.Interface{{Iface: "eth0", Forwarded: 20, Bytes: 2000, Passed: map[string]uint64{"fragment": 3}}},
 		}}, {Name: "gate", Value: &gate.Status{
 			Detected: map[string]uint64{"banned": 2}, SYNCookies: map[string]uint64{"answered": 6}, Rules: gate.Rules{
 				Rules:  []gate.Rule{{ID: 7, Text: "drop udp dst port 1900", Counts: gate.Counts{Packets: 5, Bytes: 500, Dropped: 4, DroppedBytes: 400}}},

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,15 @@ type service struct {
 // At XDP, rules may ask for VLAN tags that are not in frames.
 var _ = hints.Consumer(Section.Enabled)
 
+// atXDP report whether packets of an interface may go no further than XDP.
+var atXDP []func(cfg *config.Config, iface string) bool
+
+// AtXDP registers one: the rules are at XDP there, whatever the mode. A package calls it to initialize a variable.
+func AtXDP(is func(cfg *config.Config, iface string) bool) struct{} {
+	atXDP = append(atXDP, is)
+	return struct{}{}
+}
+
 // Fit reports what rules would take of the tables of an agent, or why they would not fit.
 func Fit(cfg *config.Config, rs *rules.Ruleset) (gate.Use, error) {
 	own := Section.Of(cfg)
@@ -98,6 +108,9 @@ func New(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	table := own.gate()
 	if hints.Enabled(cfg) {
 		table.Bound = hints.OffersVLAN
+	}
+	table.AtXDP = func(iface string) bool {
+		return slices.ContainsFunc(atXDP, func(is func(*config.Config, string) bool) bool { return is(cfg, iface) })
 	}
 	s := &service{cfg: own, deps: deps, gate: gate.New(table, deps.Log), maxBans: own.Bans.Max, stateFile: own.State, detectCfg: own.Detect, detector: newDetector(own.Detect, own.Bans.Max)}
 	s.bans.known, s.logins = map[netip.Prefix]Ban{}, map[netip.Addr]time.Time{}

@@ -8,6 +8,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
+	forward "github.com/waymark-net/waymark/internal/forward/service"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	hints "github.com/waymark-net/waymark/internal/hints/service"
 	ioam "github.com/waymark-net/waymark/internal/inband/ioam/service"
@@ -17,7 +18,7 @@ import (
 
 // Kinds are all stages, in the order in which they are shown.
 func Kinds() []stage.Kind {
-	return []stage.Kind{pdm.Kind(), ioam.Kind(), hints.Kind(), gate.Kind()}
+	return []stage.Kind{pdm.Kind(), ioam.Kind(), hints.Kind(), gate.Kind(), forward.Kind()}
 }
 
 // On are the stages that a configuration enables.

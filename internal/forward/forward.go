@@ -1,0 +1,361 @@
+// Package forward has packets forwarded at XDP, as a stage of the datapath: it fills the maps of bpf/forward and
+// follows what the kernel says of interfaces and of netfilter. Input: interfaces that the datapath attaches. Output:
+// packets that leave by another of them as the kernel's tables say, and counters by what became of packets.
+// The agent registers it through package service.
+package forward
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hints/service"
+	"github.com/waymark-net/waymark/internal/kernel"
+	"github.com/waymark-net/waymark/internal/order"
+)
+
+const (
+	places = uint32(abiForwardSizeFORWARD_PORTS)
+	ways   = uint32(abiForwardSizeFORWARD_WAYS)
+	most   = int(abiForwardSizeFORWARD_MOST)
+)
+
+// refreshed is how often a packet to a neighbour is left to the kernel, at most.
+const refreshed = 4 * time.Second
+
+// Config is what only a restart changes.
+type Config struct {
+	BypassNetfilter bool // forward also where netfilter has rules
+	Hints           bool // programs may ask drivers for the VLAN tags that are not in frames
+}
+
+var mapNames = []string{".data.forward", ".data.forward_fresh", ".data.forward_beat", "forward_out", "forward_counts"}
+
+// Forwarder forwards between the interfaces of one datapath. Its methods may be called from any goroutine.
+type Forwarder struct {
+	cfg  Config
+	log  *slog.Logger
+	poke chan struct{} // something may have changed
+
+	watches sync.WaitGroup
+
+	core    *datapath.Core // nil: not loaded yet; below: guarded by it
+	maps    map[string]*ebpf.Map
+	table   [places]abiForwardPort // as the programs see it
+	ports   map[flow.Iface]*port
+	beat    uint32
+	watched map[uint32]*watch // by network namespace
+}
+
+// port is an interface at which packets are forwarded, or were.
+type port struct {
+	hook     datapath.Hook
+	attached bool
+	place    uint32
+	examined
+	sends bool // it is in forward_out
+}
+
+// New returns a forwarder that has loaded nothing yet.
+func New(cfg Config, log *slog.Logger) *Forwarder {
+	return &Forwarder{cfg: cfg, log: log, poke: make(chan struct{}, 1), ports: map[flow.Iface]*port{}, watched: map[uint32]*watch{}}
+}
+
+// Stage registers the forwarder in the datapath. names reports whether packets of an interface are forwarded.
+func (f *Forwarder) Stage(names func(string) bool) *datapath.Stage {
+	return &datapath.Stage{
+		Name: "forward", Programs: []*datapath.Program{datapath.Early}, Maps: mapNames,
+		Feature: uint32(abiFeatureFEATURE_FORWARD),
+		Check: func() error {
+			if err := kernel.TransmitFeatures.Check(); err != nil {
+				return fmt.Errorf("%w: forward needs Linux %s, which says whether an interface sends frames of XDP (%w): update the kernel, or take forward out of the configuration", kernel.ErrMissing, kernel.TransmitFeatures.Since, err)
+			}
+			return nil
+		},
+		Set:    f.set,
+		Open:   f.open,
+		Uses:   func(h datapath.Hook) bool { return h.Type == datapath.XDP && names(h.Target.Name) },
+		Bound:  func(h datapath.Hook) bool { return f.cfg.Hints && service.OffersVLAN(h) },
+		Attach: f.attach, Detach: f.detach, Forget: f.forget,
+		Close: f.close,
+	}
+}
+
+// set sets how many ticks a packet to each neighbour is left to the kernel.
+func (f *Forwarder) set(s *datapath.Spec) error {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return fmt.Errorf("asking for the length of a tick: %w", err)
+	}
+	return s.SetConstant("cfg_forward_shift", uint32(bits.Len64(uint64(refreshed/time.Duration(max(tick.Nano(), 1)))-1)))
+}
+
+func (f *Forwarder) open(c *datapath.Core) (err error) {
+	f.maps, err = c.Maps(mapNames...)
+	f.core = c
+	return err
+}
+
+// do runs a function while nothing is attached or drained.
+func (f *Forwarder) do(what func() error) error {
+	if f.core == nil {
+		return errors.New("forward: the datapath is not loaded")
+	}
+	return f.core.Do(what)
+}
+
+// Run follows changes until the datapath closes.
+func (f *Forwarder) Run(ctx context.Context) {
+	beat := time.NewTicker(time.Second)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.poke:
+		case <-beat.C:
+		}
+		if err := f.Refresh(); err != nil && !errors.Is(err, datapath.ErrClosed) {
+			f.log.Warn("forward: what the kernel says of interfaces is not known; packets go to the kernel until it is", "error", err)
+		}
+	}
+}
+
+// Refresh has forwarding follow what the kernel says now of interfaces and of netfilter. As long as it succeeds, programs
+// forward; otherwise they cease after a few seconds.
+func (f *Forwarder) Refresh() error {
+	return f.do(func() error {
+		var errs []error
+		for _, p := range f.sorted() {
+			if p.attached {
+				errs = append(errs, f.follow(p))
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		return f.sayAlive()
+	})
+}
+
+// sayAlive tells programs that somebody follows what changes.
+func (f *Forwarder) sayAlive() error {
+	f.beat++
+	return f.maps[".data.forward_beat"].Put(uint32(0), struct{ Beat, Seen, Tick uint32 }{Beat: f.beat})
+}
+
+func (f *Forwarder) sorted() (all []*port) {
+	for _, p := range f.ports {
+		all = append(all, p)
+	}
+	order.By(all, func(a, b *port) int { return cmp.Compare(a.hook.Target.Iface, b.hook.Target.Iface) })
+	return all
+}
+
+// attach makes an interface a port, or follows its new name.
+func (f *Forwarder) attach(h datapath.Hook) error {
+	iface := h.Target.Iface
+	p := f.ports[iface]
+	if p == nil {
+		place, err := f.freePlace(uint32(iface))
+		if err != nil {
+			f.log.Warn("forward: the kernel forwards", "interface", h.Target.String(), "reason", err)
+			return nil
+		}
+		if err := f.maps["forward_counts"].Put(place, make([]abiForwardCount, ebpf.MustPossibleCPU())); err != nil {
+			return fmt.Errorf("forwarding of %s: %w", h.Target.String(), err)
+		}
+		p = &port{place: place}
+		f.ports[iface] = p
+	}
+	p.hook, p.attached = h, true
+	f.watch(h.Target)
+	if err := f.follow(p); err != nil {
+		return err
+	}
+	return f.sayAlive()
+}
+
+// freePlace finds one where programs look for an interface.
+func (f *Forwarder) freePlace(iface uint32) (uint32, error) {
+	taken := map[uint32]bool{}
+	for _, p := range f.ports {
+		taken[p.place] = true
+	}
+	for i := range ways {
+		if n := (iface + i) % places; !taken[n] && len(taken) < most {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%d interfaces forward: there is no place for another", len(taken))
+}
+
+// follow has a port be as the kernel says now.
+func (f *Forwarder) follow(p *port) error {
+	var now examined
+	err := p.hook.Target.Do(func() error {
+		why, err := bypassed(f.cfg.BypassNetfilter)
+		if err != nil {
+			return err
+		}
+		now, err = examine(p.hook, why)
+		return err
+	})
+	if err != nil { // it may be gone, which the datapath will learn
+		now = examined{off: err.Error(), closed: err.Error()}
+	}
+	if now.off != p.off || now.closed != p.closed {
+		f.report(p, &now)
+	}
+	p.examined = now
+	return f.publish(p)
+}
+
+// report has the log say why the kernel does it.
+func (f *Forwarder) report(p *port, now *examined) {
+	name := p.hook.Target.String()
+	switch {
+	case now.off != "":
+		f.log.Warn("forward: packets of an interface are left to the kernel", "interface", name, "reason", now.off)
+	case now.closed != "":
+		f.log.Warn("forward: packets to an interface are left to the kernel", "interface", name, "reason", now.closed)
+	default:
+		f.log.Info("forward: packets of an interface are forwarded at XDP", "interface", name)
+	}
+}
+
+// publish shows programs a port as it is: one that is to send is in the map of devices before, and one that is not to,
+// afterwards.
+func (f *Forwarder) publish(p *port) error {
+	iface := uint32(p.hook.Target.Iface)
+	sends := p.port.Flags&uint32(abiForwardFlagFORWARD_SENDS) != 0 && p.attached
+	if sends && !p.sends {
+		if err := p.hook.Target.Do(func() error { return f.maps["forward_out"].Put(iface, p.index) }); err != nil {
+			return fmt.Errorf("forwarding to %s: %w", p.hook.Target.String(), err)
+		}
+		p.sends = true
+	}
+	entry := abiForwardPort{}
+	if p.attached && p.off == "" {
+		entry = p.port
+		entry.Iface = iface
+	}
+	if f.table[p.place] != entry {
+		next := f.table
+		next[p.place] = entry
+		if err := f.maps[".data.forward"].Put(uint32(0), &next); err != nil {
+			return fmt.Errorf("forwarding of %s: %w", p.hook.Target.String(), err)
+		}
+		f.table = next
+	}
+	if sends || !p.sends {
+		return nil
+	}
+	p.sends = false
+	err := f.core.Wait()
+	if gone := f.maps["forward_out"].Delete(iface); !errors.Is(gone, ebpf.ErrKeyNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}
+
+// detach leaves the packets of an interface to the kernel.
+func (f *Forwarder) detach(h datapath.Hook) error {
+	p := f.ports[h.Target.Iface]
+	if p == nil {
+		return nil
+	}
+	p.attached = false
+	err := f.publish(p)
+	f.unwatch(h.Target.Netns)
+	return err
+}
+
+// forget gives the place of an interface that is gone to another.
+func (f *Forwarder) forget(i flow.Iface) error {
+	delete(f.ports, i)
+	return nil
+}
+
+func (f *Forwarder) close() {
+	for netns := range f.watched {
+		f.endWatch(netns)
+	}
+	f.watches.Wait()
+}
+
+// Port is an interface and what became of its packets.
+type Port struct {
+	Iface    flow.Iface
+	Mode     string // how the program at XDP is attached
+	Off      string // why packets that arrive are not forwarded; empty: they are
+	Closed   string // why packets do not leave by it
+	V4, V6   bool   // the kernel forwards packets of this version that arrive
+	Packets  [results]uint64
+	Bytes    uint64 // that were forwarded
+	Attached bool
+}
+
+// Ports are all interfaces.
+func (f *Forwarder) Ports() (list []Port, err error) {
+	err = f.do(func() error {
+		for _, p := range f.sorted() {
+			var counts []abiForwardCount
+			if err := f.maps["forward_counts"].Lookup(p.place, &counts); err != nil {
+				return fmt.Errorf("reading what was forwarded: %w", err)
+			}
+			one := Port{Iface: p.hook.Target.Iface, Mode: string(p.hook.Target.Early), Off: p.off, Closed: p.closed, Attached: p.attached}
+			if !p.attached {
+				one.Mode, one.Off = "none", "it is not attached to"
+			}
+			for i := range counts {
+				for result, n := range counts[i].Packets {
+					one.Packets[result] += n
+				}
+				one.Bytes += counts[i].Bytes
+			}
+			_ = p.hook.Target.Do(func() error { // of an interface that is gone, nothing is known
+				one.V4, one.V6 = forwards(p.hook.Target.Name)
+				return nil
+			})
+			list = append(list, one)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Bypasses reports whether rules of netfilter are bypassed in the namespace of a port.
+func (f *Forwarder) Bypasses() (names []string, err error) {
+	err = f.do(func() error {
+		for _, p := range f.ports {
+			if !p.attached || p.off != "" {
+				continue
+			}
+			if err := p.hook.Target.Do(func() error {
+				more, err := chains()
+				for _, name := range more {
+					if !slices.Contains(names, name) {
+						names = append(names, name)
+					}
+				}
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return names, err
+}

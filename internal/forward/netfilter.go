@@ -1,0 +1,156 @@
+package forward
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Of nfnetlink and nf_tables (include/uapi/linux/netfilter/nf_tables.h).
+const (
+	msgGetChain = unix.NFNL_SUBSYS_NFTABLES<<8 | 4
+
+	chainTable  = 1
+	chainName   = 3
+	chainHook   = 4
+	chainPolicy = 5
+	chainUse    = 6
+	hookNumber  = 1
+
+	policyDrop = 0
+)
+
+// families have hooks that forwarded packets pass, by the number in enum nf_inet_hooks: prerouting, forward, postrouting,
+// and ingress. Those of netdev all are at interfaces.
+var families = map[uint8]struct {
+	name  string
+	hooks uint32
+}{
+	unix.NFPROTO_INET: {"inet", 1<<0 | 1<<2 | 1<<4 | 1<<5}, unix.NFPROTO_IPV4: {"ip", 1<<0 | 1<<2 | 1<<4},
+	unix.NFPROTO_IPV6: {"ip6", 1<<0 | 1<<2 | 1<<4}, unix.NFPROTO_NETDEV: {"netdev", 1<<0 | 1<<1},
+}
+
+// bypassed says what of the calling thread's namespace forwarded packets would not pass, and what to do; empty: nothing.
+func bypassed(allowed bool) (string, error) {
+	policies, err := xfrmPolicies()
+	if err != nil {
+		return "", err
+	}
+	if policies > 0 {
+		return "there are IPsec policies (ip xfrm policy), which forwarded packets would not meet: remove them, or take the interface out of forward.interfaces", nil
+	}
+	if allowed {
+		return "", nil
+	}
+	chains, err := chains()
+	if err != nil {
+		return "", err
+	}
+	tables, err := legacyTables()
+	if err != nil {
+		return fmt.Sprintf("it is not known whether there are rules of iptables (%v): set forward.bypass_netfilter: true if there are none", err), nil
+	}
+	for _, t := range tables {
+		chains = append(chains, "iptables-legacy "+t)
+	}
+	if len(chains) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("netfilter has rules that forwarded packets would not meet (%s): remove them, or set forward.bypass_netfilter: true", strings.Join(chains, ", ")), nil
+}
+
+// chains are those with rules or a policy that drops, at hooks that forwarded packets pass.
+func chains() (names []string, err error) {
+	req := nl.NewNetlinkRequest(msgGetChain, unix.NLM_F_DUMP)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.NFPROTO_UNSPEC, Version: nl.NFNETLINK_V0})
+	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
+	}
+	for _, m := range messages {
+		name, err := chainOf(m)
+		if err != nil {
+			return nil, fmt.Errorf("reading a chain of nftables: %w", err)
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// isMissing reports whether the kernel has no such subsystem.
+func isMissing(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// chainOf is the name of a chain that forwarded packets meet; empty: they do not, or it does nothing.
+func chainOf(m []byte) (string, error) {
+	if len(m) < nl.SizeofNfgenmsg {
+		return "", nil
+	}
+	family, known := families[m[0]]
+	attrs, err := nl.ParseRouteAttr(m[nl.SizeofNfgenmsg:])
+	if err != nil || !known {
+		return "", err
+	}
+	var table, name string
+	hook, policy, use := -1, -1, 0
+	for _, a := range attrs {
+		switch a.Attr.Type & nl.NLA_TYPE_MASK {
+		case chainTable:
+			table = unix.ByteSliceToString(a.Value)
+		case chainName:
+			name = unix.ByteSliceToString(a.Value)
+		case chainHook:
+			hook, err = hookOf(a.Value)
+		case chainPolicy:
+			policy = number(a)
+		case chainUse:
+			use = number(a)
+		}
+	}
+	if err != nil || hook < 0 || family.hooks>>hook&1 == 0 || use == 0 && policy != policyDrop {
+		return "", err
+	}
+	return fmt.Sprintf("%s %s %s", family.name, table, name), nil
+}
+
+func hookOf(nested []byte) (int, error) {
+	attrs, err := nl.ParseRouteAttr(nested)
+	for _, a := range attrs {
+		if a.Attr.Type&nl.NLA_TYPE_MASK == hookNumber {
+			return number(a), nil
+		}
+	}
+	return -1, err
+}
+
+func number(a syscall.NetlinkRouteAttr) int {
+	if len(a.Value) < 4 {
+		return -1
+	}
+	return int(binary.BigEndian.Uint32(a.Value))
+}
+
+// xfrmPolicies is how many IPsec policies there are.
+func xfrmPolicies() (int, error) {
+	req := nl.NewNetlinkRequest(nl.XFRM_MSG_GETPOLICY, unix.NLM_F_DUMP)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	messages, err := req.Execute(unix.NETLINK_XFRM, nl.XFRM_MSG_NEWPOLICY)
+	if isMissing(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("listing IPsec policies: %w", err)
+	}
+	return len(messages), nil
+}

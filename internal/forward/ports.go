@@ -1,0 +1,179 @@
+package forward
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/hints"
+)
+
+// examined is what an interface can do, as the kernel says now.
+type examined struct {
+	port   abiForwardPort // without its number
+	index  uint32
+	off    string // why packets that arrive are not forwarded; empty: they are
+	closed string // why none are sent
+}
+
+// examine asks about an interface. The caller is in its namespace.
+func examine(h datapath.Hook, bypassed string) (e examined, err error) {
+	l, err := netlink.LinkByName(h.Target.Name)
+	if err != nil {
+		return e, fmt.Errorf("forwarding of %s: %w", h.Target.String(), err)
+	}
+	a := l.Attrs()
+	e.index = uint32(a.Index)
+	copy(e.port.Mac[:], a.HardwareAddr)
+	if e.off, err = reason(h, l, bypassed); e.off != "" || err != nil {
+		e.closed = e.off
+		return e, err
+	}
+	e.port.Flags = uint32(abiForwardFlagFORWARD_RECEIVES)
+	for flag, is := range map[abiForwardFlag]func(netlink.Link) (bool, error){
+		abiForwardFlagFORWARD_HIDES_TAGS: hidesTags, abiForwardFlagFORWARD_VIRTUAL: isVirtual, abiForwardFlagFORWARD_STRICT: isStrict,
+	} {
+		yes, err := is(l)
+		if err != nil {
+			return e, err
+		}
+		if yes {
+			e.port.Flags |= uint32(flag)
+		}
+	}
+	sends, err := hints.SendsOf(a.Index)
+	switch {
+	case err != nil:
+		return e, err
+	case sends.Frames:
+		e.port.Flags |= uint32(abiForwardFlagFORWARD_SENDS)
+	case l.Type() == "veth":
+		e.closed = fmt.Sprintf("the other end of this veth pair would lose frames of XDP: have it merge packets (ethtool -K %s gro on), or run a program at XDP there", peerName(a))
+	default:
+		e.closed = "its driver does not send frames of XDP: the kernel forwards to it"
+	}
+	if sends.Parts {
+		e.port.Flags |= uint32(abiForwardFlagFORWARD_SENDS_PARTS)
+	}
+	return e, nil
+}
+
+// reason is why packets of an interface are not forwarded at XDP, if so.
+func reason(h datapath.Hook, l netlink.Link, bypassed string) (string, error) {
+	a := l.Attrs()
+	switch {
+	case h.Target.Early == datapath.ModeXDPGeneric:
+		return "XDP runs behind the driver there (xdp-generic), where forwarding is no faster than the kernel's", nil
+	case len(a.HardwareAddr) != len(abiForwardPort{}.Mac):
+		return "it has no Ethernet address", nil
+	case a.MasterIndex != 0:
+		master, err := netlink.LinkByIndex(a.MasterIndex)
+		if err != nil {
+			return "", fmt.Errorf("forwarding of %s: its master: %w", a.Name, err)
+		}
+		if master.Type() != "vrf" {
+			return fmt.Sprintf("it is a port of %s, to which its packets belong", master.Attrs().Name), nil
+		}
+	}
+	return bypassed, nil
+}
+
+// peerName is the other end of a veth pair, as far as it is known here.
+func peerName(a *netlink.LinkAttrs) string {
+	if a.NetNsID < 0 {
+		if peer, err := netlink.LinkByIndex(a.ParentIndex); err == nil {
+			return peer.Attrs().Name
+		}
+	}
+	return "PEER"
+}
+
+// Bits of ETHTOOL_GFLAGS.
+const ethFlagRxVLAN = 1 << 8
+
+// hidesTags reports whether tagged frames may come without their tag. At veth the tag is where the sender left it.
+func hidesTags(l netlink.Link) (bool, error) {
+	if l.Type() == "veth" {
+		return true, nil
+	}
+	flags, err := asked(func(fd int) (uint32, error) { return ethtoolFlags(fd, l.Attrs().Name) })
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return false, nil
+	}
+	return flags&ethFlagRxVLAN != 0, err
+}
+
+// isVirtual reports whether packets may come without their checksum, since they never were on a wire.
+func isVirtual(l netlink.Link) (bool, error) {
+	info, err := asked(func(fd int) (*unix.EthtoolDrvinfo, error) { return unix.IoctlGetEthtoolDrvinfo(fd, l.Attrs().Name) })
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking %s for its driver: %w", l.Attrs().Name, err)
+	}
+	bus := unix.ByteSliceToString(info.Bus_info[:])
+	return bus == "" || bus == "N/A" || unix.ByteSliceToString(info.Driver[:]) == "virtio_net", nil
+}
+
+// asked calls a driver, in the namespace of the calling thread.
+func asked[T any](call func(fd int) (T, error)) (answer T, err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return answer, err
+	}
+	defer unix.Close(fd)
+	return call(fd)
+}
+
+// isStrict reports whether IPv4 packets have to come from where the route to their source leads (rp_filter).
+func isStrict(l netlink.Link) (bool, error) {
+	most := 0
+	for _, which := range []string{"all", l.Attrs().Name} {
+		n, err := sysctl("ipv4", which, "rp_filter")
+		if err != nil {
+			return false, err
+		}
+		most = max(most, n)
+	}
+	return most == 1, nil
+}
+
+// forwards are the versions of IP that the kernel forwards from an interface.
+func forwards(name string) (v4, v6 bool) {
+	n4, _ := sysctl("ipv4", name, "forwarding") // what is not there is off
+	n6, _ := sysctl("ipv6", name, "forwarding")
+	return n4 != 0, n6 != 0
+}
+
+func sysctl(family, iface, key string) (int, error) {
+	b, err := os.ReadFile(filepath.Join("/proc/sys/net", family, "conf", iface, key))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(bytes.TrimSpace(b)))
+}
+
+// legacyTables are the tables of iptables that are not nftables'.
+func legacyTables() (names []string, err error) {
+	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
+		b, err := os.ReadFile(filepath.Join("/proc/thread-self/net", file))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, table := range strings.Fields(string(b)) {
+			names = append(names, cmp.Or(strings.TrimSuffix(file, "_tables_names"))+" "+table)
+		}
+	}
+	return names, nil
+}
