@@ -19,10 +19,11 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/wire"
 )
 
-// What the second act is about: how long a path and a service take.
+// What the second act is about: how long a path and a service take. Long enough that a busy machine, which lets processes
+// wait for some milliseconds, is not what is measured.
 const (
-	oneWay = 10 * time.Millisecond
-	think  = 40 * time.Millisecond
+	oneWay = 25 * time.Millisecond
+	think  = 100 * time.Millisecond
 
 	// How far from the truth is wrong: buckets are within 6 %, and this machine
 	// has other things to do.
@@ -108,7 +109,7 @@ func (d *demo) ask(ctx context.Context, l *lab.Lab) ([]asked, error) {
 		defer service.Close()
 		all.Go(func() error {
 			_, err := traffic.Request(ctx, alpha, traffic.RequestConfig{
-				Network: network, To: service.Addr(), Clients: 2, Requests: 40, RequestSize: 200, ResponseSize: 1000,
+				Network: network, To: service.Addr(), Clients: 2, Requests: 20, RequestSize: 200, ResponseSize: 1000,
 			})
 			truths[i] = asked{network, service.Addr().Port(), service.Thought().Median()}
 			return err
