@@ -135,7 +135,7 @@ func TestDemo(t *testing.T) {
 		"PROTO", "udp", "icmp", "RTT", "coverage", "difference",
 		" dropped by the rule, ", " of them are in flow records",
 		// The second act: the verdict, and the ground truth.
-		"server 4", "tcp, time at the server", "udp, round trip on the network",
+		"server 10", "tcp, time at the server", "udp, round trip on the network",
 		// The third: the hops, and which of them is slow.
 		"2 > 3 > 4 > 5", "LINK TO NEXT", "The slow hop is porthos", "path_delay, medium: Node 3 keeps packets for 2",
 	} {
