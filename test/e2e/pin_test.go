@@ -307,6 +307,7 @@ func TestStalePins(t *testing.T) {
 	a.says(t, "removed counters that an agent before has left")
 	arrives(t, beta, alpha, true)
 	a.stop(t)
+	unpinned(t, alpha, config)
 }
 
 // TestNoPins: without a bpf file system, or the right to write to it, an agent that should keep rules says so.
