@@ -2,7 +2,6 @@ package forward
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -172,7 +171,7 @@ func legacyTables() (names []string, err error) {
 			return nil, err
 		}
 		for _, table := range strings.Fields(string(b)) {
-			names = append(names, cmp.Or(strings.TrimSuffix(file, "_tables_names"))+" "+table)
+			names = append(names, strings.TrimSuffix(file, "_tables_names")+" "+table)
 		}
 	}
 	return names, nil
