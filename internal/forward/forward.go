@@ -137,9 +137,10 @@ func (f *Forwarder) Run(ctx context.Context) {
 func (f *Forwarder) Refresh() error {
 	return f.do(func() error {
 		var errs []error
+		reasons := map[uint32]string{}
 		for _, p := range f.sorted() {
 			if p.attached {
-				errs = append(errs, f.follow(p))
+				errs = append(errs, f.follow(p, reasons))
 			}
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -181,7 +182,7 @@ func (f *Forwarder) attach(h datapath.Hook) error {
 	}
 	p.hook, p.attached = h, true
 	f.watch(h.Target)
-	if err := f.follow(p); err != nil {
+	if err := f.follow(p, map[uint32]string{}); err != nil {
 		return err
 	}
 	return f.sayAlive()
@@ -201,13 +202,17 @@ func (f *Forwarder) freePlace(iface uint32) (uint32, error) {
 	return 0, fmt.Errorf("%d interfaces forward: there is no place for another", len(taken))
 }
 
-// follow has a port be as the kernel says now.
-func (f *Forwarder) follow(p *port) error {
+// follow has a port be as the kernel says now. reasons are, by network namespace, those of bypassed() that are known: all ports
+// of one share it.
+func (f *Forwarder) follow(p *port, reasons map[uint32]string) error {
 	var now examined
-	err := p.hook.Target.Do(func() error {
-		why, err := bypassed(f.cfg.BypassNetfilter)
-		if err != nil {
-			return err
+	err := p.hook.Target.Do(func() (err error) {
+		why, known := reasons[p.hook.Target.Netns]
+		if !known {
+			if why, err = bypassed(f.cfg.BypassNetfilter); err != nil {
+				return err
+			}
+			reasons[p.hook.Target.Netns] = why
 		}
 		now, err = examine(p.hook, why)
 		return err
@@ -339,10 +344,12 @@ func (f *Forwarder) Ports() (list []Port, err error) {
 // Bypasses reports whether rules of netfilter are bypassed in the namespace of a port.
 func (f *Forwarder) Bypasses() (names []string, err error) {
 	err = f.do(func() error {
+		known := map[uint32]bool{}
 		for _, p := range f.ports {
-			if !p.attached || p.off != "" {
+			if !p.attached || p.off != "" || known[p.hook.Target.Netns] {
 				continue
 			}
+			known[p.hook.Target.Netns] = true
 			if err := p.hook.Target.Do(func() error {
 				more, err := chains()
 				for _, name := range more {
