@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,6 +102,14 @@ func checkBits(s string) error {
 
 // maxIfName is IFNAMSIZ without the closing NUL.
 const maxIfName = 15
+
+// MatchAny reports whether one of the names and globs of a configuration matches a name. They were checked when it was read.
+func MatchAny(globs []string, name string) bool {
+	return slices.ContainsFunc(globs, func(glob string) bool {
+		is, _ := path.Match(glob, name)
+		return is
+	})
+}
 
 func checkGlob(s string) error {
 	if _, err := path.Match(s, ""); err != nil {

@@ -5,8 +5,6 @@ package service
 import (
 	"context"
 	"log/slog"
-	"path"
-	"slices"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
@@ -31,10 +29,7 @@ type Config struct {
 
 // has reports whether packets of an interface are forwarded.
 func (c *Config) has(iface string) bool {
-	return slices.ContainsFunc(c.Interfaces, func(glob string) bool {
-		is, _ := path.Match(glob, iface) // checked when it was read
-		return is
-	})
+	return config.MatchAny(c.Interfaces, iface)
 }
 
 var section = config.Register(config.Section[Config]{

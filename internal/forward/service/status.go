@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/forward"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -62,8 +63,7 @@ func (s *service) status() (*Status, error) {
 		out.Interfaces = append(out.Interfaces, s.iface(&ports[i]))
 	}
 	for _, glob := range s.cfg.Interfaces {
-		one := Config{Interfaces: []string{glob}}
-		if !slices.ContainsFunc(out.Interfaces, func(i Interface) bool { return one.has(i.Iface) }) {
+		if !slices.ContainsFunc(out.Interfaces, func(i Interface) bool { return config.MatchAny([]string{glob}, i.Iface) }) {
 			out.Interfaces = append(out.Interfaces, Interface{
 				Iface: glob, Mode: "none", Passed: map[string]uint64{},
 				Reason: "there is no such interface, the agent does not attach to it (interfaces), or it takes no program at XDP in its driver",

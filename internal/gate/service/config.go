@@ -1,8 +1,6 @@
 package service
 
 import (
-	"path"
-	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
@@ -53,10 +51,7 @@ func (c *Config) check(complain config.Complain) {
 
 // has reports whether packets of an interface meet the rules.
 func (c *Config) has(iface string) bool {
-	return slices.ContainsFunc(c.Interfaces, func(glob string) bool {
-		is, _ := path.Match(glob, iface) // checked when it was read
-		return is
-	})
+	return config.MatchAny(c.Interfaces, iface)
 }
 
 func (c *Config) gate() gate.Config {

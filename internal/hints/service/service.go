@@ -5,7 +5,6 @@
 package service
 
 import (
-	"path"
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/config"
@@ -25,10 +24,7 @@ type Config struct {
 
 // passes reports whether packets of an interface carry their hints on.
 func (c *Config) passes(iface string) bool {
-	return slices.ContainsFunc(c.Metadata, func(glob string) bool {
-		is, _ := path.Match(glob, iface) // checked when it was read
-		return is
-	})
+	return config.MatchAny(c.Metadata, iface)
 }
 
 var section = config.Register(config.Section[Config]{
