@@ -124,6 +124,13 @@ func pinsOf(config string) string {
 	return strings.TrimRight(after, "}\n")
 }
 
+// gateStateOf is the file of gate.state.
+func gateStateOf(config string) string {
+	_, after, _ := strings.Cut(config, "state: ")
+	file, _, _ := strings.Cut(after, ",")
+	return file
+}
+
 // TestPinnedRules: under load, no forbidden packet passes while agents are killed, stopped, replaced by others with another
 // configuration; and the counters of all of them go on, to the packet.
 func TestPinnedRules(t *testing.T) {
@@ -231,8 +238,7 @@ func TestPinsAreNotLost(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
 	config := kept(t, "native")
-	_, state, _ := strings.Cut(config, "state: ")
-	state, _, _ = strings.Cut(state, ",")
+	state := gateStateOf(config)
 	a := start(t, setup{host: alpha, config: config})
 	wants(t, a.rules(t, "add", "drop icmp"), 0)
 	wants(t, a.rules(t, "ban", "192.0.2.7"), 0)
@@ -296,8 +302,7 @@ func TestStalePins(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
 	config := kept(t, "native")
-	_, state, _ := strings.Cut(config, "state: ")
-	state, _, _ = strings.Cut(state, ",")
+	state := gateStateOf(config)
 	a := start(t, setup{host: alpha, config: config})
 	wants(t, a.rules(t, "add", "drop icmp"), 0)
 	a.stop(t)
