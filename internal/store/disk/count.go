@@ -21,17 +21,12 @@ type counts struct {
 	isMeant  []bool
 	texts    []string // a text is a word of a key by its number
 	textIDs  map[string]uint64
-	groups   []counted
 	sums     []uint64 // of each group: records, the counters, and those of the way back where the plan folds
 	stride   int
 	beyond   bool // groups were beyond the budget: they are in the totals only
+	refusing bool // some field may refuse what a key has
+	record   flow.Record
 	folded   *folded
-}
-
-// counted is a group: the places of keys stand for it.
-type counted struct {
-	digest query.Digest
-	bucket time.Time // the step of time; zero: the plan has none
 }
 
 // keyColumn is a column that distinguishes groups, with its place in a key.
@@ -60,6 +55,7 @@ func newCounts(r *run) *counts {
 		if list := r.plan.Prefixes(name); list != nil {
 			k.near = newNear(list)
 		}
+		c.refusing = c.refusing || k.field.PutUint == nil && k.field.PutAddr == nil && k.field.PutStr == nil
 		c.keys = append(c.keys, k)
 	}
 	c.meant.width, c.ids.width = words, words+1
@@ -197,16 +193,9 @@ func (c *counts) place(b *block, at []int32) (rows, ids []int32, err error) {
 	if c.run.plan.Step > 0 {
 		l.steps()
 	}
-	digests, known := l.find(&c.ids)
-	for g, id := range known {
-		if id >= 0 {
-			continue
-		}
-		if known[g] = c.ids.one(digests[g]); known[g] < 0 { // unless another group of the block added it
-			if known[g], err = c.newGroup(l.key(g, c.ids.width), digests[g], l.bucket(g)); err != nil {
-				return nil, nil, b.damaged(err)
-			}
-		}
+	known, err := l.find(&c.ids, func(_ int, key []uint64, d digest) (int32, error) { return c.newGroup(key, d) })
+	if err != nil {
+		return nil, nil, b.damaged(err)
 	}
 	for i, g := range l.groups {
 		l.groups[i] = known[g]
@@ -220,25 +209,24 @@ func (c *counts) choose(l *local) error {
 		return nil
 	}
 	meant := l.block.memory.marks(len(l.firsts))
-	var r flow.Record
-	digests, known := l.find(&c.meant)
-	for g, n := range known {
-		if n < 0 {
-			n = c.meant.one(digests[g])
+	known, err := l.find(&c.meant, func(g int, key []uint64, d digest) (int32, error) {
+		r, err := c.recordOf(key)
+		if err != nil {
+			return 0, err
 		}
+		is := c.run.grouping.Means(r)
+		if meant[g] = mark(is); c.meant.n >= c.run.plan.Budget.Rows { // it is found out again
+			return groupBeyond, nil
+		}
+		c.isMeant = append(c.isMeant, is)
+		return c.meant.add(key, d), nil
+	})
+	if err != nil {
+		return err
+	}
+	for g, n := range known {
 		if n >= 0 {
 			meant[g] = mark(c.isMeant[n])
-			continue
-		}
-		key := l.key(g, c.meant.width)
-		if err := c.record(key, &r); err != nil {
-			return err
-		}
-		is := c.run.grouping.Means(&r)
-		meant[g] = mark(is)
-		if c.meant.n < c.run.plan.Budget.Rows { // else it is found out again
-			c.meant.add(key, digests[g])
-			c.isMeant = append(c.isMeant, is)
 		}
 	}
 	l.keep(meant)
@@ -262,24 +250,32 @@ func (c *counts) chosen(b *block, at []int32) ([]int32, error) {
 }
 
 // newGroup adds the group of a key.
-func (c *counts) newGroup(key []uint64, d digest, bucket time.Time) (int32, error) {
-	if len(c.groups) >= c.run.plan.Budget.Rows {
+func (c *counts) newGroup(key []uint64, d digest) (int32, error) {
+	if c.ids.n >= c.run.plan.Budget.Rows {
 		c.run.full = c.run.plan.Full()
 		c.beyond = true
 		return groupBeyond, nil
 	}
-	var r flow.Record
-	if err := c.record(key, &r); err != nil {
-		return 0, err
+	if c.refusing {
+		if _, err := c.recordOf(key); err != nil {
+			return 0, err
+		}
 	}
-	g := counted{bucket: bucket}
-	g.digest, _ = c.run.grouping.Digest(&r, &query.Seen{}, g.bucket)
-	c.groups, c.sums = append(c.groups, g), append(c.sums, make([]uint64, c.stride)...)
+	c.sums = append(c.sums, make([]uint64, c.stride)...)
 	return c.ids.add(key, d), nil
 }
 
-// record makes a record of a key.
-func (c *counts) record(key []uint64, r *flow.Record) error {
+// bucket is the step of time of a group; zero: the plan has none.
+func (c *counts) bucket(id int32) (at time.Time) {
+	if c.run.plan.Step > 0 {
+		at = time.Unix(0, int64(c.ids.key(id)[c.ids.width-1]))
+	}
+	return at
+}
+
+// recordOf makes a record of a key; it is valid until the next call.
+func (c *counts) recordOf(key []uint64) (*flow.Record, error) {
+	r := &c.record
 	*r = flow.Record{}
 	var address [addressBytes]byte
 	for i := range c.keys {
@@ -298,10 +294,10 @@ func (c *counts) record(key []uint64, r *flow.Record) error {
 			text = []byte(c.texts[n])
 		}
 		if err := k.put(r, n, text); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return r, nil
 }
 
 // answer are the groups of the columns, and those of records that were read whole.
@@ -311,42 +307,56 @@ func (c *counts) answer(whole query.Groups) query.Groups {
 	}
 	whole.Sums = &c.run.sums
 	switch {
-	case len(c.groups) == 0:
+	case c.ids.n == 0:
 	case whole.Count == 0:
-		whole.Rows, whole.Count = c.rows(c.ordered), len(c.groups)
+		whole.Rows, whole.Count = c.rows(c.ordered), c.ids.n
 		first, left := c.first()
-		whole.First, whole.Left = c.rows(func() []int32 { return first }), left
+		whole.First, whole.Left = c.rows(func() []placed { return c.placed(first) }), left
 	default:
 		whole.Rows, whole.Count = query.Merged([]query.Groups{{Rows: c.rows(c.ordered)}, {Rows: whole.Rows}}, false), 0
 	}
 	return whole
 }
 
-// ordered are the groups in the order of their digests.
-func (c *counts) ordered() []int32 {
-	order := make([]int32, len(c.groups))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int { return c.groups[a].digest.Compare(c.groups[b].digest) })
-	return order
+// placed is a group in the order of digests.
+type placed struct {
+	digest query.Digest
+	id     int32
 }
 
-// first are the groups that may be among the first rows of the plan, in no order; left is how many
-// others there are.
+// placed digests groups, for a merge with those of other engines.
+func (c *counts) placed(ids []int32) []placed {
+	list := make([]placed, 0, len(ids))
+	for _, id := range ids {
+		if r, err := c.recordOf(c.ids.key(id)); err == nil { // else newGroup refused it
+			digest, _ := c.run.grouping.Digest(r, &query.Seen{}, c.bucket(id))
+			list = append(list, placed{digest, id})
+		}
+	}
+	return list
+}
+
+// ordered are all groups in the order of their digests.
+func (c *counts) ordered() []placed {
+	all := make([]int32, c.ids.n)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	list := c.placed(all)
+	slices.SortFunc(list, func(a, b placed) int { return a.digest.Compare(b.digest) })
+	return list
+}
+
+// first are the groups that may be among the first rows of the plan, in no order; left is how
+// many others there are.
 func (c *counts) first() (first []int32, left int) {
 	p := c.run.plan
 	column := slices.IndexFunc(c.counters, func(f *flow.Field) bool { return f == p.Sorted() })
 	least := uint64(0)
-	if p.Limit > 0 && p.Limit < len(c.groups) && column >= 0 && !p.Reverse {
-		values := make([]uint64, len(c.groups))
-		for i := range values {
-			values[i] = c.sums[i*c.stride+1+column]
-		}
-		slices.Sort(values)
-		least = values[len(values)-p.Limit]
+	if p.Limit > 0 && p.Limit < c.ids.n && column >= 0 && !p.Reverse {
+		least = c.largest(column, p.Limit)
 	}
-	for i := range c.groups {
+	for i := range c.ids.n {
 		sums := c.sums[i*c.stride:][:c.stride]
 		switch {
 		case least == 0 || sums[1+column] >= least:
@@ -358,18 +368,40 @@ func (c *counts) first() (first []int32, left int) {
 	return first, left
 }
 
-// rows are the groups with some numbers.
-func (c *counts) rows(numbers func() []int32) iter.Seq[*query.Row] {
+// largest is the n-th largest sum of a counter.
+func (c *counts) largest(column, n int) uint64 {
+	heap := make([]uint64, n) // the least one first
+	for i := range c.ids.n {
+		sum := c.sums[i*c.stride+1+column]
+		if sum <= heap[0] {
+			continue
+		}
+		at := 0
+		for child := 1; child < n; child = 2*at + 1 {
+			if child+1 < n && heap[child+1] < heap[child] {
+				child++
+			}
+			if heap[child] >= sum {
+				break
+			}
+			heap[at], at = heap[child], child
+		}
+		heap[at] = sum
+	}
+	return heap[0]
+}
+
+// rows are the rows of some groups.
+func (c *counts) rows(groups func() []placed) iter.Seq[*query.Row] {
 	return func(yield func(*query.Row) bool) {
 		var w query.Row
-		var r flow.Record
-		for _, id := range numbers() {
-			g := &c.groups[id]
-			if c.record(c.ids.key(id), &r) != nil {
-				continue // newGroup refused it
+		for _, g := range groups() {
+			r, err := c.recordOf(c.ids.key(g.id))
+			if err != nil {
+				continue
 			}
-			c.run.grouping.Begin(&w, &r, &query.Seen{}, g.bucket)
-			sums := c.sums[int(id)*c.stride:][:c.stride]
+			c.run.grouping.Begin(&w, r, &query.Seen{}, c.bucket(g.id))
+			sums := c.sums[int(g.id)*c.stride:][:c.stride]
 			w.Digest, w.Records = g.digest, sums[0]
 			for i, f := range c.counters {
 				*f.Counter(&w.Counters) = sums[1+i]

@@ -167,23 +167,31 @@ func (l *local) values(words []uint64, width int, firsts []int32, column int) {
 	}
 }
 
-// find digests the keys of all groups, and finds their numbers in a table.
-func (l *local) find(in *table) ([]digest, []int32) {
-	digests := l.block.memory.places(len(l.firsts))
-	for from := 0; from < len(digests); from += keysAtOnce {
-		part := digests[from:min(from+keysAtOnce, len(digests))]
+// find finds the numbers of all groups in a table; missing numbers those that are not there.
+func (l *local) find(in *table, missing func(group int, key []uint64, d digest) (int32, error)) (numbers []int32, err error) {
+	numbers = l.block.memory.codes(len(l.firsts))
+	var digests [keysAtOnce]digest
+	for from := 0; from < len(numbers); from += keysAtOnce {
+		part := numbers[from:min(from+keysAtOnce, len(numbers))]
 		words := l.keysOf(from, from+len(part), in.width)
 		for i := range part {
-			part[i] = digestOf(words[i*in.width:][:in.width])
+			digests[i] = digestOf(words[i*in.width:][:in.width])
+		}
+		in.find(digests[:len(part)], part)
+		for i, n := range part {
+			if n >= 0 {
+				continue
+			}
+			if part[i] = in.one(digests[i]); part[i] >= 0 { // another group of the part was
+				continue
+			}
+			if part[i], err = missing(from+i, words[i*in.width:][:in.width], digests[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
-	numbers := l.block.memory.codes(len(digests))
-	in.find(digests, numbers)
-	return digests, numbers
+	return numbers, nil
 }
-
-// key is that of one group.
-func (l *local) key(group, width int) []uint64 { return l.keysOf(group, group+1, width) }
 
 // family is the place of the IP version in keys that have addresses: it comes first.
 func (l *local) family() int { return 1 }
