@@ -36,13 +36,15 @@ func ticker(history *store.Store) http.Handler {
 	})
 }
 
-// The console in Chromium: every page in both themes, wide and narrow, by keyboard, live; see web/test/browser.mjs.
+// The console in Chromium: every page in both themes, wide and narrow, by keyboard, live, for an hour with SOAK=1; see
+// web/test/browser.mjs.
 // With WAYMARK_SHOTS, pictures of the pages are left in that folder.
 func TestBrowser(t *testing.T) {
 	history, url := agent(t.Context(), t, "127.0.0.1:0")
 	control := httptest.NewServer(ticker(history))
 	defer control.Close()
-	run(t, "browser.mjs", "CONSOLE="+url, "CONTROL="+control.URL, fmt.Sprintf("INTERVALS=%d", soak.Times(20, 360)))
+	run(t, "browser.mjs", "CONSOLE="+url, "CONTROL="+control.URL,
+		fmt.Sprintf("INTERVALS=%d", soak.Times(20, 60)), fmt.Sprintf("ROUNDS=%d", soak.Times(1, 6)), fmt.Sprintf("PACE=%d", soak.Times(0, int(past.Scan.Milliseconds()))))
 }
 
 // run runs a script of web/test in Chromium.
@@ -55,9 +57,8 @@ func run(t *testing.T, script string, env ...string) {
 	cmd := exec.CommandContext(t.Context(), "node", "test/"+script)
 	cmd.Dir = "../../../web"
 	cmd.Env = append(append(os.Environ(), env...), "CHROMIUM="+chromium, "SHOTS="+os.Getenv("WAYMARK_SHOTS"), "HOME="+t.TempDir())
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	if err := cmd.Run(); err != nil {
 		t.Errorf("%v; is everything installed? run 'scripts/console check'", err)
 	}
 }
