@@ -48,6 +48,7 @@ func (o object[T]) sum(id uint16, element string, f Field, of func(*T) *uint64) 
 		}
 		return *of(o.of(r))
 	}
+	f.PutUint = func(r *Record, n uint64) { *of(o.made(r)) = n }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, *of(o.of(r))) }
 	f.Set = func(s string, _ *Origin, r *Record) error { return parseUint(s, of(o.made(r))) }
 	return f
@@ -63,6 +64,7 @@ func (o object[T]) signedSum(id uint16, element string, f Field, of func(*T) *in
 		}
 		return uint64(*of(o.of(r)))
 	}
+	f.PutUint = func(r *Record, n uint64) { *of(o.made(r)) = int64(n) }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return strconv.AppendInt(b, *of(o.of(r)), 10) }
 	f.Set = func(s string, _ *Origin, r *Record) (err error) {
 		*of(o.made(r)), err = strconv.ParseInt(s, 10, 64)
@@ -122,6 +124,7 @@ func (d delays[T]) stored(f Field, value func(*Delays) *uint64) Field {
 		}
 		return *value(d.of(r))
 	}
+	f.PutUint = func(r *Record, n uint64) { *value(d.times(d.made(r))) = n }
 	f.Append = func(b []byte, _ *Origin, r *Record) []byte { return appendUint(b, *value(d.of(r))) }
 	f.Set = func(s string, _ *Origin, r *Record) error {
 		times := d.times(d.made(r))

@@ -16,6 +16,12 @@ func (f *Field) Inside() (object, key string) {
 	return "", f.Name
 }
 
+// Reported reports whether marks in packets reported it, so that few records have it.
+func (f *Field) Reported() bool {
+	object, _, _ := strings.Cut(f.Name, ".")
+	return object == inPDM.name || object == inIOAM.name
+}
+
 // Reopen ends JSON objects and begins others, on the way from a field of one
 // object to a field of another. Behind the last field, the way goes to "".
 func Reopen(b []byte, from, to string) []byte {

@@ -38,7 +38,7 @@ type Plan struct {
 	// Of files, only those columns are read.
 	Sums []string
 	// Reads are the fields that are read of rows, besides keys and counters: others may be missing, so that their columns
-	// need not be read of files; nil: all are read.
+	// need not be read of files; nil: all are read. With Sums, rows have the means of round trips where one is read.
 	Reads  []string
 	Budget Budget // the zero Budget: DefaultBudget
 

@@ -49,6 +49,11 @@ func (p *Plan) Chosen() bool { return p.only != nil }
 // not known.
 func (p *Plan) Prefixes(name string) []netip.Prefix { return p.prefixes[name] }
 
+// RoundTrips reports whether rows have the means of round trips besides the counters that the plan names.
+func (p *Plan) RoundTrips() bool {
+	return p.sums != nil && slices.ContainsFunc(p.Reads, func(name string) bool { return strings.HasPrefix(name, "rtt.") })
+}
+
 // checkSums finds the fields of Sums.
 func (p *Plan) checkSums() error {
 	p.sums = nil
@@ -160,6 +165,9 @@ func (a *Answer) narrow(p *Plan, g *Grouping) {
 		all := *w
 		g.Begin(w, &all.Record, &Seen{In: all.In, Out: all.Out}, all.Time)
 		w.Digest, w.Records, w.Counters, w.Back = all.Digest, all.Records, p.named(&all.Counters), p.named(&all.Back)
+		if p.RoundTrips() {
+			w.RTT, w.RTTSeen, w.responder, w.initiator = all.RTT, all.RTTSeen, all.responder, all.initiator
+		}
 	}
 	for _, c := range []*flow.Counters{&a.Total, &a.Repeated} {
 		*c = p.named(c)

@@ -183,6 +183,18 @@ func (w *Row) mergePaths(o *Row, whole bool) {
 	}
 }
 
+// RoundTrips are the sums of handshakes, and of how many records.
+type RoundTrips struct {
+	Seen                                         uint64
+	Responder, Responders, Initiator, Initiators uint64
+}
+
+// Measured sets what was measured of its records, where no record was made.
+func (w *Row) Measured(t *RoundTrips) {
+	w.RTTSeen = t.Seen
+	w.responder, w.initiator = mean{time.Duration(t.Responder), t.Responders}, mean{time.Duration(t.Initiator), t.Initiators}
+}
+
 // Finish computes what follows from the sums.
 func (w *Row) Finish() {
 	w.RTT = flow.RTT{Responder: w.responder.value(), Initiator: w.initiator.value()}

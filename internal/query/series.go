@@ -65,7 +65,7 @@ func (a *Answer) steps(p *Plan, g *Grouping, rows []Row) {
 func (a asked) atOnce(ctx context.Context, p *Plan) (Answer, error) {
 	all := *p
 	all.Limit, all.unsorted, all.full, all.Budget.Rows = 0, true, &atomic.Bool{}, min(p.Budget.Rows, mostAtOnce)
-	if !p.summed() || p.By.Whole() { // rows of flows have more than sums
+	if !p.summed() || p.RoundTrips() || p.By.Whole() { // rows of flows have more than sums
 		return Answer{}, errFull
 	}
 	answer, err := a.answer(ctx, &all, &Scratch{})

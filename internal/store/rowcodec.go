@@ -8,11 +8,11 @@ import (
 )
 
 // A row is written as three numbers of its interval, its addresses, and the fields that are numbers: all that
-// flow.Fields has, but what follows from others, or is written once for the interval.
+// flow.Fields has, but what follows from others, or is written once for the interval, as marks are.
 
 // coded are these fields, in the order of flow.Fields.
 var coded = slices.DeleteFunc(pointers(flow.Fields), func(f *flow.Field) bool {
-	return f.PutUint == nil || f.Derived || f.Uint == nil && f.Nanos == nil
+	return f.PutUint == nil || f.Derived || f.Uint == nil && f.Nanos == nil || f.Reported()
 })
 
 // code is what of a field reads and writes rows: together, those of all fields take little of the processor's cache.

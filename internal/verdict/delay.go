@@ -74,7 +74,7 @@ func judgeNetwork(w *window, f *finding) error {
 
 // byPair are the round trips of handshakes: a pair has both ways, and the interfaces agree.
 var byPair = question{
-	filter: "tcp", by: "pair", sort: "records", limit: 500, reads: fieldsOf("rtt."),
+	filter: "tcp", by: "pair", sort: "records", limit: 500, reads: fieldsOf("rtt."), sums: []string{"packets"},
 	everywhere: true, // as of servers
 }
 

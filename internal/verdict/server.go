@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,8 @@ type service struct {
 
 // answers of servers, which stand with the half of a conversation that the client receives.
 var ofServers = question{
-	filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500, reads: fieldsOf("pdm."),
+	filter: "pdm and direction ingress and initiator dst", by: "proto,src,sport", sort: "delays", limit: 500,
+	reads:      slices.Concat(fieldsOf("pdm.server."), fieldsOf("pdm.network.")),
 	everywhere: true, // delays are the same, and nobody has to find out where packets were seen first
 }
 

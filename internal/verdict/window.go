@@ -46,7 +46,7 @@ type question struct {
 	limit            int
 	everywhere       bool
 	reads            []string // fields of the rows, besides keys and counters; nil: all
-	sums             []string // the only counters that are read, and no other fields; nil: as reads says
+	sums             []string // the only counters that are read, and of other fields round trips alone; nil: as reads says
 }
 
 // rows answers from the window.

@@ -23,8 +23,9 @@ type counts struct {
 	textIDs  map[string]uint64
 	sums     []uint64 // of each group: records, the counters, and those of the way back where the plan folds
 	stride   int
-	beyond   bool // groups were beyond the budget: they are in the totals only
-	refusing bool // some field may refuse what a key has
+	beyond   bool               // groups were beyond the budget: they are in the totals only
+	refusing bool               // some field may refuse what a key has
+	tripsOf  []query.RoundTrips // of each group; nil: they are not asked for
 	record   flow.Record
 	folded   *folded
 }
@@ -59,6 +60,9 @@ func newCounts(r *run) *counts {
 		c.keys = append(c.keys, k)
 	}
 	c.meant.width, c.ids.width = words, words+1
+	if c.counters != nil && r.plan.RoundTrips() {
+		c.tripsOf = []query.RoundTrips{}
+	}
 	return c
 }
 
@@ -120,6 +124,11 @@ func (c *counts) block(b *block) error {
 		c.addRepeated(vectors, m, at, ids)
 	default:
 		c.add(vectors, at, ids)
+	}
+	if c.tripsOf != nil {
+		if err := c.trips(b, at, ids); err != nil {
+			return err
+		}
 	}
 	return c.run.total(b, at, m)
 }
@@ -262,6 +271,9 @@ func (c *counts) newGroup(key []uint64, d digest) (int32, error) {
 		}
 	}
 	c.sums = append(c.sums, make([]uint64, c.stride)...)
+	if c.tripsOf != nil {
+		c.tripsOf = append(c.tripsOf, query.RoundTrips{})
+	}
 	return c.ids.add(key, d), nil
 }
 
@@ -408,6 +420,9 @@ func (c *counts) rows(groups func() []placed) iter.Seq[*query.Row] {
 				if c.stride > 1+len(c.counters) {
 					*f.Counter(&w.Back) = sums[1+len(c.counters)+i]
 				}
+			}
+			if c.tripsOf != nil {
+				w.Measured(&c.tripsOf[g.id])
 			}
 			if !yield(&w) {
 				return

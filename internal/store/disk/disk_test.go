@@ -103,7 +103,7 @@ func drawRecords(t *rapid.T) []flow.Record {
 			TOS: uint8(n("tos", 9)), TCPFlags: uint16(n("flags", 31)), TTLMin: 60, TTLMax: uint8(62 + n("ttl", 2)),
 			Counters: flow.Counters{Packets: uint64(1 + n("packets", 8)), Bytes: uint64(1 + n("bytes", 5000)), WireBytes: 7, CEPackets: uint64(n("ce", 1))},
 			First:    epoch.Add(time.Duration(n("first", 1e9))), Initiator: flow.Initiator(n("initiator", 2)),
-			RTT: flow.RTT{Responder: time.Duration(n("rtt", 9))},
+			RTT: flow.RTT{Responder: time.Duration(n("rtt", 9)), Initiator: time.Duration(n("rtt", 2))},
 		}
 		if n("family", 2) == 0 {
 			r.Family, r.Src, r.Dst = 6, netip.AddrFrom16(r.Src.As16()), netip.MustParseAddr("2001:db8::1")
@@ -165,6 +165,9 @@ func drawPlan(t *rapid.T, intervals int) query.Plan {
 	}
 	if rapid.Bool().Draw(t, "named") {
 		p.Sums = rapid.SampledFrom([][]string{{"bytes"}, {"packets", "bytes"}, {"ce_packets", "wire_bytes"}}).Draw(t, "sums")
+	}
+	if p.Sums != nil && p.Sort != "rate" && rapid.Bool().Draw(t, "measured") { // of times, a rate is
+		p.Reads = []string{"rtt.responder_ns", "rtt.initiator_ns"}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "step") == 0 {
 		p.Step = time.Duration(rapid.IntRange(1, 3).Draw(t, "steps")) * 10 * time.Second
