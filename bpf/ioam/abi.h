@@ -73,6 +73,8 @@ struct ioam_control {
 	__u32 zero;
 	/* By ioam_insertion.slot: when the question was sent that the end of the tunnel answered last. */
 	__u64 answered[IOAM_ANSWERED_SLOTS];
+	/* Likewise: the longest packet of which it is known lately that it arrives there, if above 1280. */
+	__u16 longest[IOAM_ANSWERED_SLOTS];
 	struct ioam_node node[IOAM_COPIES];
 };
 

@@ -4,7 +4,8 @@
  * (internal/inband/ioam/echo.go), since nothing else shows it of packets that nobody acknowledges.
  *
  * Input: a packet that leaves. Output: the insertion of such a request, whose identifier says from here on
- * that it went through the tunnel; and whether an answer came lately. Called by insert.h and wrap.h.
+ * that it went through the tunnel; whether an answer came lately, and to how long a request. Called by insert.h and
+ * wrap.h.
  */
 #ifndef WAYMARK_IOAM_ECHO_H
 #define WAYMARK_IOAM_ECHO_H
@@ -21,6 +22,16 @@ static __always_inline bool ioam_answers_now(const struct ioam_insertion *in, __
 	__u64 answered = ioam.answered[in->slot & (IOAM_ANSWERED_SLOTS - 1)];
 
 	return !(in->flags & IOAM_INSERTION_ECHO) || is_recent(answered, now, IOAM_ANSWER_LIFETIME);
+}
+
+/* How long packets that nobody acknowledges may be in a tunnel: a narrow link need not report those that it drops. */
+static __always_inline __u32 ioam_longest(const struct ioam_insertion *in)
+{
+	__u32 longest = ioam.longest[in->slot & (IOAM_ANSWERED_SLOTS - 1)];
+
+	if (!(in->flags & IOAM_INSERTION_ECHO))
+		return 0xffffffff;
+	return longest > IPV6_MTU_MIN ? longest : IPV6_MTU_MIN;
 }
 
 /* Whether an end that reported at a time that it takes no packets has answered since. */

@@ -10,7 +10,7 @@
  *
  * The end of the tunnel may be gone, or a link in between narrower than is known, and neither is reported to the sender.
  * So flows are followed as those whose packets change (bpf/mark), forwarded ones, too: what TCP sends again goes
- * without the outer header. Others go into the tunnel only while its end answers (echo.h).
+ * without the outer header. Others go into the tunnel only while its end answers, as long as what it answered (echo.h).
  *
  * The packet leaves by the interface and to the neighbor of its own route, so these must be those of
  * the route to the end of the tunnel.
@@ -79,10 +79,11 @@ static __always_inline int ioam_wrap_fit_tcp(struct __sk_buff *skb, struct mark_
 
 /* Flags for bpf_skb_adjust_room(), or why the packet cannot grow. */
 static __always_inline int ioam_wrap_fit(struct __sk_buff *skb, const struct packet *p,
-					 struct ioam_plan *plan, struct mark_guard *g, __u32 mtu,
-					 __u64 now)
+					 const struct ioam_insertion *in, struct ioam_plan *plan,
+					 struct mark_guard *g, __u32 mtu, __u64 now)
 {
 	struct mark_segment *seg = &plan->segment;
+	__u32 want;
 
 	seg->flags = IOAM_WRAP | BPF_F_ADJ_ROOM_FIXED_GSO;
 	seg->len = p->id.bytes;
@@ -98,7 +99,10 @@ static __always_inline int ioam_wrap_fit(struct __sk_buff *skb, const struct pac
 	}
 	if (seg->tcp && g)
 		return ioam_wrap_fit_tcp(skb, seg, g, mtu, now);
-	return seg->len + seg->mark + seg->later <= mtu ? MARK_OK : MARK_MTU;
+	want = seg->len + seg->mark + seg->later;
+	if (want > mtu)
+		return MARK_MTU;
+	return plan->asks || want <= ioam_longest(in) ? MARK_OK : MARK_UNPROVEN;
 }
 
 /* Makes space and writes the outer headers. */
@@ -199,7 +203,7 @@ static __always_inline int ioam_may_wrap(struct __sk_buff *skb, const struct pac
 		return rc;
 	rc = ioam_wrap_path(in, &plan->outer, &mtu, now, plan->asks);
 	if (rc == MARK_OK)
-		rc = ioam_wrap_fit(skb, p, plan, g, mtu, now);
+		rc = ioam_wrap_fit(skb, p, in, plan, g, mtu, now);
 	/* As it is, it can show that such packets arrive. */
 	if (rc != MARK_OK && g && plan->segment.tcp && plan->segment.len <= 0xffff)
 		guard_sent(g, &plan->segment, false, now);

@@ -150,6 +150,7 @@ func TestGuardedDomain(t *testing.T) {
 	d.counted()
 	d.errorsGoUnmarked()
 	d.silentEnd()
+	d.narrowTunnel()
 }
 
 // condition is what connections must survive.

@@ -29,17 +29,21 @@ const (
 
 // question is an echo request to the end of a tunnel.
 type question struct {
-	slot uint32 // of the insertion
-	sent uint64 // monotonic
+	slot   uint32 // of the insertion
+	sent   uint64 // monotonic
+	length int    // of the packet behind the outer header; 0: a short one
 }
 
 // echoes ask the ends of tunnels, from the namespaces of interfaces.
 type echoes struct {
 	mu      sync.Mutex
 	sockets sockets
+	routes  sockets
 	id      uint16
 	asked   map[uint16]question // by sequence number
 	next    uint16
+	heard   map[uint32]uint64   // by slot: when the short request was sent that was answered last
+	lengths map[uint32]*lengths // by slot
 }
 
 // join opens the socket of the namespace of an interface. Without it, tunnels are not known to have an end.
@@ -47,10 +51,11 @@ func (e *echoes) join(t *datapath.Target) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.asked == nil {
-		e.asked = map[uint16]question{}
+		e.asked, e.heard, e.lengths = map[uint16]question{}, map[uint32]uint64{}, map[uint32]*lengths{}
 		e.id = uint16(rand.Uint32N(echoWrapped))
 	}
 	e.sockets.join(t, "ask the ends of tunnels", openEcho)
+	e.routes.join(t, "ask for the MTU of tunnels", openRoute)
 }
 
 func openEcho() (int, error) {
@@ -74,12 +79,14 @@ func (e *echoes) leave(netns uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sockets.leave(netns)
+	e.routes.leave(netns)
 }
 
 func (e *echoes) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sockets.close()
+	e.routes.close()
 }
 
 // asks reports whether the insertion is a tunnel whose end is asked.
@@ -120,7 +127,7 @@ func (r *Registrar) askTunnels(end <-chan struct{}) {
 			asked = time.Now()
 			for i, in := range ordered(r.node.Insertions) {
 				if in.asks() {
-					r.echoes.ask(in.Tunnel, r.kept[in.Identity()].slot, uint32(i))
+					r.echoes.ask(&in, r.kept[in.Identity()].slot, uint32(i))
 				}
 			}
 			return nil
@@ -128,16 +135,17 @@ func (r *Registrar) askTunnels(end <-chan struct{}) {
 	}
 }
 
-// takeAnswers lets the programs know which ends have answered.
+// takeAnswers lets the programs know which ends have answered, and how long requests.
 func (r *Registrar) takeAnswers() error {
 	control := r.control
-	changed := false
-	for _, q := range r.echoes.answers() {
-		if was := &control.Answered[q.slot]; q.sent > *was {
-			*was, changed = q.sent, true
-		}
+	heard, longest := r.echoes.answers()
+	for slot, sent := range heard {
+		control.Answered[slot] = max(control.Answered[slot], sent)
 	}
-	if !changed {
+	for slot, length := range longest {
+		control.Longest[slot] = length
+	}
+	if control.Answered == r.control.Answered && control.Longest == r.control.Longest {
 		return nil
 	}
 	return r.publish(&control)
@@ -155,7 +163,7 @@ func (r *Registrar) forgetAnswers(c *abiIoamControl, n *Node, keep map[string]ke
 	}
 	for slot := range c.Answered {
 		if !same[uint32(slot)] {
-			c.Answered[slot] = 0
+			c.Answered[slot], c.Longest[slot] = 0, 0
 		}
 	}
 	r.echoes.forget(same)
@@ -166,34 +174,61 @@ func (e *echoes) forget(same map[uint32]bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.DeleteFunc(e.asked, func(_ uint16, q question) bool { return !same[q.slot] })
+	maps.DeleteFunc(e.heard, func(slot uint32, _ uint64) bool { return !same[slot] })
+	maps.DeleteFunc(e.lengths, func(slot uint32, _ *lengths) bool { return !same[slot] })
 }
 
-// ask sends a request to the end of a tunnel. That it cannot be sent shows in that there is no answer.
-func (e *echoes) ask(t *Tunnel, slot, index uint32) {
+// ask sends a short request to the end of a tunnel, and a long one. That one cannot be sent shows in that there is no answer.
+func (e *echoes) ask(in *Insertion, slot, index uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, fd := range e.sockets.fds {
+	now := uint64(clock(unix.CLOCK_MONOTONIC))
+	for netns, fd := range e.sockets.fds {
 		if fd < 0 || unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, int(uint32(abiMarkOwnMARK_ECHO_PRIORITY)|index)) != nil {
 			continue
 		}
-		e.next++
-		now := uint64(clock(unix.CLOCK_MONOTONIC))
-		request := []byte{echoRequest, 0, 0, 0}
-		request = binary.BigEndian.AppendUint16(request, e.id)
-		request = binary.BigEndian.AppendUint16(request, e.next)
-		info := unix.PktInfo6(&unix.Inet6Pktinfo{Addr: t.Source.As16()})
-		if _, err := unix.SendmsgN(fd, request, info, &unix.SockaddrInet6{Addr: t.Destination.As16()}, 0); err != nil {
+		if !e.send(fd, in, question{slot: slot, sent: now}) {
 			continue // the address of the tunnel is of another namespace, or there is no route
 		}
-		e.asked[e.next] = question{slot: slot, sent: now}
+		if length := e.nextLength(netns, in, slot, now); length > 0 {
+			e.send(fd, in, question{slot: slot, sent: now, length: length})
+		}
 	}
-	maps.DeleteFunc(e.asked, func(_ uint16, q question) bool {
-		return uint64(clock(unix.CLOCK_MONOTONIC))-q.sent > uint64(echoLifetime)
-	})
+	maps.DeleteFunc(e.asked, func(_ uint16, q question) bool { return now-q.sent > uint64(echoLifetime) })
 }
 
-// answers are the questions that were answered since the last call.
-func (e *echoes) answers() (out []question) {
+// nextLength is how long a request is to be; 0: another one is on its way.
+func (e *echoes) nextLength(netns uint32, in *Insertion, slot uint32, now uint64) int {
+	l := e.lengths[slot]
+	if l == nil {
+		l = &lengths{}
+		e.lengths[slot] = l
+	}
+	if l.asked > 0 && e.heard[slot] >= l.askedAt {
+		l.missed(now)
+	}
+	if l.asked > 0 && now-l.askedAt < uint64(echoLifetime) {
+		return 0
+	}
+	return l.next(routeMTU(e.routes.fds[netns], in.Tunnel.Destination.As16()), now)
+}
+
+// send sends a request; false: it cannot be sent.
+func (e *echoes) send(fd int, in *Insertion, q question) bool {
+	e.next++
+	request := binary.BigEndian.AppendUint16([]byte{echoRequest, 0, 0, 0}, e.id)
+	request = binary.BigEndian.AppendUint16(request, e.next)
+	request = append(request, make([]byte, max(q.length-ipv6Header-in.Size()-len(request), 0))...)
+	info := unix.PktInfo6(&unix.Inet6Pktinfo{Addr: in.Tunnel.Source.As16()})
+	if _, err := unix.SendmsgN(fd, request, info, &unix.SockaddrInet6{Addr: in.Tunnel.Destination.As16()}, 0); err != nil {
+		return false
+	}
+	e.asked[e.next] = q
+	return true
+}
+
+// answers are what the ends of tunnels have answered since the last call, and how long packets to them may be, by slot.
+func (e *echoes) answers() (heard map[uint32]uint64, longest map[uint32]uint16) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b := make([]byte, 64)
@@ -203,12 +238,20 @@ func (e *echoes) answers() (out []question) {
 			if err != nil {
 				break
 			}
-			if q, ok := e.answer(b[:n]); ok {
-				out = append(out, q)
+			q, ok := e.answer(b[:n])
+			if ok && q.length == 0 {
+				e.heard[q.slot] = max(e.heard[q.slot], q.sent)
+			} else if l := e.lengths[q.slot]; ok && l != nil {
+				l.answered(q.length, q.sent)
 			}
 		}
 	}
-	return out
+	now := uint64(clock(unix.CLOCK_MONOTONIC))
+	longest = map[uint32]uint16{}
+	for slot, l := range e.lengths {
+		longest[slot] = l.longest(now)
+	}
+	return maps.Clone(e.heard), longest
 }
 
 // answer is the question to a reply; only what went through the tunnel counts.
