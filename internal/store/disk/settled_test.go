@@ -2,8 +2,12 @@ package disk
 
 import (
 	"errors"
+	"os"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
 )
 
@@ -47,6 +51,51 @@ func TestSettled(t *testing.T) {
 	}
 	if err := b.disk.close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDamagedWhileAsked: a file that turns out to be damaged while it answers for intervals that the memory has, too, leaves
+// them to the memory. Of what nobody has any more, the answer says how much is lost; nothing counts twice.
+func TestDamagedWhileAsked(t *testing.T) {
+	bySrc := by(t, "src")
+	for _, plan := range []query.Plan{{By: bySrc, Sums: []string{"bytes"}}, {By: bySrc, Limit: 1}, {By: bySrc, Limit: 1, Step: time.Minute, Sums: []string{"bytes"}}} {
+		for damaged, lost := range []int{7, 0} { // of 1 to 10 and of 11 to 20; the memory has 8 to 30
+			b := newBoth(t, t.TempDir())
+			for n := range 30 {
+				if b.fill(n, numbered(uint64(n))); n == 9 || n == 19 {
+					if err := b.disk.Seal(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			file, err := os.OpenFile(b.disk.segments[damaged].path, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := file.WriteAt([]byte("!"), 100); err != nil {
+				t.Fatal(err)
+			}
+			file.Close()
+			for range 2 { // the first answer finds it out
+				a := ask(t, plan, b.short, b.disk)
+				left := plan
+				left.Since = at(lost)
+				want := ask(t, left, b.memory)
+				var rows flow.Counters
+				for i := range a.Rows {
+					rows.Add(&a.Rows[i].Counters)
+				}
+				if a.Total != want.Total || rows.Bytes != want.Total.Bytes || a.Intervals != 30-lost || a.Lost != uint64(lost) || strings.Contains(a.Partial, "damaged") != (lost > 0) {
+					t.Errorf("file %d, plan %+v: %d of %d bytes, rows have %d, %d intervals, %d lost, %q", damaged, plan, a.Total.Bytes, want.Total.Bytes, rows.Bytes, a.Intervals, a.Lost, a.Partial)
+				}
+			}
+			if b.disk.counts.Damaged != 1 {
+				t.Errorf("%+v", b.disk.counts)
+			}
+			if err := b.disk.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
