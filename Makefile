@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//' | grep . || echo unknown)
 FUZZTIME ?= 10s
 
-# All that is compiled here is compiled alike, and so once.
+# scripts/build adds what only the agent needs.
 export GOFLAGS := $(shell scripts/goflags)
 export CGO_ENABLED := 0
 
