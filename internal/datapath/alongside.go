@@ -10,9 +10,8 @@ import (
 
 // ReadOnce has all datapaths of this process read the objects with their programs once: tests call it before all else.
 func ReadOnce() {
-	for _, p := range []*Program{Ingress, Egress, Early} {
-		p.Load = packed.Once(p.Load)
-	}
+	Ingress.Load, Early.Load = packed.Once(Ingress.Load), packed.Once(Early.Load)
+	Egress.Load = Ingress.Load
 }
 
 // Alongside loads further programs over the probe's maps and with its constants:

@@ -12,7 +12,7 @@ import (
 // When a packet is given up, later fragments don't get the ports of its first.
 func TestFragmentsAreGivenUp(t *testing.T) {
 	d := load(t, Config{MaxEntries: 1024})
-	coll, err := d.Alongside(loadIngress, func(spec *ebpf.CollectionSpec) error {
+	coll, err := d.Alongside(Ingress.loadChecked, func(spec *ebpf.CollectionSpec) error {
 		return spec.Variables["cfg_fragment_lifetime"].Set(uint64(0)) // a tick of the clock
 	})
 	if err != nil {

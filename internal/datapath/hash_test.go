@@ -62,7 +62,7 @@ func TestFlowsThatOnlyDifferInTwoBytes(t *testing.T) {
 
 // Every key is where its number was, in all programs.
 func TestHashKeys(t *testing.T) {
-	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"ingress": loadIngress, "egress": loadEgress} {
+	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"ingress": Ingress.loadChecked, "egress": Egress.loadChecked} {
 		spec, err := load()
 		if err != nil {
 			t.Fatal(err)

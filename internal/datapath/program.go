@@ -3,7 +3,6 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -30,23 +29,10 @@ type Program struct {
 // The programs that count packets, with all stages at tc; and the one at XDP, with all stages that
 // may run there instead.
 var (
-	Ingress = &Program{Name: "waymark_ingress", Object: "tc.bpf.c", Hook: TCIngress, Load: loadIngress}
-	Egress  = &Program{Name: "waymark_egress", Object: "tc.bpf.c", Hook: TCEgress, Load: loadEgress}
+	Ingress = &Program{Name: "waymark_ingress", Object: "tc.bpf.c", Hook: TCIngress, Load: loadTc}
+	Egress  = &Program{Name: "waymark_egress", Object: "tc.bpf.c", Hook: TCEgress, Load: loadTc}
 	Early   = &Program{Name: "waymark_xdp", Object: "xdp.bpf.c", Hook: XDP, Load: loadEarly, Optional: true}
 )
-
-func loadIngress() (*ebpf.CollectionSpec, error) { return loadAlone("waymark_ingress") }
-
-func loadEgress() (*ebpf.CollectionSpec, error) { return loadAlone("waymark_egress") }
-
-// loadAlone reads the object with both programs at tc, and leaves out the other.
-func loadAlone(name string) (*ebpf.CollectionSpec, error) {
-	spec, err := loadTc()
-	if err == nil {
-		maps.DeleteFunc(spec.Programs, func(n string, _ *ebpf.ProgramSpec) bool { return n != name })
-	}
-	return spec, err
-}
 
 // variant is what differs between copies of a program.
 type variant struct {
@@ -130,24 +116,41 @@ func (d *Datapath) spec(p *Program, v variant) (*Spec, error) {
 // read reads the object of a program, once at the start: reading takes as long
 // as the verifier does for a small program.
 func (d *Datapath) read(p *Program) (*ebpf.CollectionSpec, error) {
-	if spec := d.parsed[p]; spec != nil {
-		return spec.Copy(), nil
+	if d.parsed == nil {
+		return p.loadChecked()
 	}
-	spec, err := p.loadChecked()
-	if err != nil || d.parsed == nil {
-		return spec, err
+	if d.parsed[p.Object] == nil {
+		object, err := p.Load()
+		if err != nil {
+			return nil, err
+		}
+		d.parsed[p.Object] = object
 	}
-	d.parsed[p] = spec
+	spec, err := p.alone(d.parsed[p.Object])
+	if err != nil {
+		return nil, err
+	}
 	return spec.Copy(), nil
 }
 
-// loadChecked reads the object, which must have the program.
+// loadChecked reads the object, which must have the program, and leaves out others.
 func (p *Program) loadChecked() (*ebpf.CollectionSpec, error) {
-	spec, err := p.Load()
-	if err == nil && spec.Programs[p.Name] == nil {
-		err = fmt.Errorf("object %s has no program %s", p.Object, p.Name)
+	object, err := p.Load()
+	if err != nil {
+		return nil, err
 	}
-	return spec, err
+	return p.alone(object)
+}
+
+// alone is an object with this program only.
+func (p *Program) alone(object *ebpf.CollectionSpec) (*ebpf.CollectionSpec, error) {
+	program := object.Programs[p.Name]
+	if program == nil {
+		return nil, fmt.Errorf("object %s has no program %s", p.Object, p.Name)
+	}
+	alone := *object
+	alone.Programs = map[string]*ebpf.ProgramSpec{p.Name: program}
+	return &alone, nil
 }
 
 func (p *Program) has(s *Stage) bool { return s.has(p) }

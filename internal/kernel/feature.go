@@ -13,7 +13,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
@@ -198,17 +197,7 @@ func probeBTF() error {
 }
 
 // probeXDPHints looks for the functions that read hints. Which of them a driver has is up to the driver.
-func probeXDPHints() error {
-	types, err := btf.LoadKernelSpec()
-	if err != nil {
-		return fmt.Errorf("type information of the kernel: %w: %w", err, ebpf.ErrNotSupported)
-	}
-	var f *btf.Func
-	if err := types.TypeByName("bpf_xdp_metadata_rx_timestamp", &f); err != nil {
-		return fmt.Errorf("no function that reads hints: %w: %w", err, ebpf.ErrNotSupported)
-	}
-	return nil
-}
+func probeXDPHints() error { return typeFacts().noHints }
 
 // probeTransmitFeatures looks for the netlink family that reports them.
 func probeTransmitFeatures() error {

@@ -16,33 +16,24 @@ type SKBOffsets struct {
 	Head, End, Transport, InnerTransport, GSOType, Dev, GSOMaxSize uint32
 }
 
-// located is set by the probe of SocketBuffer.
-var located SKBOffsets
-
 // SocketBufferOffsets are all 0 where the feature is missing.
 func SocketBufferOffsets() SKBOffsets {
 	if !SocketBuffer.Has() {
 		return SKBOffsets{}
 	}
-	return located
+	return typeFacts().buffer
 }
 
 // probeSocketBuffer asks whether programs can read the kernel's memory, and finds
 // out where they have to.
-func probeSocketBuffer() (err error) {
-	if err = features.HaveProgramHelper(ebpf.SchedCLS, asm.FnProbeReadKernel); err != nil {
+func probeSocketBuffer() error {
+	if err := features.HaveProgramHelper(ebpf.SchedCLS, asm.FnProbeReadKernel); err != nil {
 		return err
 	}
-	located, err = locateSocketBuffer()
-	return err
+	return typeFacts().noBuffer
 }
 
-// locateSocketBuffer reads the kernel's type information.
-func locateSocketBuffer() (SKBOffsets, error) {
-	types, err := btf.LoadKernelSpec()
-	if err != nil {
-		return SKBOffsets{}, fmt.Errorf("type information of the kernel: %w: %w", err, ebpf.ErrNotSupported)
-	}
+func locateSocketBuffer(types *btf.Spec) (SKBOffsets, error) {
 	at, err := offsets(types, "sk_buff", "end", "head", "data", "transport_header", "inner_transport_header", "dev")
 	if err != nil {
 		return SKBOffsets{}, err

@@ -19,18 +19,10 @@ var SocketOffsets = sync.OnceValue(func() SocketAt {
 	if !SocketBuffer.Has() {
 		return SocketAt{}
 	}
-	at, err := locateSocket()
-	if err != nil {
-		return SocketAt{}
-	}
-	return at
+	return typeFacts().socket
 })
 
-func locateSocket() (at SocketAt, err error) {
-	types, err := btf.LoadKernelSpec()
-	if err != nil {
-		return at, fmt.Errorf("type information of the kernel: %w: %w", err, ebpf.ErrNotSupported)
-	}
+func locateSocket(types *btf.Spec) (at SocketAt, err error) {
 	tcp, err := offsets(types, "tcp_sock", "window_clamp")
 	if err != nil {
 		return at, err
