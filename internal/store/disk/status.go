@@ -37,34 +37,38 @@ func (s *Store) Status() obs.History {
 	return st
 }
 
-// reach is how far back the history will reach. Once files leave, it is how far it reaches; before,
-// half of the size holds complete records and half aged ones.
+// reach is how far back the history will reach.
 func (s *Store) reach(st *obs.History) time.Duration {
+	reach := s.reachOfSize(st)
+	if s.cfg.Time > 0 {
+		reach = min(reach, s.cfg.Time)
+	}
+	return reach
+}
+
+// reachOfSize is reach without a bound of time. Once files leave, it is how far it reaches; before, half of the size holds
+// complete records and half aged ones.
+func (s *Store) reachOfSize(st *obs.History) time.Duration {
 	had := s.lastTo.Sub(st.Oldest)
 	if st.Oldest.IsZero() || had <= 0 {
 		return 0
 	}
-	if s.cfg.Time > 0 {
-		defer func() { had = min(had, s.cfg.Time) }()
-	}
-	if s.counts.Removed > 0 || st.Aged > 0 {
+	if s.counts.Removed > 0 {
 		return had
 	}
 	var sealed int64
 	var lasted time.Duration
 	for _, seg := range s.segments {
-		sealed += seg.bytes
-		lasted += seg.ended().Sub(seg.began())
+		if !seg.aged {
+			sealed += seg.bytes
+			lasted += seg.ended().Sub(seg.began())
+		}
 	}
 	if sealed == 0 {
 		return 0
 	}
 	perSecond := float64(sealed) / lasted.Seconds()
-	reach := time.Duration(float64(s.cfg.Size/2) / perSecond * (1 + keptShare/2) * float64(time.Second))
-	if s.cfg.Time > 0 {
-		reach = min(reach, s.cfg.Time)
-	}
-	return reach
+	return time.Duration(float64(s.cfg.Size/2) / perSecond * (1 + keptShare/2) * float64(time.Second))
 }
 
 // count changes the counts.
