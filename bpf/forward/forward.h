@@ -269,7 +269,7 @@ static __always_inline bool forward_is_due(const struct forward_view *v)
 	return true;
 }
 
-/* Whether the frame can leave where the route leads. */
+/* Whether the frame can leave where the route leads. From then on XDP_REDIRECT sends it there. */
 static __always_inline enum forward_result forward_leaves(frame_ctx *xdp,
 							  const struct forward_view *v)
 {
@@ -285,7 +285,12 @@ static __always_inline enum forward_result forward_leaves(frame_ctx *xdp,
 		return FORWARD_NO_PORT;
 	if (!(flags & FORWARD_SENDS_PARTS) && v->len > xdp->data_end - xdp->data)
 		return FORWARD_PARTS;
-	return forward_is_due(v) ? FORWARD_REFRESH : FORWARD_DONE;
+	if (forward_is_due(v))
+		return FORWARD_REFRESH;
+	/* Before anything is changed or counted: the device may be gone. */
+	if (bpf_redirect_map(&forward_out, cfg_iface + v->fib.ifindex, XDP_PASS) != XDP_REDIRECT)
+		return FORWARD_NO_PORT;
+	return FORWARD_DONE;
 }
 
 /* As ip_decrease_ttl() of the kernel. */
@@ -400,9 +405,7 @@ __feature(FEATURE_FORWARD) __noinline int forward(frame_ctx *xdp, __u32 unrecord
 	v->len = frame_len(xdp);
 	result = forward_try(xdp, v, !unrecorded);
 	forward_count(v->place, result, v->total);
-	if (result != FORWARD_DONE)
-		return XDP_PASS;
-	return bpf_redirect_map(&forward_out, cfg_iface + v->fib.ifindex, XDP_DROP);
+	return result == FORWARD_DONE ? XDP_REDIRECT : XDP_PASS;
 }
 
 #endif

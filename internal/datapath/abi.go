@@ -120,9 +120,9 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 	d.Frames = packets - uint64(x.GsoPackets)
 	d.FrameBytes = wire - packets*m.accelLen() - uint64(x.GsoBytes)
 	d.First, d.FirstSpread, d.Last = c.wall(x.First), c.spread(), c.wall(s.Last)
-	d.FlowLabel, d.VNI = x.FlowLabel, x.Vni
-	if m.l2() == tcL2L2FORWARDED { // it is the interface on the other side
-		d.VNI = 0
+	d.FlowLabel, d.VNI, d.Other, d.Forwarded = x.FlowLabel, x.Vni, 0, 0
+	if m.l2() == tcL2L2FORWARDED {
+		d.VNI, d.Other, d.Forwarded = 0, flow.Iface(x.Vni), packets
 	}
 	d.TCPFlags = uint16(x.TcpFlagsHigh)<<8 | uint16(s.TcpFlags)
 	d.TOS, d.TTLMin, d.TTLMax = s.Tos, x.TtlMin, x.TtlMax

@@ -18,6 +18,7 @@ type Counters struct {
 	CEPackets    uint64 `json:"ce_packets"`    // packets marked congestion experienced (ECN)
 	Dropped      uint64 `json:"dropped"`       // packets that rules of the gate dropped
 	DroppedBytes uint64 `json:"dropped_bytes"` // of Bytes, those of dropped packets
+	Forwarded    uint64 `json:"forwarded"`     // packets that XDP forwarded, past the kernel's stack
 }
 
 // counters is how many there are. A field of another type than uint64 would be
@@ -93,6 +94,9 @@ var rareCounterFields = []Field{
 		Name: "ce_packets", Unit: "packets", Doc: "packets marked congestion experienced (RFC 3168); absent: none",
 		IPFIX: []Element{own(4, "waymarkCEPacketDeltaCount", "unsigned64", "deltaCounter", "packets marked congestion experienced")},
 	}, func(c *Counters) *uint64 { return &c.CEPackets })),
+	absentZero(counter(Field{
+		Name: "forwarded", Unit: "packets", Doc: "packets, among `packets`, that were forwarded at XDP, past the kernel's stack; absent: none", Example: "forwarded > 0",
+	}, func(c *Counters) *uint64 { return &c.Forwarded })),
 }
 
 // CounterFields are the fields of Counters.

@@ -13,9 +13,9 @@ func TestCounters(t *testing.T) {
 			t.Errorf("%s is a %s: words would split it", f.Name, f.Type)
 		}
 	}
-	sum := Counters{1, 2, 3, 4, 5, 6, 7, 8}
-	sum.Add(&Counters{10, 20, 30, 40, 50, 60, 70, 80})
-	if want := (Counters{11, 22, 33, 44, 55, 66, 77, 88}); sum != want {
+	sum := Counters{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	sum.Add(&Counters{10, 20, 30, 40, 50, 60, 70, 80, 90})
+	if want := (Counters{11, 22, 33, 44, 55, 66, 77, 88, 99}); sum != want {
 		t.Errorf("sum %+v, want %+v", sum, want)
 	}
 }

@@ -85,6 +85,7 @@ type Counts struct {
 	FirstSpread    uint8   // the first packet came up to so many ms after First; 0: exactly then
 	Opening        Opening // of TCP
 	RTT            RTT
+	Other          Iface // where Forwarded packets left, or came from; 0: none
 	Drop           *Drop // nil: no packet was dropped
 	PDM            *PDM  // nil: the flow is not marked
 	IOAM           *IOAM // nil: its packets bring no IOAM options that end here
@@ -108,6 +109,9 @@ func (c *Counts) Add(d *Counts) {
 	}
 	if d.RTT.Initiator != 0 {
 		c.RTT.Initiator = d.RTT.Initiator
+	}
+	if c.Other == 0 {
+		c.Other = d.Other
 	}
 	c.Drop = c.Drop.and(d.Drop)
 	c.addPDM(d.PDM)

@@ -21,8 +21,8 @@ var keyFields = []Field{
 	text(Field{
 		Name: "iface", Doc: "interface the packets were counted on", Aliases: []string{"interface", "dev"},
 		IPFIX: []Element{
-			IANA(10, "ingressInterface", "unsigned32", "identifier", "interface of an ingress record, 0 of an egress record: its index; in another network namespace ingressVRFID << 22 + index; another number where that is taken"),
-			IANA(14, "egressInterface", "unsigned32", "identifier", "likewise of an egress record"),
+			IANA(10, "ingressInterface", "unsigned32", "identifier", "interface of an ingress record; of an egress record other_iface, 0: none. Its index; in another network namespace ingressVRFID << 22 + index; another number where that is taken"),
+			IANA(14, "egressInterface", "unsigned32", "identifier", "interface of an egress record; of an ingress record other_iface"),
 			IANAText(82, "interfaceName", 16, "name, filled with zeros"),
 			IANAText(83, "interfaceDescription", 64, "name, network namespace and host, filled with zeros"),
 		},
@@ -120,6 +120,10 @@ var recordFields = []Field{
 
 // rareFields are what few records have.
 var rareFields = []Field{
+	absentEmpty(text(Field{
+		Name: "other_iface", Merge: MergeFirst, Doc: "interface on the other side of `forwarded` packets: where those of an ingress record left, those of an egress record came from; absent: none were forwarded at XDP",
+		Example: "other_iface eth1",
+	}, func(r *Record) *string { return &r.Other })),
 	absentZero(number(Field{
 		Name: "ttl_min", Merge: MergeMin, Doc: "smallest TTL or hop limit; absent: 0",
 		IPFIX: []Element{IANA(52, "minimumTTL", "unsigned8", "quantity", "smallest TTL or hop limit")},

@@ -15,6 +15,8 @@ func TestFields(t *testing.T) {
 		"pdm.server.p90_ns": true, "pdm.server.buckets": true, "pdm.network.p90_ns": true, "pdm.network.buckets": true,
 		"ioam.delay.mean_ns": true, // follows from the sum
 		"drops.by":           true, // the id says it
+		"forwarded":          true, // there are both interfaces
+		"other_iface":        true, // one of these
 	}
 	seen := map[string]bool{}
 	for _, f := range Fields {

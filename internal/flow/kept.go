@@ -23,6 +23,7 @@ const common = int(unsafe.Offsetof(Counters{}.Fragments) / unsafe.Sizeof(uint64(
 // rare is the rest of Counts.
 type rare struct {
 	counters [counters - common]uint64
+	other    Iface
 	drop     *Drop
 	pdm      *PDM
 	ioam     *IOAM
@@ -45,7 +46,7 @@ func (k *kept) into(c *Counts) {
 	copy(words[:common], k.counters[:])
 	if r := k.rare; r != nil {
 		copy(words[common:], r.counters[:])
-		c.Drop, c.PDM, c.IOAM = r.drop, r.pdm, r.ioam
+		c.Other, c.Drop, c.PDM, c.IOAM = r.other, r.drop, r.pdm, r.ioam
 	}
 }
 
@@ -55,12 +56,12 @@ func (k *kept) set(c *Counts) {
 	k.counters = [common]uint64(words[:])
 	k.first, k.last, k.flowLabel, k.vni, k.tcpFlags, k.tos = c.First, c.Last, c.FlowLabel, c.VNI, c.TCPFlags, c.TOS
 	k.ttlMin, k.ttlMax, k.firstSpread, k.opening, k.rtt = c.TTLMin, c.TTLMax, c.FirstSpread, c.Opening, c.RTT
-	r := rare{[counters - common]uint64(words[common:]), c.Drop, c.PDM, c.IOAM}
+	r := rare{[counters - common]uint64(words[common:]), c.Other, c.Drop, c.PDM, c.IOAM}
 	switch {
 	case r == rare{}:
 		k.rare = nil
 	case k.rare == nil:
-		k.rare = &rare{r.counters, r.drop, r.pdm, r.ioam}
+		k.rare = &rare{r.counters, r.other, r.drop, r.pdm, r.ioam}
 	default:
 		*k.rare = r
 	}

@@ -39,6 +39,9 @@ type Record struct {
 	IfIndex   uint32
 	Direction Direction
 
+	Other        string // interface on the other side of packets that XDP forwarded; empty: it forwarded none
+	OtherIfIndex uint32
+
 	Family           uint8      // IP version, 4 or 6; also when Unattributed
 	Src, Dst         netip.Addr // IPv4 as 4-byte, IPv6 as 16-byte addresses; zero when Unattributed
 	Proto            uint8      // IANA protocol number, after IPv6 extension headers

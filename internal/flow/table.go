@@ -259,7 +259,7 @@ func (t *Table) addLost(d *Delta) {
 	}
 	counts := d.Counts
 	// Of a mixture of flows these would say nothing.
-	counts.FlowLabel, counts.VNI, counts.RTT = 0, 0, RTT{}
+	counts.FlowLabel, counts.VNI, counts.Other, counts.RTT = 0, 0, 0, RTT{}
 	counts.forgetReported()
 	if sum := t.lost[k]; sum != nil {
 		sum.Add(&counts)
@@ -282,9 +282,7 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 	if k.Iface != t.named.iface || t.named.name == "" {
 		t.named.iface = k.Iface
 		t.named.name, t.named.netns = t.name(k.Iface)
-		if t.named.index = k.Iface.IfIndex(); t.cfg.IfIndex != nil {
-			t.named.index = t.cfg.IfIndex(k.Iface)
-		}
+		t.named.index = t.ifIndex(k.Iface)
 	}
 	// One by one: a literal would be made elsewhere and copied.
 	r.Iface, r.Netns, r.IfIndex, r.Direction = t.named.name, t.named.netns, t.named.index, k.Direction
@@ -292,11 +290,22 @@ func (t *Table) record(r *Record, k *Key, c *Counts) {
 	r.SrcPort, r.DstPort, r.VLAN, r.InnerVLAN = k.SrcPort, k.DstPort, k.VLAN, k.InnerVLAN
 	r.Tunnel, r.VNI = k.Tunnel, c.VNI
 	r.TOS, r.TCPFlags, r.FlowLabel, r.TTLMin, r.TTLMax = c.TOS, c.TCPFlags, c.FlowLabel, c.TTLMin, c.TTLMax
-	r.Counters = c.Counters
+	r.Counters, r.Other, r.OtherIfIndex = c.Counters, "", 0
+	if c.Other != 0 {
+		r.Other, _ = t.name(c.Other)
+		r.OtherIfIndex = t.ifIndex(c.Other)
+	}
 	r.First, r.Last = time.Unix(0, c.First).UTC(), time.Unix(0, c.Last).UTC()
 	r.EndReason, r.Unattributed = EndReasonNone, false
 	r.Initiator, r.InitiatorBy = InitiatorUnknown, EvidenceNone
 	r.RTT, r.Drop, r.PDM, r.IOAM = c.RTT, c.Drop, c.PDM, c.IOAM
+}
+
+func (t *Table) ifIndex(i Iface) uint32 {
+	if t.cfg.IfIndex != nil {
+		return t.cfg.IfIndex(i)
+	}
+	return i.IfIndex()
 }
 
 func (t *Table) recordLost(r *Record, k *Key, c *Counts) {

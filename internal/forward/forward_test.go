@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,11 +175,18 @@ func TestTCP(t *testing.T) {
 		transfer(t, alpha, beta, network, bytes)
 	}
 	counted := map[flow.Iface][2]uint64{} // of TCP, which this host has none of
+	var records [2]uint64                 // packets in them that were forwarded at XDP, by direction
 	if err := r.dp.Drain(func(d *flow.Delta) {
 		if d.Proto == packet.ProtoTCP {
 			n := counted[d.Iface]
 			n[d.Direction] += d.Packets
 			counted[d.Iface] = n
+		}
+		if d.Proto == packet.ProtoTCP && d.Forwarded > 0 {
+			if here := slices.Index(r.ifaces[:], d.Iface); d.Forwarded > d.Packets || here < 0 || d.Other != r.ifaces[1-here] {
+				t.Errorf("%+v", d)
+			}
+			records[d.Direction] += d.Forwarded
 		}
 		if d.VNI != 0 || d.WireBytes != d.Bytes+14*d.Packets {
 			t.Errorf("%+v", d)
@@ -186,8 +194,10 @@ func TestTCP(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	var all uint64
 	for n := range 2 {
 		p := r.portOf(t, n)
+		all += p.Packets[0] - before[n].Packets[0]
 		forwarded := p.Packets[0] - before[n].Packets[0]
 		if forwarded < 2*bytes/1500 {
 			t.Errorf("%s: %d packets were forwarded: %v", l.Host("athos").Interfaces[n].Name, forwarded, p.Packets)
@@ -195,6 +205,9 @@ func TestTCP(t *testing.T) {
 		if in, out := counted[r.ifaces[n]][flow.Ingress], counted[r.ifaces[1-n]][flow.Egress]; in != out || in < forwarded || in > forwarded+100 {
 			t.Errorf("flows count %d at ingress and %d at egress, and %d were forwarded at XDP", in, out, forwarded)
 		}
+	}
+	if records[flow.Ingress] != records[flow.Egress] || records[flow.Ingress] < all*9/10 || records[flow.Ingress] > all {
+		t.Errorf("%d packets were forwarded at XDP, of these are %d in records", all, records)
 	}
 }
 

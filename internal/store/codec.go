@@ -10,7 +10,10 @@ import (
 )
 
 // codecVersion is the first byte of an encoded interval.
-const codecVersion = 2
+const codecVersion = 3
+
+// versionWithoutOther is of rows that do not name the interface on the other side.
+const versionWithoutOther = 2
 
 // typicalRow is what a row takes, of which an interval has many: one allocation, no copies.
 const typicalRow = 88
@@ -85,7 +88,7 @@ func (c *Decoder) Decode(b []byte) (e Ended, err error) {
 	}, func(at *row, r *flow.Record, repeated uint64) error {
 		w := e.iv.rows.add(row{})
 		w.set(r, at.link)
-		w.reported, w.drop = at.reported, at.drop
+		w.reported, w.drop, w.other = at.reported, at.drop, at.other
 		e.repeated = append(e.repeated, repeated)
 		return nil
 	})
@@ -112,8 +115,9 @@ func (c *Decoder) each(b []byte, begin func(iv *interval, rows int), each func(a
 			err = errors.New("the interval ends too early")
 		}
 	}()
-	if b[0] != codecVersion {
-		return fmt.Errorf("version %d of the log is not known: read it with the Waymark that wrote it", b[0])
+	version := b[0]
+	if version != codecVersion && version != versionWithoutOther {
+		return fmt.Errorf("version %d of the log is not known: read it with the Waymark that wrote it", version)
 	}
 	r := reader(b[1:])
 	iv, err := c.head(&r)
@@ -125,8 +129,8 @@ func (c *Decoder) each(b []byte, begin func(iv *interval, rows int), each func(a
 	var w row
 	var record flow.Record
 	for range n {
-		r.row(c.fields, &w, &record, flow.Nanos(iv.from))
-		if int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) {
+		r.row(c.fields, version == versionWithoutOther, &w, &record, flow.Nanos(iv.from))
+		if int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) || int(w.other) > len(iv.links) {
 			return errors.New("a record names an interface or a rule that is not there")
 		}
 		if err := each(&w, &record, r.uvarint()); err != nil {

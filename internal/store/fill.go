@@ -48,8 +48,7 @@ func (i *Interval) Add(r *flow.Record) {
 		return
 	}
 	var w row
-	w.set(r, i.linkNumber(r))
-	w.drop = i.dropNumber(r.Drop)
+	i.set(&w, r)
 	if w.unattributed {
 		i.sum(&w)
 		return
@@ -57,12 +56,19 @@ func (i *Interval) Add(r *flow.Record) {
 	i.replaceSmallest(&w, r)
 }
 
+// set has a row be that of a record, but for what options reported.
+func (i *Interval) set(w *row, r *flow.Record) {
+	w.set(r, i.linkNumber(link{r.Iface, r.Netns, r.IfIndex}))
+	w.drop = i.dropNumber(r.Drop)
+	if r.Other != "" {
+		w.other = i.linkNumber(link{r.Other, r.Netns, r.OtherIfIndex}) + 1
+	}
+}
+
 // keep adds a record, whatever there is space for.
 func (i *Interval) keep(r *flow.Record) {
-	number := i.linkNumber(r)
 	w := i.iv.rows.add(row{})
-	w.set(r, number)
-	w.drop = i.dropNumber(r.Drop)
+	i.set(w, r)
 	w.reported = i.iv.reported.put(r.PDM, r.IOAM)
 }
 
@@ -91,8 +97,7 @@ func (i *Interval) End(to time.Time) {
 	i.iv = nil
 }
 
-func (i *Interval) linkNumber(r *flow.Record) uint32 {
-	l := link{r.Iface, r.Netns, r.IfIndex}
+func (i *Interval) linkNumber(l link) uint32 {
 	if l == i.last && len(i.iv.links) > 0 {
 		return i.lastN
 	}

@@ -78,9 +78,12 @@ func drawRecord(t *rapid.T) flow.Record {
 		SrcPort: u16("sport"), DstPort: u16("dport"), VLAN: u16("vlan"), InnerVLAN: u16("inner"),
 		Tunnel: flow.Tunnel(u8("tunnel")), VNI: u32("vni"), TOS: u8("tos"), TCPFlags: u16("flags"),
 		FlowLabel: u32("label"), TTLMin: u8("ttl_min"), TTLMax: u8("ttl_max"),
-		Counters: flow.Counters{Packets: u64("packets"), Bytes: u64("bytes"), PayloadBytes: u64("payload"), WireBytes: u64("wire"), Fragments: u64("fragments"), CEPackets: u64("ce")}, First: moment("first"), Last: moment("last"),
+		Counters: flow.Counters{Packets: u64("packets"), Bytes: u64("bytes"), PayloadBytes: u64("payload"), WireBytes: u64("wire"), Fragments: u64("fragments"), CEPackets: u64("ce"), Forwarded: u64("forwarded")}, First: moment("first"), Last: moment("last"),
 		EndReason: flow.EndReason(u8("reason")), Unattributed: rapid.Bool().Draw(t, "unattributed"),
 		RTT: flow.RTT{Responder: time.Duration(u32("responder")), Initiator: time.Duration(u32("initiator"))},
+	}
+	if rapid.Bool().Draw(t, "forwarded at XDP") {
+		r.Other, r.OtherIfIndex = rapid.StringN(1, -1, -1).Draw(t, "other"), u32("other index")
 	}
 	if rapid.Bool().Draw(t, "marked") {
 		r.PDM = flowtest.PDM(t)

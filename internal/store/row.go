@@ -18,6 +18,7 @@ type row struct {
 	link, vni, flowLabel       uint32
 	reported                   uint32 // where it is in interval.reported; 0: nowhere
 	drop                       uint32 // number in interval.drops, from 1; 0: nothing was dropped
+	other                      uint32 // number of the interface on the other side, from 1; 0: not known
 	sport, dport               uint16
 	vlan, innerVLAN, tcpFlags  uint16
 	proto, tos, ttlMin, ttlMax uint8
@@ -77,10 +78,14 @@ func (w *row) own(r *flow.Record) {
 	}
 }
 
-// place adds what is kept of the interval: the interface, what dropped packets, and what options reported.
+// place adds what is kept of the interval: the interfaces, what dropped packets, and what options reported.
 func (w *row) place(iv *interval, r *flow.Record, memory *reports) {
 	l := &iv.links[w.link]
 	r.Iface, r.Netns, r.IfIndex = l.iface, l.netns, l.ifindex
+	if w.other != 0 {
+		o := &iv.links[w.other-1]
+		r.Other, r.OtherIfIndex = o.iface, o.ifindex
+	}
 	if w.drop != 0 {
 		r.Drop = iv.drops[w.drop-1]
 	}

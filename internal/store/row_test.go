@@ -34,14 +34,18 @@ func keep(r *flow.Record) (got flow.Record) {
 	w := iv.iv.rows.add(row{})
 	w.set(r, 1)
 	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
+	if r.Other != "" {
+		iv.iv.links = append(iv.iv.links, link{r.Other, r.Netns, r.OtherIfIndex})
+		w.other = 3
+	}
 	w.reported, w.drop = iv.iv.reported.put(r.PDM, r.IOAM), iv.dropNumber(r.Drop)
 	var own flow.Record
 	w.own(&own)
 	var at, written row
 	b := reader(w.append(nil, &own, 5))
-	b.row(codes, &at, &own, 5)
+	b.row(codes, false, &at, &own, 5)
 	written.set(&own, at.link)
-	written.reported, written.drop = at.reported, at.drop
+	written.reported, written.drop, written.other = at.reported, at.drop, at.other
 	written.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
 	return got
 }
@@ -89,7 +93,7 @@ func fillEvery(t *testing.T, v reflect.Value) {
 }
 
 func TestRowSize(t *testing.T) {
-	if got := unsafe.Sizeof(row{}); got > 176 {
+	if got := unsafe.Sizeof(row{}); got > 184 {
 		t.Errorf("a row takes %d bytes: correct what Default says of a history", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// A row is written as three numbers of its interval, its addresses, and the fields that are numbers: all that
+// A row is written as four numbers of its interval, its addresses, and the fields that are numbers: all that
 // flow.Fields has, but what follows from others, or is written once for the interval, as marks are.
 
 // coded are these fields, in the order of flow.Fields.
@@ -51,6 +51,7 @@ func (w *row) append(b []byte, r *flow.Record, from int64) []byte {
 	b = appendUvarint(b, uint64(w.link))
 	b = appendUvarint(b, uint64(w.reported))
 	b = appendUvarint(b, uint64(w.drop))
+	b = appendUvarint(b, uint64(w.other))
 	b = append(append(b, w.src[:]...), w.dst[:]...)
 	for i := range codes {
 		c := &codes[i]
@@ -66,8 +67,11 @@ func (w *row) append(b []byte, r *flow.Record, from int64) []byte {
 }
 
 // row reads a row: what its record has of its own, and the numbers of its interval.
-func (r *reader) row(fields []code, w *row, to *flow.Record, from int64) {
-	w.link, w.reported, w.drop = uint32(r.uvarint()), uint32(r.uvarint()), uint32(r.uvarint())
+func (r *reader) row(fields []code, withoutOther bool, w *row, to *flow.Record, from int64) {
+	w.link, w.reported, w.drop, w.other = uint32(r.uvarint()), uint32(r.uvarint()), uint32(r.uvarint()), 0
+	if !withoutOther {
+		w.other = uint32(r.uvarint())
+	}
 	addresses, b := (*r)[:addressesBytes], (*r)[addressesBytes:]
 	*to = flow.Record{}
 	for i := range fields {

@@ -219,7 +219,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for sort, want := range map[string]string{
 		"byte": `sort by "byte": did you mean bytes?`,
-		"src":  `sort by "src": there are records, rate, delay, delays, packets, bytes, wire_bytes, first, last, payload_bytes, fragments, ce_packets, ttl_min, ttl_max, rtt_responder, rtt_initiator, rtt, drops, dropped_bytes, lost, reordered, duplicates, suspicious, server, server_p90, server_p99, network, network_p90, network_p99, traced_packets, path_changes, path_lost, path_reordered, path_duplicates, path_delay, proto`,
+		"src":  `sort by "src": there are records, rate, delay, delays, packets, bytes, wire_bytes, first, last, payload_bytes, fragments, ce_packets, forwarded, ttl_min, ttl_max, rtt_responder, rtt_initiator, rtt, drops, dropped_bytes, lost, reordered, duplicates, suspicious, server, server_p90, server_p99, network, network_p90, network_p99, traced_packets, path_changes, path_lost, path_reordered, path_duplicates, path_delay, proto`,
 	} {
 		_, err := New(Default()).Query(context.Background(), query.Plan{By: parseBy(t, "proto"), Sort: sort})
 		if err == nil || err.Error() != want {

@@ -111,6 +111,7 @@ export interface Counters {
 	ce_packets: number;
 	dropped: number;
 	dropped_bytes: number;
+	forwarded: number;
 }
 
 export interface Counts {
@@ -491,6 +492,7 @@ export interface Total {
 	ce_packets: number;
 	dropped: number;
 	dropped_bytes: number;
+	forwarded: number;
 }
 
 export interface Use {
@@ -566,6 +568,7 @@ export interface Row {
 	family?: number;
 	first?: string;
 	flow_label?: number;
+	forwarded?: number;
 	fragments?: number;
 	host?: string;
 	icmp_code?: number;
@@ -577,6 +580,7 @@ export interface Row {
 	inner_vlan?: number;
 	last?: string;
 	netns?: string;
+	other_iface?: string;
 	out?: string;
 	packets?: number;
 	payload_bytes?: number;
@@ -599,6 +603,7 @@ export interface Row {
 	back?: {
 		bytes?: number;
 		ce_packets?: number;
+		forwarded?: number;
 		fragments?: number;
 		packets?: number;
 		payload_bytes?: number;

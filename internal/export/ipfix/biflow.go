@@ -13,7 +13,7 @@ const (
 // what was reported of both halves, they would have more fields than collectors take.
 func conversation(a, b *flow.Record) bool {
 	return !a.Unattributed && !b.Unattributed && a.PDM == nil && b.PDM == nil && a.Dropped == 0 && b.Dropped == 0 &&
-		a.Direction != b.Direction && a.IfIndex == b.IfIndex && a.Netns == b.Netns &&
+		a.Direction != b.Direction && a.IfIndex == b.IfIndex && a.Netns == b.Netns && a.Other == b.Other && a.OtherIfIndex == b.OtherIfIndex &&
 		a.Family == b.Family && a.Src == b.Dst && a.Dst == b.Src && reversePorts(a, b) &&
 		a.VLAN == b.VLAN && a.InnerVLAN == b.InnerVLAN && a.Tunnel == b.Tunnel && a.VNI == b.VNI
 }

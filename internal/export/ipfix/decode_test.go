@@ -267,8 +267,10 @@ func ioamReport(v map[string][]byte) *flow.IOAM {
 func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 	n := func(name string) uint64 { return number(v[name]) }
 	h := func(name string) uint64 { return number(v[half+name]) }
-	id := uint32(n("ingressInterface") + n("egressInterface"))
-	vrf := uint32(n("ingressVRFID") + n("egressVRFID"))
+	id, other, vrf := uint32(n("ingressInterface")), uint32(n("egressInterface")), uint32(n("ingressVRFID"))
+	if flow.Direction(n("flowDirection")) == flow.Egress {
+		id, other, vrf = other, id, uint32(n("egressVRFID"))
+	}
 	r := flow.Record{
 		Iface: c.interfaces[id], Netns: c.vrfs[vrf], IfIndex: id - vrf<<22, Direction: flow.Direction(n("flowDirection")),
 		Family: uint8(n("ipVersion")), Proto: uint8(n("protocolIdentifier")),
@@ -282,6 +284,9 @@ func (c *collected) flow(v map[string][]byte, half string) flow.Record {
 		EndReason: flow.EndReason(h("flowEndReason")), Unattributed: n("waymarkUnattributed") == 1,
 		Initiator: flow.Initiator(n("waymarkInitiator")), InitiatorBy: flow.Evidence(n("waymarkInitiatorEvidence")),
 		RTT: flow.RTT{Responder: time.Duration(h("waymarkResponderRTTNanoseconds")), Initiator: time.Duration(h("waymarkInitiatorRTTNanoseconds"))},
+	}
+	if other != 0 {
+		r.Other, r.OtherIfIndex = c.interfaces[other], other-vrf<<22
 	}
 	if r.Dropped > 0 {
 		r.Drop = &flow.Drop{Verdict: flow.Verdict(n("waymarkDropVerdict")), Rule: uint32(n("waymarkDropRule"))}

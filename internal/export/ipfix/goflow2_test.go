@@ -303,7 +303,11 @@ func TestGoflow2(t *testing.T) {
 		if r.Netns != "" {
 			id, vrf = 1<<22+r.IfIndex, "1"
 		}
-		if sum(v["in_if"], v["out_if"]) != fmt.Sprint(id) || (fmt.Sprint(v["in_if"]) == "0") != (r.Direction == flow.Egress) ||
+		in, out := id, r.OtherIfIndex
+		if r.Direction == flow.Egress {
+			in, out = out, in
+		}
+		if fmt.Sprint(v["in_if"], " ", v["out_if"]) != fmt.Sprint(in, " ", out) ||
 			sum(own(v, "x_vrf_in"), own(v, "x_vrf_out")) != vrf {
 			t.Errorf("record of %d packets: interfaces %v, %v of %v", r.Packets, v["in_if"], v["out_if"], v["x_vrf_in"])
 		}

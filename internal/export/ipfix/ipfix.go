@@ -166,11 +166,9 @@ func (e *Exporter) export(ctx context.Context, records []flow.Record) (taken int
 // conversation, into a message and returns their number.
 func (e *Exporter) addFlow(ctx context.Context, records []flow.Record) (int, error) {
 	r := &records[0]
-	iface, fresh := e.ifaces.of(r)
-	if fresh {
-		if err := e.addInterface(ctx, iface); err != nil {
-			return 0, err
-		}
+	at, err := e.way(ctx, r)
+	if err != nil {
+		return 0, err
 	}
 	joined := e.cfg.Biflow && len(records) > 1 && conversation(r, &records[1])
 	parts := records[:1]
@@ -179,7 +177,7 @@ func (e *Exporter) addFlow(ctx context.Context, records []flow.Record) (int, err
 	}
 	// First: should the message of the flow fail, only what has no counters is sent again.
 	for i := range parts {
-		if err := e.addIOAM(ctx, iface, &parts[i]); err != nil {
+		if err := e.addIOAM(ctx, at, &parts[i]); err != nil {
 			return 0, err
 		}
 	}
@@ -202,22 +200,37 @@ func (e *Exporter) addFlow(ctx context.Context, records []flow.Record) (int, err
 	b := e.msg.buf
 	switch {
 	case r.Unattributed:
-		b = appendUnattributed(b, iface, r)
+		b = appendUnattributed(b, at, r)
 	case joined:
-		b = appendBiflow(b, id-idFlow, iface, r, &records[1])
+		b = appendBiflow(b, id-idFlow, at, r, &records[1])
 	default:
-		b = appendFlow(b, id-idFlow, iface, r)
+		b = appendFlow(b, id-idFlow, at, r)
 	}
 	e.msg.buf = b
 	return len(parts), nil
 }
 
+// way is where packets of a record were counted, and the interface on the other side, as far as that is known.
+type way struct{ iface, other *iface }
+
+// way returns that of a record; the collector knows both by then.
+func (e *Exporter) way(ctx context.Context, r *flow.Record) (at way, err error) {
+	var fresh bool
+	if at.iface, fresh = e.ifaces.of(r); fresh {
+		err = e.addInterface(ctx, at.iface)
+	}
+	if at.other, fresh = e.ifaces.otherOf(r); fresh && err == nil {
+		err = e.addInterface(ctx, at.other)
+	}
+	return at, err
+}
+
 // addIOAM puts what IOAM reported of a flow into a message.
-func (e *Exporter) addIOAM(ctx context.Context, iface *iface, r *flow.Record) error {
+func (e *Exporter) addIOAM(ctx context.Context, at way, r *flow.Record) error {
 	if r.IOAM == nil || r.Family != 6 || r.Unattributed {
 		return nil
 	}
-	e.scratch = appendIOAM(e.scratch[:0], iface, r)
+	e.scratch = appendIOAM(e.scratch[:0], at, r)
 	return e.add(ctx, idIOAM, e.scratch)
 }
 

@@ -47,6 +47,7 @@ func judged() []flow.Record {
 		Counters: flow.Counters{Packets: 103, Bytes: 9000, WireBytes: 9999, PayloadBytes: 8000, Fragments: 5, CEPackets: 6},
 		First:    at.Add(333_333_333), Last: at.Add(1_666_666_667),
 	}
+	udp.Other, udp.OtherIfIndex = "eth0", 2
 	ping := tcp
 	ping.Proto, ping.SrcPort, ping.DstPort, ping.TCPFlags, ping.Packets = 1, 4711, 8<<8, 0, 105
 	ping6 := udp

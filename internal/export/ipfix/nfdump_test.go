@@ -99,9 +99,15 @@ func nfdumpFlow(v map[string]any, text string) said {
 	if m := regexp.MustCompile(`(?m)^ +end reason += +0x0(\d)`).FindStringSubmatch(text); m != nil {
 		s["end_reason"] = enum(fieldValues("end_reason"), m[1])
 	}
-	// The description that goes with ingressInterface or egressInterface.
-	if m := regexp.MustCompile(`(?m)^ +(?:in|out)put += +[1-9]\d* (\S+)`).FindStringSubmatch(text); m != nil {
-		s["iface"] = m[1]
+	// The descriptions that go with ingressInterface and egressInterface.
+	way, other := "in", "out"
+	if s["direction"] == flow.Egress.String() {
+		way, other = other, way
+	}
+	for name, way := range map[string]string{"iface": way, "other_iface": other} {
+		if m := regexp.MustCompile(`(?m)^ +` + way + `put += +[1-9]\d* (\S+)`).FindStringSubmatch(text); m != nil {
+			s[name] = m[1]
+		}
 	}
 	return s
 }
@@ -126,6 +132,9 @@ func nfdumpAgrees(t *testing.T, r flow.Record, v map[string]any, text string) {
 		must += nfdumpAttached + " icmp_type icmp_code"
 	default:
 		must += nfdumpAttached + " sport dport"
+	}
+	if r.Other != "" {
+		must += " other_iface"
 	}
 	s := nfdumpFlow(v, text)
 	if r.Unattributed { // nfdump shows ports that are not there

@@ -303,20 +303,34 @@ func newInterfaces() interfaces {
 	return interfaces{known: map[ifaceKey]*iface{}, ids: map[uint32]ifaceKey{}, vrfs: map[string]uint32{"": 0}, last: &iface{}}
 }
 
+// noIface is in place of an interface that is not known.
+var noIface = &iface{}
+
 // of returns the interface of a record and whether it must be announced.
 func (is *interfaces) of(r *flow.Record) (_ *iface, fresh bool) {
-	if l := is.last; l.index == r.IfIndex && l.name == r.Iface && l.netns == r.Netns && l.used {
+	return is.named(ifaceKey{r.Netns, r.IfIndex}, r.Iface)
+}
+
+// otherOf likewise returns the interface on the other side.
+func (is *interfaces) otherOf(r *flow.Record) (_ *iface, fresh bool) {
+	if r.Other == "" {
+		return noIface, false
+	}
+	return is.named(ifaceKey{r.Netns, r.OtherIfIndex}, r.Other)
+}
+
+func (is *interfaces) named(key ifaceKey, name string) (_ *iface, fresh bool) {
+	if l := is.last; l.index == key.index && l.name == name && l.netns == key.netns && l.used {
 		return l, false
 	}
-	key := ifaceKey{r.Netns, r.IfIndex}
 	i, known := is.known[key]
-	if !known || i.name != r.Iface {
-		vrf, numbered := is.vrfs[r.Netns]
+	if !known || i.name != name {
+		vrf, numbered := is.vrfs[key.netns]
 		if !numbered {
 			vrf = uint32(len(is.vrfs))
-			is.vrfs[r.Netns] = vrf
+			is.vrfs[key.netns] = vrf
 		}
-		i = &iface{index: r.IfIndex, vrf: vrf, name: r.Iface, netns: r.Netns}
+		i = &iface{index: key.index, vrf: vrf, name: name, netns: key.netns}
 		i.id = is.number(key, vrf)
 		is.known[key] = i
 		fresh = true

@@ -33,13 +33,13 @@ func variant(r *flow.Record) (v uint16) {
 func hasExtraFields(r *flow.Record) bool {
 	c := r.Counters
 	c.Packets, c.Bytes, c.WireBytes, c.PayloadBytes = 0, 0, 0, 0 // in blockHalf
-	c.Dropped, c.DroppedBytes = 0, 0                             // in blockDrop
+	c.Dropped, c.DroppedBytes, c.Forwarded = 0, 0, 0             // in blockDrop; both interfaces
 	return c != flow.Counters{} || r.RTT != flow.RTT{}
 }
 
 // appendFlow adds a flow of the given variant without variantBiflow.
-func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
-	b = appendKeys(b, v, i, r)
+func appendFlow(b []byte, v uint16, at way, r *flow.Record) []byte {
+	b = appendKeys(b, v, at, r)
 	b = append(b, byte(r.Initiator), byte(r.InitiatorBy))
 	b = appendHalf(b, v, r)
 	if v&variantPDM != 0 {
@@ -56,9 +56,9 @@ func appendFlow(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 
 // appendBiflow adds the conversation of two neighbours: the flow of the
 // initiator and what was counted of the way back.
-func appendBiflow(b []byte, v uint16, i *iface, one, other *flow.Record) []byte {
+func appendBiflow(b []byte, v uint16, at way, one, other *flow.Record) []byte {
 	forth, back, known := initiator(one, other)
-	b = appendKeys(b, v, i, forth)
+	b = appendKeys(b, v, at, forth)
 	b = append(b, byte(forth.Initiator), byte(forth.InitiatorBy))
 	if known {
 		b = append(b, biflowInitiator)
@@ -70,15 +70,15 @@ func appendBiflow(b []byte, v uint16, i *iface, one, other *flow.Record) []byte 
 }
 
 // appendUnattributed adds a record of template idUnattributed.
-func appendUnattributed(b []byte, i *iface, r *flow.Record) []byte {
-	b = appendCommon(b, i, r)
-	b = appendExtra(b, i, r)
+func appendUnattributed(b []byte, at way, r *flow.Record) []byte {
+	b = appendCommon(b, at, r)
+	b = appendExtra(b, at, r)
 	b = appendHalf(b, variantExtra, r)
 	b = appendValues(b, dropFields, r)
 	return append(b, 1) // true (RFC 7011 section 6.1.5)
 }
 
-func appendKeys(b []byte, v uint16, i *iface, r *flow.Record) []byte {
+func appendKeys(b []byte, v uint16, at way, r *flow.Record) []byte {
 	if v&variantIPv6 != 0 {
 		src, dst := r.Src.As16(), r.Dst.As16()
 		b = append(append(b, src[:]...), dst[:]...)
@@ -89,26 +89,26 @@ func appendKeys(b []byte, v uint16, i *iface, r *flow.Record) []byte {
 	sport, identifier := ports(r)
 	b = be.AppendUint16(b, sport)
 	b = be.AppendUint16(b, r.DstPort)
-	b = appendCommon(b, i, r)
+	b = appendCommon(b, at, r)
 	if v&variantICMP != 0 {
 		b = be.AppendUint16(b, identifier)
 	}
 	if v&variantExtra != 0 {
-		b = appendExtra(b, i, r)
+		b = appendExtra(b, at, r)
 	}
 	return b
 }
 
 // appendIOAM adds a record of template idIOAM: what IOAM reported of a flow.
-func appendIOAM(b []byte, i *iface, r *flow.Record) []byte {
+func appendIOAM(b []byte, at way, r *flow.Record) []byte {
 	src, dst := r.Src.As16(), r.Dst.As16()
 	b = append(append(b, src[:]...), dst[:]...)
 	sport, identifier := ports(r)
 	b = be.AppendUint16(b, sport)
 	b = be.AppendUint16(b, r.DstPort)
-	b = appendCommon(b, i, r)
+	b = appendCommon(b, at, r)
 	b = be.AppendUint16(b, identifier)
-	b = appendVRF(b, i, r)
+	b = appendVRF(b, at, r)
 	b = be.AppendUint64(b, ntp(r.First))
 	b = be.AppendUint64(b, ntp(r.Last))
 	return appendValues(b, ioamFields, r)
@@ -158,8 +158,8 @@ func ports(r *flow.Record) (sport, identifier uint16) {
 	return r.SrcPort, 0
 }
 
-func appendCommon(b []byte, i *iface, r *flow.Record) []byte {
-	ingress, egress := i.id, uint32(0)
+func appendCommon(b []byte, at way, r *flow.Record) []byte {
+	ingress, egress := at.iface.id, at.other.id
 	if r.Direction == flow.Egress {
 		ingress, egress = egress, ingress
 	}
@@ -170,21 +170,21 @@ func appendCommon(b []byte, i *iface, r *flow.Record) []byte {
 	return append(b, byte(r.Direction))
 }
 
-func appendVRF(b []byte, i *iface, r *flow.Record) []byte {
-	ingress, egress := i.vrf, uint32(0)
+func appendVRF(b []byte, at way, r *flow.Record) []byte {
+	ingress, egress := at.iface.vrf, at.other.vrf
 	if r.Direction == flow.Egress {
 		ingress, egress = egress, ingress
 	}
 	return be.AppendUint32(be.AppendUint32(b, ingress), egress)
 }
 
-func appendExtra(b []byte, i *iface, r *flow.Record) []byte {
+func appendExtra(b []byte, at way, r *flow.Record) []byte {
 	const segmentVXLAN = 1 << 56 // type of a layer2SegmentId
 	var segment uint64
 	if r.Tunnel == flow.TunnelVXLAN {
 		segment = segmentVXLAN | uint64(r.VNI)
 	}
-	b = appendVRF(b, i, r)
+	b = appendVRF(b, at, r)
 	b = be.AppendUint16(b, r.VLAN)
 	b = be.AppendUint16(b, r.InnerVLAN)
 	b = be.AppendUint64(b, segment)

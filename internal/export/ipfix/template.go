@@ -175,7 +175,7 @@ var flowLengths = func() (lengths [idUnattributed - idFlow + 1]int) {
 // extraFields are the counters that are not in blockHalf, and round trips.
 var extraFields = slices.Concat(
 	fieldsWhere(flow.CounterFields, func(f *flow.Field) bool {
-		return !slices.ContainsFunc(blockHalf, func(in field) bool { return in.Name == f.IPFIX[0].Name }) && !isDrop(f)
+		return len(f.IPFIX) > 0 && !slices.ContainsFunc(blockHalf, func(in field) bool { return in.Name == f.IPFIX[0].Name }) && !isDrop(f)
 	}),
 	fieldsWhere(flow.Fields, func(f *flow.Field) bool { return strings.HasPrefix(f.Name, "rtt.") && !f.Derived }),
 )

@@ -118,6 +118,9 @@ func drawRecords(t *rapid.T) []flow.Record {
 		if n("marked", 3) == 0 {
 			r.PDM, r.IOAM = flowtest.PDM(t), flowtest.IOAM(t)
 		}
+		if n("forwarded", 3) == 0 {
+			r.Forwarded, r.Other, r.OtherIfIndex = r.Packets, []string{"eth0", "eth7"}[n("other", 1)], 7
+		}
 		if n("dropped", 3) == 0 {
 			r.Dropped, r.DroppedBytes = 1, uint64(n("bytes", 99))
 			r.Drop = &flow.Drop{Verdict: flow.Verdict(1 + n("verdict", 3)), Rule: uint32(n("rule", 2)), Text: []string{"", "drop udp"}[n("text", 1)]}
@@ -130,7 +133,7 @@ func drawRecords(t *rapid.T) []flow.Record {
 var filters = []string{
 	"", "tcp", "iface eth1", "dport 80", "src 10.0.0.1 or udp", "packets > 5 and not tcp", "src net 10.0.0.0/31", "net 2001:db8::/32",
 	"not src net 0.0.0.0/0", "netns blue", "iface eth*", "tcp_flags syn+ack", "pdm", "not marked and vlan 1", "direction in", "unattributed", "port 79-80",
-	"lost > 0", "server > 1us", "rtt > 1ns", "icmp", "ecn 1", "path *", "rtt_responder < 5ns or tos 3", "not (ioam or host 10.0.0.2)", "lost < 3", "drop_verdict limit", "drop_rule 1",
+	"lost > 0", "server > 1us", "rtt > 1ns", "icmp", "ecn 1", "path *", "rtt_responder < 5ns or tos 3", "not (ioam or host 10.0.0.2)", "lost < 3", "drop_verdict limit", "drop_rule 1", "forwarded > 2", "other_iface eth7", "not other_iface eth0",
 }
 
 // drawPlan is a plan over so many intervals.
