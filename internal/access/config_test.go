@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/waymark-net/waymark/internal/config"
 )
@@ -50,5 +51,17 @@ func TestLoopbackNeedsNoCertificate(t *testing.T) {
 	cookie := c.logIn(t, readToken).Cookies()[0]
 	if want := "waymark-" + c.url[strings.LastIndexByte(c.url, ':')+1:]; cookie.Name != want || cookie.Secure || !cookie.HttpOnly {
 		t.Errorf("cookie %v, want the name %s", cookie, want)
+	}
+}
+
+// TestLoopbackIsWarnedOf: a port that asks for nothing is a warning in the status, as long as there is one.
+func TestLoopbackIsWarnedOf(t *testing.T) {
+	var none *Server
+	open := none.Status(&config.API{Listen: "127.0.0.1:8473"}, time.Now())
+	if len(open.Warnings) != 1 || !strings.Contains(open.Warnings[0], "every local user can read all flows at 127.0.0.1:8473") || open.Loopback == "" {
+		t.Errorf("%+v", open)
+	}
+	if closed := none.Status(&config.API{}, time.Now()); len(closed.Warnings) > 0 || closed.Loopback != "" {
+		t.Errorf("%+v", closed)
 	}
 }

@@ -102,3 +102,23 @@ func TestNamedSums(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestExplain: what an answer would take is known without it, of the memory and of what lies behind it; what has no end, or is no
+// question, has no cost.
+func TestExplain(t *testing.T) {
+	a := start(t, "")
+	a.fill(web(1000), web(500))
+	e, err := a.client.Explain(t.Context(), Request{By: "proto"})
+	if err != nil || e.Intervals != 1 || e.Records != 2 || e.Bytes != 0 || e.Budget != "" || len(e.Engines) != 1 || e.Engines[0].Engine != "memory" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	later := Request{Since: epoch.Add(time.Hour).Format(time.RFC3339)}
+	if e, err := a.client.Explain(t.Context(), later); err != nil || e.Records != 0 {
+		t.Errorf("of a later time: %+v, %v", e, err)
+	}
+	for query, want := range map[string]string{"follow=true": "follow has no end, and so no cost", "filter=tpc": "did you mean tcp?", "by=nothing": "nothing"} {
+		if code, body := a.get(t, "/api/v1/explain?"+query); code != 400 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", query, code, body)
+		}
+	}
+}
