@@ -82,7 +82,7 @@ func (w *window) stuck() []*stuck {
 		open, _ := w.deps.Connections(c.Where.Netns) // the rule of retransmissions says why there are none
 		for i := range open {
 			id := serviceID{6, open[i].Dst, open[i].DstPort}
-			if open[i].Timeouts < leastTimeouts {
+			if open[i].Timeouts < leastTimeouts || open[i].Sent == 0 { // it is not open yet: records have its SYN
 				continue
 			}
 			if at[id] == nil {

@@ -92,6 +92,21 @@ func checkOnly(t *testing.T, name string, a verdict.Answer, kind verdict.Kind, s
 	}
 }
 
+// TestNotOpenYet: a connection whose SYN alone was sent again is none that went silent: whoever drops the SYN is named for it.
+func TestNotOpenYet(t *testing.T) {
+	for sent, want := range map[uint64]int{100: 1, 0: 0} {
+		w := newWorld(1)
+		w.run(20, fault{})
+		w.run(2, fault{stuck: true})
+		for i := range w.stuck {
+			w.stuck[i].Sent = sent
+		}
+		if a := w.examine(t); len(w.stuck) == 0 || len(a.Verdicts) != want {
+			t.Errorf("%d segments with data: %+v", sent, a.Verdicts)
+		}
+	}
+}
+
 // TestBefore: a range that ended before the fault has no verdict, and one of the fault alone has.
 func TestBefore(t *testing.T) {
 	w := newWorld(1)
