@@ -29,3 +29,25 @@ func TestDoctorPins(t *testing.T) {
 		}
 	}
 }
+
+// TestRestorePins: restore looks where the configuration says, without a flag for the directory, and names it.
+func TestRestorePins(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	file := filepath.Join(t.TempDir(), "waymark.yaml")
+	if err := os.WriteFile(file, []byte("gate: {pin_dir: "+dir+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"--config " + file, "nothing to remove in directory " + dir + " (by " + file + ")\n"},
+		{"--config " + file + " --pin-dir " + other, "nothing to remove in directory " + other + "\n"},
+		{"", " configuration; --config names another)\n"}, // no agent runs here
+	} {
+		var out bytes.Buffer
+		cmd := newRestoreCommand()
+		cmd.SetArgs(append([]string{"--pins"}, strings.Fields(c.args)...))
+		cmd.SetOut(&out)
+		if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.HasSuffix(out.String(), c.want) {
+			t.Errorf("%s: %q, %v; want %q", c.args, out.String(), err, c.want)
+		}
+	}
+}

@@ -21,7 +21,7 @@ import (
 
 func newRestoreCommand() *cobra.Command {
 	var pins bool
-	var dir string
+	var dir, file string
 	c := &cobra.Command{
 		Use:   "restore",
 		Short: "Restore interface settings that a killed agent left reduced",
@@ -31,12 +31,22 @@ reduced. It keeps settings that a running agent needs, and those that have been
 changed since. Every agent does the same when it starts.
 
 With --pins it instead takes off packet rules that an agent has left in effect
-(gate.pin), which is not running any more.`,
+(gate.pin), which is not running any more. It looks for them in gate.pin_dir of
+the configuration.`,
 		Example: `  sudo waymark restore
   sudo waymark restore --pins`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pins {
-				return removePins(cmd.OutOrStdout(), dir)
+				where := "directory " + dir
+				if dir == "" {
+					cfg, whose, err := configurationOf(cmd.Context(), file)
+					if err != nil {
+						return err
+					}
+					dir = gateservice.Section.Of(&cfg).PinDir
+					where = fmt.Sprintf("directory %s (%s)", dir, whose)
+				}
+				return removePins(cmd.OutOrStdout(), dir, where)
 			}
 			k := headroom.New(headroom.Default(), headroom.Deps{In: topology.InNetns, Log: slog.New(slog.DiscardHandler)})
 			restored, err := k.Recover()
@@ -53,7 +63,9 @@ With --pins it instead takes off packet rules that an agent has left in effect
 		},
 	}
 	c.Flags().BoolVar(&pins, "pins", false, "take off packet rules that were left in effect")
-	c.Flags().StringVar(&dir, "pin-dir", pinDir(), "directory of the pins: gate.pin_dir")
+	c.Flags().StringVar(&dir, "pin-dir", "", "`DIRECTORY` of the pins, instead of that of the configuration")
+	c.Flags().StringVarP(&file, "config", "c", "", "look where the agent with the configuration in YAML `FILE` leaves packet rules; else that of the running agent, or "+packagedConfiguration)
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	return c
 }
 
@@ -63,18 +75,19 @@ func pinDir() string {
 	return gateservice.Section.Of(&cfg).PinDir
 }
 
-func removePins(out io.Writer, dir string) error {
+// removePins removes the pins of a directory. where: it, and who names it.
+func removePins(out io.Writer, dir, where string) error {
 	removed, err := datapath.RemovePins(dir)
 	for _, what := range removed {
 		fmt.Fprintln(out, "removed", what)
 	}
 	switch {
 	case errors.Is(err, datapath.ErrPinsInUse):
-		return fmt.Errorf("restore: %w: stop the agent first", err)
+		return fmt.Errorf("restore: %s: %w: stop the agent first", where, err)
 	case err != nil:
-		return fmt.Errorf("restore: %w", err)
+		return fmt.Errorf("restore: %s: %w", where, err)
 	case len(removed) == 0:
-		fmt.Fprintln(out, "nothing to remove")
+		fmt.Fprintln(out, "nothing to remove in", where)
 	}
 	return nil
 }

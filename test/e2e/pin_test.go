@@ -181,7 +181,11 @@ func (a *agent) says(t *testing.T, text string) {
 // unpinned removes what an agent has left.
 func unpinned(t *testing.T, alpha *lab.Host, config string) {
 	t.Helper()
-	r := execute(t, alpha, program, "restore", "--pins", "--pin-dir", pinsOf(config))
+	file := filepath.Join(t.TempDir(), "waymark.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := execute(t, alpha, program, "restore", "--pins", "--config", file)
 	wants(t, r, 0)
 	if !strings.Contains(r.stdout, "of interface to-") {
 		t.Errorf("%+v", r)
@@ -190,7 +194,7 @@ func unpinned(t *testing.T, alpha *lab.Host, config string) {
 		t.Error("pins are left")
 	}
 	await.True(t, "no program", func() bool { return attached(t, alpha) == "" }) // the kernel takes its time
-	if r := waymark(t, "restore", "--pins", "--pin-dir", pinsOf(config)); r.stdout != "nothing to remove\n" {
+	if r := waymark(t, "restore", "--pins", "--pin-dir", pinsOf(config)); r.stdout != "nothing to remove in directory "+pinsOf(config)+"\n" {
 		t.Errorf("%+v", r)
 	}
 }
