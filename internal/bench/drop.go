@@ -37,7 +37,12 @@ const (
 	dropNFT      = "nftables, netdev ingress"
 	dropWaymark  = "waymark, XDP native"
 	dropFilter   = "xdp-filter"
+	// Of lanes whose packets are of many flows: none is like the one before.
+	inTurns = ", 1,024 flows in turns"
 )
+
+// manyFlows are those of such a lane.
+const manyFlows = 1024
 
 // Limits of the design.
 const limitDrop = 0.2 // of what nftables takes at netdev ingress
@@ -48,6 +53,7 @@ type dropper struct {
 	needs string // program that has to be installed
 	// start returns when packets are dropped. count: how many have been so far; nil: it does not count.
 	start starter
+	flows int // of the packets; 0: one
 }
 
 type starter func(ctx context.Context, s *space, iface, dir string) (dropping, error)
@@ -133,7 +139,7 @@ func (r *DropReport) measure(ctx context.Context, cfg Config, ways []dropper) er
 }
 
 func newDropLane(ctx context.Context, d dropper, dir string) (*dropLane, error) {
-	l, err := newBareLane(1)
+	l, err := newBareLane(max(d.flows, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -210,12 +216,13 @@ func (r *DropReport) budgets() (out []Budget) {
 	for _, c := range r.Measured {
 		cost[c.Way] = c
 	}
-	own := cost[dropWaymark]
+	own, ownTurns := cost[dropWaymark], cost[dropWaymark+inTurns]
 	if _, ok := cost[dropNFT]; ok {
 		out = append(out, budget("receiving and dropping, over nftables at netdev ingress", limitDrop, own.Ratio.Median, "×"))
 	}
 	if filter, ok := cost[dropFilter]; ok {
 		out = append(out, budget("the same, over xdp-filter", 1, own.Receive.Median/filter.Receive.Median, "×"))
+		out = append(out, budget("the same, of many flows in turns", 1, ownTurns.Receive.Median/cost[dropFilter+inTurns].Receive.Median, "×"))
 	}
 	return out
 }

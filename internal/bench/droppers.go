@@ -30,6 +30,8 @@ func droppers() []dropper {
 		{name: dropFilter, needs: "xdp-filter", start: startXDPFilter},
 		{name: "waymark, tc", start: gateStarter(gate.ModeTC)},
 		{name: dropWaymark, start: gateStarter(gate.ModeNative)},
+		{name: dropFilter + inTurns, needs: "xdp-filter", start: startXDPFilter, flows: manyFlows},
+		{name: dropWaymark + inTurns, start: gateStarter(gate.ModeNative), flows: manyFlows},
 	}
 }
 
