@@ -107,7 +107,8 @@ _Static_assert((PDM_ELEMENT_BEFORE + offsetof(struct pdm_state, generation)) % P
  */
 struct pdm_near {
 	__s64 owner; /* pdm_state.id; or NEAR_FREE, or NEAR_BUSY while the rest is written */
-	__u64 zero[5];
+	__u64 entry; /* of the index, that names the place */
+	__u64 zero[4];
 	struct mark_key key;
 	struct pdm_state state;
 };
@@ -115,7 +116,24 @@ struct pdm_near {
 #define NEAR_BUSY (-1)
 #define NEAR_FREE 0
 
-enum pdm_nears { NEAR_BITS = 12 };
+/* Where pdm_words has what: see policy.h and near.h. */
+enum pdm_word {
+	UNNAMED_BITS = 16,
+	WORD_INDEX = 1 << UNNAMED_BITS, /* cfg_pdm_index entries; freed places are behind them */
+};
+
+enum pdm_nears {
+	/* Of the index, for each place: when all places are taken, one of nine flows met another in its entry. */
+	NEAR_ENTRIES = 4,
+	NEAR_NUMBER_BITS = 24, /* of a place, in such an entry; above are those of a hash */
+};
+
+/* What the processors share. Written by the programs. */
+struct pdm_shared {
+	__u64 fresh; /* places that were ever taken: the first ones */
+	__u64 reused; /* times that one was taken again, in the order in which they were freed */
+	__u64 budget; /* new states in the running second: second << 32 | number */
+};
 
 _Static_assert(sizeof(struct pdm_near) == PDM_ELEMENT &&
 		       offsetof(struct pdm_near, state) == PDM_ELEMENT_BEFORE,

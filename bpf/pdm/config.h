@@ -24,4 +24,7 @@ const volatile __u32 cfg_pdm_marks_per_second = 0;
 /* A state without packets for so many ns is forgotten. */
 const volatile __u64 cfg_pdm_lifetime = 0;
 
+/* Entries of the index of places: NEAR_ENTRIES for each place. */
+const volatile __u32 cfg_pdm_index = 1;
+
 #endif

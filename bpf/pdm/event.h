@@ -14,33 +14,18 @@ struct {
 	__uint(max_entries, 4096);
 } pdm_events SEC(".maps");
 
-struct pdm_rate {
-	__u64 second;
-	__u64 reported;
-};
-
-/* Events of the running second. Written and read by the programs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct pdm_rate);
-} pdm_rates SEC(".maps");
-
 static __always_inline bool take_rate(__u64 now)
 {
 	__u64 second = now / 1000000000;
-	struct pdm_rate *rate;
-	__u32 zero = 0;
+	struct pdm_work *work = get_work();
 
-	rate = bpf_map_lookup_elem(&pdm_rates, &zero);
-	if (!rate)
+	if (!work)
 		return false;
-	if (rate->second != second) {
-		rate->second = second;
-		rate->reported = 0;
+	if (work->rate.second != second) {
+		work->rate.second = second;
+		work->rate.reported = 0;
 	}
-	return rate->reported++ < cfg_pdm_raw;
+	return work->rate.reported++ < cfg_pdm_raw;
 }
 
 /* A slot in the ring with what all events have, or NULL. */

@@ -46,16 +46,16 @@ struct {
 /*
  * Flows that no policy names, so that their packets cost no more than this
  * look-up: by a hash, the hash itself mixed with the generation. Written and
- * read by the programs; two flows that meet ask the policies in turn.
+ * read by the programs; two flows that meet ask the policies in turn. Behind them is
+ * the index of places: see near.h. One map, since a program can have 64 at most.
  */
-enum unnamed { UNNAMED_BITS = 16 };
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* 1 << UNNAMED_BITS where PDM is on */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* see enum pdm_word where PDM is on */
 	__type(key, __u32);
 	__type(value, __u64);
-} policy_unnamed SEC(".maps");
+} pdm_words SEC(".maps");
 
 /*
  * Raised when policies change; its lowest bit is the set that counts. Written by
@@ -134,7 +134,7 @@ static __always_inline __u64 *unnamed_slot(__u64 hash)
 {
 	__u32 index = hash >> (64 - UNNAMED_BITS);
 
-	return bpf_map_lookup_elem(&policy_unnamed, &index);
+	return bpf_map_lookup_elem(&pdm_words, &index);
 }
 
 #endif

@@ -17,6 +17,8 @@ struct pdm_types {
 	enum mark_reason mark_reason;
 	struct pdm_near near;
 	enum pdm_nears nears;
+	enum pdm_word words;
+	struct pdm_shared shared;
 	struct pdm_cpu cpu;
 	struct pdm_event event;
 	struct policy_rule rule;

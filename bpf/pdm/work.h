@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What the PDM stages put together for one packet, and the stack is full
- * for. Nothing in it outlives the packet, but for counts.
+ * for. Nothing in it outlives the packet, but for counts and rate.
  */
 #ifndef WAYMARK_PDM_WORK_H
 #define WAYMARK_PDM_WORK_H
@@ -33,8 +33,15 @@ struct pdm_cut {
 	__u32 joined; /* header that stays, and shrinks; 0: all of it goes */
 };
 
+/* Events of the running second. */
+struct pdm_rate {
+	__u64 second;
+	__u64 reported;
+};
+
 struct pdm_work {
-	struct pdm_totals totals; /* running; all else is of one packet */
+	struct pdm_totals totals; /* running, as the rate; all else is of one packet */
+	struct pdm_rate rate;
 	struct mark_key key;
 	struct mark_segment segment;
 	struct pdm_option option;

@@ -63,7 +63,7 @@ func measurePDMSizes() (sizes []PDMSize, state PDMState, err error) {
 	}
 	defer coll.Close()
 	state = PDMState{MaxFlows: stats.MaxStates, KeyValue: stats.Bytes}
-	for _, name := range []string{"pdm_states", "pdm_near"} {
+	for _, name := range []string{"pdm_states", "pdm_near", "pdm_words"} {
 		info, err := coll.Maps[name].Info()
 		if err != nil {
 			return nil, state, fmt.Errorf("asking for the map %s: %w", name, err)

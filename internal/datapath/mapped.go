@@ -15,10 +15,13 @@ type Mapped[T any] struct {
 }
 
 // Open maps the array, whose elements are T.
-func (m *Mapped[T]) Open(array *ebpf.Map) (err error) {
+func (m *Mapped[T]) Open(array *ebpf.Map) error { return m.OpenPart(array, 0, int(array.MaxEntries())) }
+
+// OpenPart maps n elements of the array from one on that begins a page. What is mapped counts as the agent's memory, touched or not.
+func (m *Mapped[T]) OpenPart(array *ebpf.Map, first, n int) (err error) {
 	var one T
-	n := int(array.MaxEntries())
-	if m.memory, err = unix.Mmap(array.FD(), 0, n*int(unsafe.Sizeof(one)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	size := int(unsafe.Sizeof(one))
+	if m.memory, err = unix.Mmap(array.FD(), int64(first)*int64(size), n*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return fmt.Errorf("map %s: %w", array, err)
 	}
 	m.Values = unsafe.Slice((*T)(unsafe.Pointer(&m.memory[0])), n)

@@ -83,7 +83,7 @@ func threadTime() (int64, error) {
 // BenchmarkPDM reports what the stages take over the empty program, which is
 // measured in the same rounds. b.N is rounds of 100,000 packets.
 func BenchmarkPDM(b *testing.B) {
-	for name, flows := range map[string]uint32{"1 flow": 1, "64k flows": 1 << 16} {
+	for name, flows := range map[string]uint32{"1 flow": 1, "1000 flows": 1000, "64k flows": 1 << 16} {
 		b.Run(name, func(b *testing.B) {
 			h := newBenchHost(b, flows)
 			plain := aToB().Bytes()

@@ -1,11 +1,9 @@
 package pdm
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -27,7 +25,7 @@ type reader struct {
 	refused  uint64                   // at the last drain
 	rounds   uint64                   // drains so far
 
-	near   datapath.Mapped[abiPdmNear] // states that have a place of their own
+	places places
 	states pdmBatch[abiMarkKey, abiPdmState]
 	delays pdmBatch[abiPdmDelaysKey, abiPdmFlowDelays]
 }
@@ -44,9 +42,11 @@ type stateCounts struct {
 	sent, received, reordered, duplicates, discarded, suspicious uint32
 }
 
-func newReader(cfg Config, maps map[string]*ebpf.Map) (*reader, error) {
-	r := &reader{cfg: cfg, maps: maps, reported: map[uint64]reportedState{}}
-	return r, r.near.Open(maps["pdm_near"])
+func newReader(cfg Config, maps map[string]*ebpf.Map) *reader {
+	return &reader{
+		cfg: cfg, maps: maps, reported: map[uint64]reportedState{},
+		places: places{near: maps["pdm_near"], words: maps["pdm_words"]},
+	}
 }
 
 // totals sums the counters of all processors.
@@ -81,6 +81,7 @@ func (r *reader) guarded() (abiMarkTotals, error) {
 func (r *reader) drain(epoch uint32, at datapath.Moment, emit func(*flow.Delta)) error {
 	start := time.Now()
 	defer func() { r.stats.Drain = time.Since(start) }()
+	defer r.places.close()
 	reported, err := r.drainDelays(epoch)
 	if err != nil {
 		return err
@@ -154,11 +155,14 @@ func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDe
 	}
 	r.stats.States = 0
 	var stale []foundState
-	var live uint64
+	var live, far uint64
 	r.rounds++
 	round := r.rounds
 	err = r.each(func(f foundState, s *abiPdmState) {
 		r.stats.States++
+		if !f.near {
+			far++
+		}
 		if cpu := s.Id >> abiStateIdSTATE_CPU_SHIFT; cpu < uint64(len(before)) &&
 			s.Id&(1<<abiStateIdSTATE_CPU_SHIFT-1) <= before[cpu].Created {
 			live++
@@ -197,17 +201,18 @@ func (r *reader) drainStates(at datapath.Moment, reported map[uint64]*reportedDe
 		r.stats.Alerts++
 	}
 	r.refused = totals.Refused
-	if err := r.deleteStale(at, stale, round, emit); err != nil {
+	deleted, err := r.deleteStale(at, stale, round, emit)
+	if err != nil {
 		return err
 	}
-	return setVacant(r.maps, r.cfg, r.stats.States)
+	return setVacant(r.maps, r.cfg, r.stats.States, far-deleted)
 }
 
-// setVacant says how many states may be made until the next drain.
-func setVacant(maps map[string]*ebpf.Map, cfg Config, states uint64) error {
-	vacant := int64(cfg.MaxEntries) - int64(states)
+// setVacant says how many states may be made until the next drain; far: states that have no place.
+func setVacant(maps map[string]*ebpf.Map, cfg Config, states, far uint64) error {
+	vacant := [2]int64{int64(cfg.MaxEntries) - int64(states), int64(cfg.far()) - int64(far)}
 	if cfg.Evict {
-		vacant = math.MaxInt64
+		vacant = [2]int64{math.MaxInt64, math.MaxInt64}
 	}
 	if err := maps[".data.vacant"].Put(uint32(0), vacant); err != nil {
 		return fmt.Errorf("setting how many flows may begin to be marked: %w", err)
@@ -316,112 +321,4 @@ func (r *reader) isStale(at datapath.Moment, s *abiPdmState) bool {
 	recent := func(stamp uint64) bool { return stamp != 0 && age(at, stamp) <= r.cfg.Lifetime }
 	return uint64(at.Mono) >= s.Guard.Fallback && int64(uint64(at.Mono)-checked) > int64(r.cfg.Lifetime) &&
 		!recent(s.Tx) && !recent(s.Rx)
-}
-
-// foundState is where a state is.
-type foundState struct {
-	key   abiMarkKey
-	owner int64
-	place *abiPdmNear // nil: the state is in the map
-}
-
-// each calls f for every state, which it may not keep.
-func (r *reader) each(f func(foundState, *abiPdmState)) error {
-	for i := range r.near.Values {
-		place := &r.near.Values[i]
-		owner := atomic.LoadInt64(&place.Owner)
-		if owner <= nearFree { // or about to be another flow's
-			continue
-		}
-		if n := *place; atomic.LoadInt64(&place.Owner) == owner {
-			f(foundState{key: n.Key, owner: owner, place: place}, &n.State)
-		}
-	}
-	return r.states.each(r.maps["pdm_states"], func(k *abiMarkKey, s *abiPdmState) { f(foundState{key: *k}, s) })
-}
-
-// Of a place's owner, as in bpf/pdm/abi.h.
-const (
-	nearBusy = -1
-	nearFree = 0
-)
-
-// deleteStale forgets states, which their flows' next packets would restart in any case. What such a packet counted since
-// its state was read is reported from what is deleted.
-func (r *reader) deleteStale(at datapath.Moment, found []foundState, round uint64, emit func(*flow.Delta)) error {
-	for i := range found {
-		s, err := found[i].take(r.maps["pdm_states"])
-		if isGone(err) {
-			continue // the program was first
-		}
-		if err != nil {
-			return fmt.Errorf("deleting an old state: %w", err)
-		}
-		r.report(at, &found[i].key, s, nil, round, emit)
-		delete(r.reported, s.Id)
-		r.deleted++
-		r.stats.Expired++
-		r.stats.States--
-	}
-	return nil
-}
-
-// take reads and deletes a state in one step.
-func (f *foundState) take(states *ebpf.Map) (*abiPdmState, error) {
-	if f.place == nil {
-		return takeState(states, &f.key)
-	}
-	if !atomic.CompareAndSwapInt64(&f.place.Owner, f.owner, nearBusy) {
-		return nil, ebpf.ErrKeyNotExist
-	}
-	s := f.place.State
-	atomic.StoreInt64(&f.place.Owner, nearFree)
-	return &s, nil
-}
-
-// takeState does so in the map. Before Linux 5.14, a map that evicts takes two.
-func takeState(m *ebpf.Map, key *abiMarkKey) (*abiPdmState, error) {
-	var s abiPdmState
-	err := m.LookupAndDelete(key, &s)
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		if err = m.Lookup(key, &s); err == nil {
-			err = m.Delete(key)
-		}
-	}
-	return &s, err
-}
-
-func isGone(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }
-
-// pdmBatch reads a hash map many elements at a time.
-type pdmBatch[K, V any] struct {
-	keys   []K
-	values []V
-}
-
-const pdmBatchSize = 1024
-
-// each calls f for every element; elements that come or go meanwhile may be
-// missed, others are not, and none comes twice.
-func (b *pdmBatch[K, V]) each(m *ebpf.Map, f func(*K, *V)) error {
-	if b.keys == nil {
-		b.keys, b.values = make([]K, pdmBatchSize), make([]V, pdmBatchSize)
-	}
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := m.BatchLookup(&cursor, b.keys, b.values, nil)
-		for i := range n {
-			f(&b.keys[i], &b.values[i])
-		}
-		if isGone(err) {
-			return nil
-		}
-		if errors.Is(err, unix.ENOSPC) { // a bucket with more than fit
-			b.keys, b.values = make([]K, 2*len(b.keys)), make([]V, 2*len(b.keys))
-			continue
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

@@ -271,7 +271,7 @@ func TestStorm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			slack += 1 << abiPdmNearsNEAR_BITS
+			slack += c.cfg.far()
 			if !c.cfg.Evict {
 				slack = 0
 			}

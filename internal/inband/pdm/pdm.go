@@ -52,7 +52,6 @@ const StateBytes = 1200
 const (
 	pdmCounts    = 4096
 	pdmIfaces    = 1 << 16 // interfaces that mark; elements are allocated when needed
-	pdmUnnamed   = 1 << 16
 	pdmEventRing = 1 << 20
 	pdmPaths     = 32768 // destinations and their services
 )
@@ -60,7 +59,7 @@ const (
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
 	"pdm_states", "pdm_near", "pdm_delays", "pdm_counts", "pdm_cpus", "pdm_events", ".data.vacant",
-	"policy_prefixes", "policy_rules", "policy_ifaces", "policy_unnamed", ".data.policy",
+	"policy_prefixes", "policy_rules", "policy_ifaces", "pdm_words", ".data.policy", ".data.pdm",
 }
 
 // sharedMaps are those that it shares with other stages that insert into packets; see bpf/mark.
@@ -79,7 +78,6 @@ func (m *Marker) Stage() *datapath.Stage {
 		Attach:   onEgress(func(h datapath.Hook) error { return m.attach(h.Target.Iface, h.Target.Name) }),
 		Detach:   onEgress(func(h datapath.Hook) error { return m.detach(h.Target.Iface) }),
 		Drain:    m.drain,
-		Close:    m.close,
 	}
 }
 
@@ -100,13 +98,13 @@ func (m *Marker) set(s *datapath.Spec) error {
 		return err
 	}
 	sizes := map[string]uint32{
-		"pdm_states":     m.cfg.MaxEntries + slack,
-		"pdm_near":       min(m.cfg.MaxEntries, 1<<abiPdmNearsNEAR_BITS),
-		"mark_paths":     min(m.cfg.MaxEntries, pdmPaths),
-		"pdm_delays":     min(m.cfg.MaxEntries, maxDelayFlows),
-		"pdm_counts":     pdmCounts,
-		"policy_ifaces":  pdmIfaces,
-		"policy_unnamed": pdmUnnamed,
+		"pdm_states":    m.cfg.far() + slack,
+		"pdm_near":      m.cfg.MaxEntries,
+		"pdm_words":     wordsOf(m.cfg.MaxEntries),
+		"mark_paths":    min(m.cfg.MaxEntries, pdmPaths),
+		"pdm_delays":    min(m.cfg.MaxEntries, maxDelayFlows),
+		"pdm_counts":    pdmCounts,
+		"policy_ifaces": pdmIfaces,
 	}
 	if m.cfg.Raw > 0 {
 		sizes["pdm_events"] = pdmEventRing
@@ -119,8 +117,13 @@ func (m *Marker) set(s *datapath.Spec) error {
 		"cfg_pdm_strip": m.cfg.Strip, "cfg_pdm_raw": m.cfg.Raw,
 		"cfg_pdm_marks_per_second": m.cfg.MarksPerSecond, "cfg_mark_client_ports": kernel.ClientPorts(),
 		"cfg_pdm_new_per_second": m.cfg.NewPerSecond, "cfg_pdm_lifetime": uint64(m.cfg.Lifetime),
+		"cfg_pdm_index": entriesOf(m.cfg.MaxEntries),
 	})
 }
+
+// far is how many states the map has space for. Of as many flows as there are places, one of nine finds its entry of the
+// index taken: twice as many, and some, are more than chance needs.
+func (p Config) far() uint32 { return min(p.MaxEntries, p.MaxEntries/4+64) }
 
 // stateSlack is how much larger the map is than the number of states in it. An LRU
 // map keeps 128 free elements on each CPU, and begins to evict when fewer
@@ -167,18 +170,9 @@ func (m *Marker) open(c *datapath.Core) (err error) {
 	if m.maps, err = c.Maps(slices.Concat(sharedMaps, mapNames)...); err != nil {
 		return err
 	}
-	m.close()
-	if m.reader, err = newReader(m.cfg, m.maps); err != nil {
-		return err
-	}
+	m.reader = newReader(m.cfg, m.maps)
 	m.core = c
-	return setVacant(m.maps, m.cfg, 0)
-}
-
-func (m *Marker) close() {
-	if m.reader != nil {
-		m.reader.near.Close()
-	}
+	return setVacant(m.maps, m.cfg, 0, 0)
 }
 
 // drain emits what marked packets reported, and forgets old states.

@@ -49,7 +49,7 @@ func load(t testing.TB, cfg Config) *pdmBench {
 	} else {
 		m := New(cfg)
 		b = &pdmBench{pdm: m, copies: map[uint32]*ebpf.Collection{}, Datapath: datapath.New(
-			datapath.Config{MaxEntries: 4096, Stages: []*datapath.Stage{emptiedFast(m.Stage())}}, slog.New(slog.DiscardHandler))}
+			datapath.Config{MaxEntries: 4096, Stages: []*datapath.Stage{m.Stage()}}, slog.New(slog.DiscardHandler))}
 		if err := b.Open(); err != nil {
 			t.Fatalf("%+v", err)
 		}
@@ -151,6 +151,7 @@ func (b *pdmBench) reset() error {
 			return errors.Join(errors.New(name), err)
 		}
 	}
+	b.pdm.reader.places.close()
 	b.pdm.ifaces, b.pdm.policies, b.pdm.generation = map[flow.Iface]*policyIface{}, nil, 0
 	return b.pdm.open(b.pdm.core)
 }
@@ -192,16 +193,6 @@ func empty(m *ebpf.Map) error {
 		}
 	}
 	return nil
-}
-
-// emptiedFast has the largest array be mapped, so that zero takes no call of the kernel for each of its elements.
-func emptiedFast(s *datapath.Stage) *datapath.Stage {
-	set := s.Set
-	s.Set = func(spec *datapath.Spec) error {
-		spec.Maps["policy_unnamed"].Flags |= unix.BPF_F_MMAPABLE
-		return set(spec)
-	}
-	return s
 }
 
 // zero zeroes an array.

@@ -149,11 +149,15 @@ func (h *pdmHost) putState(t testing.TB, key abiMarkKey, psn uint16) {
 }
 
 // place is where the state of a flow is, unless that is the map.
-func (h *pdmHost) place(key abiMarkKey) *abiPdmNear {
-	near := h.pdm.reader.near.Values
-	for i := range near {
-		if near[i].Owner > 0 && near[i].Key == key {
-			return &near[i]
+func (h *pdmHost) place(t testing.TB, key abiMarkKey) *abiPdmNear {
+	t.Helper()
+	for i := range h.pdm.cfg.MaxEntries {
+		n, err := h.pdm.reader.places.at(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Owner > 0 && n.Key == key {
+			return n
 		}
 	}
 	return nil
@@ -161,7 +165,7 @@ func (h *pdmHost) place(key abiMarkKey) *abiPdmNear {
 
 func (h *pdmHost) setState(t testing.TB, key abiMarkKey, s abiPdmState) {
 	t.Helper()
-	if n := h.place(key); n != nil {
+	if n := h.place(t, key); n != nil {
 		n.State = s
 	} else if err := h.pdm.maps["pdm_states"].Put(&key, &s); err != nil {
 		t.Fatal(err)
@@ -170,7 +174,7 @@ func (h *pdmHost) setState(t testing.TB, key abiMarkKey, s abiPdmState) {
 
 func (h *pdmHost) state(t testing.TB, key abiMarkKey) (s abiPdmState, ok bool) {
 	t.Helper()
-	if n := h.place(key); n != nil {
+	if n := h.place(t, key); n != nil {
 		return n.State, true
 	}
 	err := h.pdm.maps["pdm_states"].Lookup(&key, &s)
