@@ -1,7 +1,7 @@
 // What the page Explore asks, and what it makes of the answers.
 import { get, type Params } from "./api.ts";
 import { measure } from "./format.ts";
-import { keyName } from "./names.ts";
+import { keyNames } from "./names.ts";
 import { exchanged, keyed, lines, number, rest, type Series, times } from "./series.ts";
 import { duration, iso, niceStep, type Range, range, seconds } from "./time.ts";
 import type { Answer, NumberDoc, Row } from "./types.ts";
@@ -40,7 +40,7 @@ const has = (by: string, names: string[]) => by.split(",").some((k) => names.inc
 
 // label names a group by the values of its keys.
 export function label(by: string[], keys: string[]): string {
-	return keys.map((v, i) => keyName(by[i]!, v)).join(" · ") || "all";
+	return keyNames(by, keys).join(" · ") || "all";
 }
 
 const parts = (q: Question) => (q.show === "heat" ? 120 : 180);

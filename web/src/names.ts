@@ -9,13 +9,35 @@ const ports: Record<string, string> = {
 
 export const protocol = (n: string) => protocols[n] ?? n;
 
+// Messages of ICMP and ICMPv6 by type; a flow has type and code in place of its destination port.
+const messages: Record<string, Record<number, string>> = {
+	icmp: { 0: "echo-reply", 3: "unreachable", 5: "redirect", 8: "echo", 11: "time-exceeded" },
+	icmpv6: {
+		1: "unreachable", 2: "too-big", 3: "time-exceeded", 128: "echo", 129: "echo-reply",
+		133: "router-sol", 134: "router-adv", 135: "neigh-sol", 136: "neigh-adv", 143: "mld-report",
+	},
+};
+
+// message names what ICMP has in place of a port; undefined: the protocol is another one.
+function message(proto: string, port: string): string | undefined {
+	const names = messages[protocol(proto)];
+	return names && (names[Number(port) >> 8] ?? `${Number(port) >> 8}/${Number(port) & 255}`);
+}
+
 export function serviceName(proto: string, port: string): string {
+	const kind = message(proto, port);
+	if (kind) return `${protocol(proto)} ${kind}`;
 	if (!port || port === "0") return protocol(proto);
 	return `${protocol(proto)} ${port}${ports[port] ? ` ${ports[port]}` : ""}`;
 }
 
-// keyName writes the value of a key for people.
-export function keyName(key: string, value: string): string {
+// keyNames writes the values of the keys of a group for people.
+export function keyNames(by: string[], keys: string[]): string[] {
+	const proto = keys[by.indexOf("proto")];
+	return keys.map((value, i) => (by[i] === "dport" && proto !== undefined && value !== "" && message(proto, value)) || keyName(by[i]!, value));
+}
+
+function keyName(key: string, value: string): string {
 	if (key === "proto") return protocol(value);
 	if ((key === "dport" || key === "sport") && ports[value]) return `${value} ${ports[value]}`;
 	if (value === "") return key === "in" || key === "out" ? "this host" : "–";

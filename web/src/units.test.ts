@@ -107,6 +107,11 @@ describe("explore", () => {
 	test("of a fold, either end is meant", () => expect(cellTest("dport", "443", true)).toBe("port 443"));
 	test("and binds closer than or", () => expect(and("a or b", "c")).toBe("(a or b) and c"));
 	test("labels", () => expect(label(["proto", "dport"], ["6", "443"])).toBe("tcp · 443 https"));
+	test("labels of ICMP name the message", () => {
+		expect(label(["proto", "dport"], ["58", "34560"])).toBe("icmpv6 · neigh-sol");
+		expect(label(["proto", "sport", "dport"], ["1", "7", "781"])).toBe("icmp · 7 · unreachable");
+		expect(label(["dport", "proto"], ["1027", "1"])).toBe("4/3 · icmp");
+	});
 	test("CSV quotes what needs it", () => {
 		const text = csv({ by: ["src"], number: { path: "bytes" }, answer: { rows: [{ src: 'a,"b"', bytes: 3 }] } } as never);
 		expect(text).toBe('src,packets,bytes,records,bytes\r\n"a,""b""",0,3,0,3\r\n');

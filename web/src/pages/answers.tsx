@@ -1,6 +1,6 @@
 import { type Line, type Question, type Result, isFold } from "../explore.ts";
 import { percent, short } from "../format.ts";
-import { keyName } from "../names.ts";
+import { keyNames, protocol } from "../names.ts";
 import { type Column, Table } from "../parts/table.tsx";
 import { change, go } from "../route.ts";
 import { number, summary } from "../series.ts";
@@ -18,7 +18,7 @@ const isFlow = (by: string[]) => ["proto", "src", "sport", "dst", "dport"].every
 // open shows the conversation of a row, or the conversations in it.
 function open(p: Props, l: Line): void {
 	const v = (k: string) => l.keys[p.of.by.indexOf(k)] ?? "";
-	if (isFlow(p.of.by)) go(flowHref(keyName("proto", v("proto")), v("src"), Number(v("sport")), v("dst"), Number(v("dport"))));
+	if (isFlow(p.of.by)) go(flowHref(protocol(v("proto")), v("src"), Number(v("sport")), v("dst"), Number(v("dport"))));
 	else p.of.by.forEach((k, i) => p.onFilter(k, l.keys[i]!, false));
 }
 
@@ -70,7 +70,7 @@ function keyColumn(p: Props, key: string, i: number): Column<Line> {
 					<button
 						type="button" class="cell" title={`Show only ${value}; with Alt, exclude it`} onClick={(e) => p.onFilter(key, value, e.altKey)}
 						onKeyDown={(e) => { if (e.key === "f" || e.key === "F") { e.preventDefault(); p.onFilter(key, value, e.key === "F"); } }}
-					>{keyName(key.split("/")[0]!, value)}</button>
+					>{keyNames(p.of.by, l.keys)[i]}</button>
 				</>
 			);
 		},

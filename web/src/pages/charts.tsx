@@ -2,8 +2,8 @@ import { Heat } from "../charts/heat.tsx";
 import { type Drawn, Lines } from "../charts/lines.tsx";
 import { Matrix } from "../charts/matrix.tsx";
 import { Sankey } from "../charts/sankey.tsx";
-import { keyName } from "../names.ts";
-import { and, isFold, label, type Question, type Result, test } from "../explore.ts";
+import { keyNames } from "../names.ts";
+import { and, isFold, type Question, type Result, test } from "../explore.ts";
 import { Notice } from "../parts/notice.tsx";
 import { change } from "../route.ts";
 import { number } from "../series.ts";
@@ -52,7 +52,7 @@ const value = (r: Result, row: Result["answer"]["rows"][number]) => r.measure.sc
 function Flows(p: Props) {
 	const r = p.of;
 	if (r.by.length < 2) return needsTwo("A Sankey diagram");
-	const paths = r.lines.map((l) => ({ steps: l.keys.map((k, i) => keyName(r.by[i]!, k)), value: value(r, l.row!) }));
+	const paths = r.lines.map((l) => ({ steps: keyNames(r.by, l.keys), value: value(r, l.row!) }));
 	return <Sankey label={`${r.number.doc} from ${r.by.join(" to ")}; the table below has the values`} columns={r.by} paths={paths} text={r.measure.text} />;
 }
 
@@ -60,7 +60,10 @@ function Pairs(p: Props) {
 	const r = p.of;
 	if (r.by.length < 2) return needsTwo("A matrix");
 	const [rowKey, columnKey] = [r.by[0]!, r.by.slice(1)];
-	const cells = r.lines.map((l) => ({ row: keyName(rowKey, l.keys[0]!), column: label(columnKey, l.keys.slice(1)), value: value(r, l.row!), keys: l.keys }));
+	const cells = r.lines.map((l) => {
+		const [row, ...column] = keyNames(r.by, l.keys);
+		return { row: row!, column: column.join(" · "), value: value(r, l.row!), keys: l.keys };
+	});
 	const folded = isFold(p.q.by);
 	return (
 		<Matrix
