@@ -64,7 +64,7 @@ struct ioam_work {
 	__u32 l3; /* offset of the IPv6 header */
 	__u32 at; /* offset of the option */
 	__u32 len; /* of its data */
-	__u32 written; /* traces */
+	__u32 written; /* traces that the egress needs to know of */
 	__u32 generation; /* of the configuration ... */
 	__u16 copy; /* ... and the copy of it */
 	__u16 space; /* namespace of the option */

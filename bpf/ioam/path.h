@@ -216,12 +216,13 @@ __feature(FEATURE_IOAM) __noinline
 __feature(FEATURE_IOAM) __noinline int ioam_path_add(frame_ctx *ctx, struct ioam_work *w)
 {
 	struct ioam_walk *walk = SCRATCH(struct ioam_walk, ioam_walk);
-	__u64 now = bpf_ktime_get_coarse_ns();
 	struct ioam_path *path;
+	__u64 now;
 	int rc;
 
 	if (!w || !walk)
 		return IOAM_PASS;
+	now = ioam_received(w);
 	walk->key.epoch = current_epoch & 1;
 	walk->key.cpu = bpf_get_smp_processor_id();
 	path = bpf_map_lookup_elem(&ioam_paths, &walk->key);

@@ -24,7 +24,7 @@ struct ioam_path_key {
 struct ioam_path {
 	__u64 packets;
 	__u64 bytes;
-	__u64 first; /* CLOCK_MONOTONIC_COARSE, ns */
+	__u64 first; /* CLOCK_MONOTONIC, ns */
 	__u64 last;
 	__u32 hops;
 	__u32 cell; /* the first of two for each hop in ioam_cells; IOAM_NO_CELLS: none were left */

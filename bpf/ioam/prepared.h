@@ -41,6 +41,7 @@ struct ioam_prepared {
 	bool timed;
 	bool neutral;
 	bool settled; /* no namespace is removed at this node */
+	bool leaves; /* the egress needs to know of it: it completes the data, or takes the time */
 	bool ends; /* this one is */
 	__u32 sum; /* of data, without hop limits, fraction and complement; as they are in memory */
 	__be32 data[IOAM_NODE_MAX / 4] __attribute__((aligned(8)));
@@ -129,6 +130,7 @@ __feature(FEATURE_IOAM) __noinline
 	p->complement = ioam_offset(fields, 7, IOAM_ABSENT);
 	p->neutral = fields & IOAM_CHECKSUM;
 	p->timed = fields & (IOAM_TIMES | IOAM_BIT(4));
+	p->leaves = p->timed || fields & IOAM_AT_EGRESS;
 	p->settled = !ioam.node[w->copy & 1].removes;
 	p->ends = ns->remove;
 	__builtin_memcpy(p->data, w->data, sizeof(p->data));
@@ -431,7 +433,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_fill_usual(frame_ctx *ctx, struct io
 	}
 	if (!ioam_put_usual(ctx, p, &u, fraction) && !ioam_store_usual(ctx, w, p, &u, fraction))
 		return IOAM_PASS;
-	w->written = 1;
+	w->written = p->leaves;
 	ioam_stat(IOAM_WRITTEN);
 	if (p->ends)
 		ioam_note_end(w, &u);

@@ -76,12 +76,19 @@ static __always_inline __u32 ioam_pdm_option(void)
 	return work->cut.offset + (work->cut.joined ? 0 : 2);
 }
 
-/* To tc egress. */
+/*
+ * To tc egress. TCP of a sender on the same machine, in another network namespace, gives its packets a delivery time, too,
+ * which would be taken for a stamp.
+ */
 static __always_inline void ioam_hand_on(struct __sk_buff *skb, __u64 stamp)
 {
 	stamp &= ~(IOAM_STAMP_DROP | IOAM_STAMP_SETTLED);
-	if (stamp && cfg_ioam_stamp)
+	if (!cfg_ioam_stamp)
+		return;
+	if (stamp)
 		bpf_skb_set_tstamp(skb, stamp, BPF_SKB_TSTAMP_DELIVERY_MONO);
+	else if (skb->tstamp_type == BPF_SKB_TSTAMP_DELIVERY_MONO)
+		bpf_skb_set_tstamp(skb, 0, BPF_SKB_TSTAMP_UNSPEC);
 }
 
 /* The receive time is for the egress of a trace, which is gone. */

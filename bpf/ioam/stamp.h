@@ -4,7 +4,7 @@
  *
  * XDP leaves struct hints_meta in front of the frame for tc ingress (hints/meta.h). Tc ingress sets the
  * packet's delivery time to the time of its receipt, which the kernel keeps until tc egress only
- * where it forwards a packet, and which nobody can send along.
+ * where it forwards a packet, and which nobody can send along; a delivery time of a sender on the same machine is cleared.
  */
 #ifndef WAYMARK_IOAM_STAMP_H
 #define WAYMARK_IOAM_STAMP_H

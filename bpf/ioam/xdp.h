@@ -47,7 +47,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_xdp_general(struct xdp_md *xdp, __u3
 static __always_inline bool ioam_xdp_usual(struct xdp_md *xdp, struct ioam_prepared *p,
 					   const struct ioam_usual *u)
 {
-	__u8 own = HINTS_OWN_WRITTEN;
+	__u8 own = p->leaves ? HINTS_OWN_WRITTEN : 0;
 	__u64 received = 0;
 	__be32 fraction = 0;
 

@@ -12,13 +12,15 @@ import (
 )
 
 // Where the end of a tunnel reports that it takes no packets out of it, or a router that it is gone, no more are put
-// into it: of datagrams nothing else shows that. Other errors, and those that are not whole, change nothing.
+// into it: of datagrams nothing else shows that. Other errors, and those that are not whole, change nothing. The outer header has
+// traffic class and flow label of the packet.
 func TestTunnelReportedClosed(t *testing.T) {
 	const end, router, etherLen = "2001:db8:e::1", "2001:db8:ffff::1", 14
 	in := trace72(t)
 	in.Tunnel = &Tunnel{Source: netip.MustParseAddr(hostA), Destination: netip.MustParseAddr(end)}
 	h := newInsertingHost(t, false, inserting(t, in))
 	frame := packet.Eth().IPv6(hostA, hostB).UDP(1000, 2000).Payload(100).Bytes()
+	copy(frame[etherLen:], []byte{0x6b, 0x95, 0x43, 0x21}) // traffic class, flow label
 	counts := map[string]uint64{}
 	wrapped := func(what string, want bool) []byte {
 		t.Helper()
@@ -28,6 +30,9 @@ func TestTunnelReportedClosed(t *testing.T) {
 		}
 		if why := h.why(t, counts); !want && why["not_inserted_fallback"] != 1 {
 			t.Fatalf("%s: %v", what, why)
+		}
+		if !bytes.Equal(out[etherLen:etherLen+4], frame[etherLen:etherLen+4]) { // routers choose the same one of several paths
+			t.Fatalf("%s: traffic class and flow label % x, of the packet inside % x", what, out[etherLen:etherLen+4], frame[etherLen:etherLen+4])
 		}
 		return out
 	}
