@@ -68,3 +68,5 @@ require (
 )
 
 tool github.com/cilium/ebpf/cmd/bpf2go
+
+replace github.com/andybalholm/brotli => ./internal/store/disk/nobrotli

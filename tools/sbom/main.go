@@ -69,6 +69,9 @@ func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte, cons
 		if m.Replace != nil {
 			m = m.Replace
 		}
+		if m.Version == "(devel)" { // replaced by a directory of this module
+			continue
+		}
 		c := module(cdx.ComponentTypeLibrary, m.Path, m.Version)
 		c.Hashes = moduleHash(m.Sum)
 		components = append(components, c)
