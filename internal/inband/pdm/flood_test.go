@@ -182,8 +182,9 @@ func TestTwoProcessorsShareNoNumber(t *testing.T) {
 			t.Errorf("number %d was given %d times", psn, n)
 		}
 	}
-	if sum != 2*each {
-		t.Errorf("%d packets were marked, want %d", sum, 2*each)
+	// A packet that comes while the other processor makes the state leaves unmarked, and counted.
+	if early := h.why(t)["new_failed"]; sum+int(early) != 2*each {
+		t.Errorf("%d packets were marked and %d came early, want %d in all", sum, early, 2*each)
 	}
 	if n := h.states(t); n != 1 {
 		t.Errorf("%d states", n)
