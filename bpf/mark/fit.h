@@ -133,6 +133,14 @@ __feature(FEATURE_PDM | FEATURE_IOAM) __noinline
 	return MARK_OK;
 }
 
+/* The packet is short enough for every IPv6 link. */
+static __always_inline void fit_small(struct mark_segment *seg, __u32 len, __u32 bytes)
+{
+	seg->mark = bytes;
+	seg->flags = FIT_GROW;
+	seg->len = len + bytes;
+}
+
 /* later: bytes by which nodes on the path make the packet longer at most. */
 static __always_inline int fit(struct __sk_buff *skb, const struct packet *p, struct mark_guard *g,
 			       struct mark_segment *seg, __u64 now, __u32 bytes, __u32 later)

@@ -30,6 +30,14 @@ static __always_inline int find_place(struct __sk_buff *skb, const struct packet
 	return rc;
 }
 
+/* A header with the option alone. */
+static __always_inline void write_header(__u64 *space, __u8 proto, const struct pdm_words *w)
+{
+	space[0] = bpf_cpu_to_be64((__u64)proto << 56 | (__u64)(PDM_HEADER / 8 - 1) << 48 |
+				   (__u64)(PDM_OPTION << 8 | PDM_LEN) << 32 | w->numbers >> 16);
+	space[1] = bpf_cpu_to_be64(w->numbers << 48 | w->deltas << 16 | OPTION_PADN << 8);
+}
+
 /* Writes header or option into the space, and the byte before it that names or counts it. */
 static __always_inline int write_option(struct __sk_buff *skb, const struct mark_place *place,
 					const struct pdm_words *w)
@@ -50,10 +58,7 @@ static __always_inline int write_option(struct __sk_buff *skb, const struct mark
 		space[1] = bpf_cpu_to_be64(w->deltas << 32 | OPTION_PADN << 24 | 2 << 16);
 		*byte += PDM_HEADER / 8;
 	} else {
-		space[0] = bpf_cpu_to_be64(
-			(__u64)place->proto << 56 | (__u64)(PDM_HEADER / 8 - 1) << 48 |
-			(__u64)(PDM_OPTION << 8 | PDM_LEN) << 32 | w->numbers >> 16);
-		space[1] = bpf_cpu_to_be64(w->numbers << 48 | w->deltas << 16 | OPTION_PADN << 8);
+		write_header(space, place->proto, w);
 		*byte = IPPROTO_DSTOPTS;
 	}
 	return MARK_OK;
@@ -109,6 +114,45 @@ static __always_inline void suit_routers(struct pdm_words *w)
 	} else if (!dtls) {
 		w->deltas |= 0x5000;
 	}
+}
+
+/*
+ * TCP or UDP directly behind the IPv6 header, no burst, and short enough for every IPv6 link: where the
+ * header goes, and that it fits, is known from the parser. Such a packet has a length, and it can't overflow.
+ */
+static __always_inline bool is_small_upper(const struct packet *p, __u32 burst)
+{
+	return !burst && p->id.bytes + PDM_HEADER <= IPV6_MTU_MIN &&
+	       p->l4_offset == p->l3_offset + sizeof(struct ipv6hdr) &&
+	       (p->id.proto == IPPROTO_UDP || p->id.proto == IPPROTO_TCP);
+}
+
+/* Makes the space in such a packet. NULL: *rc is the reason. */
+static __always_inline struct ipv6hdr *space_plain(struct __sk_buff *skb, __u64 flags, int *rc)
+{
+	void *ip;
+
+	*rc = MARK_NO_SPACE;
+	if (space_grow(skb, PDM_HEADER, BPF_ADJ_ROOM_NET, flags))
+		return NULL;
+	*rc = MARK_BROKEN;
+	ip = (void *)(long)skb->data + (cfg_features & FEATURE_NO_LINK ? 0 : sizeof(struct ethhdr));
+	if (ip + sizeof(struct ipv6hdr) + PDM_HEADER > (void *)(long)skb->data_end)
+		return NULL;
+	*rc = MARK_OK;
+	return ip;
+}
+
+/* Writes the header, and into the IPv6 header that it is there. */
+static __always_inline void write_plain(struct ipv6hdr *ip, __u8 proto, const struct pdm_words *w)
+{
+	__u64 *space = (void *)(ip + 1);
+	__be32 *at = (__be32 *)&ip->payload_len;
+	__u32 was = *at; /* length, next header, hop limit, as they lie in memory */
+
+	*at = (was & 0xff000000) | IPPROTO_DSTOPTS << 16 |
+	      bpf_htons(bpf_ntohs((__u16)was) + PDM_HEADER);
+	write_header(space, proto, w);
 }
 
 static __always_inline void note_sent(struct pdm_state *s, const struct packet *p)
@@ -211,6 +255,25 @@ static __always_inline int fit_with(struct __sk_buff *skb, const struct packet *
 	return rc;
 }
 
+/* Makes the space in any packet, and fills in what IOAM adds. MARK_OK or a reason. */
+static __always_inline int space_between(struct __sk_buff *skb, const struct packet *p,
+					 struct pdm_work *work, __u32 with, const bool joins)
+{
+	struct mark_place *place = &work->place;
+	struct space gap;
+	int rc = mark_reason_of(
+		space_make(skb, p->l3_offset, PDM_HEADER + with, work->segment.flags, &gap));
+
+	if (rc != MARK_OK)
+		return rc;
+	if (joins && with && ioam_insert_gap(skb, &gap, place) != MARK_OK)
+		return MARK_BROKEN;
+	if (place->upper != gap.at &&
+	    space_forward(skb, &gap, place->upper + PDM_HEADER) != SPACE_OK)
+		return MARK_BROKEN;
+	return MARK_OK;
+}
+
 /*
  * What pdm_mark() does, with a reason for what it does not. joins: IOAM may insert into the same
  * packet.
@@ -224,8 +287,9 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p, struct 
 	struct mark_place *place = &work->place;
 	__u32 burst = skb->gso_size, with = 0;
 	struct mark_guard *guard;
-	struct space gap;
 	struct pdm_state *s;
+	struct ipv6hdr *ip = NULL;
+	bool plain = false;
 	int rc, why;
 
 	if (!unnamed || *unnamed == unnamed_tag(hash, generation))
@@ -240,8 +304,12 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p, struct 
 		return MARK_NOT_NAMED;
 	}
 	rc = may_mark(skb, p, cfg_pdm_closed_domain);
-	if (rc == MARK_OK)
-		rc = locate(skb, p, &work->layout, place);
+	if (rc == MARK_OK) {
+		/* Of both stages together, the verifier would look at too much. */
+		plain = !joins && is_small_upper(p, burst);
+		if (!plain)
+			rc = locate(skb, p, &work->layout, place);
+	}
 	if (rc != MARK_OK) {
 		if (s)
 			guard_skip(skb, p, &s->guard, &work->segment);
@@ -261,30 +329,35 @@ static __always_inline int mark(struct __sk_buff *skb, struct packet *p, struct 
 	if (joins)
 		with = ioam_joins(skb, guard,
 				  work->segment.tcp ? guard_risks(guard) : work->segment.tried);
-	rc = fit_with(skb, p, guard, &work->segment, now, &with);
-	if (rc != MARK_OK)
-		return rc;
+	if (plain) {
+		fit_small(&work->segment, p->id.bytes, PDM_HEADER);
+	} else {
+		rc = fit_with(skb, p, guard, &work->segment, now, &with);
+		if (rc != MARK_OK)
+			return rc;
+	}
 	if (!s) {
 		s = new_state(skb, p, work, now, generation, &rc);
 		if (!s)
 			return rc;
 		guard = &s->guard;
 	}
-	rc = mark_reason_of(
-		space_make(skb, p->l3_offset, PDM_HEADER + with, work->segment.flags, &gap));
+	if (plain)
+		ip = space_plain(skb, work->segment.flags, &rc);
+	else
+		rc = space_between(skb, p, work, with, joins);
 	if (rc != MARK_OK)
 		return rc;
-	if (joins && with && ioam_insert_gap(skb, &gap, place) != MARK_OK)
-		return MARK_BROKEN;
-	if (place->upper != gap.at &&
-	    space_forward(skb, &gap, place->upper + PDM_HEADER) != SPACE_OK)
-		return MARK_BROKEN;
 	words = pdm_send(s, now, !is_bare(p));
 	if (burst)
 		suit_routers(&words);
-	rc = write_option(skb, place, &words);
-	if (rc != MARK_OK)
-		return rc;
+	if (ip) {
+		write_plain(ip, p->id.proto, &words);
+	} else {
+		rc = write_option(skb, place, &words);
+		if (rc != MARK_OK)
+			return rc;
+	}
 	if (cfg_pdm_raw)
 		words_unpack(&words, &work->option);
 	note_sent(s, p);
