@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"debug/buildinfo"
 	"fmt"
 	"os"
 	"os/exec"
@@ -134,9 +135,14 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	notice := readText(t, filepath.Join(dir, "usr/share/doc/waymark/NOTICE"))
-	for line := range strings.Lines(must(t, nil, "go", "version", "-m", program)) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "dep" && !strings.Contains(notice, fmt.Sprintf("%s %s\n", f[1], f[2])) {
-			t.Errorf("NOTICE has no licence of %s %s", f[1], f[2])
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range info.Deps {
+		// What is replaced by a directory is our own.
+		if m.Replace == nil && !strings.Contains(notice, fmt.Sprintf("%s %s\n", m.Path, m.Version)) {
+			t.Errorf("NOTICE has no licence of %s %s", m.Path, m.Version)
 		}
 	}
 	// The sample is a configuration, and an operator's own is not overwritten.

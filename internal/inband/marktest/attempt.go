@@ -6,7 +6,7 @@ import (
 )
 
 // attempts is how often a test is made whose result a busy machine may change.
-const attempts = 3
+const attempts = 6
 
 // Attempt makes a test again while it reports that the machine disturbed it, and how: processors that the machine takes
 // away for a while make TCP send again what has arrived. What marking is to blame for comes each time.
