@@ -35,6 +35,7 @@ enum delay {
 #include "gate/cookie_abi.h"
 #include "gate/detect_abi.h"
 #include "forward/abi.h"
+#include "balance/abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {
@@ -299,6 +300,7 @@ enum feature {
 	FEATURE_HINTS = 1 << 6, /* the program is bound to its device, whose driver may be called */
 	FEATURE_META = 1 << 7, /* hints are passed on, in front of each frame */
 	FEATURE_FORWARD = 1 << 8, /* packets are forwarded at XDP */
+	FEATURE_BALANCE = 1 << 9, /* packets go to backends of services, or come from balancers */
 };
 
 /* A hash has so many keys; the loader writes them in place of these numbers and up. */

@@ -19,6 +19,8 @@ struct scratch {
 	SCRATCH_PART(gate_matching, 56); /* where the rules are that match so far */
 	SCRATCH_PART(gate_answer, 256);
 	SCRATCH_PART(forward_view, 144);
+	SCRATCH_PART(balance_view, 192);
+	SCRATCH_PART(port_piece, 512);
 	SCRATCH_PART(mark_quote, 64);
 	SCRATCH_PART(ioam_work, 768);
 	SCRATCH_PART(ioam_plan, 384);

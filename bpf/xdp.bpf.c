@@ -20,6 +20,7 @@
 #include "ioam/ioam.h"
 #include "ioam/xdp.h"
 #include "forward/forward.h"
+#include "balance/balance.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -38,6 +39,11 @@ int waymark_xdp(struct xdp_md *xdp)
 	}
 	if (cfg_features & FEATURE_IOAM)
 		left = ioam_xdp(xdp);
+	if (cfg_features & FEATURE_BALANCE && !left) {
+		verdict = balance(xdp, marks & GATE_MARK_NO_FLOW);
+		if (verdict != XDP_PASS)
+			return verdict;
+	}
 	if (cfg_features & FEATURE_FORWARD && !left) {
 		verdict = forward(xdp, marks & GATE_MARK_NO_FLOW);
 		if (verdict != XDP_PASS)

@@ -31,12 +31,12 @@ struct forward_port {
 /* What became of a packet. All but the first go on to the kernel. */
 enum forward_result {
 	FORWARD_DONE = 0,
-	FORWARD_STALE,
 	/* The frame. */
 	FORWARD_OTHER_MAC,
 	FORWARD_VLAN,
 	FORWARD_TAG_UNKNOWN,
 	FORWARD_NOT_IP,
+	FORWARD_STALE,
 	FORWARD_MALFORMED,
 	FORWARD_OPTIONS,
 	FORWARD_FRAGMENT,

@@ -20,14 +20,19 @@ static __always_inline void forward_uncounted(__u32 iface, __u32 direction, enum
 		count_many(iface, direction, reason, &one);
 }
 
-/* The packet is in the batch. The hash is that of other packets of the flow: with it, handshakes are recognized. */
+/*
+ * The packet is in the batch. The hash is that of other packets of the flow: with it, handshakes are recognized.
+ * other: the interface on the other side; 0: the packet goes no further.
+ */
 static __always_inline void forward_keep(frame_ctx *xdp, struct flow_batch *batch, struct packet *p,
 					 __u32 other)
 {
 	p->hash = hash_flow(&p->id);
 	handshake(xdp, batch, p);
-	p->id.meta ^= (L2_ETHER ^ L2_FORWARDED) << META_L2_SHIFT;
-	p->vni = other;
+	if (other) {
+		p->id.meta ^= (L2_ETHER ^ L2_FORWARDED) << META_L2_SHIFT;
+		p->vni = other;
+	}
 	if (++batch->waiting >= FLOW_BATCH)
 		batch_count_twice(batch);
 }

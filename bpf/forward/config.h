@@ -39,17 +39,4 @@ struct {
 	__type(value, struct forward_count);
 } forward_counts SEC(".maps");
 
-/* The place of a port; FORWARD_PORTS: it is none. */
-static __always_inline __u32 forward_place(__u32 iface)
-{
-#pragma unroll
-	for (int i = 0; i < FORWARD_WAYS; i++) {
-		__u32 n = (iface + i) & (FORWARD_PORTS - 1);
-
-		if (forward_ports[n].iface == iface)
-			return n;
-	}
-	return FORWARD_PORTS;
-}
-
 #endif

@@ -10,9 +10,10 @@
 #ifndef WAYMARK_FORWARD_H
 #define WAYMARK_FORWARD_H
 
-#include "config.h"
-#include "account.h"
 #include "scratch.h"
+#include "config.h"
+#include "port.h"
+#include "account.h"
 
 enum forward_family { FORWARD_INET = 2, FORWARD_INET6 = 10 };
 
@@ -111,23 +112,13 @@ static __always_inline enum forward_result forward_read(frame_ctx *xdp, struct f
 	struct frame f = frame_of(xdp);
 	const struct ethhdr *eth = f.data;
 	const void *ip = eth + 1;
-	__u32 present = v->len - sizeof(*eth), tci;
+	__u32 present = v->len - sizeof(*eth);
+	enum forward_result result = port_accepts(xdp, port);
 
+	if (result != FORWARD_DONE)
+		return result;
 	if (ip + sizeof(struct iphdr) > f.end)
 		return FORWARD_NOT_IP;
-#pragma unroll
-	for (int i = 0; i < 6; i++) {
-		if (eth->h_dest[i] != port->mac[i])
-			return FORWARD_OTHER_MAC;
-	}
-	if (eth->h_proto == bpf_htons(ETH_P_8021Q) || eth->h_proto == bpf_htons(ETH_P_8021AD))
-		return FORWARD_VLAN;
-	if (port->flags & FORWARD_HIDES_TAGS) {
-		if (!(cfg_features & FEATURE_HINTS))
-			return FORWARD_TAG_UNKNOWN;
-		if (frame_hint_tag(xdp, &tci))
-			return FORWARD_VLAN;
-	}
 	if (eth->h_proto == bpf_htons(ETH_P_IP))
 		return forward_read_ipv4(ip, present, v);
 	if (eth->h_proto != bpf_htons(ETH_P_IPV6))
@@ -135,60 +126,6 @@ static __always_inline enum forward_result forward_read(frame_ctx *xdp, struct f
 	if (ip + sizeof(struct ipv6hdr) > f.end)
 		return FORWARD_MALFORMED;
 	return forward_read_ipv6(ip, present, v);
-}
-
-/* What a sender leaves in the checksum for its device to complete (CHECKSUM_PARTIAL). */
-static __always_inline __u16 forward_partial_sum(const struct forward_view *v, __u32 length)
-{
-	__u64 sum = (__u64)bpf_htons(v->fib.l4_protocol) + bpf_htons(length);
-
-	if (v->fib.family == FORWARD_INET)
-		return gate_fold(sum + v->fib.ipv4_src + v->fib.ipv4_dst);
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		sum += (__u64)v->fib.ipv6_src[i] + v->fib.ipv6_dst[i];
-	return gate_fold(sum);
-}
-
-/*
- * Between virtual devices, packets travel without their checksum, and only the kernel knows of it: it would be missing
- * where XDP forwards. What cannot be found in such a packet is the kernel's, too.
- */
-static __always_inline bool forward_is_complete(frame_ctx *xdp, const struct forward_view *v)
-{
-	__u32 header =
-		v->fib.family == FORWARD_INET ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
-	struct frame f = frame_of(xdp);
-	const __u8 *l4 = f.data + sizeof(struct ethhdr) + header;
-	__u16 sum;
-
-	switch (v->fib.l4_protocol) {
-	case IPPROTO_ICMP:
-	case IPPROTO_ICMPV6:
-		return true; /* computed by the sender */
-	case IPPROTO_TCP:
-		if ((const void *)l4 + sizeof(struct tcphdr) > f.end)
-			return false;
-		sum = *(const __u16 *)(l4 + offsetof(struct tcphdr, check));
-		break;
-	case IPPROTO_UDP:
-		if ((const void *)l4 + sizeof(struct udphdr) > f.end ||
-		    is_tunnel_port(v->fib.dport)) /* the inner one may be incomplete */
-			return false;
-		sum = *(const __u16 *)(l4 + offsetof(struct udphdr, check));
-		if (!sum)
-			return false;
-		break;
-	default:
-		return false;
-	}
-	return sum != forward_partial_sum(v, v->total - header);
-}
-
-/* What parse_fast() leaves. Verified alone. */
-__feature(FEATURE_FORWARD) __noinline int forward_parse(frame_ctx *xdp, struct packet *p)
-{
-	return p ? parse(xdp, DIRECTION_INGRESS, p) : -1;
 }
 
 /* Protocols by whose ports rules and multipath routes choose. */
@@ -201,8 +138,7 @@ static __always_inline bool forward_has_ports(__u8 proto)
 static __always_inline enum forward_result forward_flow(frame_ctx *xdp, struct forward_view *v,
 							struct packet *p)
 {
-	if (!parse_fast(xdp, DIRECTION_INGRESS, cfg_features, p) &&
-	    forward_parse(xdp, p) != PARSE_OK)
+	if (!parse_fast(xdp, DIRECTION_INGRESS, cfg_features, p) && port_parse(xdp, p) != PARSE_OK)
 		return FORWARD_MALFORMED;
 	if (cfg_features & FEATURE_TUNNELS && p->id.meta >> META_TUNNEL_SHIFT & 7)
 		return FORWARD_TUNNEL;
@@ -212,7 +148,7 @@ static __always_inline enum forward_result forward_flow(frame_ctx *xdp, struct f
 		v->fib.dport = p->id.dport;
 	}
 	if (forward_ports[v->place & (FORWARD_PORTS - 1)].flags & FORWARD_VIRTUAL &&
-	    !forward_is_complete(xdp, v))
+	    !port_is_complete(xdp, p))
 		return FORWARD_CHECKSUM;
 	return FORWARD_DONE;
 }
@@ -277,7 +213,7 @@ static __always_inline enum forward_result forward_leaves(frame_ctx *xdp,
 
 	if (v->fib.ifindex == xdp->ingress_ifindex)
 		return FORWARD_SAME_INTERFACE; /* the kernel may tell the sender of a better way */
-	place = forward_place(cfg_iface + v->fib.ifindex);
+	place = port_place(forward_ports, cfg_iface + v->fib.ifindex);
 	if (place >= FORWARD_PORTS)
 		return FORWARD_NO_PORT;
 	flags = forward_ports[place & (FORWARD_PORTS - 1)].flags;
@@ -398,7 +334,7 @@ __feature(FEATURE_FORWARD) __noinline int forward(frame_ctx *xdp, __u32 unrecord
 	if (cfg_features & FEATURE_NO_LINK || !v)
 		return XDP_PASS;
 	__builtin_memset(v, 0, sizeof(*v));
-	v->place = forward_place(iface_of(xdp));
+	v->place = port_place(forward_ports, iface_of(xdp));
 	if (v->place >= FORWARD_PORTS ||
 	    !(forward_ports[v->place & (FORWARD_PORTS - 1)].flags & FORWARD_RECEIVES))
 		return XDP_PASS;

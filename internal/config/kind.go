@@ -38,6 +38,8 @@ var kinds = map[string]struct {
 	"ports":     {"port or range", "ports and ranges", "write a port, or a range like \"8000-8099\"", checkPorts, true},
 	"bits":      {"number", "numbers", "write a decimal or hexadecimal number, such as 51966 or 0xcafe", checkBits, true},
 	"ratio":     {"k/n or n", "", "write n for one packet in n, or k/n, such as 1/100 or 3/10; n is at most 1000000", checkRatio, true},
+	"address":   {"IP address", "", "write it like 192.0.2.1 or 2001:db8::1", checkAnyAddress, false},
+	"prefix":    {"IP address or prefix", "IP addresses and prefixes", "write it like 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32", checkAnyPrefix, false},
 	"address6":  {"IPv6 address", "", "write it like 2001:db8::1", checkAddress, false},
 	"speed":     {"speed", "", "write it like 100Mbit, 2.5Gbit or 56kbit", checkSpeed, false},
 	"percent":   {"percentage", "", "write a percentage above 0, like 0.5%, at most 100%", checkPercent, false},
@@ -78,6 +80,27 @@ func ParseRatio(s string) (k, n uint32, err error) {
 func checkRatio(s string) error {
 	_, _, err := ParseRatio(s)
 	return err
+}
+
+// checkAnyAddress accepts an empty text: there is no address.
+func checkAnyAddress(s string) error {
+	if s == "" {
+		return nil
+	}
+	if a, err := netip.ParseAddr(s); err != nil || a.Is4In6() || a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() {
+		return fmt.Errorf("%q is not the IP address of a host", s)
+	}
+	return nil
+}
+
+func checkAnyPrefix(s string) error {
+	if !strings.Contains(s, "/") && s != "" {
+		return checkAnyAddress(s)
+	}
+	if p, err := netip.ParsePrefix(s); err != nil || p.Addr().Is4In6() {
+		return fmt.Errorf("%q is no prefix", s)
+	}
+	return nil
 }
 
 // checkAddress accepts an empty text: there is no address.

@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/balance"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -54,11 +55,13 @@ type costFeatures struct {
 	gate bool // packets meet rules, of which there are none
 	// forward: packets are forwarded at XDP
 	forward bool
+	// balance: packets go to backends
+	balance bool
 }
 
 // programs are those of its rows. Egress and links without a header have nothing of the gate that others do not have.
 func (f costFeatures) programs() []*datapath.Program {
-	if f.forward {
+	if f.forward || f.balance {
 		return []*datapath.Program{datapath.Early}
 	}
 	if f.gate {
@@ -69,7 +72,7 @@ func (f costFeatures) programs() []*datapath.Program {
 
 // links reports whether they are without a header.
 func (f costFeatures) links() []bool {
-	if f.gate || f.forward {
+	if f.gate || f.forward || f.balance {
 		return []bool{false}
 	}
 	return []bool{false, true}
@@ -103,6 +106,8 @@ func allCostFeatures() []costFeatures {
 		{name: "gate,ioam", ioam: true, gate: true},
 		{name: "gate,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, pdm: &strips, ioam: true, gate: true},
 		{name: "forward", forward: true},
+		{name: "balance", balance: true},
+		{name: "balance,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, ioam: true, gate: true, forward: true, balance: true},
 		{name: "forward,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, ioam: true, gate: true, forward: true},
 	}
 }
@@ -239,6 +244,11 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 	}
 	if f.forward {
 		f.cfg.Stages = append(f.cfg.Stages, forward.New(forward.Config{}, slog.New(slog.DiscardHandler)).Stage(func(string) bool { return true }))
+	}
+	if f.balance {
+		all := func(string) bool { return true }
+		b := balance.New(balance.Config{Connections: 1 << 16, NewPerSecond: 1, Idle: time.Hour, Clients: all, Unwraps: all}, slog.New(slog.DiscardHandler))
+		f.cfg.Stages = append(f.cfg.Stages, b.Stage())
 	}
 	d := datapath.New(f.cfg, slog.New(slog.DiscardHandler))
 	t.Cleanup(d.Close)

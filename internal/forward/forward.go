@@ -194,12 +194,7 @@ func (f *Forwarder) freePlace(iface uint32) (uint32, error) {
 	for _, p := range f.ports {
 		taken[p.place] = true
 	}
-	for i := range ways {
-		if n := (iface + i) % places; !taken[n] && len(taken) < most {
-			return n, nil
-		}
-	}
-	return 0, fmt.Errorf("%d interfaces forward: there is no place for another", len(taken))
+	return FreePlace(iface, taken)
 }
 
 // follow has a port be as the kernel says now. reasons are, by network namespace, those of bypassed() that are known: all ports

@@ -25,6 +25,31 @@ type examined struct {
 	closed string // why none are sent
 }
 
+// Ability is what an interface can do for packets that XDP sends on.
+type Ability struct {
+	Index  uint32
+	MAC    [6]byte
+	Flags  uint32 // enum forward_flag
+	Off    string // why XDP sends none on that arrive; empty: it does
+	Closed string // why none can leave by it
+}
+
+// Examine asks what the interface of a hook can do now. The caller is in its namespace.
+func Examine(h datapath.Hook) (Ability, error) {
+	e, err := examine(h, "")
+	return Ability{Index: e.index, MAC: e.port.Mac, Flags: e.port.Flags, Off: e.off, Closed: e.closed}, err
+}
+
+// FreePlace finds a place of a table of interfaces where programs look for one.
+func FreePlace(iface uint32, taken map[uint32]bool) (uint32, error) {
+	for i := range ways {
+		if n := (iface + i) % places; !taken[n] && len(taken) < most {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%d interfaces are there already: there is no place for another", len(taken))
+}
+
 // examine asks about an interface. The caller is in its namespace.
 func examine(h datapath.Hook, bypassed string) (e examined, err error) {
 	l, err := netlink.LinkByName(h.Target.Name)

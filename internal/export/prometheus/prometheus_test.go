@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	balance "github.com/waymark-net/waymark/internal/balance/service"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/flow"
 	forward "github.com/waymark-net/waymark/internal/forward/service"
@@ -101,6 +102,12 @@ func status() obs.Status {
 			},
 		}}, {Name: "forward", Value: &forward.Status{
 			Interfaces: []forward.Interface{{Iface: "eth0", Forwarded: 20, Bytes: 2000, Passed: map[string]uint64{"fragment": 3}}},
+		}}, {Name: "balance", Value: &balance.Status{
+			Services: []balance.Service{{
+				Name: "web", Other: map[string]uint64{"too_big": 2},
+				Backends: []balance.Backend{{Address: "10.0.0.1", State: "up", Share: 0.75, Connections: 4, Opened: 5, Packets: 60, Bytes: 7000, Changes: 2}, {Address: "10.0.0.2", State: "down"}},
+			}},
+			Interfaces: []balance.Interface{{Iface: "eth0", Packets: map[string]uint64{"no_service": 8}}},
 		}}, {Name: "gate", Value: &gate.Status{
 			Detected: map[string]uint64{"banned": 2}, SYNCookies: map[string]uint64{"answered": 6}, Rules: gate.Rules{
 				Rules:  []gate.Rule{{ID: 7, Text: "drop udp dst port 1900", Counts: gate.Counts{Packets: 5, Bytes: 500, Dropped: 4, DroppedBytes: 400}}},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/waymark-net/waymark/internal/api"
+	balance "github.com/waymark-net/waymark/internal/balance/service"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	forward "github.com/waymark-net/waymark/internal/forward/service"
@@ -18,7 +19,7 @@ import (
 
 // Kinds are all stages, in the order in which they are shown.
 func Kinds() []stage.Kind {
-	return []stage.Kind{pdm.Kind(), ioam.Kind(), hints.Kind(), gate.Kind(), forward.Kind()}
+	return []stage.Kind{pdm.Kind(), ioam.Kind(), hints.Kind(), gate.Kind(), forward.Kind(), balance.Kind()}
 }
 
 // On are the stages that a configuration enables.

@@ -1,0 +1,109 @@
+package balance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/datapath"
+)
+
+// checks are the programs that have packets of health checks take the way to their backend.
+type checks struct {
+	program *ebpf.Program
+	links   map[uint32]link.Link // by index of an interface
+}
+
+// open loads the program, which reads the backends that the balancer has.
+func (c *checks) open(backends *ebpf.Map) error {
+	spec, err := loadCheck()
+	if err != nil {
+		return fmt.Errorf("reading the built-in object check.bpf.c: %w", err)
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{"balance_backends": backends}})
+	if err != nil {
+		return fmt.Errorf("loading the program of health checks: %w", err)
+	}
+	defer coll.Close()
+	c.program, c.links = coll.DetachProgram("waymark_check"), map[uint32]link.Link{}
+	return nil
+}
+
+// attach puts it on an interface, in front of what others have there.
+func (c *checks) attach(t *datapath.Target) error {
+	if c.links[t.IfIndex] != nil {
+		return nil
+	}
+	return t.Do(func() error {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: int(t.IfIndex), Program: c.program, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+		if err != nil {
+			return fmt.Errorf("health checks at %s: %w", t.String(), err)
+		}
+		c.links[t.IfIndex] = l
+		return nil
+	})
+}
+
+func (c *checks) detach(index uint32) error {
+	l := c.links[index]
+	if l == nil {
+		return nil
+	}
+	delete(c.links, index)
+	return l.Close()
+}
+
+func (c *checks) close() {
+	for index := range c.links {
+		_ = c.detach(index) // the interface may be gone
+	}
+	if c.program != nil {
+		c.program.Close()
+	}
+}
+
+// Dial opens a connection to the address of a service that goes to one backend.
+func (b *Balancer) Dial(ctx context.Context, at Address, to netip.Addr, network string) (c net.Conn, err error) {
+	mark := 0
+	var do func(func() error) error
+	if err := b.do(func() error {
+		s := b.services[at]
+		if s == nil || s.backends[to] == nil {
+			return errors.New("there is no such backend")
+		}
+		if be := s.backends[to]; be.reason != "" {
+			return errors.New(be.reason)
+		}
+		mark = int(abiBalanceSizeBALANCE_MARK) | int(s.backends[to].number)
+		for _, p := range b.ports {
+			if p.attached && b.cfg.Clients(p.hook.Target.Name) {
+				do = p.hook.Target.Do
+			}
+		}
+		if do == nil {
+			return errors.New("the agent attaches to none of balance.interfaces")
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		if rawErr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) }); rawErr != nil {
+			return rawErr
+		}
+		return err
+	}}
+	err = do(func() error {
+		c, err = d.DialContext(ctx, network, netip.AddrPortFrom(at.Addr, at.Port).String())
+		return err
+	})
+	return c, err
+}

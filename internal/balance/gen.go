@@ -1,0 +1,4 @@
+package balance
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type feature -type forward_size -type forward_flag -type forward_port -type balance_size -type balance_flag -type balance_none -type balance_state -type balance_forwarding -type balance_entry -type balance_stage -type balance_result -type balance_key -type balance_service -type balance_ring -type balance_backend -type balance_bucket -type balance_id -type balance_source -type balance_count -type balance_load abi ../../bpf/balance/types.bpf.c -- -I../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types check ../../bpf/balance/check.bpf.c -- -I../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu

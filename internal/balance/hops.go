@@ -1,0 +1,99 @@
+package balance
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Refresh has the programs follow what the kernel says of interfaces and routes, and has the kernel keep the addresses of next
+// hops: programs send packets only to neighbours that it knows, and the kernel itself sends these none.
+func (b *Balancer) Refresh() error {
+	return b.do(func() error {
+		var errs []error
+		for _, p := range b.sortedPorts() {
+			if p.attached {
+				errs = append(errs, b.follow(p))
+			}
+		}
+		return errors.Join(append(errs, b.hop())...)
+	})
+}
+
+// inside runs a function in the network namespace of the interfaces. False: none is attached.
+func (b *Balancer) inside(what func() error) (bool, error) {
+	for _, p := range b.ports {
+		if p.attached && b.cfg.Clients(p.hook.Target.Name) {
+			return true, p.hook.Target.Do(what)
+		}
+	}
+	return false, nil
+}
+
+// hop finds the source address of outer headers for each backend, and has the kernel ask who has the next hop.
+func (b *Balancer) hop() error {
+	_, err := b.inside(func() error {
+		asked := map[netip.Addr]bool{}
+		for _, be := range b.backends {
+			if be == nil {
+				continue
+			}
+			route, next, err := routeTo(be.Addr)
+			if err != nil {
+				be.reason = err.Error()
+				continue
+			}
+			be.reason = ""
+			source, _ := netip.AddrFromSlice(route.Src)
+			if err := b.setRoute(be, source.Unmap(), uint32(route.LinkIndex)); err != nil {
+				return err
+			}
+			if !asked[next] {
+				asked[next] = true
+				_ = use(route.LinkIndex, next) // an interface without neighbours
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// routeTo is the route to an address, and its next hop. The caller is in the namespace.
+func routeTo(to netip.Addr) (*netlink.Route, netip.Addr, error) {
+	routes, err := netlink.RouteGet(to.AsSlice())
+	if err != nil {
+		return nil, to, fmt.Errorf("there is no route to %s: %w", to, err)
+	}
+	if len(routes) == 0 {
+		return nil, to, fmt.Errorf("there is no route to %s", to)
+	}
+	if routes[0].Type == unix.RTN_LOCAL {
+		return nil, to, fmt.Errorf("%s is an address of this host, which cannot be a backend of its own", to)
+	}
+	if next, ok := netip.AddrFromSlice(routes[0].Gw); ok {
+		return &routes[0], next.Unmap(), nil
+	}
+	return &routes[0], to, nil
+}
+
+// use has the kernel find out where a neighbour is, or whether it is still there.
+func use(index int, next netip.Addr) error {
+	family := unix.AF_INET
+	if next.Is6() {
+		family = unix.AF_INET6
+	}
+	return netlink.NeighSet(&netlink.Neigh{LinkIndex: index, Family: family, IP: net.IP(next.AsSlice()), Flags: netlink.NTF_USE})
+}
+
+// setRoute has outer headers to a backend come from an address, and its health checks leave by an interface.
+func (b *Balancer) setRoute(be *backend, source netip.Addr, out uint32) error {
+	if be.source == source && be.out == out {
+		return nil
+	}
+	be.source, be.out = source, out
+	return b.writeBackend(be)
+}
