@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Answers to clients: a packet is too big for the way to its backend, or that nobody serves them now.
+ * Answers to clients: a packet is too big for the way to its backend, or nobody serves them now.
  *
  * Input: a packet to a service. Output: the frame is the answer, from the address of the service: an ICMP or ICMPv6 error
  * that quotes the packet, or a TCP reset. Called by balance.h.
