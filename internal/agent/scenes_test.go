@@ -70,7 +70,7 @@ var scenes = []scene{
 		fault:  func(t *testing.T, g *playing) error { return errors.Join(dead(t, g), also(connects(8080))(t, g)) },
 	},
 	{
-		name: "dead server, no new connections", topology: "pair", kind: verdict.Unanswered, says: []string{"]:8080 does not answer", "open connections"},
+		name: "dead server, no new connections", topology: "pair", kind: verdict.Unanswered, says: []string{"]:8080 does not answer", "open connection"},
 		change: func(_ *testing.T, cfg *config.Config) { cfg.Flow.ScanInterval = 4 * time.Second }, // three timeouts take 1.4 s
 		fault:  dead,
 	},
