@@ -3,6 +3,9 @@
 package flowtest
 
 import (
+	"strconv"
+	"strings"
+
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -17,16 +20,24 @@ func IOAM(t *rapid.T) *flow.IOAM {
 		Reordered: count("reordered"), Duplicates: count("duplicates"), Relative: rapid.Bool().Draw(t, "relative"),
 	}
 	if rapid.Bool().Draw(t, "traced") {
-		i.IOAMPath = flow.IOAMPath{
-			ID: flow.IOAMPathID(rapid.Uint64Range(1, 1<<48-1).Draw(t, "path")), Namespace: rapid.Uint16().Draw(t, "namespace"),
-			Hops: rapid.Uint8Range(1, 16).Draw(t, "hops"), Nodes: rapid.StringMatching("[0-9]{1,8}(-[0-9]{1,8}){0,9}").Draw(t, "nodes"),
-		}
+		i.IOAMPath = path(rapid.Uint64Range(1, 1<<48-1).Draw(t, "path"))
 	}
 	if rapid.Bool().Draw(t, "delays") {
 		number := rapid.Uint64Range(1, 1<<40).Draw(t, "delays") // sums of it never are 0 again, which would say that there are none
 		i.Delay = flow.Delays{Count: number, Sum: count("sum"), Min: count("min"), Max: count("max")}
 	}
 	return i
+}
+
+// path is the one with a number: equal numbers are of equal hops.
+func path(id uint64) flow.IOAMPath {
+	p := flow.IOAMPath{ID: flow.IOAMPathID(id), Namespace: uint16(id * 40503), Hops: uint8(1 + id%16)}
+	nodes := make([]string, 1+id%10)
+	for n := range nodes {
+		nodes[n] = strconv.FormatUint(id*uint64(n+1)%100_000_000, 10)
+	}
+	p.Nodes = strings.Join(nodes, "-")
+	return p
 }
 
 // Drop adds to a record that rules dropped packets of it.
