@@ -146,13 +146,9 @@ static __always_inline struct ipv6hdr *space_plain(struct __sk_buff *skb, __u64 
 /* Writes the header, and into the IPv6 header that it is there. */
 static __always_inline void write_plain(struct ipv6hdr *ip, __u8 proto, const struct pdm_words *w)
 {
-	__u64 *space = (void *)(ip + 1);
-	__be32 *at = (__be32 *)&ip->payload_len;
-	__u32 was = *at; /* length, next header, hop limit, as they lie in memory */
-
-	*at = (was & 0xff000000) | IPPROTO_DSTOPTS << 16 |
-	      bpf_htons(bpf_ntohs((__u16)was) + PDM_HEADER);
-	write_header(space, proto, w);
+	ip->payload_len = bpf_htons(bpf_ntohs(ip->payload_len) + PDM_HEADER);
+	ip->nexthdr = IPPROTO_DSTOPTS;
+	write_header((void *)(ip + 1), proto, w);
 }
 
 static __always_inline void note_sent(struct pdm_state *s, const struct packet *p)
