@@ -1,9 +1,6 @@
 package service
 
 import (
-	"context"
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -224,41 +221,25 @@ new connections, the connections that are known, and what it got. And the packet
 to no backend, by the reason.`,
 	Example: `  waymark balance status
   waymark balance status -o json | jq '.services[].backends[] | {address, state, connections}'`,
-	Formats: []string{"table", "json", "jsonl", "csv"},
-	Run:     run,
+	Formats: stage.ReportFormats,
+	Run:     stage.ShowStatus(page, report),
 }
 
-func run(ctx context.Context, c stage.Call) error {
-	if c.Arg != "" && c.Arg != "status" {
-		return fmt.Errorf("waymark balance %s: write waymark balance status", c.Arg)
-	}
-	var s Status
-	if err := c.Agent.Page(ctx, page.Path, &s); err != nil {
-		return err
-	}
-	switch c.Format {
-	case "json":
-		return json.NewEncoder(c.Out).Encode(s)
-	case "jsonl":
-		out := json.NewEncoder(c.Out)
-		for i := range s.Services {
-			if err := out.Encode(&s.Services[i]); err != nil {
+func report(s *Status) stage.Report {
+	return stage.Report{
+		Table: func(w io.Writer) error {
+			if err := s.write(w); err != nil {
 				return err
 			}
-		}
-		return nil
-	case "csv":
-		return s.writeCSV(c.Out)
+			return s.others(w)
+		},
+		Lines: stage.Lines(s.Services),
+		Rows:  s.rows,
 	}
-	if err := s.write(c.Out); err != nil {
-		return err
-	}
-	return s.others(c.Out)
 }
 
-// writeCSV has a row for each backend.
-func (s *Status) writeCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
+// rows are, behind their titles, one for each backend.
+func (s *Status) rows() [][]string {
 	rows := [][]string{{"service", "backend", "state", "weight", "share", "connections", "opened", "packets", "bytes"}}
 	for _, one := range s.Services {
 		for _, b := range one.Backends {
@@ -268,7 +249,7 @@ func (s *Status) writeCSV(w io.Writer) error {
 			})
 		}
 	}
-	return out.WriteAll(rows)
+	return rows
 }
 
 // metrics are there where the balancer is on, and empty elsewhere.

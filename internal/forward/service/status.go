@@ -1,9 +1,6 @@
 package service
 
 import (
-	"context"
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -150,35 +147,25 @@ forwarded at XDP, whether packets are forwarded to it, how many were, and how ma
 the kernel, by the reason.`,
 	Example: `  waymark forward status
   waymark forward status -o json | jq '.interfaces[] | {iface, forwarded, passed}'`,
-	Formats: []string{"table", "json", "jsonl", "csv"},
-	Run:     run,
+	Formats: stage.ReportFormats,
+	Run:     stage.ShowStatus(page, report),
 }
 
-func run(ctx context.Context, c stage.Call) error {
-	if c.Arg != "" && c.Arg != "status" {
-		return fmt.Errorf("waymark forward %s: write waymark forward status", c.Arg)
-	}
-	var s Status
-	if err := c.Agent.Page(ctx, page.Path, &s); err != nil {
-		return err
-	}
-	switch c.Format {
-	case "json":
-		return json.NewEncoder(c.Out).Encode(s)
-	case "jsonl":
-		out := json.NewEncoder(c.Out)
-		for i := range s.Interfaces {
-			if err := out.Encode(&s.Interfaces[i]); err != nil {
+func report(s *Status) stage.Report {
+	return stage.Report{
+		Table: func(w io.Writer) error {
+			if err := s.write(w); err != nil {
 				return err
 			}
-		}
-		return nil
-	case "csv":
-		return s.writeCSV(c.Out)
+			return s.passed(w)
+		},
+		Lines: stage.Lines(s.Interfaces),
+		Rows:  s.rows,
 	}
-	if err := s.write(c.Out); err != nil {
-		return err
-	}
+}
+
+// passed adds what went to the kernel.
+func (s *Status) passed(w io.Writer) error {
 	t := &term.Table{Columns: []term.Column{{Title: "TO THE KERNEL"}, {Title: "PACKETS", Right: true}, {Title: "RESULT"}, {Title: "", Least: 12}}}
 	for _, i := range s.Interfaces {
 		for _, r := range forward.Results {
@@ -187,12 +174,11 @@ func run(ctx context.Context, c stage.Call) error {
 			}
 		}
 	}
-	return term.Section(c.Out, t)
+	return term.Section(w, t)
 }
 
-// writeCSV has a row for each result of each interface.
-func (s *Status) writeCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
+// rows are, behind their titles, one for each result of each interface.
+func (s *Status) rows() [][]string {
 	rows := [][]string{{"iface", "netns", "result", "packets"}}
 	for _, i := range s.Interfaces {
 		for _, r := range forward.Results {
@@ -203,7 +189,7 @@ func (s *Status) writeCSV(w io.Writer) error {
 			rows = append(rows, []string{i.Iface, i.Netns, r.Name, fmt.Sprint(n)})
 		}
 	}
-	return out.WriteAll(rows)
+	return rows
 }
 
 // metrics are there where forwarding is on, and empty elsewhere.

@@ -1,0 +1,58 @@
+package stage
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/waymark-net/waymark/internal/api"
+)
+
+// ReportFormats are those of ShowStatus.
+var ReportFormats = []string{"table", "json", "jsonl", "csv"}
+
+// Report is a status in its formats.
+type Report struct {
+	Table func(io.Writer) error
+	Lines []any             // of jsonl
+	Rows  func() [][]string // of csv, with a title
+}
+
+// ShowStatus is a verb whose only argument may be "status": it shows a page of the agent.
+func ShowStatus[S any](page api.Page, report func(*S) Report) func(context.Context, Call) error {
+	return func(ctx context.Context, c Call) error {
+		if c.Arg != "" && c.Arg != "status" {
+			return fmt.Errorf("argument %q is not known: write status, or nothing", c.Arg)
+		}
+		var s S
+		if err := c.Agent.Page(ctx, page.Path, &s); err != nil {
+			return err
+		}
+		r := report(&s)
+		switch c.Format {
+		case "json":
+			return json.NewEncoder(c.Out).Encode(s)
+		case "jsonl":
+			out := json.NewEncoder(c.Out)
+			for _, line := range r.Lines {
+				if err := out.Encode(line); err != nil {
+					return err
+				}
+			}
+			return nil
+		case "csv":
+			return csv.NewWriter(c.Out).WriteAll(r.Rows())
+		}
+		return r.Table(c.Out)
+	}
+}
+
+// Lines are elements as lines of a report.
+func Lines[T any](list []T) (all []any) {
+	for i := range list {
+		all = append(all, &list[i])
+	}
+	return all
+}
