@@ -5,6 +5,7 @@
 #include "config.h"
 #include "frame_xdp.h"
 #include "hash.h"
+#include "ipv4.h"
 #include "dissect.h"
 #include "fast.h"
 #include "sample.h"

@@ -35,8 +35,6 @@ static __always_inline void balance_back4(struct iphdr *ip, const struct packet 
 					  __u8 proto)
 {
 	const __be32 *from = (const void *)p->id.daddr, *to = (const void *)p->id.saddr;
-	__u16 *half = (void *)ip;
-	__u64 sum = 0;
 
 	ip->version = 4;
 	ip->ihl = 5;
@@ -49,10 +47,7 @@ static __always_inline void balance_back4(struct iphdr *ip, const struct packet 
 	ip->check = 0;
 	ip->saddr = from[3];
 	ip->daddr = to[3];
-#pragma unroll
-	for (int i = 0; i < sizeof(*ip) / 2; i++)
-		sum += half[i];
-	ip->check = ~gate_fold(sum);
+	ip->check = ~ipv4_sum(ip);
 }
 
 static __always_inline void balance_back6(struct ipv6hdr *ip, const struct packet *p, __u32 payload,

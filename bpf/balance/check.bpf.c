@@ -8,6 +8,7 @@
  */
 #include "prelude.h"
 #include "../abi.h"
+#include "../ipv4.h"
 #include "gue.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -29,18 +30,6 @@ struct check_outer {
 	struct udphdr udp;
 	struct gue_header gue;
 };
-
-static __always_inline __u16 check_sum(const struct iphdr *ip)
-{
-	const __u16 *half = (const void *)ip;
-	__u32 sum = 0;
-
-#pragma unroll
-	for (int i = 0; i < sizeof(*ip) / 2; i++)
-		sum += half[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~(sum + (sum >> 16));
-}
 
 static __always_inline void check_gue(struct udphdr *udp, struct gue_header *gue, __u32 length,
 				      __u8 inner, __u32 hash)
@@ -86,7 +75,7 @@ static __always_inline int check_wrap(struct __sk_buff *skb, const struct balanc
 		o.ip4.protocol = proto;
 		__builtin_memcpy(&o.ip4.saddr, b->source + 12, 4);
 		__builtin_memcpy(&o.ip4.daddr, b->addr + 12, 4);
-		o.ip4.check = check_sum(&o.ip4);
+		o.ip4.check = ~ipv4_sum(&o.ip4);
 	}
 	check_gue(&o.udp, &o.gue, length + BALANCE_GUE_BYTES, inner, skb->hash);
 	if (bpf_skb_store_bytes(skb, sizeof(struct ethhdr), &o,

@@ -47,8 +47,6 @@ static __always_inline void balance_wrap4(struct iphdr *ip, const struct balance
 					  __be16 fragment)
 {
 	const __be32 *from = (const void *)b->source, *to = (const void *)b->addr;
-	__u16 *half = (void *)ip;
-	__u64 sum = 0;
 
 	ip->version = 4;
 	ip->ihl = 5;
@@ -61,10 +59,7 @@ static __always_inline void balance_wrap4(struct iphdr *ip, const struct balance
 	ip->check = 0;
 	ip->saddr = from[3];
 	ip->daddr = to[3];
-#pragma unroll
-	for (int i = 0; i < sizeof(*ip) / 2; i++)
-		sum += half[i];
-	ip->check = ~gate_fold(sum);
+	ip->check = ~ipv4_sum(ip);
 }
 
 static __always_inline void balance_wrap6(struct ipv6hdr *ip, const struct balance_view *v,

@@ -44,18 +44,6 @@ static __always_inline bool forward_is_plain6(const __be32 *address)
 	return first < 0xfe && address[0];
 }
 
-static __always_inline bool forward_is_sum_right(const struct iphdr *ip)
-{
-	const __u16 *half = (const void *)ip;
-	__u32 sum = 0;
-
-#pragma unroll
-	for (int i = 0; i < sizeof(*ip) / 2; i++)
-		sum += half[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (__u16)(sum + (sum >> 16)) == 0xffff;
-}
-
 static __always_inline enum forward_result forward_read_ipv4(const struct iphdr *ip, __u32 present,
 							     struct forward_view *v)
 {
@@ -64,7 +52,7 @@ static __always_inline enum forward_result forward_read_ipv4(const struct iphdr 
 		return FORWARD_MALFORMED;
 	if (ip->ihl > 5)
 		return FORWARD_OPTIONS;
-	if (!forward_is_sum_right(ip))
+	if (ipv4_sum(ip) != 0xffff)
 		return FORWARD_MALFORMED;
 	if (ip->frag_off & bpf_htons(0x3fff))
 		return FORWARD_FRAGMENT;
