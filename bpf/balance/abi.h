@@ -140,6 +140,7 @@ enum balance_result {
 	BALANCE_REFUSED,
 	/* Dropped. */
 	BALANCE_NONE_DROPPED,
+	BALANCE_UNANSWERED,
 	BALANCE_NO_ROUTE,
 	BALANCE_DISABLED,
 	BALANCE_NO_NEIGHBOUR,
@@ -157,9 +158,6 @@ struct balance_count {
 	__u64 full; /* likewise: all entries of the bucket are in use */
 	__u64 moved; /* connections whose backend was down or gone */
 };
-
-/* Of balance_counts: interfaces by place, then services by number. */
-enum balance_counts { BALANCE_COUNTS = 256 + BALANCE_SERVICES };
 
 /* Running totals of a backend, of one CPU. */
 struct balance_load {

@@ -27,12 +27,6 @@ _Static_assert((int)BALANCE_OTHER_MAC == (int)FORWARD_OTHER_MAC &&
 		       (int)BALANCE_NOT_IP == (int)FORWARD_NOT_IP,
 	       "port_accepts() says why");
 
-/* The flags of an interface. */
-static __always_inline __u32 balance_flags(const struct balance_view *v)
-{
-	return balance_ports[v->place & (FORWARD_PORTS - 1)].flags;
-}
-
 /* The service of the tuple. */
 static __always_inline struct balance_service *balance_service_of(struct balance_view *v)
 {
@@ -64,7 +58,8 @@ static __always_inline enum balance_result balance_read(frame_ctx *xdp, struct b
 }
 
 /* What becomes of a packet when no backend takes it. */
-static __always_inline enum balance_result balance_none(frame_ctx *xdp, struct packet *p, __u8 none)
+static __always_inline enum balance_result
+balance_none(frame_ctx *xdp, const struct balance_view *v, struct packet *p, __u8 none)
 {
 	bool plain = !p->fragment &&
 		     p->l4_offset == sizeof(struct ethhdr) + (p->id.meta >> META_IPV6_SHIFT & 1
@@ -74,7 +69,8 @@ static __always_inline enum balance_result balance_none(frame_ctx *xdp, struct p
 
 	if (none == BALANCE_NONE_PASS)
 		return BALANCE_NONE_PASSED;
-	if (none != BALANCE_NONE_RESET || !plain || p->id.tcp_flags & BALANCE_RST)
+	if (none != BALANCE_NONE_RESET || !plain || p->id.tcp_flags & BALANCE_RST ||
+	    !balance_may_answer(v, false))
 		return BALANCE_NONE_DROPPED;
 	if (p->id.proto == IPPROTO_TCP)
 		rc = balance_reset(xdp, p);
@@ -96,6 +92,8 @@ static __always_inline enum balance_result balance_send(frame_ctx *xdp, struct b
 		return BALANCE_LOOKUP;
 	v->added = balance_added(b);
 	if (v->added + p->id.bytes > hop->mtu) {
+		if (!balance_may_answer(v, balance_is_error(p)))
+			return BALANCE_UNANSWERED;
 		v->mtu = hop->mtu - v->added;
 		return balance_complain(xdp, p, v->mtu) ? BALANCE_UNWRITABLE : BALANCE_TOO_BIG;
 	}
@@ -135,7 +133,7 @@ static __always_inline enum balance_result balance_serve(frame_ctx *xdp, struct 
 		balance_now = v->now;
 	if (error || !balance_quic(xdp, p, s, v)) {
 		if (!balance_pick(v, !error)) {
-			result = error ? BALANCE_NONE_DROPPED : balance_none(xdp, p, s->none);
+			result = error ? BALANCE_NONE_DROPPED : balance_none(xdp, v, p, s->none);
 			goto end;
 		}
 	}
@@ -202,14 +200,14 @@ __feature(FEATURE_BALANCE) __noinline int balance(frame_ctx *xdp, __u32 unrecord
 		count->packets[result]++;
 	if (result > BALANCE_REFUSED)
 		return XDP_DROP;
-	if (result > BALANCE_LAST_PASSED)
-		v->ifindex = xdp->ingress_ifindex;
-	else if (result != BALANCE_DONE)
+	if (result == BALANCE_DONE)
+		return balance_turns(xdp, v) ? XDP_TX : XDP_REDIRECT;
+	if (result <= BALANCE_LAST_PASSED)
 		return XDP_PASS;
-	/* At veth, the other end is not woken up by XDP_TX unless it runs a program at XDP. */
-	if (v->ifindex == xdp->ingress_ifindex && !(balance_flags(v) & FORWARD_VIRTUAL))
-		return XDP_TX;
-	return bpf_redirect_map(&balance_out, cfg_iface + v->ifindex, XDP_DROP);
+	v->ifindex = xdp->ingress_ifindex; /* an answer */
+	return balance_turns(xdp, v)
+		       ? XDP_TX
+		       : bpf_redirect_map(&balance_out, cfg_iface + v->ifindex, XDP_DROP);
 }
 
 #endif

@@ -69,7 +69,7 @@ struct {
 	__type(value, __u32);
 } balance_ids SEC(".maps");
 
-/* Written by the agent, read by the programs. Empty: everybody. */
+/* Written by the agent, read by the programs. Empty: nobody. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 256);
@@ -107,7 +107,7 @@ struct {
 	__type(value, struct balance_hop);
 } balance_hops SEC(".maps");
 
-/* By enum balance_counts. Written by the programs, read by the agent, which clears what it gives to others. */
+/* Interfaces by place, then services by number. Written by the programs, read by the agent, which clears what it gives to others. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Where packets to a backend leave, by the kernel's tables: asked for once in a tick of the kernel's timer (1 to 10 ms)
- * for each backend and CPU, since the call costs more than all else of a balanced packet.
+ * for each backend and CPU, since the way seldom changes.
  *
- * Input: a backend. Output: interface, addresses and MTU, or why there are none. Called by balance.h.
+ * Input: a backend. Output: interface, addresses and MTU, or why there are none; and XDP_REDIRECT sends a frame there.
+ * Called by balance.h.
  */
 #ifndef WAYMARK_BALANCE_HOP_H
 #define WAYMARK_BALANCE_HOP_H
@@ -74,6 +75,10 @@ static __always_inline enum balance_result balance_hop_of(frame_ctx *xdp, struct
 	if (!(flags & FORWARD_SENDS_PARTS) && v->len > xdp->data_end - xdp->data)
 		return BALANCE_PARTS;
 	v->ifindex = hop->ifindex;
+	/* Before anything is changed or counted: the device may be gone. */
+	if (!balance_turns(xdp, v) &&
+	    bpf_redirect_map(&balance_out, cfg_iface + v->ifindex, XDP_DROP) != XDP_REDIRECT)
+		return BALANCE_NO_PORT;
 	return BALANCE_DONE;
 }
 

@@ -36,6 +36,29 @@ static __always_inline bool balance_opens(const struct balance_view *v)
 	return (v->tcp_flags & (BALANCE_SYN | BALANCE_ACK)) == BALANCE_SYN;
 }
 
+/* The flags of the interface where it arrived. */
+static __always_inline __u32 balance_flags(const struct balance_view *v)
+{
+	return balance_ports[v->place & (FORWARD_PORTS - 1)].flags;
+}
+
+/*
+ * Whether the frame leaves where it came, by XDP_TX. At veth, the other end is not woken up by that unless it runs a program
+ * at XDP.
+ */
+static __always_inline bool balance_turns(const frame_ctx *xdp, const struct balance_view *v)
+{
+	return v->ifindex == xdp->ingress_ifindex && !(balance_flags(v) & FORWARD_VIRTUAL);
+}
+
+/* Whether the client can get an answer: never one to an ICMP error (RFC 1122 section 3.2.2). */
+static __always_inline bool balance_may_answer(const struct balance_view *v, bool error)
+{
+	__u32 flags = balance_flags(v);
+
+	return !error && (!(flags & FORWARD_VIRTUAL) || flags & FORWARD_SENDS);
+}
+
 static __always_inline struct balance_count *balance_count_of(const struct balance_view *v)
 {
 	__u32 index = v->number < BALANCE_SERVICES ? FORWARD_PORTS + v->number : v->place;

@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // checks are the programs that have packets of health checks take the way to their backend.
 type checks struct {
 	program *ebpf.Program
-	links   map[uint32]link.Link // by index of an interface
+	links   map[flow.Iface]link.Link
 }
 
 // open loads the program, which reads the backends that the balancer has.
@@ -32,13 +33,13 @@ func (c *checks) open(backends *ebpf.Map) error {
 		return fmt.Errorf("loading the program of health checks: %w", err)
 	}
 	defer coll.Close()
-	c.program, c.links = coll.DetachProgram("waymark_check"), map[uint32]link.Link{}
+	c.program, c.links = coll.DetachProgram("waymark_check"), map[flow.Iface]link.Link{}
 	return nil
 }
 
 // attach puts it on an interface, in front of what others have there.
 func (c *checks) attach(t *datapath.Target) error {
-	if c.links[t.IfIndex] != nil {
+	if c.links[t.Iface] != nil {
 		return nil
 	}
 	return t.Do(func() error {
@@ -46,23 +47,23 @@ func (c *checks) attach(t *datapath.Target) error {
 		if err != nil {
 			return fmt.Errorf("health checks at %s: %w", t.String(), err)
 		}
-		c.links[t.IfIndex] = l
+		c.links[t.Iface] = l
 		return nil
 	})
 }
 
-func (c *checks) detach(index uint32) error {
-	l := c.links[index]
+func (c *checks) detach(iface flow.Iface) error {
+	l := c.links[iface]
 	if l == nil {
 		return nil
 	}
-	delete(c.links, index)
+	delete(c.links, iface)
 	return l.Close()
 }
 
 func (c *checks) close() {
-	for index := range c.links {
-		_ = c.detach(index) // the interface may be gone
+	for iface := range c.links {
+		_ = c.detach(iface) // the interface may be gone
 	}
 	if c.program != nil {
 		c.program.Close()
@@ -72,7 +73,7 @@ func (c *checks) close() {
 // Dial opens a connection to the address of a service that goes to one backend.
 func (b *Balancer) Dial(ctx context.Context, at Address, to netip.Addr, network string) (c net.Conn, err error) {
 	mark := 0
-	var do func(func() error) error
+	var from *datapath.Target
 	if err := b.do(func() error {
 		s := b.services[at]
 		if s == nil || s.backends[to] == nil {
@@ -82,12 +83,7 @@ func (b *Balancer) Dial(ctx context.Context, at Address, to netip.Addr, network 
 			return errors.New(be.reason)
 		}
 		mark = int(abiBalanceSizeBALANCE_MARK) | int(s.backends[to].number)
-		for _, p := range b.ports {
-			if p.attached && b.cfg.Clients(p.hook.Target.Name) {
-				do = p.hook.Target.Do
-			}
-		}
-		if do == nil {
+		if from = b.target(); from == nil {
 			return errors.New("the agent attaches to none of balance.interfaces")
 		}
 		return nil
@@ -101,7 +97,7 @@ func (b *Balancer) Dial(ctx context.Context, at Address, to netip.Addr, network 
 		}
 		return err
 	}}
-	err = do(func() error {
+	err = from.Do(func() error {
 		c, err = d.DialContext(ctx, network, netip.AddrPortFrom(at.Addr, at.Port).String())
 		return err
 	})

@@ -22,21 +22,17 @@ func (e entry) age(now uint32) uint32 {
 }
 
 // each calls a function with each entry that is in use; true: it is removed, unless it changed meanwhile.
-func (b *Balancer) each(remove func(entry) bool) (removed int) {
+func (b *Balancer) each(remove func(entry) bool) {
 	for i := range b.connections.Values {
 		ways := &b.connections.Values[i].Way
 		for w := range ways {
 			e := atomic.LoadUint64(&ways[w])
-			if e != 0 && remove(entry(e)) && atomic.CompareAndSwapUint64(&ways[w], e, 0) {
-				removed++
+			if e != 0 && remove(entry(e)) {
+				atomic.CompareAndSwapUint64(&ways[w], e, 0)
 			}
 		}
 	}
-	return removed
 }
-
-// sweep removes entries.
-func (b *Balancer) sweep(which func(entry) bool) int { return b.each(which) }
 
 // forgotten is after how many units an entry is removed that is not established: a client that closed may still send again.
 const forgotten = 120
@@ -49,7 +45,7 @@ func (b *Balancer) Sweep() error {
 			return err
 		}
 		idle := uint32(min(b.cfg.Idle/max(b.unit, time.Millisecond), 1<<15))
-		b.sweep(func(e entry) bool {
+		b.each(func(e entry) bool {
 			if e.stage() == abiBalanceStageBALANCE_ESTABLISHED {
 				return e.age(now) > idle
 			}

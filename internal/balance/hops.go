@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/datapath"
 )
 
 // Refresh has the programs follow what the kernel says of interfaces and routes, and has the kernel keep the addresses of next
@@ -24,19 +26,23 @@ func (b *Balancer) Refresh() error {
 	})
 }
 
-// inside runs a function in the network namespace of the interfaces. False: none is attached.
-func (b *Balancer) inside(what func() error) (bool, error) {
-	for _, p := range b.ports {
+// target is an interface of the balancer, in whose network namespace backends are; nil: none is attached.
+func (b *Balancer) target() *datapath.Target {
+	for _, p := range b.sortedPorts() {
 		if p.attached && b.cfg.Clients(p.hook.Target.Name) {
-			return true, p.hook.Target.Do(what)
+			return p.hook.Target
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // hop finds the source address of outer headers for each backend, and has the kernel ask who has the next hop.
 func (b *Balancer) hop() error {
-	_, err := b.inside(func() error {
+	t := b.target()
+	if t == nil {
+		return nil
+	}
+	return t.Do(func() error {
 		asked := map[netip.Addr]bool{}
 		for _, be := range b.backends {
 			if be == nil {
@@ -59,7 +65,6 @@ func (b *Balancer) hop() error {
 		}
 		return nil
 	})
-	return err
 }
 
 // routeTo is the route to an address, and its next hop. The caller is in the namespace.

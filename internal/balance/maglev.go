@@ -47,8 +47,8 @@ type turn struct {
 	hash           uint64
 	number         uint16
 	have           int
-	least, most    int     // its share, rounded down and up
-	share          float64 //
+	least, most    int // its share, rounded down and up
+	share          float64
 }
 
 func newTurns(members []Member) (turns []turn) {

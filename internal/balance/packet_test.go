@@ -2,6 +2,7 @@ package balance
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -129,6 +130,50 @@ func TestQUIC(t *testing.T) {
 	if opened < 4*24 {
 		t.Errorf("%d connections without such an ID are known", opened)
 	}
+	// IDs change hands, and one is nobody's any more.
+	one.Backends[0].ID, one.Backends[1].ID, one.Backends[2].ID = []byte{0xab, 1}, []byte{0xab, 0}, []byte{0xab, 7}
+	s.apply(t, one)
+	for id, want := range map[byte]int{0: 1, 1: 0, 7: 2} {
+		c := s.udp(t, vip4, 443)
+		await.Success(t, func() error {
+			got, err := s.ask(t, c, short(cid(2<<5|7, id)))
+			if err == nil && got != want {
+				t.Errorf("id %d now gets to backend %d, not %d", id, got, want)
+			}
+			return err
+		})
+	}
+	ids, key, number := map[abiBalanceId]uint32{}, abiBalanceId{}, uint32(0)
+	for all := s.maps["balance_ids"].Iterate(); all.Next(&key, &number); {
+		ids[key] = number
+	}
+	if len(ids) != 3 {
+		t.Errorf("connection IDs name backends: %v", ids)
+	}
+}
+
+// TestGone: a packet is not counted as balanced when the device where it is to leave has just gone.
+func TestGone(t *testing.T) {
+	s := newScene(t, 1, Config{})
+	s.serveEcho(t, 7)
+	one := s.serviceOf(vip4, 7, packet.ProtoUDP, IPIP, false)
+	s.apply(t, one)
+	c := s.udp(t, vip4, 7)
+	await.Success(t, func() error {
+		_, err := s.ask(t, c, []byte("hello"))
+		return err
+	})
+	before := s.stateOf(t, one.Name)
+	if err := s.maps["balance_out"].Delete(uint32(s.ifaces["b0"])); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "the packet is counted", func() bool { return s.stateOf(t, one.Name).Packets[abiBalanceResultBALANCE_NO_PORT] == 1 })
+	if after := s.stateOf(t, one.Name); after.Packets[0] != before.Packets[0] || after.Backends[0].Packets != before.Backends[0].Packets {
+		t.Errorf("%+v, then %+v", before, after)
+	}
 }
 
 // TestICMPError: an error about what a backend sent gets to this backend.
@@ -140,6 +185,7 @@ func TestICMPError(t *testing.T) {
 	for _, vip := range []netip.Addr{vip4, vip6} {
 		one := s.serviceOf(vip, 7, packet.ProtoTCP, IPIP, vip.Is6())
 		s.apply(t, one)
+		unanswered := uint64(0)
 		for _, c := range s.open(t, netip.AddrPortFrom(vip, 7), 4) {
 			before := s.stateOf(t, one.Name).Backends
 			port := c.LocalAddr().(*net.TCPAddr).Port
@@ -169,8 +215,38 @@ func TestICMPError(t *testing.T) {
 			if err := c.works(); err != nil {
 				t.Error(err)
 			}
+			// One that does not fit behind the outer header gets no error in return.
+			long := append(frame, make([]byte, 1514-len(frame))...)
+			sizeIP(long)
+			if err := send.Send(long); err != nil {
+				t.Fatal(err)
+			}
+			await.True(t, "it is counted", func() bool { return s.stateOf(t, one.Name).Packets[abiBalanceResultBALANCE_UNANSWERED] > unanswered })
+			unanswered++
+		}
+		if n := s.stateOf(t, one.Name).Packets[abiBalanceResultBALANCE_TOO_BIG]; n != 0 {
+			t.Errorf("%d errors were answered", n)
 		}
 	}
+}
+
+// sizeIP has the IP header of a frame say how long the frame is.
+func sizeIP(frame []byte) {
+	ip := frame[14:]
+	if ip[0]>>4 == 6 {
+		binary.BigEndian.PutUint16(ip[4:], uint16(len(ip)-40))
+		return
+	}
+	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
+	ip[10], ip[11] = 0, 0
+	sum := uint32(0)
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum))
 }
 
 // TestNobody: without a healthy backend, clients get an answer, or none, as configured.

@@ -130,7 +130,7 @@ func (b *Balancer) detach(h datapath.Hook) error {
 		return nil
 	}
 	p.attached = false
-	return errors.Join(b.checks.detach(h.Target.IfIndex), b.publish(p))
+	return errors.Join(b.checks.detach(h.Target.Iface), b.publish(p))
 }
 
 // forget gives the place of an interface that is gone to another.

@@ -26,6 +26,7 @@ var Results = [results]Result{
 	abiBalanceResultBALANCE_TOO_BIG:         {"too_big", "client", "it does not fit on the way to the backend: the client got the MTU (ICMP)"},
 	abiBalanceResultBALANCE_REFUSED:         {"refused", "client", "no backend takes connections: the client got a reset, or an ICMP error (none_healthy: reset)"},
 	abiBalanceResultBALANCE_NONE_DROPPED:    {"none_healthy", "dropped", "no backend takes connections"},
+	abiBalanceResultBALANCE_UNANSWERED:      {"unanswered", "dropped", "it does not fit on the way to the backend, and the client gets no answer: it is an ICMP error itself, or its interface cannot send frames of XDP"},
 	abiBalanceResultBALANCE_NO_ROUTE:        {"no_route", "dropped", "the kernel has no route to the backend"},
 	abiBalanceResultBALANCE_DISABLED:        {"forwarding_disabled", "dropped", "the kernel does not forward from the interface (sysctl forwarding), so its routes are of no use"},
 	abiBalanceResultBALANCE_NO_NEIGHBOUR:    {"no_neighbour", "dropped", "nobody answers for the address of the next hop"},

@@ -139,7 +139,7 @@ func (s *scene) serviceOf(vip netip.Addr, port uint16, proto uint8, how Forwardi
 // apply has the balancer serve, once the neighbours are known.
 func (s *scene) apply(t testing.TB, services ...Service) {
 	t.Helper()
-	if err := s.Apply(services, Always); err != nil {
+	if err := s.Apply(services, func(Address, netip.Addr) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 }

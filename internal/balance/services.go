@@ -86,8 +86,9 @@ type backend struct {
 	number  uint16
 	up      bool
 	source  netip.Addr
-	out     uint32 // the interface where the route to it leads
-	reason  string // why nothing gets there
+	out     uint32        // the interface where the route to it leads
+	listed  *abiBalanceId // its key in balance_ids; nil: it has none
+	reason  string        // why nothing gets there
 }
 
 // takes reports whether new connections go there.
@@ -134,6 +135,14 @@ func (b *Balancer) serve(want Service, known func(Address, netip.Addr) bool) (go
 		}
 	}
 	s.Service = want
+	// First: what one backend had may be another's now.
+	for _, one := range want.Backends {
+		if be := s.backends[one.Addr]; be != nil {
+			if err := b.unlist(be, s.id(one)); err != nil {
+				return nil, err
+			}
+		}
+	}
 	stays := map[netip.Addr]bool{}
 	for _, one := range want.Backends {
 		stays[one.Addr] = true
@@ -234,11 +243,27 @@ func (b *Balancer) writeService(s *service) error {
 	return b.maps["balance_services"].Put(&key, &value)
 }
 
-// id is the key of a backend in balance_ids.
-func (be *backend) id() abiBalanceId {
+// id is the key of a backend in balance_ids; nil: connection IDs name none.
+func (s *service) id(be Backend) *abiBalanceId {
+	if s.QUIC == nil {
+		return nil
+	}
 	var id [MaxQUICID]byte
 	copy(id[:], be.ID)
-	return abiBalanceId{Id: binary.NativeEndian.Uint64(id[:]), Service: be.service.number}
+	return &abiBalanceId{Id: binary.NativeEndian.Uint64(id[:]), Service: s.number}
+}
+
+// unlist has connection IDs name a backend no more, unless they go on to do so in the same way.
+func (b *Balancer) unlist(be *backend, next *abiBalanceId) error {
+	if be.listed == nil || next != nil && *be.listed == *next {
+		return nil
+	}
+	err := b.maps["balance_ids"].Delete(be.listed)
+	be.listed = nil
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil
+	}
+	return err
 }
 
 // writeBackend shows programs a backend as it is.
@@ -259,11 +284,10 @@ func (b *Balancer) writeBackend(be *backend) error {
 	if err := b.maps["balance_backends"].Put(uint32(be.number), &value); err != nil {
 		return err
 	}
-	if be.service.QUIC == nil {
+	if be.listed = be.service.id(be.Backend); be.listed == nil {
 		return nil
 	}
-	id := be.id()
-	return b.maps["balance_ids"].Put(&id, uint32(be.number))
+	return b.maps["balance_ids"].Put(be.listed, uint32(be.number))
 }
 
 // end ends with a service. It returns its backends.
@@ -287,18 +311,15 @@ func (b *Balancer) release(gone []*backend) error {
 		if err := b.maps["balance_backends"].Put(uint32(be.number), &abiBalanceBackend{}); err != nil {
 			return err
 		}
-		if be.service.QUIC != nil {
-			id := be.id()
-			if err := b.maps["balance_ids"].Delete(&id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return err
-			}
+		if err := b.unlist(be, nil); err != nil {
+			return err
 		}
 		ended[uint64(be.number)] = true
 	}
 	if err := b.core.Wait(); err != nil {
 		return err
 	}
-	b.sweep(func(e entry) bool { return ended[e.backend()] })
+	b.each(func(e entry) bool { return ended[e.backend()] })
 	for _, be := range gone {
 		b.backends[be.number] = nil
 	}

@@ -2,7 +2,6 @@ package balance
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -111,6 +110,3 @@ func (b *Balancer) Services() (list []ServiceState, err error) {
 	})
 	return list, err
 }
-
-// Always has every backend be healthy.
-func Always(Address, netip.Addr) bool { return true }
