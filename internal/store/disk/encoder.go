@@ -1,27 +1,30 @@
 package disk
 
 import (
-	"bytes"
-	"slices"
+	"encoding/binary"
 
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
-// encoder makes the values of a column. In most columns, all values of a batch are the same, and those of the batch
-// before: they are used again.
+// encoder makes the values of a column.
 type encoder struct {
 	*column
-	index  int
-	same   []parquet.Value // as many as a batch has; nil: none were made yet
-	number uint64          // what they are
-	text   []byte
-	names  [][]byte // by number; nil: the values are no names
+	index int
+	coder *coder        // nil: the column has no dictionary
+	plain *plainNumbers // nil: the column has one, or is not of numbers of 64 bits
+	names [][]byte      // by number; nil: the values are no names
 }
 
-func newEncoder(c *column, index int) encoder {
-	e := encoder{column: c, index: index}
+func newEncoder(c *column) encoder {
+	e := encoder{column: c}
+	switch {
+	case c.coded():
+		e.coder = newCoder(c)
+	case c.wide && !c.pairs:
+		e.plain = &plainNumbers{}
+	}
 	if c.field != nil && c.field.Kind == flow.Name {
 		for _, name := range c.field.Values {
 			e.names = append(e.names, []byte(name))
@@ -30,69 +33,113 @@ func newEncoder(c *column, index int) encoder {
 	return e
 }
 
+// node is that of the column, whose values the encoder makes.
+func (c *encoder) node() parquet.Node {
+	switch {
+	case c.coder != nil:
+		return handedNode{c.column.node, c.coder}
+	case c.plain != nil:
+		return handedNode{c.column.node, c.plain}
+	}
+	return c.column.node
+}
+
 // space is memory for the values of a batch.
 type space struct {
 	records []flow.Record // of the entries
 	values  []parquet.Value
 	numbers [batchRows]uint64
 	missing [batchRows]bool
+	words   [batchRows][2]uint64
 	arena   []byte
 }
 
-// values are those of entries, until the next call.
+// values are those of entries, until the next call. Where the library takes them from elsewhere, they say no more than
+// which are missing.
 func (c *encoder) values(entries []entry, s *space) []parquet.Value {
 	s.values, s.arena = s.values[:0], s.arena[:0]
+	if c.coder != nil {
+		c.coder.begin()
+	}
 	switch {
-	case c.same != nil && c.ofOrigin():
-		return c.same[:len(entries)]
 	case c.pairs:
 		for i := range entries {
 			s.values = c.pairValues(s.values, c.index, &entries[i])
 		}
+		return s.values
 	case c.address():
-		c.addresses(entries, s)
+		return c.addresses(entries, s)
 	case c.names != nil, c.column.number != nil:
 		return c.numbers(entries, s)
-	default:
-		return c.texts(entries, s)
 	}
-	return s.values
+	return c.texts(entries, s)
 }
 
 // numbers are values of numbers, and of names.
 func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
-	list := s.numbers[:len(entries)]
+	list, missing := s.numbers[:len(entries)], 0
 	if c.optional {
-		switch missing := c.present(s, list); {
-		case missing == len(entries):
+		if missing = c.present(s, list); missing == len(entries) {
 			return absent[:missing]
-		case missing > 0:
-			return c.partly(list, s)
 		}
 	} else {
 		c.read(entries, list, s.records)
 	}
-	if n := list[0]; equal(list) {
-		if c.same == nil || c.number != n {
-			c.number = n
-			c.repeat(c.valued(n))
-		}
-		return c.same[:len(entries)]
+	if c.flag {
+		return c.flags(list, missing, s)
 	}
-	s.values = slices.Grow(s.values, len(list))[:len(list)]
+	levels := c.levels(len(list), missing, s)
+	if missing > 0 {
+		there := list[:0]
+		for i, n := range list {
+			if !s.missing[i] {
+				there = append(there, n)
+			}
+		}
+		list = there
+	}
 	switch {
-	case c.wide && !c.optional:
-		for i, n := range list {
-			s.values[i] = parquet.Int64Value(int64(n))
-		}
-	case c.names == nil && !c.flag && !c.wide:
-		for i, n := range list {
-			s.values[i] = c.leveled(parquet.Int32Value(int32(n)))
-		}
+	case c.plain != nil:
+		c.plain.next = list
+	case equal(list):
+		c.coder.number(list[0], c.names)
+		c.coder.again(len(list) - 1)
 	default:
-		for i, n := range list {
-			s.values[i] = c.valued(n)
+		for _, n := range list {
+			c.coder.number(n, c.names)
 		}
+	}
+	return levels
+}
+
+func (c *encoder) flags(list []uint64, missing int, s *space) []parquet.Value {
+	for i, n := range list {
+		var v parquet.Value
+		switch is := missing == 0 || !s.missing[i]; {
+		case is && c.optional:
+			v = parquet.BooleanValue(n != 0).Level(0, 1, c.index)
+		case is:
+			v = parquet.BooleanValue(n != 0)
+		}
+		s.values = append(s.values, v)
+	}
+	return s.values
+}
+
+// levels are values of which the library reads no more than whether they are missing.
+func (c *encoder) levels(n, missing int, s *space) []parquet.Value {
+	switch {
+	case !c.optional:
+		return absent[:n]
+	case missing == 0:
+		return present[:n]
+	}
+	for _, is := range s.missing[:n] {
+		v := present[0]
+		if is {
+			v = parquet.Value{}
+		}
+		s.values = append(s.values, v)
 	}
 	return s.values
 }
@@ -104,6 +151,10 @@ func (c *encoder) read(entries []entry, to []uint64, records []flow.Record) {
 		return
 	}
 	for i := range entries {
+		if i > 0 && c.ofOrigin() {
+			to[i] = to[0]
+			continue
+		}
 		to[i] = c.column.number(&entries[i])
 	}
 }
@@ -121,18 +172,6 @@ func (c *encoder) present(s *space, to []uint64) (missing int) {
 	return missing
 }
 
-// partly are values of which some are missing.
-func (c *encoder) partly(list []uint64, s *space) []parquet.Value {
-	for i, n := range list {
-		var v parquet.Value // missing
-		if !s.missing[i] {
-			v = c.valued(n)
-		}
-		s.values = append(s.values, v)
-	}
-	return s.values
-}
-
 func equal(list []uint64) bool {
 	for _, n := range list {
 		if n != list[0] {
@@ -142,71 +181,40 @@ func equal(list []uint64) bool {
 	return true
 }
 
-// absent are values that are missing.
-var absent [batchRows]parquet.Value
+// absent are values that are missing, present some that are not.
+var (
+	absent  [batchRows]parquet.Value
+	present = func() (list [batchRows]parquet.Value) {
+		for i := range list {
+			list[i] = parquet.BooleanValue(true).Level(0, 1, 0)
+		}
+		return list
+	}()
+)
 
 // texts are values of any text: names of hosts, interfaces and namespaces, which few batches have several of.
 func (c *encoder) texts(entries []entry, s *space) []parquet.Value {
-	same := c.same != nil
 	for i := range entries {
-		start := len(s.arena)
-		s.arena = c.bytes(&entries[i], s.arena)
-		text := s.arena[start:len(s.arena):len(s.arena)]
-		if same = same && bytes.Equal(text, c.text); same {
-			s.arena = s.arena[:start]
-		}
-		s.values = append(s.values, c.leveled(parquet.ByteArrayValue(text)))
-	}
-	if same {
-		return c.same[:len(entries)]
-	}
-	c.text = append(c.text[:0], s.values[len(s.values)-1].ByteArray()...)
-	c.repeat(c.leveled(parquet.ByteArrayValue(c.text)))
-	return s.values
-}
-
-func (c *encoder) addresses(entries []entry, s *space) {
-	s.values = slices.Grow(s.values, len(entries))[:len(entries)]
-	s.arena = slices.Grow(s.arena, addressBytes*len(entries))[:addressBytes*len(entries)]
-	for i := range entries {
-		if e := &entries[i]; c.optional && c.field.Missing(e.Record) {
-			s.values[i] = parquet.Value{}
-		} else {
-			s.values[i] = c.leveled(parquet.FixedLenByteArrayValue(c.bytes(e, s.arena[addressBytes*i:][:0:addressBytes])))
+		s.arena = c.bytes(&entries[i], s.arena[:0])
+		if c.coder.text(s.arena); c.ofOrigin() {
+			c.coder.again(len(entries) - 1)
+			break
 		}
 	}
+	return c.levels(len(entries), 0, s)
 }
 
-// repeat makes the values of batches in which all are the same.
-func (c *encoder) repeat(v parquet.Value) {
-	if c.same == nil {
-		c.same = make([]parquet.Value, batchRows)
+func (c *encoder) addresses(entries []entry, s *space) []parquet.Value {
+	missing, list := 0, s.words[:0]
+	for i := range entries {
+		r := entries[i].Record
+		if s.missing[i] = c.optional && c.field.Missing(r); s.missing[i] {
+			missing++
+			continue
+		}
+		a := c.field.Addr(r).As16()
+		list = append(list, [2]uint64{binary.BigEndian.Uint64(a[:]), binary.BigEndian.Uint64(a[8:])})
 	}
-	for i := range c.same {
-		c.same[i] = v
-	}
-}
-
-// valued is the value of a number, or of the name that it stands for.
-func (c *encoder) valued(n uint64) parquet.Value {
-	var v parquet.Value
-	switch {
-	case c.names != nil:
-		v = parquet.ByteArrayValue(c.names[n])
-	case c.flag:
-		v = parquet.BooleanValue(n != 0)
-	case c.wide:
-		v = parquet.Int64Value(int64(n))
-	default:
-		v = parquet.Int32Value(int32(n))
-	}
-	return c.leveled(v)
-}
-
-// leveled sets the levels of a value where they are not 0: setting them takes as long as making the value.
-func (c *encoder) leveled(v parquet.Value) parquet.Value {
-	if c.optional {
-		return v.Level(0, 1, c.index)
-	}
-	return v
+	c.coder.addresses(list)
+	return c.levels(len(entries), missing, s)
 }

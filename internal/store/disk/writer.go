@@ -73,8 +73,10 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 		}
 	}
 	root := parquet.Group{}
+	encoders := make([]encoder, len(list))
 	for i := range list {
-		root[list[i].name] = list[i].node
+		encoders[i] = newEncoder(&list[i])
+		root[list[i].name] = encoders[i].node()
 	}
 	schema := parquet.NewSchema("flows", root)
 	w.columns = make([]encoder, len(list))
@@ -87,7 +89,8 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 		if !ok {
 			return nil, errors.New("no column " + list[i].name)
 		}
-		w.columns[leaf.ColumnIndex] = newEncoder(&list[i], leaf.ColumnIndex)
+		encoders[i].index = leaf.ColumnIndex
+		w.columns[leaf.ColumnIndex] = encoders[i]
 	}
 	w.batch, w.space.records = make([]entry, 0, batchRows), make([]flow.Record, batchRows)
 	var err error

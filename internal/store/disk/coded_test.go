@@ -1,0 +1,173 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// manyRecords are those of more than a row group, with columns of one value, of few and of many, that change their values
+// from page to page and between row groups.
+func manyRecords(n int) []flow.Record {
+	random := rand.New(rand.NewPCG(3, 4))
+	list := make([]flow.Record, n)
+	for i := range list {
+		r := &list[i]
+		*r = flow.Record{
+			Iface: [...]string{"eth0", "eth1", "a"}[i>>12%3], Netns: "blue", IfIndex: uint32(i >> 14), Family: 4, Proto: 6,
+			Direction: flow.Direction(random.IntN(2)), Unattributed: i < 20_000 || random.IntN(50) == 0,
+			VLAN: uint16(5 - i>>15), FlowLabel: uint32(random.IntN(1 << 20)), Tunnel: flow.Tunnel(random.IntN(2)),
+			Counters: flow.Counters{Packets: 1 + random.Uint64N(1<<40), Bytes: 40, WireBytes: random.Uint64()},
+			First:    time.Unix(int64(i), 0), Last: time.Unix(int64(i)+9, 5),
+		}
+		if !r.Unattributed {
+			r.Src = netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(random.IntN(256)), byte(random.IntN(256))})
+			r.Dst = netip.AddrFrom4([4]byte{1, byte(random.IntN(3)), 2, 3})
+			if i%3 == 0 {
+				r.Family = 6
+				r.Src = netip.AddrFrom16([16]byte{0xfd, byte(i >> 13), 15: byte(i)})
+				r.Dst = netip.AddrFrom16([16]byte{0x20, 1, 8: byte(random.IntN(256)), 15: byte(random.IntN(256))})
+			}
+			r.SrcPort, r.DstPort = uint16(random.IntN(1<<16)), [...]uint16{443, 53, 0}[random.IntN(3)]
+		}
+	}
+	return list
+}
+
+// What is handed to the library as lists is in the file, in all pages and row groups, and the bounds of pages and row
+// groups are those of the values.
+func TestRowGroups(t *testing.T) {
+	list := manyRecords(groupRows + groupRows/3)
+	path := filepath.Join(t.TempDir(), "flows"+segmentSuffix)
+	w, err := newWriter(path, flow.Origin{Host: "alpha", Sampling: 7}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.begin(store.Head{Sequence: 70_000, From: time.Unix(0, 0), To: time.Unix(10, 0), Rows: len(list)})
+	for i := range list {
+		if err := w.row(&list[i], uint64(i%2)*list[i].Packets); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.end(0); err != nil {
+		t.Fatal(err)
+	}
+	file, checked, err := openParquet(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checked.Close()
+	if n := len(file.RowGroups()); n != 2 {
+		t.Fatalf("%d row groups", n)
+	}
+	names := file.Schema().Columns()
+	row := 0
+	for _, group := range file.RowGroups() {
+		for i, chunk := range group.ColumnChunks() {
+			read := verifyBounds(t, names[i][0], chunk.(*parquet.FileColumnChunk))
+			c := columnNamedOrExtra(names[i][0])
+			for n, v := range read {
+				r := &list[row+n]
+				want := parquet.Value{}
+				if !c.optional || !c.field.Missing(r) {
+					want = valueOf(c, &entry{r, &w.origin, 70_000, uint64((row+n)%2) * r.Packets})
+				}
+				if !parquet.Equal(v, want) {
+					t.Fatalf("%s of row %d is %v, not %v", c.name, row+n, v, want)
+				}
+			}
+		}
+		row += int(group.NumRows())
+	}
+	if row != len(list) {
+		t.Errorf("%d rows", row)
+	}
+}
+
+// columnNamedOrExtra is columnNamed with what no field has.
+func columnNamedOrExtra(name string) *column {
+	for i := range columns {
+		if columns[i].name == name {
+			return &columns[i]
+		}
+	}
+	panic(name)
+}
+
+// valueOf is a value as the library has it.
+func valueOf(c *column, e *entry) parquet.Value {
+	switch {
+	case c.bytes != nil && c.address():
+		return parquet.FixedLenByteArrayValue(c.bytes(e, nil))
+	case c.bytes != nil:
+		return parquet.ByteArrayValue(c.bytes(e, nil))
+	case c.flag:
+		return parquet.BooleanValue(c.number(e) != 0)
+	case c.wide:
+		return parquet.Int64Value(int64(c.number(e)))
+	}
+	return parquet.Int32Value(int32(c.number(e)))
+}
+
+// verifyBounds reads the values of a column of a row group, and compares them with the bounds that the file has.
+func verifyBounds(t *testing.T, name string, chunk *parquet.FileColumnChunk) (all []parquet.Value) {
+	t.Helper()
+	index, err := chunk.ColumnIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := chunk.Pages()
+	defer pages.Close()
+	var least, most parquet.Value
+	compare := chunk.Type().Compare
+	for n := 0; ; n++ {
+		page, err := pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := make([]parquet.Value, page.NumValues())
+		if _, err := page.Values().ReadValues(values); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		var low, high parquet.Value
+		for i := range values {
+			v := values[i].Clone()
+			if all = append(all, v); v.IsNull() {
+				continue
+			}
+			if low.IsNull() || compare(v, low) < 0 {
+				low = v
+			}
+			if high.IsNull() || compare(v, high) > 0 {
+				high = v
+			}
+		}
+		if low.IsNull() != index.NullPage(n) || !low.IsNull() && (!parquet.Equal(low, index.MinValue(n)) || !parquet.Equal(high, index.MaxValue(n))) {
+			t.Errorf("%s: page %d of %d has values from %x to %x, the file says %x to %x", name, n, index.NumPages(), low.Bytes(), high.Bytes(), index.MinValue(n).Bytes(), index.MaxValue(n).Bytes())
+		}
+		if !low.IsNull() && (least.IsNull() || compare(low, least) < 0) {
+			least = low
+		}
+		if !high.IsNull() && (most.IsNull() || compare(high, most) > 0) {
+			most = high
+		}
+		parquet.Release(page)
+	}
+	low, high, ok := chunk.Bounds()
+	if ok == least.IsNull() || ok && (!parquet.Equal(low, least) || !parquet.Equal(high, most)) {
+		t.Errorf("%s has values from %v to %v, the file says %v to %v", name, least, most, low, high)
+	}
+	return all
+}
