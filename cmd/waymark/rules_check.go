@@ -124,7 +124,7 @@ func configurationOf(ctx context.Context, file string) (cfg config.Config, whose
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if answer, _, err := runningConfiguration(ctx, config.Default().API.Socket); err == nil {
+	if answer, _, err := runningConfiguration(ctx, defaultSocket()); err == nil {
 		if cfg, err := config.Parse(answer.YAML); err == nil {
 			return cfg, "by the configuration of the running agent", nil
 		}

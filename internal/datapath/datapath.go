@@ -47,7 +47,7 @@ type Datapath struct {
 	mu       sync.Mutex // everything below, and the flow cache
 	open     bool
 	loaded   map[copyOf]*ebpf.Program
-	parsed   map[string]*ebpf.CollectionSpec // objects, while it starts; nil otherwise
+	parsed   map[string]*ebpf.CollectionSpec // objects, until Synced; nil otherwise
 	hooks    map[flow.Iface][]*hook
 	refusals map[refusal]string // reported, with their reasons
 	pins     pins
@@ -92,7 +92,6 @@ func (d *Datapath) start(load func() error) (err error) {
 	defer d.mu.Unlock()
 	d.parsed = map[string]*ebpf.CollectionSpec{}
 	defer func() {
-		d.parsed = nil
 		if err != nil {
 			d.close()
 		}

@@ -107,11 +107,11 @@ func (d *Datapath) Leave() {
 	d.pins.leaving = true
 }
 
-// Synced follows the attaching of all interfaces of the start.
+// Synced follows the attaching of all interfaces of the start: what only loading needs is freed.
 func (d *Datapath) Synced() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pins.synced = true
+	d.pins.synced, d.parsed = true, nil
 }
 
 func (p *pins) close() {

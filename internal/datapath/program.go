@@ -113,14 +113,14 @@ func (d *Datapath) spec(p *Program, v variant) (*Spec, error) {
 	return d.prepare(p.Object, func() (*ebpf.CollectionSpec, error) { return d.read(p) }, v, p.has)
 }
 
-// read reads the object of a program, once at the start: reading takes as long
+// read reads the object of a program, once until Synced: reading takes as long
 // as the verifier does for a small program.
 func (d *Datapath) read(p *Program) (*ebpf.CollectionSpec, error) {
 	if d.parsed == nil {
 		return p.loadChecked()
 	}
 	if d.parsed[p.Object] == nil {
-		object, err := p.Load()
+		object, err := p.loadResolved()
 		if err != nil {
 			return nil, err
 		}
@@ -133,9 +133,17 @@ func (d *Datapath) read(p *Program) (*ebpf.CollectionSpec, error) {
 	return spec.Copy(), nil
 }
 
+func (p *Program) loadResolved() (*ebpf.CollectionSpec, error) {
+	object, err := p.Load()
+	if err != nil {
+		return nil, err
+	}
+	return object, resolveKernel(object)
+}
+
 // loadChecked reads the object, which must have the program, and leaves out others.
 func (p *Program) loadChecked() (*ebpf.CollectionSpec, error) {
-	object, err := p.Load()
+	object, err := p.loadResolved()
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +192,9 @@ func (d *Datapath) prepare(object string, load func() (*ebpf.CollectionSpec, err
 func (d *Datapath) loadAhead() error {
 	for _, p := range d.all {
 		for _, noLink := range []bool{false, true} {
+			if noLink && !d.mayLackLink(p) {
+				continue
+			}
 			_, err := d.load(p, d.allFeatures(p, variant{noLink: noLink}))
 			if err != nil && p.Optional {
 				d.log.Info("the kernel refuses a program; tc does its work", "program", p.Name, "error", err)
@@ -195,6 +206,12 @@ func (d *Datapath) loadAhead() error {
 		}
 	}
 	return nil
+}
+
+// mayLackLink reports whether interfaces without link header that appear later run a program. Hardly a driver of such
+// interfaces runs one at XDP: then tc does its work until the agent's next start, for half of the verifier's work now.
+func (d *Datapath) mayLackLink(p *Program) bool {
+	return !p.Optional || slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.has(p) && s.Anywhere != nil })
 }
 
 // allFeatures is the variant with the features of all stages, and bound to nothing.
@@ -250,10 +267,15 @@ func (d *Datapath) loadUnbound(p *Program, t *Target, v variant) (*ebpf.Program,
 		loaded, err = d.load(p, general)
 	}
 	if err != nil && t.IfIndex != t.Iface.IfIndex() && v.netns == 0 {
-		return nil, fmt.Errorf("attaching to %s: index %d takes programs of its own, which the agent cannot load any more: restart it, or start it with --keep-privileges: %w", t.String(), t.IfIndex, err)
+		return nil, fmt.Errorf("attaching to %s: index %d takes programs of its own, which the agent cannot load any more: %s: %w", t.String(), t.IfIndex, loadsAgain, err)
+	}
+	if err != nil && v.noLink && !d.mayLackLink(p) {
+		return nil, fmt.Errorf("%s without link header appeared after the start, and the agent cannot load a program for it any more: %s: %w", t.String(), loadsAgain, err)
 	}
 	return loaded, err
 }
+
+const loadsAgain = "restart it, or start it with --keep-privileges"
 
 // shared are the maps of an object that exist already.
 func (d *Datapath) shared(s *Spec) map[string]*ebpf.Map {

@@ -148,7 +148,7 @@ func New(cfg Config, log *slog.Logger) *Gate {
 // Stage registers the gate in the datapath. names reports whether the packets of an
 // interface meet the rules.
 func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
-	return &datapath.Stage{
+	s := &datapath.Stage{
 		Name:     "gate",
 		Programs: []*datapath.Program{datapath.Ingress, datapath.Egress, datapath.Early}, // at egress only the maps are
 		Maps:     mapNames,
@@ -157,7 +157,6 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Set:      g.set,
 		Open:     g.open,
 		Uses:     func(h datapath.Hook) bool { return names(h.Target.Name) && g.uses(h) },
-		Anywhere: func(h datapath.Hook) bool { return g.cfg.Mode == ModeGeneric && names(h.Target.Name) },
 		Bound:    g.bound,
 		Pins:     g.cfg.Pins,
 		Keeps:    g.keeps(),
@@ -169,6 +168,10 @@ func (g *Gate) Stage(names func(string) bool) *datapath.Stage {
 		Forget: g.forget,
 		Close:  g.close,
 	}
+	if g.cfg.Mode == ModeGeneric {
+		s.Anywhere = func(h datapath.Hook) bool { return names(h.Target.Name) }
+	}
+	return s
 }
 
 // uses reports whether the gate has work at a hook: at tc ingress where it has none at XDP, or where rules say what is

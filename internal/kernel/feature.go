@@ -190,7 +190,7 @@ func probeAtomics() error {
 }
 
 func probeBTF() error {
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+	if _, err := os.Stat(typesFile); err != nil {
 		return fmt.Errorf("no type information: %w: %w", err, ebpf.ErrNotSupported)
 	}
 	return nil

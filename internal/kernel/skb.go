@@ -1,12 +1,10 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 )
 
@@ -33,7 +31,7 @@ func probeSocketBuffer() error {
 	return typeFacts().noBuffer
 }
 
-func locateSocketBuffer(types *btf.Spec) (SKBOffsets, error) {
+func locateSocketBuffer(types *kernelTypes) (SKBOffsets, error) {
 	at, err := offsets(types, "sk_buff", "end", "head", "data", "transport_header", "inner_transport_header", "dev")
 	if err != nil {
 		return SKBOffsets{}, err
@@ -57,37 +55,14 @@ func locateSocketBuffer(types *btf.Spec) (SKBOffsets, error) {
 }
 
 // offsets are those of members of a struct, in bytes.
-func offsets(types *btf.Spec, name string, members ...string) (map[string]uint32, error) {
-	var s *btf.Struct
-	if err := types.TypeByName(name, &s); err != nil {
-		if errors.Is(err, btf.ErrNotFound) {
-			err = ebpf.ErrNotSupported
-		}
-		return nil, fmt.Errorf("struct %s of the kernel: %w", name, err)
-	}
-	found := map[string]uint32{}
-	collect(s.Members, 0, found)
+func offsets(types *kernelTypes, name string, members ...string) (map[string]uint32, error) {
+	bits, found := types.offsets(name), map[string]uint32{}
 	for _, m := range members {
-		if _, ok := found[m]; !ok {
+		at, ok := bits[m]
+		if !ok {
 			return nil, fmt.Errorf("struct %s of the kernel has no %s: %w", name, m, ebpf.ErrNotSupported)
 		}
+		found[m] = at / 8
 	}
 	return found, nil
-}
-
-// collect looks into anonymous structs and unions, too.
-func collect(members []btf.Member, base uint32, into map[string]uint32) {
-	for _, m := range members {
-		at := base + m.Offset.Bytes()
-		if m.Name != "" {
-			into[m.Name] = at
-			continue
-		}
-		switch t := m.Type.(type) {
-		case *btf.Struct:
-			collect(t.Members, at, into)
-		case *btf.Union:
-			collect(t.Members, at, into)
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 )
 
 // SocketAt is where this kernel has what a program is not shown of a listener.
@@ -22,19 +21,14 @@ var SocketOffsets = sync.OnceValue(func() SocketAt {
 	return typeFacts().socket
 })
 
-func locateSocket(types *btf.Spec) (at SocketAt, err error) {
+func locateSocket(types *kernelTypes) (at SocketAt, err error) {
 	tcp, err := offsets(types, "tcp_sock", "window_clamp")
 	if err != nil {
 		return at, err
 	}
-	var sock *btf.Struct
-	if err := types.TypeByName("sock", &sock); err != nil {
-		return at, fmt.Errorf("struct sock of the kernel: %w", err)
+	locks, ok := types.offsets("sock")["sk_userlocks"] // a bit field
+	if !ok {
+		return at, fmt.Errorf("struct sock of the kernel has no sk_userlocks: %w", ebpf.ErrNotSupported)
 	}
-	for _, m := range sock.Members {
-		if m.Name == "sk_userlocks" {
-			return SocketAt{Locks: m.Offset.Bytes(), Shift: uint32(m.Offset) % 8, Clamp: tcp["window_clamp"]}, nil
-		}
-	}
-	return at, fmt.Errorf("struct sock of the kernel has no sk_userlocks: %w", ebpf.ErrNotSupported)
+	return SocketAt{Locks: locks / 8, Shift: locks % 8, Clamp: tcp["window_clamp"]}, nil
 }

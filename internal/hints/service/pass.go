@@ -35,14 +35,18 @@ type passing struct {
 // Passing registers a second stage: on some interfaces, packets carry their hints on.
 func (r *Reader) Passing() *datapath.Stage {
 	passes := func(h datapath.Hook) bool { return r.cfg.passes(h.Target.Name) }
-	return &datapath.Stage{
+	s := &datapath.Stage{
 		Name: "metadata", Programs: []*datapath.Program{datapath.Early}, Maps: []string{"hints_takers", "xsks_map"},
 		Feature: uint32(abiFeatureFEATURE_META),
 		Set:     r.setPassing, Open: r.openPassing,
-		Uses: passes, Anywhere: passes,
+		Uses:   passes,
 		Bound:  r.binds,
 		Attach: r.attach, Detach: r.detach,
 	}
+	if len(r.cfg.Metadata) > 0 {
+		s.Anywhere = passes
+	}
+	return s
 }
 
 // binds reports whether the driver of an interface has a hint that is passed on.
