@@ -93,7 +93,7 @@ func (b *block) wholeIf(c *column, wanted func(*vector) bool) (*vector, error) {
 	v := o.vector
 	if o.pages != nil {
 		if wanted != nil && c.coded() {
-			if err := o.dictionary(c); err != nil {
+			if err := o.dictionary(c, b.memory); err != nil {
 				return nil, b.damaged(err)
 			}
 			if !wanted(v) {
@@ -104,6 +104,9 @@ func (b *block) wholeIf(c *column, wanted func(*vector) bool) (*vector, error) {
 		defer o.pages.Close()
 		v.reserve(b, c)
 		if err := b.readPages(v, c, o.chunk, o.pages, nil); err != nil {
+			return nil, err
+		}
+		if err := b.addresses(v, o.pages, b.wanted); err != nil {
 			return nil, err
 		}
 	}
@@ -130,15 +133,22 @@ func (b *block) open(c *column) (*opened, error) {
 	if v := constant(c, chunk); v != nil {
 		return &opened{vector: v}, nil
 	}
-	o := &opened{&vector{}, chunk, chunk.Pages()}
+	o := &opened{&vector{}, chunk, b.pages(c, chunk)}
 	b.opened[c.name] = o
 	return o, nil
 }
 
 // dictionary reads that of a column, once.
-func (o *opened) dictionary(c *column) error {
+func (o *opened) dictionary(c *column, m *memory) (err error) {
+	if o.vector.values() > 0 {
+		return nil
+	}
+	if p, ok := o.pages.(*addressPages); ok {
+		o.vector.packed, err = p.dictionary(m)
+		return err
+	}
 	f, ok := o.pages.(*parquet.FilePages)
-	if !ok || o.vector.values() > 0 {
+	if !ok {
 		return nil
 	}
 	d, err := f.ReadDictionary()
@@ -167,10 +177,19 @@ func (b *block) read(c *column, at []int32) (*vector, error) {
 	if v := constant(c, chunk); v != nil {
 		return v, nil
 	}
-	pages := chunk.Pages()
+	pages := b.pages(c, chunk)
 	defer pages.Close()
 	v := &vector{}
-	return v, b.readPages(v, c, chunk, pages, at)
+	if err := b.readPages(v, c, chunk, pages, at); err != nil {
+		return nil, err
+	}
+	var places []int32
+	if len(at) < b.rows/fewRows {
+		for i := range at {
+			places = append(places, int32(i))
+		}
+	}
+	return v, b.addresses(v, pages, places)
 }
 
 // reserve takes memory for all rows.

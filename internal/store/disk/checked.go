@@ -111,6 +111,14 @@ func openChecked(path, sumPath string) (*checkedFile, error) {
 // ReadAt implements io.ReaderAt: it reads whole blocks.
 func (c *checkedFile) ReadAt(b []byte, from int64) (n int, err error) {
 	for n < len(b) && from < c.size {
+		if from%sumBlock == 0 && len(b)-n >= sumBlock { // a block, of which no copy is needed
+			if err := c.read(b[n:n+sumBlock], from/sumBlock); err != nil {
+				return n, err
+			}
+			n += sumBlock
+			from += sumBlock
+			continue
+		}
 		block, err := c.block(from / sumBlock)
 		if err != nil {
 			return n, err
@@ -138,16 +146,24 @@ func (c *checkedFile) block(number int64) ([]byte, error) {
 		kept.bytes = *blockPool.Get().(*[]byte)
 	}
 	kept.number = 0
-	at := number * sumBlock
-	kept.bytes = kept.bytes[:min(sumBlock, c.size-at)]
-	if _, err := c.file.ReadAt(kept.bytes, at); err != nil {
+	kept.bytes = kept.bytes[:min(sumBlock, c.size-number*sumBlock)]
+	if err := c.read(kept.bytes, number); err != nil {
 		return nil, err
-	}
-	if crc32.Checksum(kept.bytes, castagnoli) != binary.LittleEndian.Uint32(c.sums[number*4:]) {
-		return nil, &DamagedError{c.file.Name(), fmt.Sprintf("the checksum of byte %d on is wrong", at)}
 	}
 	kept.number = number + 1
 	return kept.bytes, nil
+}
+
+// read reads a block into b, and verifies it.
+func (c *checkedFile) read(b []byte, number int64) error {
+	at := number * sumBlock
+	if _, err := c.file.ReadAt(b, at); err != nil {
+		return err
+	}
+	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(c.sums[number*4:]) {
+		return &DamagedError{c.file.Name(), fmt.Sprintf("the checksum of byte %d on is wrong", at)}
+	}
+	return nil
 }
 
 // blockPool has memory of blocks for the next file.

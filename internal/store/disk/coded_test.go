@@ -1,11 +1,11 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"net/netip"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -43,11 +43,10 @@ func manyRecords(n int) []flow.Record {
 	return list
 }
 
-// What is handed to the library as lists is in the file, in all pages and row groups, and the bounds of pages and row
-// groups are those of the values.
-func TestRowGroups(t *testing.T) {
-	list := manyRecords(groupRows + groupRows/3)
-	path := filepath.Join(t.TempDir(), "flows"+segmentSuffix)
+// writtenTo is a file of records.
+func writtenTo(t *testing.T, list []flow.Record) (path string, w *writer) {
+	t.Helper()
+	path = segmentName(t.TempDir(), 70_000, 70_000, false)
 	w, err := newWriter(path, flow.Origin{Host: "alpha", Sampling: 7}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +60,67 @@ func TestRowGroups(t *testing.T) {
 	if err := w.end(0); err != nil {
 		t.Fatal(err)
 	}
+	return path, w
+}
+
+// Addresses are those of the rows, whether few of them are asked for, many or all.
+func TestAddressesOfRows(t *testing.T) {
+	list := manyRecords(groupRows + groupRows/8)
+	path, _ := writtenTo(t, list)
+	seg, err := openSegment(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, checked, err := openParquet(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checked.Close()
+	var m memory
+	random := rand.New(rand.NewPCG(5, 6))
+	for g := range seg.groups {
+		for _, name := range []string{"src", "dst"} {
+			c := columnNamed(name)
+			for _, every := range []int{1, 7, 1000, 40_000} {
+				b := newBlock(file, seg, g, &m)
+				var at []int32
+				for row := random.IntN(every); row < b.rows; row += 1 + random.IntN(every) {
+					at = append(at, int32(row))
+				}
+				v, err := b.read(c, at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(at) < b.rows/fewRows {
+					b.wanted = at
+				}
+				whole, err := b.whole(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, row := range at {
+					r := &list[b.first+int(row)]
+					_, got, is := v.cell(i)
+					_, again, isAgain := whole.cell(int(row))
+					want := c.bytes(&entry{Record: r}, nil)
+					if c.field.Missing(r) {
+						want = nil
+					}
+					if is != (want != nil) || isAgain != is || !bytes.Equal(got, want) || !bytes.Equal(again, want) {
+						t.Fatalf("%s of row %d is %x and %x, not %x", name, row, got, again, want)
+					}
+				}
+				b.close()
+			}
+		}
+	}
+}
+
+// What is handed to the library as lists is in the file, in all pages and row groups, and the bounds of pages and row
+// groups are those of the values.
+func TestRowGroups(t *testing.T) {
+	list := manyRecords(groupRows + groupRows/8)
+	path, w := writtenTo(t, list)
 	file, checked, err := openParquet(path)
 	if err != nil {
 		t.Fatal(err)
