@@ -199,6 +199,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	start(probing, &running, a.watcher.Run)
 	start(probing, &running, a.runSurvey)
+	start(probing, &running, a.examineAhead)
 	scanning, stopScanning := context.WithCancel(probing)
 	defer stopScanning()
 	var scan sync.WaitGroup

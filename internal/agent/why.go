@@ -35,6 +35,14 @@ func (a *Agent) newExaminer() *verdict.Examiner {
 	})
 }
 
+// examineAhead has what is usual be known before somebody asks, where a day of it is on disk.
+func (a *Agent) examineAhead(ctx context.Context) error {
+	if a.disk != nil {
+		a.examiner.Run(ctx, a.clock)
+	}
+	return nil
+}
+
 // why answers the API.
 func (a *Agent) why(ctx context.Context, r api.WhyRequest) (any, error) {
 	now := a.clock()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/query"
@@ -33,8 +34,10 @@ const mostUsual, mostThings = 4, 500
 
 // memory keeps what was usual, the newest last.
 type memory struct {
-	mu   sync.Mutex
-	list []usual // never changed
+	reading sync.Mutex // what one answer reads, another one waits for
+	mu      sync.Mutex
+	list    []usual // never changed
+	reads   atomic.Uint64
 }
 
 func (m *memory) find(about string, before time.Time) (usual, bool) {
@@ -61,6 +64,8 @@ const mostOf = 16
 // usual answers from the time before the window, of some things; idOf is that of a row. It reads much, and is asked only
 // where something exceeds its threshold.
 func (w *window) usual(q question, of []thing, idOf func(*query.Row) string) (rows []query.Row, err error) {
+	w.memory.reading.Lock()
+	defer w.memory.reading.Unlock()
 	about := strings.Join([]string{w.request.Filter, q.filter, q.by, w.Compare.String()}, "\x00")
 	u, ok := w.memory.find(about, w.from)
 	if !ok {
@@ -94,6 +99,7 @@ func (w *window) measured(u usual, q question, of []thing, idOf func(*query.Row)
 		}
 		q.filter = both(q.filter, strings.Join(filters, " or "))
 	}
+	w.memory.reads.Add(1)
 	a, err := w.query(u.to.Add(-w.Compare), u.to, q)
 	if err != nil {
 		return u, err

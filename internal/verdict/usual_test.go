@@ -56,6 +56,53 @@ func TestUsual(t *testing.T) {
 	}
 }
 
+// TestAhead: what was usual is known before somebody asks, and is not read by an answer that follows.
+func TestAhead(t *testing.T) {
+	w := newWorld(3)
+	w.run(400, fault{})
+	w.run(2, fault{server: 40 * time.Millisecond})
+	cfg := config.Default().Why
+	cfg.Compare = time.Hour
+	deps := w.deps(cfg)
+	read := make(chan struct{}, 9)
+	deps.History = reporting{w.history, w.now.Add(-verdict.DefaultRange - 2*time.Minute), read}
+	e := verdict.New(deps)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.Run(ctx, func() time.Time { return w.now }) }()
+	select {
+	case <-read:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing was read")
+	}
+	a, err := e.Examine(t.Context(), verdict.Request{}, w.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Verdicts) == 0 || a.Verdicts[0].Usual == 0 {
+		t.Errorf("%+v", a)
+	}
+	cancel()
+	<-ended
+	if n := len(read); n > 0 {
+		t.Errorf("the time before was read %d times, not once", 1+n)
+	}
+}
+
+// reporting tells of queries that reach back beyond the range that is examined.
+type reporting struct {
+	verdict.History
+	before time.Time
+	back   chan struct{}
+}
+
+func (r reporting) Query(ctx context.Context, p query.Plan) (query.Answer, error) {
+	if p.Since.Before(r.before) {
+		r.back <- struct{}{}
+	}
+	return r.History.Query(ctx, p)
+}
+
 // TestUsualOfMany: where many paths are slow, what was usual of all paths is read once, and others that become slow later are
 // compared with it.
 func TestUsualOfMany(t *testing.T) {

@@ -57,6 +57,9 @@ func newServer(t *testing.T, listen string, history api.History) *api.Server {
 		Connections: func(string) ([]verdict.Connection, error) { return nil, nil },
 		Conditions:  func() []verdict.Condition { return nil },
 	})
+	ended := make(chan struct{})
+	go func() { defer close(ended); examiner.Run(t.Context(), time.Now) }()
+	t.Cleanup(func() { <-ended })
 	var server *api.Server
 	server = api.New(api.Config{Listen: listen}, api.Deps{
 		Origin: flow.Origin{Host: "alpha", Sampling: 1}, History: history, Console: pages,
