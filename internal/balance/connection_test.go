@@ -27,13 +27,7 @@ type conn struct {
 func (s *scene) serveEcho(t testing.TB, port int) {
 	t.Helper()
 	for n, h := range s.backends {
-		var l net.Listener
-		if err := h.Do(func() (err error) {
-			l, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		l := listenTCP(t, h, port)
 		t.Cleanup(func() { l.Close() })
 		for _, vip := range []netip.Addr{vip4, vip6} { // what answers has to come from there
 			var u net.PacketConn

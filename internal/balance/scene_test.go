@@ -144,17 +144,22 @@ func (s *scene) apply(t testing.TB, services ...Service) {
 	}
 }
 
+func listenTCP(t testing.TB, h *lab.Host, port int) (l net.Listener) {
+	t.Helper()
+	if err := h.Do(func() (err error) {
+		l, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // serveHTTP has each backend answer with its number.
 func (s *scene) serveHTTP(t testing.TB, port int) {
 	t.Helper()
 	for n, h := range s.backends {
-		var l net.Listener
-		if err := h.Do(func() (err error) {
-			l, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		l := listenTCP(t, h, port)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			size, _ := io.Copy(io.Discard, r.Body)
 			fmt.Fprintf(w, "backend %d got %d", n, size)

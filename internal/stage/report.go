@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/obs"
 )
 
 // ReportFormats are those of ShowStatus.
@@ -46,6 +47,16 @@ func ShowStatus[S any](page api.Page, report func(*S) Report) func(context.Conte
 			return csv.NewWriter(c.Out).WriteAll(r.Rows())
 		}
 		return r.Table(c.Out)
+	}
+}
+
+// Text writes the section of waymark status of a stage where it runs, and has a status of its own.
+func Text[S any](name string, write func(*S, io.Writer) error) func(io.Writer, *obs.Status) error {
+	return func(w io.Writer, s *obs.Status) error {
+		if own := obs.SectionOf[S](s, name); own != nil {
+			return write(own, w)
+		}
+		return nil
 	}
 }
 

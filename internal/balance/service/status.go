@@ -151,15 +151,7 @@ func (s *service) iface(p *balance.Port) Interface {
 	return one
 }
 
-// writeText is the section of waymark status.
-func writeText(w io.Writer, s *obs.Status) error {
-	own := StatusOf(s)
-	if own == nil {
-		return nil
-	}
-	return own.write(w)
-}
-
+// write is the section of waymark status.
 func (s *Status) write(w io.Writer) error {
 	var sum uint64
 	for _, i := range s.Services {

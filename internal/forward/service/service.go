@@ -52,7 +52,7 @@ func Kind() stage.Kind {
 		On:      section.Enabled,
 		New:     newStage,
 		Example: example,
-		Text:    writeText,
+		Text:    stage.Text(name, (*Status).write),
 		Metrics: metrics,
 		Pages:   []api.Page{page},
 		Verbs:   []stage.Verb{verb},

@@ -43,7 +43,7 @@ func Kind() stage.Kind {
 		New:      New,
 		Memory:   memoryShares(),
 		Example:  example,
-		Text:     writeText,
+		Text:     stage.Text(name, (*Status).write),
 		Counters: counters,
 		Metrics:  metrics,
 		Pages:    []api.Page{rulesPage, rulesTextPage, bansPage},

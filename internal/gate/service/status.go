@@ -168,12 +168,8 @@ func (r *Rules) totals() (all, dropped uint64) {
 	return r.Passed.Packets, dropped
 }
 
-// writeText shows where packets meet the rules; nothing where the gate is off.
-func writeText(w io.Writer, s *obs.Status) error {
-	g := StatusOf(s)
-	if g == nil {
-		return nil
-	}
+// write shows where packets meet the rules.
+func (g *Status) write(w io.Writer) error {
 	passed, dropped := g.totals()
 	if err := term.Heading(w, "Gate: %s, %s; %s dropped, %s passed without a rule that decides", term.Number(uint64(len(g.Rules.Rules)), "rules"), term.Number(uint64(g.Bans), "bans"), term.Count(dropped), term.Count(passed)); err != nil {
 		return err

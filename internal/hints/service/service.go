@@ -52,7 +52,7 @@ func Kind() stage.Kind {
 			return section.Enabled(c) || Enabled(c) && slices.ContainsFunc(consumers, func(on func(*config.Config) bool) bool { return on(c) })
 		},
 		New:  newStage,
-		Text: writeText,
+		Text: stage.Text(name, (*Status).write),
 	}
 }
 

@@ -70,27 +70,23 @@ func (r *Reader) status(place func(flow.Iface) (name, netns string)) (any, error
 	return out, err
 }
 
-// writeText is the section of waymark status.
-func writeText(w io.Writer, s *obs.Status) error {
-	own := StatusOf(s)
-	if own == nil {
-		return nil
-	}
+// write is the section of waymark status.
+func (s *Status) write(w io.Writer) error {
 	t := &term.Table{Columns: []term.Column{
 		{Title: "HINT"}, {Title: "IFACE"}, {Title: "FROM"}, {Title: "PACKETS", Right: true}, {Title: "PRESENT", Right: true},
 	}}
-	for _, i := range own.Interfaces {
+	for _, i := range s.Interfaces {
 		for _, h := range i.Hints {
 			t.Add(h.Kind.String(), obs.Place(i.Netns, i.Iface), h.Source, term.Count(h.Rate.Present+h.Rate.Absent), term.Percent(h.Rate.Share()))
 		}
 	}
-	if err := term.Section(w, t); err != nil || len(own.Metadata) == 0 {
+	if err := term.Section(w, t); err != nil || len(s.Metadata) == 0 {
 		return err
 	}
 	t = &term.Table{Columns: []term.Column{
 		{Title: "METADATA"}, {Title: "HINTS"}, {Title: "AF_XDP MAP", Right: true}, {Title: "QUEUE 0", Right: true}, {Title: "REFUSED", Right: true},
 	}}
-	for _, p := range own.Metadata {
+	for _, p := range s.Metadata {
 		with, sockets := "hash, vlan", "none"
 		if p.Time {
 			with = "time, hash, vlan"

@@ -33,7 +33,7 @@ func Kind() stage.Kind {
 		On:       Section.Enabled,
 		New:      New,
 		Example:  example,
-		Text:     writeText,
+		Text:     stage.Text(name, (*Status).write),
 		Counters: counters,
 		Metrics:  slices.Concat(metrics, directMetrics, loopbackMetrics, pathMetrics), Histograms: pathHistograms,
 		Pages:   []api.Page{pathsPage},

@@ -212,14 +212,7 @@ func text[T any](v *T, format string) string {
 	return fmt.Sprintf(format, *v)
 }
 
-// writeText shows the node as registered; nothing where there is none.
-func writeText(w io.Writer, s *obs.Status) error {
-	if n := StatusOf(s); n != nil {
-		return n.write(w)
-	}
-	return nil
-}
-
+// write shows the node as registered.
 func (n *Status) write(w io.Writer) error {
 	if err := term.Heading(w, "IOAM node %s (wide %s), times in %s: %s written, %s completed at egress, %s removed; %s",
 		text(n.NodeID, "%d"), text(n.WideNodeID, "0x%x"), n.Time, term.Count(n.Written), term.Count(n.Completed), term.Count(n.Removed), n.Clock.text()); err != nil {
