@@ -75,8 +75,6 @@ static __noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
 	__u32 len, pull;
 	int rc;
 
-	if (!p)
-		return REASON_UNREADABLE;
 #pragma clang loop unroll(disable)
 	/* 64 bits: half a word of the stack is unknown to the verifier once the other is written. */
 	for (__u64 pass = 0; pass < 3; pass++) {

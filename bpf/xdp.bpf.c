@@ -34,6 +34,8 @@ int waymark_xdp(struct xdp_md *xdp)
 
 	hints_observe(xdp);
 	if (cfg_features & FEATURE_GATE) {
+		if (gate_again(xdp))
+			return XDP_DROP;
 		verdict = gate_verdict(xdp, GATE_HOOK_XDP, gate_run_xdp(xdp), &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(xdp) : XDP_DROP;

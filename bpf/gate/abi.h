@@ -140,9 +140,9 @@ struct gate_rule {
 
 /* Of one CPU. */
 struct gate_count {
-	__u64 packets; /* that matched */
+	__u64 packets; /* that matched, and were not dropped for that */
 	__u64 bytes; /* by the IP header; of the frame where that cannot be read */
-	__u64 dropped;
+	__u64 dropped; /* others */
 	__u64 dropped_bytes;
 };
 
@@ -224,7 +224,7 @@ enum gate_mark {
 enum gate_has { GATE_HAS_NO_FLOW = 1 << 0, GATE_HAS_ONLY_FLOW = 1 << 1 };
 
 struct gate_control {
-	__u32 copy; /* that programs use */
+	__u32 copy; /* that programs use: the lowest bit. Counts all changes: see gate/again.h */
 	__u32 capture; /* enum gate_capture; 0: nobody captures */
 	__u32 capture_snap; /* bytes of a packet at most */
 	__u32 zero;

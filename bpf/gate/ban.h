@@ -80,7 +80,7 @@ static __always_inline const struct gate_ban *gate_ban_of(const struct gate_fact
 }
 
 /* Whether a packet is dropped because its source is banned. Verified alone. */
-__feature(FEATURE_GATE) __noinline int gate_banned(const struct gate_facts *f, __u32 copy)
+__feature(FEATURE_GATE) __noinline int gate_banned(struct gate_facts *f, __u32 copy)
 {
 	const struct gate_ban *ban;
 
@@ -91,6 +91,7 @@ __feature(FEATURE_GATE) __noinline int gate_banned(const struct gate_facts *f, _
 		return false;
 	if (gate_find(gate.table[copy & 1].allow[gate_family(f)], f->src_high, f->src_low)) {
 		gate_count(GATE_SLOT_EXEMPT, f, false);
+		f->exempt = true;
 		return false;
 	}
 	gate_ban_add(ban, f);
@@ -99,7 +100,7 @@ __feature(FEATURE_GATE) __noinline int gate_banned(const struct gate_facts *f, _
 }
 
 /* Likewise; where nothing is banned it costs a load. */
-static __always_inline bool gate_is_banned(const struct gate_facts *f, __u32 copy)
+static __always_inline bool gate_is_banned(struct gate_facts *f, __u32 copy)
 {
 	return gate_ban_control.used[gate_family(f)] && gate_banned(f, copy);
 }

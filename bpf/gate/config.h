@@ -76,4 +76,30 @@ struct {
 	__type(value, struct gate_sources);
 } gate_sources SEC(".maps");
 
+/*
+ * By CPU and epoch: current_drops(). Written by the programs; read and cleared by the agent after the epoch has
+ * changed. Sized by gate.dropped_flows.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct gate_drop_set);
+} gate_drops SEC(".maps");
+
+/* Likewise, one for each CPU and epoch. Where all sums are taken, `counts` has the packets by reason. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct gate_drop_part);
+} gate_drop_parts SEC(".maps");
+
+static __always_inline __u32 current_drops(void)
+{
+	return 2 * bpf_get_smp_processor_id() + current_epoch;
+}
+
 #endif

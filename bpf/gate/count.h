@@ -7,22 +7,11 @@
 #ifndef WAYMARK_GATE_COUNT_H
 #define WAYMARK_GATE_COUNT_H
 
-/* Processors that came after the start count together. */
-static __always_inline void gate_count_shared(struct gate_count *c, const struct gate_facts *f,
-					      bool dropped)
-{
-	__sync_fetch_and_add(&c->packets, f->packets);
-	__sync_fetch_and_add(&c->bytes, f->bytes);
-	if (dropped) {
-		__sync_fetch_and_add(&c->dropped, f->packets);
-		__sync_fetch_and_add(&c->dropped_bytes, f->bytes);
-	}
-}
-
 static __always_inline void gate_count(__u32 slot, const struct gate_facts *f, bool dropped)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), n;
 	struct gate_count *c;
+	__u64 *packets, *bytes;
 
 	if (f->quiet)
 		return;
@@ -32,16 +21,15 @@ static __always_inline void gate_count(__u32 slot, const struct gate_facts *f, b
 	c = bpf_map_lookup_elem(&gate_counts, &n);
 	if (!c)
 		return;
-	if (cpu == cfg_gate_cpus) {
-		gate_count_shared(c, f, dropped);
+	packets = dropped ? &c->dropped : &c->packets;
+	bytes = dropped ? &c->dropped_bytes : &c->bytes;
+	if (cpu == cfg_gate_cpus) { /* processors that came after the start count together */
+		__sync_fetch_and_add(packets, f->packets);
+		__sync_fetch_and_add(bytes, f->bytes);
 		return;
 	}
-	c->packets += f->packets;
-	c->bytes += f->bytes;
-	if (dropped) {
-		c->dropped += f->packets;
-		c->dropped_bytes += f->bytes;
-	}
+	*packets += f->packets;
+	*bytes += f->bytes;
 }
 
 #endif

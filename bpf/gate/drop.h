@@ -18,32 +18,6 @@
 /* A flow that had packets within so many ticks keeps its place. */
 #define GATE_DROP_RECENT 64
 
-/*
- * By CPU and epoch: current_drops(). Written by the programs; read and cleared by the agent after the epoch has
- * changed. Sized by gate.dropped_flows.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct gate_drop_set);
-} gate_drops SEC(".maps");
-
-/* Likewise, one for each CPU and epoch. Where all sums are taken, `counts` has the packets by reason. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct gate_drop_part);
-} gate_drop_parts SEC(".maps");
-
-static __always_inline __u32 current_drops(void)
-{
-	return 2 * bpf_get_smp_processor_id() + current_epoch;
-}
-
 /* The set of a flow, of those of a CPU and epoch. */
 static __always_inline __u32 gate_drop_number(__u32 n, __u64 hash)
 {
@@ -181,6 +155,7 @@ __feature(FEATURE_GATE) __noinline
 
 	if (!part || !set)
 		return -1;
+	gate_again_forget(part);
 	if (!gate_drop_may_begin(part))
 		return gate_drop_to_sum(part, rule);
 	oldest = &set->way[0];
@@ -201,15 +176,9 @@ __feature(FEATURE_GATE) __noinline
 	return 0;
 }
 
-/* What parse_fast() leaves. Verified alone. */
-__feature(FEATURE_GATE) __noinline int gate_drop_parse(frame_ctx *ctx, struct packet *p)
-{
-	return p ? parse(ctx, DIRECTION_INGRESS, p) : -1;
-}
-
-/* Counts a packet whose flow is in the set. */
-static __always_inline bool gate_drop_hit(struct gate_drop_set *set, const struct packet *p,
-					  __u32 rule)
+/* Counts a packet whose flow is in the set. Output: its place there; less than 0: it is not. */
+static __always_inline int gate_drop_hit(struct gate_drop_set *set, const struct packet *p,
+					 __u32 rule)
 {
 #pragma unroll
 	for (int i = 0; i < GATE_DROP_WAYS; i++) {
@@ -218,30 +187,38 @@ static __always_inline bool gate_drop_hit(struct gate_drop_set *set, const struc
 		if (d->rule == rule && same_flow((const struct flow_slot *)d, &p->id) &&
 		    d->packets) {
 			gate_drop_add(d, p);
-			return true;
+			return i;
 		}
 	}
-	return false;
+	return -1;
 }
 
 /*
  * Counts a packet whose flow is there, as most are that there are many of. It stays in registers: read as it has just
  * been written, in parts, it would be waited for.
  */
-static __always_inline bool gate_drop_known(frame_ctx *ctx, __u32 rule)
+static __always_inline bool gate_drop_known(frame_ctx *ctx, __u32 rule, __u32 slot)
 {
+	__u32 n = current_drops(), number;
+	struct gate_drop_part *part;
 	struct gate_drop_set *set;
 	struct packet p;
-	__u32 number;
+	int way;
 
 	if (cfg_features & FEATURE_SAMPLING ||
 	    !parse_fast(ctx, DIRECTION_INGRESS, cfg_features, &p))
 		return false;
-	number = gate_drop_number(current_drops(), hash_words(p.word));
+	number = gate_drop_number(n, hash_words(p.word));
 	set = bpf_map_lookup_elem(&gate_drops, &number);
 	if (!set)
 		return false;
-	return gate_drop_hit(set, &p, rule);
+	way = gate_drop_hit(set, &p, rule);
+	if (way < 0)
+		return false;
+	part = bpf_map_lookup_elem(&gate_drop_parts, &n);
+	if (part && slot)
+		gate_again_expect(ctx, part, &p, number * GATE_DROP_WAYS + way, slot);
+	return true;
 }
 
 /* Not 0 where no flow and no sum counts the packet. */
@@ -256,13 +233,13 @@ static __always_inline int gate_drop_in_flow(frame_ctx *ctx, __u32 rule)
 		return -1;
 	p = &part->packet;
 	if (!parse_fast(ctx, DIRECTION_INGRESS, cfg_features, p) &&
-	    gate_drop_parse(ctx, p) != PARSE_OK)
+	    parse(ctx, DIRECTION_INGRESS, p) != PARSE_OK)
 		return -1;
 	number = gate_drop_number(n, hash_flow(&p->id));
 	set = bpf_map_lookup_elem(&gate_drops, &number);
 	if (!set)
 		return -1;
-	return gate_drop_hit(set, p, rule) ? 0 : gate_drop_fresh(part, set, rule);
+	return gate_drop_hit(set, p, rule) < 0 ? gate_drop_fresh(part, set, rule) : 0;
 }
 
 /* A packet that a rule drops: what an interface received stays the sum of what is counted. Verified alone. */

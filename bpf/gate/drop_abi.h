@@ -46,11 +46,29 @@ struct gate_drop_set {
 	struct gate_drop way[GATE_DROP_WAYS];
 };
 
+/* A dropped packet, and how many were like it since its flow has counted it. */
+struct gate_again {
+	__u64 word[8]; /* of its headers, less what differs between packets of a flow */
+	__u64 state; /* gate_state() */
+	__u64 packets;
+	__u32 last; /* as in gate_drop */
+	__u32 frame; /* its bytes; 0: nothing is like it */
+	__u32 iface;
+	__u32 flow; /* place in gate_drops: set * GATE_DROP_WAYS + way */
+	__u32 count; /* element of gate_counts */
+	__u32 bytes;
+	__u32 payload;
+	__u32 overhead;
+};
+
 /* Of one CPU in one epoch. */
 struct gate_drop_part {
 	__u32 tick; /* up to which `tokens` is known */
 	__u32 tokens; /* new flows that may be kept */
 	__u64 zero[7];
+	struct gate_again again;
+	__u64 state; /* gate_state() when the packet came, before rules were looked up */
+	__u64 zero_too;
 	struct gate_drop sum[GATE_DROP_SUMS];
 	struct packet packet; /* that is dropped now */
 };

@@ -81,7 +81,7 @@ __feature(FEATURE_GATE) __noinline __u32 gate_find(__u32 ref, __u64 high, __u64 
 /* Likewise, without a call where few steps are enough. */
 static __always_inline __u32 gate_find_near(__u32 ref, __u64 high, __u64 low)
 {
-	if (gate_step(&ref, high, low) || gate_step(&ref, high, low))
+	if (gate_step(&ref, high, low) || gate_step(&ref, high, low) || gate_step(&ref, high, low))
 		return ref;
 	return gate_find(ref, high, low);
 }

@@ -14,6 +14,7 @@
 #include "ban.h"
 #include "cookie.h"
 #include "detect.h"
+#include "again.h"
 #include "drop.h"
 #include "capture.h"
 #include "decide.h"

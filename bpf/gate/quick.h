@@ -58,7 +58,8 @@ static __always_inline __u64 gate_quick(frame_ctx *ctx)
 	if (!rule || (rule->action != GATE_DROP && rule->action != GATE_PASS))
 		return 0;
 	gate_count(rule->slot, &f, rule->action == GATE_DROP);
-	return (__u64)rule->id << GATE_DECIDED_SHIFT | rule->action;
+	return (__u64)rule->id << GATE_DECIDED_SHIFT | (__u32)rule->slot << GATE_SLOT_SHIFT |
+	       rule->action;
 }
 
 static __always_inline __u64 gate_run_xdp(frame_ctx *ctx)

@@ -28,11 +28,11 @@ struct gate_facts {
 	bool fragment;
 	__u8 marks; /* enum gate_mark */
 	bool quiet; /* nothing is counted: the packet has met the rules before */
-	__u8 zero;
+	bool exempt; /* of a ban: that is counted, too */
 	__u32 decided; /* id of the rule that decided; 0: none */
 	__u32 sampled; /* of the first that samples the packet */
 	__u32 at; /* while extension headers are read: of a register, the verifier follows each value */
-	__u32 pad;
+	__u32 slot; /* of the counters of the rule that decided, if it is the only one that has counted the packet */
 };
 
 _Static_assert(sizeof(struct gate_facts) == 88, "no bytes that the verifier finds unwritten");

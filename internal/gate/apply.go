@@ -120,7 +120,7 @@ func (g *Gate) turn(table *engine.Table, which uint32, cookies bool) error {
 	next := g.control
 	next.Table[which] = table.Header
 	clear(next.Iface[which][:])
-	next.Copy = which
+	next.Copy = next.Copy&^1 + engine.Copies + which
 	for i, p := range g.ifaces {
 		if err := table.AddIface(&next, uint32(i), p.Name, p.hooks, p.answers); err != nil {
 			return fmt.Errorf("gate of %s: %w", p.Name, err)
@@ -203,6 +203,21 @@ func (g *Gate) writeRows(t *engine.Table, had written) (written, error) {
 	return written{len(t.Rows), len(t.Lines)}, errors.Join(
 		put(g.maps["gate_lines"], t.FirstLine()+uint32(had.lines), t.Lines[had.lines:]),
 		put(g.maps["gate_rows"], t.Header.Row+uint32(had.rows), t.Rows[had.rows:]))
+}
+
+// change makes a control block visible to the programs, in place: what they have decided before they do not repeat.
+func (g *Gate) change(c *engine.Control) error {
+	if err := g.publish(c); err != nil {
+		return err
+	}
+	return g.forgetVerdicts()
+}
+
+// forgetVerdicts has the programs look again at packets that are like others.
+func (g *Gate) forgetVerdicts() error {
+	next := g.control
+	next.Copy += engine.Copies // the copy stays
+	return g.publish(&next)
 }
 
 // publish makes a control block visible to the programs.

@@ -90,7 +90,7 @@ func (g *Gate) Ban(b Ban) error {
 			g.bans.free = g.bans.free[:len(g.bans.free)-1]
 		}
 		g.bans.list[b.Prefix] = one
-		return nil
+		return g.forgetVerdicts()
 	})
 }
 

@@ -134,12 +134,14 @@ func BenchmarkGate(b *testing.B) {
 		rules *rules.Ruleset
 		frame packet.Builder
 	}{
-		{"one rule/drop", one, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 9).Payload(30)},
+		{"one rule/drop, like the one before", one, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 9).Payload(30)},
+		{"one rule/drop", one, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").TOS(3).UDP(1, 9).Payload(30)}, // none is like one with "congestion experienced"
 		{"one rule/pass", one, packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 8).Payload(30)},
 		{"512 rules/IPv4 of no prefix", many, packet.Eth().IPv4("224.0.2.1", "192.0.2.2").UDP(1, 2).Payload(30)},
 		{"512 rules/IPv4 between prefixes", many, packet.Eth().IPv4("101.0.2.1", "192.0.2.2").TCP(1, 2).Payload(30)},
 		{"512 rules/IPv4 of one, too short", many, packet.Eth().IPv4(within, "192.0.2.2").TCP(1, 1000).Payload(30)},
-		{"512 rules/IPv4 of one, drop", many, packet.Eth().IPv4(within, "192.0.2.2").TCP(1, 1000).Payload(1400)},
+		{"512 rules/IPv4 of one, drop, like the one before", many, packet.Eth().IPv4(within, "192.0.2.2").TCP(1, 1000).Payload(1400)},
+		{"512 rules/IPv4 of one, drop", many, packet.Eth().IPv4(within, "192.0.2.2").TOS(3).TCP(1, 1000).Payload(1400)},
 		{"512 rules/IPv6 between prefixes", many, packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(1, 2).Payload(30)},
 	} {
 		b.Run(c.name, func(b *testing.B) {

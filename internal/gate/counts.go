@@ -19,9 +19,10 @@ type Counts struct {
 	DroppedBytes uint64 `json:"dropped_bytes"`
 }
 
+// add adds what the programs have counted: each packet once.
 func (c *Counts) add(o *engine.Count) {
-	c.Packets += o.Packets
-	c.Bytes += o.Bytes
+	c.Packets += o.Packets + o.Dropped
+	c.Bytes += o.Bytes + o.DroppedBytes
 	c.Dropped += o.Dropped
 	c.DroppedBytes += o.DroppedBytes
 }
@@ -113,8 +114,7 @@ func (g *Gate) retire(slots []uint16) error {
 		return err
 	}
 	for _, slot := range slots {
-		t := totals[slot]
-		g.gone.add(&engine.Count{Packets: t.Packets, Bytes: t.Bytes, Dropped: t.Dropped, DroppedBytes: t.DroppedBytes})
+		g.gone = g.gone.plus(totals[slot])
 		for cpu := range g.cpus + 1 {
 			if err := g.maps["gate_counts"].Put(cpu*g.cfg.Tables.Slots()+uint32(slot), engine.Count{}); err != nil {
 				return fmt.Errorf("clearing the counters of a packet rule: %w", err)

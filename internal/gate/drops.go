@@ -77,6 +77,7 @@ func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
 			continue // it has counted nothing
 		}
 		p.Tick, p.Tokens = 0, 0
+		d.settle(&p.Again)
 		for i := range p.Sum {
 			out(&p.Sum[i], true)
 		}
@@ -89,6 +90,19 @@ func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
 	// What a removed rule dropped was in this epoch at the latest.
 	maps.DeleteFunc(d.rules, func(id uint32, _ *flow.Drop) bool { return id != 0 && !g.hasRule(id) })
 	return nil
+}
+
+// settle has a flow count the packets that were like its last one, as gate_again_settle() does.
+func (d *drops) settle(a *engine.Again) {
+	if n := a.Packets; n > 0 {
+		f := &d.sets.Values[a.Flow/engine.DropWays].Way[a.Flow%engine.DropWays]
+		f.Packets, f.Bytes, f.Payload = f.Packets+n, f.Bytes+n*uint64(a.Bytes), f.Payload+n*uint64(a.Payload)
+		f.Overhead += n * uint64(a.Overhead)
+		if int32(a.Last-f.Last) > 0 {
+			f.Last = a.Last
+		}
+	}
+	*a = engine.Again{}
 }
 
 func (g *Gate) hasRule(id uint32) bool {

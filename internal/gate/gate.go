@@ -316,7 +316,7 @@ func (g *Gate) enter(p Place) error {
 	}
 	g.written = done
 	g.ifaces[p.Iface] = p
-	if err := g.publish(&next); err != nil {
+	if err := g.change(&next); err != nil {
 		return err
 	}
 	if err := g.refreshCookies(); err != nil { // SYNs pass until the next drain
@@ -369,7 +369,7 @@ func (g *Gate) detached(h datapath.Hook) error {
 	delete(g.ifaces, h.Target.Iface)
 	next := g.control
 	engine.RemoveIface(&next, uint32(h.Target.Iface))
-	return g.publish(&next)
+	return g.change(&next)
 }
 
 // Places are the interfaces whose packets meet the rules.

@@ -67,7 +67,7 @@ var keptMaps = map[string]string{
 }
 
 // keptPrefix begins the names of directories with pins of maps, which are as this version has them.
-var keptPrefix = fmt.Sprintf("maps-2-%d-%d-", unsafe.Sizeof(engine.Control{}), unsafe.Sizeof(engine.Rule{}))
+var keptPrefix = fmt.Sprintf("maps-3-%d-%d-", unsafe.Sizeof(engine.Control{}), unsafe.Sizeof(engine.Rule{}))
 
 // former are maps of an agent before, whose programs may still run.
 type former struct {

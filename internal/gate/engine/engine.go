@@ -30,6 +30,7 @@ type (
 	Drop     = abiGateDrop
 	DropSet  = abiGateDropSet
 	DropPart = abiGateDropPart
+	Again    = abiGateAgain
 	// Captured packets.
 	Packet   = abiGatePacket
 	Captured = abiGateCaptured
