@@ -297,6 +297,28 @@ func TestProbes(t *testing.T) {
 	}
 }
 
+// TestBars: each way that drops has a bar, and its name.
+func TestBars(t *testing.T) {
+	dir := t.TempDir()
+	r := DropReport{Measured: []DropCost{
+		{Way: dropSending, Receive: spreadOf([]float64{1})},
+		{Way: dropNFT, Receive: spreadOf([]float64{480, 500, 520})},
+		{Way: dropWaymark, Receive: spreadOf([]float64{70, 80, 90})},
+	}}
+	if err := r.WritePlots(dir); err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := os.ReadFile(filepath.Join(dir, "drop.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{dropSending: false, dropNFT: true, dropWaymark: true} {
+		if strings.Contains(string(drawn), name) != want {
+			t.Errorf("%s is drawn: %t", name, !want)
+		}
+	}
+}
+
 // Each way drops what is sent, which Drop checks.
 func TestDrop(t *testing.T) {
 	r, err := Drop(t.Context(), Config{Quick: true, Progress: func(string) {}})

@@ -67,5 +67,13 @@ func (r *DropReport) WriteText(w io.Writer) error {
 	return err
 }
 
-// WritePlots draws nothing: the table is one row for each way.
-func (r *DropReport) WritePlots(string) error { return nil }
+// WritePlots draws a bar for each way.
+func (r *DropReport) WritePlots(dir string) error {
+	b := bars{file: "drop", title: "Receiving and dropping a packet", x: "ns per packet"}
+	for _, c := range r.Measured {
+		if c.Way != dropSending {
+			b.names, b.values = append(b.names, c.Way), append(b.values, c.Receive)
+		}
+	}
+	return b.write(dir)
+}

@@ -57,10 +57,7 @@ var markers = []draw.GlyphDrawer{
 // third quartile. The series are set apart, so that no bar hides another; the
 // lowest and highest values, which a busy machine makes, are in the tables.
 func (c *chart) write(dir string) error {
-	p := plot.New()
-	p.Title.Text = c.title
-	p.Title.Padding = vg.Points(8)
-	p.BackgroundColor = color.White
+	p := newPlot(c.title)
 	p.X.Label.Text = cmp.Or(c.x, "flows at the same time")
 	p.X.Tick.Marker = ticks{plot.DefaultTicks{}}
 	if !c.linear {
@@ -70,11 +67,6 @@ func (c *chart) write(dir string) error {
 	p.Y.Label.Text = c.y + ": median, quartiles"
 	p.Y.Tick.Marker = ticks{plot.DefaultTicks{}}
 	p.Y.Min = 0
-	for _, style := range []*text.Style{
-		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
-	} {
-		style.Font.Variant = "Sans"
-	}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.Padding = vg.Points(3)
 	p.Add(plotter.NewGrid())
@@ -115,8 +107,26 @@ func (c *chart) write(dir string) error {
 		}
 	}
 	p.Y.Min = min(p.Y.Min, 0)
+	return savePlot(p, dir, c.file)
+}
+
+// newPlot is one without data.
+func newPlot(title string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title
+	p.Title.Padding = vg.Points(8)
+	p.BackgroundColor = color.White
+	for _, style := range []*text.Style{
+		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
+	} {
+		style.Font.Variant = "Sans"
+	}
+	return p
+}
+
+func savePlot(p *plot.Plot, dir, name string) error {
 	for _, extension := range []string{".svg", ".png"} {
-		file := filepath.Join(dir, c.file+extension)
+		file := filepath.Join(dir, name+extension)
 		if err := p.Save(18*vg.Centimeter, 11*vg.Centimeter, file); err != nil {
 			return fmt.Errorf("writing %s: %w", file, err)
 		}
