@@ -13,9 +13,8 @@ import (
 // either version; all backends get connections, and the connection table knows them.
 func TestCurl(t *testing.T) {
 	s := newScene(t, 3, Config{})
-	s.serveHTTP(t, 80)
 	reported := map[netip.Addr]bool{}
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name   string
 		vip    netip.Addr
 		how    Forwarding
@@ -31,9 +30,11 @@ func TestCurl(t *testing.T) {
 		{"IPv6 in GUE over IPv6", vip6, GUE, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			one := s.serviceOf(c.vip, 80, packet.ProtoTCP, c.how, c.outer6)
+			port := 8000 + i // the last packets of a connection may come when the next service is there
+			s.serveHTTP(t, port)
+			one := s.serviceOf(c.vip, uint16(port), packet.ProtoTCP, c.how, c.outer6)
 			s.apply(t, one)
-			url := "http://" + netip.AddrPortFrom(c.vip, 80).String() + "/"
+			url := "http://" + netip.AddrPortFrom(c.vip, uint16(port)).String() + "/"
 			seen := map[string]int{}
 			for range 12 {
 				out, err := s.client.Run(t.Context(), "curl", "-sS", "--max-time", "20", "--data-binary", "@/proc/self/exe", url)
