@@ -34,6 +34,7 @@ func (d *Datapath) Alongside(load func() (*ebpf.CollectionSpec, error), adapt fu
 			return nil, err
 		}
 	}
+	spec.writeConstants()
 	coll, err := ebpf.NewCollectionWithOptions(spec.CollectionSpec, ebpf.CollectionOptions{MapReplacements: d.shared(spec)})
 	if err != nil {
 		return nil, fmt.Errorf("loading programs alongside the probe: %w", explain(err))

@@ -50,6 +50,7 @@ func (d *Datapath) LoadFixed(wanted func(p *Program, noLink bool) bool) (err err
 			if err != nil {
 				return err
 			}
+			spec.writeConstants()
 			coll, err := ebpf.NewCollectionWithOptions(spec.CollectionSpec, ebpf.CollectionOptions{
 				MapReplacements: d.shared(spec),
 				Programs:        ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},

@@ -235,6 +235,7 @@ func (d *Datapath) load(p *Program, v variant) (*ebpf.Program, error) {
 		one.Ifindex = v.device
 		one.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY
 	}
+	spec.writeConstants()
 	coll, err := ebpf.NewCollectionWithOptions(spec.CollectionSpec, ebpf.CollectionOptions{MapReplacements: d.shared(spec)})
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", p.Name, explain(err))
