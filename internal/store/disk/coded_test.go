@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,12 @@ func manyRecords(n int) []flow.Record {
 		}
 	}
 	return list
+}
+
+// variedColumns are those with several values, some with one, and some with none in these records.
+var variedColumns = []string{
+	columnInterval, columnRepeated, columnIfIndex, "host", "sampling", "iface", "direction", "family", "src", "dst", "sport", "vlan", "flow_label", "tunnel", "unattributed",
+	"packets", "bytes", "first", "icmp_type", "rtt.responder_ns",
 }
 
 // writtenTo is a file of records.
@@ -133,6 +140,9 @@ func TestRowGroups(t *testing.T) {
 	row := 0
 	for _, group := range file.RowGroups() {
 		for i, chunk := range group.ColumnChunks() {
+			if !slices.Contains(variedColumns, names[i][0]) {
+				continue
+			}
 			read := verifyBounds(t, names[i][0], chunk.(*parquet.FileColumnChunk))
 			c := columnNamedOrExtra(names[i][0])
 			for n, v := range read {
