@@ -32,8 +32,7 @@ func TestMarkedTraffic(t *testing.T) {
 	}
 }
 
-// testMarkedTraffic is disturbed where who holds a state is on a processor that the machine below stopped, and is waited
-// for in vain, or where a flow falls back.
+// testMarkedTraffic is disturbed where a flow falls back.
 func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (disturbed string) {
 	l := datapathtest.NewLab(t, lab.Config{Topology: "pair", MTU: mtu})
 	if err := l.SetOffloads(allOffloads, offloads); err != nil {
@@ -61,13 +60,19 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (disturbed
 		sent, got := way[0].reported(flow.Egress), way[1].reported(flow.Ingress)
 		// UDP that goes one way has no state at its end, and so is not read.
 		read := got.Received + way[1].unread()["no_state"]
-		t.Logf("%s to %s: %d marked, %d read; passed over %v", way[0].Name, way[1].Name, sent.Sent, read, way[0].unmarked())
-		if got.Lost > int64(resentMost) || got.Duplicates != 0 || got.Suspicious != 0 {
+		// Where a processor that the machine below stopped holds a state, packets of the flow are not read. The next one that
+		// is read tells of most of them.
+		contended := way[1].unread()["contended"]
+		if contended > 10+read/100 {
+			t.Errorf("%s did not read %d packets whose state another processor held, and %d others", way[1].Name, contended, read)
+		}
+		t.Logf("%s to %s: %d marked, %d read, %d contended; passed over %v", way[0].Name, way[1].Name, sent.Sent, read, contended, way[0].unmarked())
+		if got.Lost > int64(resentMost)+int64(contended) || got.Duplicates != 0 || got.Suspicious != 0 {
 			t.Errorf("%s misread marks: %+v", way[1].Name, got)
 		}
 		exact := packets || offloads // else segments share the mark of their burst
-		if sent.Sent == 0 || read+uint64(got.Lost) < sent.Sent || exact && read+uint64(got.Lost) != sent.Sent {
-			t.Errorf("%s marked %d packets, %s read %d", way[0].Name, sent.Sent, way[1].Name, read)
+		if came := read + uint64(got.Lost); sent.Sent == 0 || came+contended < sent.Sent || exact && came > sent.Sent {
+			t.Errorf("%s marked %d packets, %s read %d, and lost %d", way[0].Name, sent.Sent, way[1].Name, read, got.Lost)
 		}
 		// Transfers one way are acknowledged, which tells of the path, but not
 		// answered, which would tell of the server.
@@ -89,9 +94,7 @@ func testMarkedTraffic(t *testing.T, mtu int, packets, offloads bool) (disturbed
 			}
 		}
 		for reason, n := range way[1].unread() {
-			if reason == "contended" {
-				disturbed = fmt.Sprintf("%s did not read %d packets whose state another processor held", way[1].Name, n)
-			} else if reason != "no_state" {
+			if reason != "no_state" && reason != "contended" {
 				t.Errorf("%s did not read %d packets: %s", way[1].Name, n, reason)
 			}
 		}
