@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -173,11 +175,11 @@ func (s *stage) load(cfg datapath.Config, load func() (*ebpf.CollectionSpec, err
 	}
 	s.closers = append(s.closers, d.Close)
 	coll, err := d.Alongside(load, func(spec *ebpf.CollectionSpec) error {
-		wanted := map[string]*ebpf.ProgramSpec{}
+		var wanted []string
 		for _, n := range shown {
-			wanted[n[0]] = spec.Programs[n[0]]
+			wanted = append(wanted, n[0])
 		}
-		spec.Programs = wanted
+		loadOnly(spec, wanted...)
 		return k.adapt(flows)(spec)
 	})
 	if err != nil {
@@ -192,6 +194,20 @@ func (s *stage) load(cfg datapath.Config, load func() (*ebpf.CollectionSpec, err
 		s.contenders = append(s.contenders, c)
 	}
 	return d, nil
+}
+
+// loadOnly leaves out other programs of an object, and maps that none of these uses: a map for a million flows takes seconds to make.
+func loadOnly(spec *ebpf.CollectionSpec, programs ...string) {
+	used := map[string]bool{}
+	wanted := map[string]*ebpf.ProgramSpec{}
+	for _, name := range programs {
+		wanted[name] = spec.Programs[name]
+		for i := range wanted[name].Instructions {
+			used[wanted[name].Instructions[i].Reference()] = true
+		}
+	}
+	spec.Programs = wanted
+	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return !used[name] && !strings.HasPrefix(name, ".") })
 }
 
 // run lets every program see all flows once, then measures them in turns.

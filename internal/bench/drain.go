@@ -46,7 +46,10 @@ func newFiller(flows int) (*filler, error) {
 		return nil, err
 	}
 	k := kinds()[0]
-	coll, err := d.Alongside(program.Bench, k.adapt(flows))
+	coll, err := d.Alongside(program.Bench, func(spec *ebpf.CollectionSpec) error {
+		loadOnly(spec, "bench_ingress")
+		return k.adapt(flows)(spec)
+	})
 	if err != nil {
 		d.Close()
 		return nil, err

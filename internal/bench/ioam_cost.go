@@ -152,11 +152,7 @@ func (h *idleHost) measureTrace(on, off *datapath.Datapath, k traceKind, rounds 
 		{off, 0, plain, map[string]string{"plainOff": "bench_ingress", "plainEmpty": "bench_empty"}},
 	} {
 		coll, err := l.of.Alongside(program.IOAM, func(spec *ebpf.CollectionSpec) error {
-			wanted := map[string]*ebpf.ProgramSpec{}
-			for _, name := range l.shown {
-				wanted[name] = spec.Programs[name]
-			}
-			spec.Programs = wanted
+			loadOnly(spec, slices.Collect(maps.Values(l.shown))...)
 			return setLengths(spec, l.lengths)
 		})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -47,13 +48,7 @@ func alongside(d *probe, flows int, names ...string) (*ebpf.Collection, error) {
 		flows = endless
 	}
 	return d.Alongside(pdmtest.LoadBench, func(spec *ebpf.CollectionSpec) error {
-		wanted := map[string]*ebpf.ProgramSpec{}
-		for _, n := range names {
-			if n != "" {
-				wanted[n] = spec.Programs[n]
-			}
-		}
-		spec.Programs = wanted
+		loadOnly(spec, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" })...)
 		return spec.Variables["bench_flows"].Set(uint32(flows))
 	})
 }
