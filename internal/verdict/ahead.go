@@ -19,19 +19,23 @@ const growthAhead = 25
 // read that takes longer than all the rest of an answer. Whoever asks later does not wait for it.
 func (e *Examiner) Run(ctx context.Context, clock flow.Clock) {
 	for ctx.Err() == nil {
-		before, restore := e.memory.reads.Load(), hostmemory.CollectSooner(growthAhead)
-		a, err := e.Examine(ctx, Request{}, clock())
-		restore()
-		if e.memory.reads.Load() != before {
-			debug.FreeOSMemory()
-		}
-		wait := aheadEvery
-		if err == nil && len(a.Examined) == 0 {
-			wait = soonEvery
-		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(e.ahead(ctx, clock())):
 		}
 	}
+}
+
+// ahead examines once, and says how long the next time has to wait.
+func (e *Examiner) ahead(ctx context.Context, now time.Time) time.Duration {
+	before, restore := e.memory.reads.Load(), hostmemory.CollectSooner(growthAhead)
+	a, err := e.Examine(ctx, Request{}, now)
+	restore()
+	if e.memory.reads.Load() != before {
+		debug.FreeOSMemory()
+	}
+	if err == nil && len(a.Examined) == 0 {
+		return soonEvery
+	}
+	return aheadEvery
 }

@@ -64,17 +64,16 @@ func TestAhead(t *testing.T) {
 	cfg := config.Default().Why
 	cfg.Compare = time.Hour
 	deps := w.deps(cfg)
-	read := make(chan struct{}, 9)
-	deps.History = reporting{w.history, w.now.Add(-verdict.DefaultRange - 2*time.Minute), read}
+	history := &reporting{History: w.history, before: w.now.Add(-verdict.DefaultRange - 2*time.Minute)}
+	deps.History = history
 	e := verdict.New(deps)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); e.Run(ctx, func() time.Time { return w.now }) }()
-	select {
-	case <-read:
-	case <-time.After(time.Minute):
+	if wait := e.Ahead(t.Context(), w.now); wait < time.Minute {
+		t.Errorf("there are intervals, but the next look is after %v", wait)
+	}
+	if history.reads == 0 {
 		t.Fatal("nothing was read")
 	}
+	ahead := history.reads
 	a, err := e.Examine(t.Context(), verdict.Request{}, w.now)
 	if err != nil {
 		t.Fatal(err)
@@ -82,23 +81,21 @@ func TestAhead(t *testing.T) {
 	if len(a.Verdicts) == 0 || a.Verdicts[0].Usual == 0 {
 		t.Errorf("%+v", a)
 	}
-	cancel()
-	<-ended
-	if n := len(read); n > 0 {
-		t.Errorf("the time before was read %d times, not once", 1+n)
+	if ahead != 1 || history.reads != ahead {
+		t.Errorf("the time before was read %d times ahead, and %d times later", ahead, history.reads-ahead)
 	}
 }
 
-// reporting tells of queries that reach back beyond the range that is examined.
+// reporting counts queries that reach back beyond the range that is examined.
 type reporting struct {
 	verdict.History
 	before time.Time
-	back   chan struct{}
+	reads  int
 }
 
-func (r reporting) Query(ctx context.Context, p query.Plan) (query.Answer, error) {
+func (r *reporting) Query(ctx context.Context, p query.Plan) (query.Answer, error) {
 	if p.Since.Before(r.before) {
-		r.back <- struct{}{}
+		r.reads++
 	}
 	return r.History.Query(ctx, p)
 }
