@@ -283,11 +283,9 @@ func (t *numbering) find(words [2]uint64, hash uint64) *numberCell {
 func (t *numbering) grow() {
 	t.cells = make([]numberCell, max(1<<6, 2*len(t.cells)))
 	t.shift = 64 - bits.Len(uint(len(t.cells)-1))
-	for i, words := range t.list {
-		if words[1] != 0 || words[0] >= smallNumbers {
-			hash := hashOf(words)
-			*t.find(words, hash) = numberCell{uint32(hash), int32(i) + 1}
-		}
+	for i, words := range t.list { // small ones, too: they may be addresses
+		hash := hashOf(words)
+		*t.find(words, hash) = numberCell{uint32(hash), int32(i) + 1}
 	}
 }
 

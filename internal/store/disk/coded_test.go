@@ -241,3 +241,23 @@ func verifyBounds(t *testing.T, name string, chunk *parquet.FileColumnChunk) (al
 	}
 	return all
 }
+
+// TestNumbering: a value keeps its number however many come after it, be it small or large.
+func TestNumbering(t *testing.T) {
+	var n numbering
+	first := map[[2]uint64]int32{}
+	for round := range 2 {
+		for i := range uint64(1000) {
+			for _, words := range [][2]uint64{{0, i}, {i, 0}, {i << 40, i}} {
+				got, _ := n.placed(words, hashOf(words))
+				if want, ok := first[words]; ok && got != want {
+					t.Fatalf("round %d: %x has number %d, and had %d", round, words, got, want)
+				}
+				first[words] = got
+			}
+		}
+	}
+	if len(n.list) != len(first) {
+		t.Errorf("%d values have %d numbers", len(first), len(n.list))
+	}
+}
