@@ -64,16 +64,16 @@ func TestAhead(t *testing.T) {
 	cfg := config.Default().Why
 	cfg.Compare = time.Hour
 	deps := w.deps(cfg)
-	history := &reporting{History: w.history, before: w.now.Add(-verdict.DefaultRange - 2*time.Minute)}
+	history := &looking{History: w.history, before: w.now.Add(-verdict.DefaultRange - 2*time.Minute)}
 	deps.History = history
 	e := verdict.New(deps)
 	if wait := e.Ahead(t.Context(), w.now); wait < time.Minute {
 		t.Errorf("there are intervals, but the next look is after %v", wait)
 	}
-	if history.reads == 0 {
+	if history.back == 0 {
 		t.Fatal("nothing was read")
 	}
-	ahead := history.reads
+	ahead := history.back
 	a, err := e.Examine(t.Context(), verdict.Request{}, w.now)
 	if err != nil {
 		t.Fatal(err)
@@ -81,23 +81,9 @@ func TestAhead(t *testing.T) {
 	if len(a.Verdicts) == 0 || a.Verdicts[0].Usual == 0 {
 		t.Errorf("%+v", a)
 	}
-	if ahead != 1 || history.reads != ahead {
-		t.Errorf("the time before was read %d times ahead, and %d times later", ahead, history.reads-ahead)
+	if ahead != 1 || history.back != ahead {
+		t.Errorf("the time before was read %d times ahead, and %d times later", ahead, history.back-ahead)
 	}
-}
-
-// reporting counts queries that reach back beyond the range that is examined.
-type reporting struct {
-	verdict.History
-	before time.Time
-	reads  int
-}
-
-func (r *reporting) Query(ctx context.Context, p query.Plan) (query.Answer, error) {
-	if p.Since.Before(r.before) {
-		r.reads++
-	}
-	return r.History.Query(ctx, p)
 }
 
 // TestUsualOfMany: where many paths are slow, what was usual of all paths is read once, and others that become slow later are
