@@ -35,10 +35,12 @@ var typeFacts = sync.OnceValue(func() (f facts) {
 		if at, err := locateSocket(types); err == nil {
 			f.socket = at
 		}
+		f.functions = maps.Clone(types.functions)
 		if at, err := offsets(types, "xdp_buff", "flags"); err == nil {
 			f.xdpFlags = at["flags"]
+		} else {
+			f.functions["bpf_cast_to_kern_ctx"] = 0 // programs read no more than the flags by it
 		}
-		f.functions = maps.Clone(types.functions)
 		return nil
 	})
 	if err != nil {
