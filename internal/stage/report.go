@@ -21,6 +21,18 @@ type Report struct {
 	Rows  func() [][]string // of csv, with a title
 }
 
+// Tables are several, one below the other.
+func Tables(all ...func(io.Writer) error) func(io.Writer) error {
+	return func(w io.Writer) error {
+		for _, write := range all {
+			if err := write(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // ShowStatus is a verb whose only argument may be "status": it shows a page of the agent.
 func ShowStatus[S any](page api.Page, report func(*S) Report) func(context.Context, Call) error {
 	return func(ctx context.Context, c Call) error {

@@ -219,12 +219,7 @@ to no backend, by the reason.`,
 
 func report(s *Status) stage.Report {
 	return stage.Report{
-		Table: func(w io.Writer) error {
-			if err := s.write(w); err != nil {
-				return err
-			}
-			return s.others(w)
-		},
+		Table: stage.Tables(s.write, s.others),
 		Lines: stage.Lines(s.Services),
 		Rows:  s.rows,
 	}

@@ -145,12 +145,7 @@ the kernel, by the reason.`,
 
 func report(s *Status) stage.Report {
 	return stage.Report{
-		Table: func(w io.Writer) error {
-			if err := s.write(w); err != nil {
-				return err
-			}
-			return s.passed(w)
-		},
+		Table: stage.Tables(s.write, s.passed),
 		Lines: stage.Lines(s.Interfaces),
 		Rows:  s.rows,
 	}
