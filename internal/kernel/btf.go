@@ -44,7 +44,7 @@ const (
 var errBTF = errors.New("type information that this version does not understand")
 
 // kernelTypes is the kernel's type information, as far as the offsets of members and the numbers of functions need it. The
-// library for BPF makes an index of all names first, which takes 20 times as long: a fifth of the agent's start.
+// library for BPF makes an index of all names first, which takes seven times as long.
 type kernelTypes struct {
 	records, names     []byte
 	at                 []uint32 // of a type's record, by the type's number
