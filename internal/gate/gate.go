@@ -336,7 +336,7 @@ func (g *Gate) place(h datapath.Hook) Place {
 			return nil
 		})
 	case g.wantsXDP(h.Target):
-		p.Why = "the driver or the kernel takes no program at XDP"
+		p.Why = "no program could be attached at XDP; the log of the agent says why"
 		_ = h.Target.Do(func() error { // a missing interface has no program
 			if l, err := netlink.LinkByName(h.Target.Name); err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached {
 				p.Why = fmt.Sprintf("XDP has another program (%s), which is left alone", programName(l.Attrs().Xdp.ProgId))
