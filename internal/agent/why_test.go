@@ -199,6 +199,7 @@ func TestWhyRetransmissions(t *testing.T) {
 	g := &playing{lab: l, alpha: l.Host("alpha"), beta: l.Host("beta")}
 	cfg, _ := agentConfig(t, "ebpf", g.alpha)
 	cfg.Flow.ScanInterval = 250 * time.Millisecond
+	cfg.Why.ServerDelay, cfg.Why.PathDelay = patient, patient // as in scenes: a busy machine delays packets and answers
 	g.running = start(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	g.ctx = ctx
