@@ -63,7 +63,7 @@ func (c *coder) addresses(list [][2]uint64) {
 	for i, words := range list {
 		hashes[i] = hashOf(words)
 	}
-	c.numbers.touch(hashes[:len(list)])
+	c.numbers.touched = c.numbers.touch(hashes[:len(list)])
 	for i, words := range list {
 		code, _ := c.numbers.placed(words, hashes[i])
 		c.took(code, words)
@@ -212,6 +212,8 @@ type numbering struct {
 	shift int
 	small []int32 // one more than the number of a value that is small
 	list  [][2]uint64
+
+	touched uint64 // keeps the compiler from leaving out what touch loads
 }
 
 // numberCell is a part of the hash of a value, and one more than its number; 0: the place is free.
@@ -257,13 +259,17 @@ func hashOf(words [2]uint64) uint64 {
 	return ((words[0]^secrets[0])*secrets[2] ^ words[1] ^ secrets[1]) * secrets[3]
 }
 
-// touch has the processor load the places of values, all at the same time.
-func (t *numbering) touch(hashes []uint64) (sum int32) {
-	if len(t.cells) == 0 {
+// touch has the processor load the places of values, and the values that are there, all at the same time.
+func (t *numbering) touch(hashes []uint64) (sum uint64) {
+	if len(t.list) == 0 {
 		return 0
 	}
-	for _, hash := range hashes {
-		sum += t.cells[hash>>t.shift].number
+	var numbers [batchRows]int32
+	for i, hash := range hashes {
+		numbers[i] = t.cells[hash>>t.shift].number
+	}
+	for _, n := range numbers[:len(hashes)] {
+		sum += t.list[max(n-1, 0)][0]
 	}
 	return sum
 }
