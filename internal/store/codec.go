@@ -10,25 +10,42 @@ import (
 )
 
 // codecVersion is the first byte of an encoded interval.
-const codecVersion = 3
+const codecVersion = 4
 
-// versionWithoutOther is of rows that do not name the interface on the other side.
-const versionWithoutOther = 2
+// Earlier versions have rows one behind the other; the first one does not name the interface on the other side.
+const (
+	versionWithoutOther = 2
+	versionByRows       = 3
+)
 
 // typicalRow is what a row takes, of which an interval has many: one allocation, no copies.
-const typicalRow = 88
+const typicalRow = 64
 
 // Encoder writes intervals as bytes. Wirings are written where they change, the names of fields once.
 type Encoder struct {
 	wiring *flow.Wiring
 	named  bool
+	block  *Block
 }
 
 // Append adds an interval to b.
 func (c *Encoder) Append(b []byte, e *Ended) []byte {
+	b = slices.Grow(b, 1024+len(e.iv.reported)+e.Len()*typicalRow)
+	b = c.appendInterval(append(b, codecVersion), e)
+	if c.block == nil {
+		c.block = newBlock()
+	}
+	_ = e.blocks(c.block, func() error {
+		b = c.block.append(b)
+		return nil
+	})
+	return append(b, make([]byte, slack)...)
+}
+
+// appendInterval writes all but the rows.
+func (c *Encoder) appendInterval(b []byte, e *Ended) []byte {
 	iv := e.iv
-	b = slices.Grow(b, 1024+len(iv.reported)+e.Len()*typicalRow)
-	b = c.appendHead(append(b, codecVersion), iv)
+	b = c.appendHead(b, iv)
 	b = binary.AppendUvarint(b, uint64(len(iv.links)))
 	for _, l := range iv.links {
 		b = appendString(appendString(b, l.iface), l.netns)
@@ -40,14 +57,7 @@ func (c *Encoder) Append(b []byte, e *Ended) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(iv.reported)))
 	b = append(b, iv.reported...)
-	b = binary.AppendUvarint(b, uint64(e.Len()))
-	var r flow.Record
-	for i, n := range e.Repeated() {
-		w := iv.rows.at(i)
-		w.own(&r)
-		b = appendUvarint(w.append(b, &r, flow.Nanos(iv.from)), n)
-	}
-	return b
+	return binary.AppendUvarint(b, uint64(e.Len()))
 }
 
 // appendHead writes what an interval is, and what changed since the one before it.
@@ -76,47 +86,48 @@ func (c *Encoder) appendHead(b []byte, iv *interval) []byte {
 // Decoder is the inverse of Encoder.
 type Decoder struct {
 	wiring *flow.Wiring
-	fields []code // of rows, in the order of their numbers
+	fields []*flow.Field // in the order of their numbers
+	block  *Block
 }
 
 // Decode reads an interval. Bytes that no Encoder wrote give an error, never a crash.
 func (c *Decoder) Decode(b []byte) (e Ended, err error) {
-	err = c.each(b, func(iv *interval, rows int) {
+	if isByRows(b) {
+		return c.decodeRows(b)
+	}
+	err = c.blocks(b, func(iv *interval, rows int) {
 		iv.reported = slices.Clone(iv.reported)
 		e = Ended{iv: iv, repeated: make([]uint64, 0, rows)}
 		iv.rows.grow(rows)
-	}, func(at *row, r *flow.Record, repeated uint64) error {
-		w := e.iv.rows.add(row{})
-		w.set(r, at.link)
-		w.reported, w.drop, w.other = at.reported, at.drop, at.other
-		e.repeated = append(e.repeated, repeated)
+	}, func(b *Block) error {
+		b.write(&e.iv.rows)
+		list, _ := b.Numbers(ColumnRepeated)
+		e.repeated = append(e.repeated, list...)
 		return nil
 	})
 	return e, err
 }
 
-// Each reads an interval without keeping it: begin is called with what is known without its records, then each with
-// every record, which is valid until it returns.
-func (c *Decoder) Each(b []byte, begin func(Head), each func(r *flow.Record, repeated uint64) error) error {
-	var memory reports
-	var iv *interval
-	return c.each(b, func(begun *interval, rows int) {
-		iv = begun
+// Blocks reads an interval without keeping it: begin is called with what is known without its records, then each with
+// all of these.
+func (c *Decoder) Blocks(b []byte, begin func(Head), each func(*Block) error) (err error) {
+	if isByRows(b) {
+		defer endsEarly(&err)
+		e, err := c.decodeRows(b)
+		if err != nil {
+			return err
+		}
+		begin(e.Head())
+		return e.Blocks(each)
+	}
+	return c.blocks(b, func(iv *interval, rows int) {
 		begin(Head{iv.sequence, iv.from, iv.to, iv.summed, rows, iv.wiring})
-	}, func(at *row, r *flow.Record, repeated uint64) error {
-		at.place(iv, r, &memory)
-		return each(r, repeated)
-	})
+	}, each)
 }
 
-func (c *Decoder) each(b []byte, begin func(iv *interval, rows int), each func(at *row, r *flow.Record, repeated uint64) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New("the interval ends too early")
-		}
-	}()
-	version := b[0]
-	if version != codecVersion && version != versionWithoutOther {
+func (c *Decoder) blocks(b []byte, begin func(iv *interval, rows int), each func(*Block) error) (err error) {
+	defer endsEarly(&err)
+	if version := b[0]; version != codecVersion {
 		return fmt.Errorf("version %d of the log is not known: read it with the Waymark that wrote it", version)
 	}
 	r := reader(b[1:])
@@ -124,21 +135,34 @@ func (c *Decoder) each(b []byte, begin func(iv *interval, rows int), each func(a
 	if err != nil {
 		return err
 	}
-	n := r.count(rowBytes(c.fields))
+	columns := columnsOf(c.fields)
+	n := int(r.uvarint())
+	if n < 0 || (n+BlockRows-1)/BlockRows > len(r)/blockBytes(len(columns)) {
+		panic("too many")
+	}
 	begin(iv, n)
-	var w row
-	var record flow.Record
-	for range n {
-		r.row(c.fields, version == versionWithoutOther, &w, &record, flow.Nanos(iv.from))
-		if int(w.link) >= len(iv.links) || int(w.reported) > len(iv.reported) || int(w.drop) > len(iv.drops) || int(w.other) > len(iv.links) {
-			return errors.New("a record names an interface or a rule that is not there")
+	if c.block == nil {
+		c.block = newBlock()
+	}
+	for ; n > 0; n -= BlockRows {
+		if err := r.block(c.block, iv, min(n, BlockRows), columns); err != nil {
+			return err
 		}
-		if err := each(&w, &record, r.uvarint()); err != nil {
+		if err := each(c.block); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// endsEarly has reading beyond the end be an error.
+func endsEarly(err *error) {
+	if recover() != nil {
+		*err = errors.New("the interval ends too early")
+	}
+}
+
+var errNotThere = errors.New("a record names an interface or a rule that is not there")
 
 // head reads all of an interval but its rows; what options reported is in the memory of r.
 func (c *Decoder) head(r *reader) (*interval, error) {
@@ -150,7 +174,7 @@ func (c *Decoder) head(r *reader) (*interval, error) {
 			if i < 0 {
 				return nil, fmt.Errorf("the log has a field %q that is not known: read it with the Waymark that wrote it", name)
 			}
-			c.fields = append(c.fields, codes[i])
+			c.fields = append(c.fields, coded[i])
 		}
 	}
 	iv := &interval{sequence: r.uvarint(), from: flow.FromNanos(r.varint()), to: flow.FromNanos(r.varint()), summed: r.uvarint()}

@@ -39,18 +39,6 @@ func (e *Ended) Wiring() *flow.Wiring { return e.iv.wiring }
 // Len is how many records there are.
 func (e *Ended) Len() int { return e.iv.rows.len() }
 
-// Each calls f with the records in their order, and with how many of their packets were seen
-// before on another interface. The record is valid until f returns.
-func (e *Ended) Each(f func(r *flow.Record, repeated uint64)) {
-	repeated := e.Repeated()
-	var r flow.Record
-	var memory reports
-	for i := range e.Len() {
-		e.iv.rows.at(i).record(e.iv, &r, &memory)
-		f(&r, repeated[i])
-	}
-}
-
 // Repeated is how many packets of each record were seen before, where no filter leaves records
 // out and network namespaces are not distinguished.
 func (e *Ended) Repeated() []uint64 {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"testing"
@@ -25,28 +26,21 @@ func TestRowKeepsARecord(t *testing.T) {
 	})
 }
 
-// keep puts a record into an interval, writes its row as the log does, and takes it out again.
+// keep puts a record into an interval, writes it as the log does, and takes the record out again.
 func keep(r *flow.Record) (got flow.Record) {
 	iv := New(Default()).Begin(at(0))
-	iv.dropNumber(&flow.Drop{Rule: 9}) // of another row
-	iv.iv.links = []link{{}}
+	iv.dropNumber(&flow.Drop{Rule: 9})                    // of another row
 	iv.iv.reported.put(&flow.PDM{Sent: 1, Lost: -1}, nil) // of another row
-	w := iv.iv.rows.add(row{})
-	w.set(r, 1)
-	iv.iv.links = append(iv.iv.links, link{r.Iface, r.Netns, r.IfIndex})
-	if r.Other != "" {
-		iv.iv.links = append(iv.iv.links, link{r.Other, r.Netns, r.OtherIfIndex})
-		w.other = 3
+	iv.iv.rows.add(row{link: iv.linkNumber(link{})})
+	iv.keep(r)
+	e := Ended{iv: iv.iv, repeated: []uint64{0, 7}}
+	var encoder Encoder
+	var decoder Decoder
+	read, err := decoder.Decode(encoder.Append(nil, &e))
+	if err != nil || read.Len() != 2 || read.repeated[1] != 7 {
+		panic(fmt.Sprint(err, read.repeated))
 	}
-	w.reported, w.drop = iv.iv.reported.put(r.PDM, r.IOAM), iv.dropNumber(r.Drop)
-	var own flow.Record
-	w.own(&own)
-	var at, written row
-	b := reader(w.append(nil, &own, 5))
-	b.row(codes, false, &at, &own, 5)
-	written.set(&own, at.link)
-	written.reported, written.drop, written.other = at.reported, at.drop, at.other
-	written.record(iv.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
+	read.iv.rows.at(1).record(read.iv, &got, &reports{pdm: flow.PDM{Server: flow.Delays{Buckets: make([]flow.DelayBucket, 3)}}})
 	return got
 }
 

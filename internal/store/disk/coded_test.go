@@ -58,13 +58,12 @@ func writtenTo(t *testing.T, list []flow.Record) (path string, w *writer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.begin(store.Head{Sequence: 70_000, From: time.Unix(0, 0), To: time.Unix(10, 0), Rows: len(list)})
+	b := store.NewBuilder(store.Head{Sequence: 70_000, From: time.Unix(0, 0), To: time.Unix(10, 0)})
 	for i := range list {
-		if err := w.row(&list[i], uint64(i%2)*list[i].Packets); err != nil {
-			t.Fatal(err)
-		}
+		b.Add(&list[i], uint64(i%2)*list[i].Packets)
 	}
-	if err := w.end(0); err != nil {
+	e := b.End()
+	if err := errors.Join(w.add(&e), w.end(0)); err != nil {
 		t.Fatal(err)
 	}
 	return path, w
@@ -148,8 +147,11 @@ func TestRowGroups(t *testing.T) {
 			for n, v := range read {
 				r := &list[row+n]
 				want := parquet.Value{}
-				if !c.optional || !c.field.Missing(r) {
-					want = valueOf(c, &entry{r, &w.origin, 70_000, uint64((row+n)%2) * r.Packets})
+				switch {
+				case c.name == columnRepeated:
+					want = parquet.Int64Value(int64((row+n)%2) * int64(r.Packets))
+				case !c.optional || !c.field.Missing(r):
+					want = valueOf(c, &entry{r, &w.space.origin, 70_000})
 				}
 				if !parquet.Equal(v, want) {
 					t.Fatalf("%s of row %d is %v, not %v", c.name, row+n, v, want)

@@ -17,7 +17,7 @@ type column struct {
 	node     parquet.Node
 	optional bool
 	pairs    bool
-	// number is the value of a column of numbers, flags and times; nil: it is of bytes.
+	// number is the value of a column of numbers, flags and times, unless it is one of blocks.
 	number func(*entry) uint64
 	wide   bool // of 64 bits
 	flag   bool
@@ -29,7 +29,6 @@ type entry struct {
 	*flow.Record
 	origin   *flow.Origin
 	interval uint64
-	repeated uint64
 }
 
 // The extras: names that no field has.
@@ -60,7 +59,7 @@ var columns, objects = func() (all []column, inner map[string][]column) {
 		all = append(all, column{name: name, node: parquet.Encoded(parquet.Uint(bits), &parquet.RLEDictionary), number: of, wide: bits == 64})
 	}
 	extra(columnInterval, 64, func(e *entry) uint64 { return e.interval })
-	extra(columnRepeated, 64, func(e *entry) uint64 { return e.repeated })
+	extra(columnRepeated, 64, nil)
 	extra(columnIfIndex, 32, func(e *entry) uint64 { return uint64(e.IfIndex) })
 	inner = map[string][]column{}
 	for i := range flow.Fields {
@@ -112,6 +111,11 @@ func columnOf(f *flow.Field) column {
 // ofOrigin reports whether all records of a file have the same value, as the agent that wrote them has it.
 func (c *column) ofOrigin() bool { return c.name == "host" || c.name == "sampling" }
 
+// ofPlace reports whether the value is that of an interface.
+func (c *column) ofPlace() bool {
+	return c.name == "iface" || c.name == "netns" || c.name == "other_iface" || c.name == columnIfIndex
+}
+
 // address reports whether the values are addresses.
 func (c *column) address() bool { return c.field != nil && c.field.Kind == flow.Address }
 
@@ -150,8 +154,8 @@ func (c *column) setNumber(f *flow.Field) {
 }
 
 // pairValues are index and count of each bucket by turns.
-func (c *column) pairValues(to []parquet.Value, index int, e *entry) []parquet.Value {
-	buckets := c.field.Buckets(e.Record)
+func (c *column) pairValues(to []parquet.Value, index int, r *flow.Record) []parquet.Value {
+	buckets := c.field.Buckets(r)
 	if len(buckets) == 0 {
 		return append(to, parquet.NullValue().Level(0, 0, index))
 	}

@@ -1,24 +1,30 @@
 package disk
 
 import (
-	"encoding/binary"
-
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
 )
 
 // encoder makes the values of a column.
 type encoder struct {
 	*column
 	index int
+	from  int           // column of blocks that has the numbers; −1: none
 	coder *coder        // nil: the column has no dictionary
 	plain *plainNumbers // nil: the column has one, or is not of numbers of 64 bits
 	names [][]byte      // by number; nil: the values are no names
 }
 
 func newEncoder(c *column) encoder {
-	e := encoder{column: c}
+	e := encoder{column: c, from: -1}
+	switch {
+	case c.field != nil:
+		e.from = store.Column(c.field)
+	case c.name == columnRepeated:
+		e.from = store.ColumnRepeated
+	}
 	switch {
 	case c.coded():
 		e.coder = newCoder(c)
@@ -44,9 +50,11 @@ func (c *encoder) node() parquet.Node {
 	return c.column.node
 }
 
-// space is memory for the values of a batch.
+// space is a block, and memory for its values.
 type space struct {
-	records []flow.Record // of the entries
+	origin  flow.Origin
+	block   *store.Block
+	records []flow.Record // as far as it has them
 	values  []parquet.Value
 	numbers [batchRows]uint64
 	missing [batchRows]bool
@@ -54,43 +62,43 @@ type space struct {
 	arena   []byte
 }
 
-// values are those of entries, until the next call. Where the library takes them from elsewhere, they say no more than
+// entry is a record with what files have in addition.
+func (s *space) entry(row int) entry { return entry{&s.records[row], &s.origin, s.block.Interval()} }
+
+// values are those of the block, until the next call. Where the library takes them from elsewhere, they say no more than
 // which are missing.
-func (c *encoder) values(entries []entry, s *space) []parquet.Value {
+func (c *encoder) values(s *space) []parquet.Value {
 	s.values, s.arena = s.values[:0], s.arena[:0]
 	if c.coder != nil {
 		c.coder.begin()
 	}
 	switch {
 	case c.pairs:
-		for i := range entries {
-			s.values = c.pairValues(s.values, c.index, &entries[i])
+		for i := range s.records {
+			s.values = c.pairValues(s.values, c.index, &s.records[i])
 		}
 		return s.values
 	case c.address():
-		return c.addresses(entries, s)
-	case c.names != nil, c.column.number != nil:
-		return c.numbers(entries, s)
+		return c.addresses(s)
+	case c.names != nil, c.bytes == nil:
+		return c.numbers(s)
 	}
-	return c.texts(entries, s)
+	return c.texts(s)
 }
 
 // numbers are values of numbers, and of names.
-func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
-	list, missing := s.numbers[:len(entries)], 0
-	if c.optional {
-		if missing = c.present(s, list); missing == len(entries) {
-			return absent[:missing]
-		}
-	} else {
-		c.read(entries, list, s.records)
+func (c *encoder) numbers(s *space) []parquet.Value {
+	missing := c.missing(s)
+	if missing == len(s.records) {
+		return absent[:missing]
 	}
+	list, same := c.read(s)
 	if c.flag {
 		return c.flags(list, missing, s)
 	}
 	levels := c.levels(len(list), missing, s)
 	if missing > 0 {
-		there := list[:0]
+		there := s.numbers[:0]
 		for i, n := range list {
 			if !s.missing[i] {
 				there = append(there, n)
@@ -101,7 +109,7 @@ func (c *encoder) numbers(entries []entry, s *space) []parquet.Value {
 	switch {
 	case c.plain != nil:
 		c.plain.next = list
-	case equal(list):
+	case same:
 		c.coder.number(list[0], c.names)
 		c.coder.again(len(list) - 1)
 	default:
@@ -144,41 +152,44 @@ func (c *encoder) levels(n, missing int, s *space) []parquet.Value {
 	return s.values
 }
 
-// read reads the numbers of entries.
-func (c *encoder) read(entries []entry, to []uint64, records []flow.Record) {
-	if c.field != nil && (c.field.Uint != nil || c.field.Nanos != nil) {
-		c.field.Numbers(records[:len(to)], to)
-		return
+// read reads the numbers of all rows; same: all are the first one.
+func (c *encoder) read(s *space) (list []uint64, same bool) {
+	if c.from >= 0 {
+		return s.block.Numbers(c.from)
 	}
-	for i := range entries {
-		if i > 0 && c.ofOrigin() {
-			to[i] = to[0]
+	list = s.numbers[:len(s.records)]
+	if c.field != nil && c.field.Uint != nil {
+		c.field.Numbers(s.records, list)
+		return list, false
+	}
+	same = c.sameIn(s)
+	for i := range list {
+		if i > 0 && same {
+			list[i] = list[0]
 			continue
 		}
-		to[i] = c.column.number(&entries[i])
+		e := s.entry(i)
+		list[i] = c.column.number(&e)
 	}
+	return list, same
 }
 
-// present reads the numbers of records, and returns how many have none.
-func (c *encoder) present(s *space, to []uint64) (missing int) {
-	for i := range to {
+// sameIn reports whether all rows of a block have the same, without a look at them.
+func (c *encoder) sameIn(s *space) bool {
+	return c.name == columnInterval || c.ofOrigin() || c.ofPlace() && s.block.OnePlace()
+}
+
+// missing finds out which rows have no value, and returns how many.
+func (c *encoder) missing(s *space) (n int) {
+	if !c.optional {
+		return 0
+	}
+	for i := range s.records {
 		if s.missing[i] = c.field.Missing(&s.records[i]); s.missing[i] {
-			missing++
+			n++
 		}
 	}
-	if missing < len(to) {
-		c.field.Numbers(s.records[:len(to)], to)
-	}
-	return missing
-}
-
-func equal(list []uint64) bool {
-	for _, n := range list {
-		if n != list[0] {
-			return false
-		}
-	}
-	return true
+	return n
 }
 
 // absent are values that are missing, present some that are not.
@@ -192,29 +203,27 @@ var (
 	}()
 )
 
-// texts are values of any text: names of hosts, interfaces and namespaces, which few batches have several of.
-func (c *encoder) texts(entries []entry, s *space) []parquet.Value {
-	for i := range entries {
-		s.arena = c.bytes(&entries[i], s.arena[:0])
-		if c.coder.text(s.arena); c.ofOrigin() {
-			c.coder.again(len(entries) - 1)
+// texts are values of any text: names of hosts, interfaces and namespaces, which few blocks have several of.
+func (c *encoder) texts(s *space) []parquet.Value {
+	for i := range s.records {
+		e := s.entry(i)
+		s.arena = c.bytes(&e, s.arena[:0])
+		if c.coder.text(s.arena); c.sameIn(s) {
+			c.coder.again(len(s.records) - 1)
 			break
 		}
 	}
-	return c.levels(len(entries), 0, s)
+	return c.levels(len(s.records), 0, s)
 }
 
-func (c *encoder) addresses(entries []entry, s *space) []parquet.Value {
-	missing, list := 0, s.words[:0]
-	for i := range entries {
-		r := entries[i].Record
-		if s.missing[i] = c.optional && c.field.Missing(r); s.missing[i] {
-			missing++
-			continue
+func (c *encoder) addresses(s *space) []parquet.Value {
+	missing, list := c.missing(s), s.words[:0]
+	high, low := s.block.Addresses(c.field)
+	for i := range high {
+		if missing == 0 || !s.missing[i] {
+			list = append(list, [2]uint64{high[i], low[i]})
 		}
-		a := c.field.Addr(r).As16()
-		list = append(list, [2]uint64{binary.BigEndian.Uint64(a[:]), binary.BigEndian.Uint64(a[8:])})
 	}
 	c.coder.addresses(list)
-	return c.levels(len(entries), missing, s)
+	return c.levels(len(high), missing, s)
 }

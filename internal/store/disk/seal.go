@@ -35,7 +35,7 @@ func (s *Store) Seal() error {
 	if err != nil {
 		return err
 	}
-	end, err := readLog(l.file, func(d *store.Decoder, b []byte) error { return d.Each(b, w.begin, w.row) })
+	end, err := readLog(l.file, func(d *store.Decoder, b []byte) error { return d.Blocks(b, w.begin, w.block) })
 	if err != nil {
 		w.abort()
 		return err

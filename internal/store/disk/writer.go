@@ -20,9 +20,8 @@ import (
 // and sealing and queries take more memory.
 const groupRows = 1 << 17
 
-// batchRows is how many rows are handed to the columns at once, column by column: they stay in the
-// cache of the processor.
-const batchRows = 1 << 8
+// batchRows is how many rows are handed to the columns at once, column by column.
+const batchRows = store.BlockRows
 
 // pageBytes is how large a page is at most. Pages without rows that match are skipped.
 const pageBytes = 64 << 10
@@ -46,8 +45,6 @@ type writer struct {
 	pages   *spool
 	parquet *parquet.GenericWriter[any]
 	columns []encoder
-	origin  flow.Origin
-	batch   []entry
 	space   space
 	heads   []store.Head
 	groups  []groupMeta
@@ -65,7 +62,7 @@ type groupMeta struct {
 // newWriter writes to a file that gets its name when it is complete. with are the inner objects
 // that some record has.
 func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, error) {
-	w := &writer{path: path, origin: origin}
+	w := &writer{path: path, space: space{origin: origin}}
 	list := slices.Clone(columns)
 	for _, object := range objectNames {
 		if with[object] {
@@ -92,7 +89,6 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 		encoders[i].index = leaf.ColumnIndex
 		w.columns[leaf.ColumnIndex] = encoders[i]
 	}
-	w.batch, w.space.records = make([]entry, 0, batchRows), make([]flow.Record, batchRows)
 	var err error
 	if w.file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
 		return nil, err
@@ -108,75 +104,87 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 }
 
 // add writes the records of an interval.
-func (w *writer) add(e *store.Ended) (err error) {
+func (w *writer) add(e *store.Ended) error {
 	w.begin(e.Head())
-	e.Each(func(r *flow.Record, repeated uint64) {
-		if err == nil {
-			err = w.row(r, repeated)
-		}
-	})
-	return err
+	return e.Blocks(w.block)
 }
 
 // begin begins an interval, whose records follow.
 func (w *writer) begin(h store.Head) { w.heads = append(w.heads, h) }
 
-func (w *writer) row(r *flow.Record, repeated uint64) error {
-	kept := &w.space.records[len(w.batch)]
-	*kept = *r
-	if r.PDM != nil { // the next record uses its memory
-		kept.PDM = r.PDM.Clone()
-	}
-	if r.IOAM != nil {
-		kept.IOAM = r.IOAM.Clone()
-	}
-	w.batch = append(w.batch, entry{kept, &w.origin, w.heads[len(w.heads)-1].Sequence, repeated})
-	w.group.add(&w.batch[len(w.batch)-1])
-	if len(w.batch) == batchRows {
-		if err := w.flushBatch(); err != nil {
+// block writes records of the interval that was begun.
+func (w *writer) block(b *store.Block) error {
+	if w.group.Rows+b.Len() > groupRows {
+		if err := w.endGroup(); err != nil {
 			return err
 		}
 	}
-	if w.group.Rows == groupRows {
-		return w.endGroup()
+	w.group.add(b)
+	w.space.block, w.space.records = b, b.Records()
+	for i, to := range w.parquet.ColumnWriters() {
+		if _, err := to.WriteRowValues(w.columns[i].values(&w.space)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (g *groupMeta) add(x *entry) {
-	g.Rows++
-	if x.repeated == 0 {
-		g.Records++
-		g.Total.Add(&x.Counters)
+// counterColumns are those of blocks, in the order of flow.CounterFields.
+var counterColumns = func() (list []int) {
+	for i := range flow.CounterFields {
+		list = append(list, store.Column(flow.FieldNamed(flow.CounterFields[i].Name)))
+	}
+	return list
+}()
+
+func (g *groupMeta) add(b *store.Block) {
+	g.Rows += b.Len()
+	repeated, same := b.Numbers(store.ColumnRepeated)
+	if same && repeated[0] == 0 {
+		g.Records += uint64(b.Len())
+		for i, at := range counterColumns {
+			g.sum(flow.CounterFields[i].Counter(&g.Total), b, at)
+		}
 		return
 	}
-	again := x.Share(x.repeated)
-	once := x.Counters
+	for row, n := range repeated {
+		var all flow.Counters
+		for i, at := range counterColumns {
+			list, _ := b.Numbers(at)
+			*flow.CounterFields[i].Counter(&all) = list[row]
+		}
+		g.record(&all, n)
+	}
+}
+
+// sum adds a column.
+func (g *groupMeta) sum(to *uint64, b *store.Block, column int) {
+	list, same := b.Numbers(column)
+	if same {
+		*to += uint64(len(list)) * list[0]
+		return
+	}
+	for _, n := range list {
+		*to += n
+	}
+}
+
+// record adds a record of which so many packets are repeated.
+func (g *groupMeta) record(all *flow.Counters, repeated uint64) {
+	again := flow.Counters{}
+	if repeated > 0 {
+		again = all.Share(repeated)
+	}
+	once := *all
 	once.Subtract(&again)
-	if once.Packets > 0 {
+	if repeated == 0 || once.Packets > 0 {
 		g.Records++
 	}
 	g.Total.Add(&once)
 	g.Repeated.Add(&again)
 }
 
-func (w *writer) flushBatch() error {
-	if len(w.batch) == 0 {
-		return nil
-	}
-	for i, to := range w.parquet.ColumnWriters() {
-		if _, err := to.WriteRowValues(w.columns[i].values(w.batch, &w.space)); err != nil {
-			return err
-		}
-	}
-	w.batch = w.batch[:0]
-	return nil
-}
-
 func (w *writer) endGroup() error {
-	if err := w.flushBatch(); err != nil {
-		return err
-	}
 	if w.group.Rows == 0 {
 		return nil
 	}
