@@ -16,7 +16,7 @@ type counts struct {
 	run      *run
 	counters []*flow.Field
 	keys     []keyColumn
-	ids      table // keys, and the step of time as the last word
+	ids      table // keys, and the step of time as the last word, where there are some
 	meant    table // keys without the time, of which isMeant says whether the plan means them
 	isMeant  []bool
 	texts    []string // a text is a word of a key by its number
@@ -59,7 +59,10 @@ func newCounts(r *run) *counts {
 		c.refusing = c.refusing || k.field.PutUint == nil && k.field.PutAddr == nil && k.field.PutStr == nil
 		c.keys = append(c.keys, k)
 	}
-	c.meant.width, c.ids.width = words, words+1
+	c.meant.width, c.ids.width = words, words
+	if r.plan.Step > 0 {
+		c.ids.width++
+	}
 	if c.counters != nil && r.plan.RoundTrips() {
 		c.tripsOf = []query.RoundTrips{}
 	}
@@ -136,6 +139,10 @@ func (c *counts) block(b *block) error {
 // add adds rows to their groups.
 func (c *counts) add(vectors []*vector, at, ids []int32) {
 	plain, others := plainOf(vectors)
+	if len(plain) == 1 && len(others) == 0 {
+		c.addOne(plain[0], at, ids)
+		return
+	}
 	for i, row := range at {
 		if ids[i] < 0 {
 			continue
@@ -147,6 +154,17 @@ func (c *counts) add(vectors []*vector, at, ids []int32) {
 		}
 		for _, n := range others {
 			to[1+n] += vectors[n].at(int(row))
+		}
+	}
+}
+
+// addOne is add of one counter, as most plans have.
+func (c *counts) addOne(p plain, at, ids []int32) {
+	for i, id := range ids {
+		if id >= 0 {
+			to := c.sums[int(id)*c.stride:][:p.place+1]
+			to[0]++
+			to[p.place] += p.numbers[at[i]]
 		}
 	}
 }

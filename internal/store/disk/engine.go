@@ -261,6 +261,12 @@ func (r *run) at(b *block, all bool) (at []int32, err error) {
 		if !all && !meant(r.plan, r.before, h) {
 			return
 		}
+		if match.all {
+			for row := from; row < to; row++ {
+				at = append(at, int32(row))
+			}
+			return
+		}
 		for row := match.next(from, to); row < to; row = match.next(row+1, to) {
 			at = append(at, int32(row))
 		}

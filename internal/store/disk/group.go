@@ -22,9 +22,9 @@ type local struct {
 
 // groupsOf numbers the groups of rows by their keys.
 func (c *counts) groupsOf(b *block, at []int32) (*local, error) {
-	l := &local{counts: c, block: b, at: at, groups: b.memory.codes(len(at))}
+	l := &local{counts: c, block: b, at: at, groups: b.memory.codes(len(at)), firsts: b.memory.codes(1)}
 	clear(l.groups)
-	count := 1
+	l.firsts[0] = at[0]
 	var err error
 	if c.folded, err = c.fold(b, at); err != nil {
 		return nil, err
@@ -39,41 +39,30 @@ func (c *counts) groupsOf(b *block, at []int32) (*local, error) {
 			continue
 		}
 		codes, n := v.numbered(b.memory)
-		count = b.combine(l.groups, at, codes, n, count)
+		l.combine(codes, n)
 	}
-	l.count(count)
 	return l, nil
-}
-
-// count finds a row of each of so many groups.
-func (l *local) count(groups int) {
-	l.firsts = l.block.memory.codes(groups)
-	for i, row := range l.at {
-		l.firsts[l.groups[i]] = row
-	}
 }
 
 // keep leaves the rows of groups that are meant; numbers of groups stay.
 func (l *local) keep(meant []byte) {
-	at, groups := l.at[:0], l.groups[:0]
-	for i, g := range l.groups {
-		if meant[g] != 0 {
-			at, groups = append(at, l.at[i]), append(groups, g)
-		}
+	at, groups, kept := l.at, l.groups, 0
+	for i, g := range groups {
+		at[kept], groups[kept] = at[i], g
+		kept += int(meant[g])
 	}
-	n := int32(0)
-	renamed := l.block.memory.codes(len(meant))
+	at, groups = at[:kept], groups[:kept]
+	renamed, firsts := l.block.memory.codes(len(meant)), l.firsts[:0]
 	for g, is := range meant {
 		if is != 0 {
-			renamed[g] = n
-			n++
+			renamed[g] = int32(len(firsts))
+			firsts = append(firsts, l.firsts[g])
 		}
 	}
 	for i, g := range groups {
 		groups[i] = renamed[g]
 	}
-	l.at, l.groups = at, groups
-	l.count(int(n))
+	l.at, l.groups, l.firsts = at, groups, firsts
 }
 
 // steps distinguishes groups by time, too.
@@ -88,7 +77,7 @@ func (l *local) steps() {
 			l.stepOf[row] = int32(len(l.buckets)) - 1
 		}
 	})
-	l.count(l.block.combine(l.groups, l.at, l.stepOf, len(l.buckets), len(l.firsts)))
+	l.combine(l.stepOf, len(l.buckets))
 }
 
 // bucket is the step of time of a group; zero: there are none.
@@ -129,19 +118,24 @@ func (l *local) keysOf(from, to, width int) []uint64 {
 // addresses writes those of a column into keys, cut as the plan says.
 func (l *local) addresses(words []uint64, width int, firsts []int32, column int) {
 	k, v := &l.counts.keys[column], l.keys[column]
-	mask4, mask6 := maskOf(96+k.bits4), maskOf(k.bits6)
+	masks := [2][2]uint64{maskOf(k.bits6), maskOf(96 + k.bits4)}
+	bit, codes, packed := uint64(1)<<column, v.codes, v.packed
+	if v.same && v.values() == 0 {
+		return
+	}
 	for i, row := range firsts {
-		_, address, is := v.cell(int(row))
-		if !is {
+		code := int32(0)
+		if !v.same {
+			code = codes[row]
+		}
+		if code < 0 {
 			continue
 		}
-		key, mask := words[i*width:][:width], &mask6
-		if key[l.family()] == 4 {
-			mask = &mask4
-		}
+		key, address := words[i*width:][:width], packed[int(code)*addressBytes:][:addressBytes]
+		mask := &masks[mark(key[l.family()] == 4)]
 		key[k.word] = binary.BigEndian.Uint64(address) & mask[0]
 		key[k.word+1] = binary.BigEndian.Uint64(address[8:]) & mask[1]
-		key[0] |= 1 << column
+		key[0] |= bit
 	}
 }
 
@@ -154,6 +148,10 @@ func maskOf(bits int) [2]uint64 {
 // is missing.
 func (l *local) values(words []uint64, width int, firsts []int32, column int) {
 	k, v := &l.counts.keys[column], l.keys[column]
+	if v.codes != nil && v.bytes == nil {
+		l.numbers(words, width, firsts, column)
+		return
+	}
 	for i, row := range firsts {
 		n, text, is := v.cell(int(row))
 		switch {
@@ -164,6 +162,17 @@ func (l *local) values(words []uint64, width int, firsts []int32, column int) {
 		}
 		words[i*width+k.word] = n
 		words[i*width] |= 1 << column
+	}
+}
+
+// numbers is values of a dictionary of numbers.
+func (l *local) numbers(words []uint64, width int, firsts []int32, column int) {
+	v, word, bit := l.keys[column], l.counts.keys[column].word, uint64(1)<<column
+	for i, row := range firsts {
+		if code := v.codes[row]; code >= 0 && v.numbers[code] != 0 {
+			words[i*width+word] = v.numbers[code]
+			words[i*width] |= bit
+		}
 	}
 }
 
@@ -224,45 +233,37 @@ func (v *vector) numbered(m *memory) (codes []int32, n int) {
 	return codes, len(index) + 1
 }
 
-// combine numbers the pairs of a group and a code, and returns how many there are.
-func (b *block) combine(groups, at, codes []int32, values, count int) int {
-	if count == 1 && values <= 2*len(at) { // most dictionaries have only values of some row
-		return firstKey(groups, at, codes, b.memory.codes(values))
+// combine numbers the pairs of a group and a code below values: they are the groups then.
+func (l *local) combine(codes []int32, values int) {
+	memory, count := l.block.memory, len(l.firsts)
+	size := count * values
+	if size <= 8*len(l.at)+1<<10 {
+		l.combineFew(codes, values)
+		return
 	}
-	if size := count * values; size <= 8*len(at)+1<<10 {
-		table := b.memory.codes(size)
-		clear(table)
-		n := int32(0)
-		for i, row := range at {
-			cell := &table[int(groups[i])*values+int(codes[row])]
-			if *cell == 0 {
-				n++
-				*cell = n
-			}
-			groups[i] = *cell - 1
+	firsts := memory.codes(len(l.at))
+	pairs := newPairs(memory)
+	for i, row := range l.at {
+		g := pairs.number(uint64(l.groups[i])<<32 | uint64(codes[row]))
+		if l.groups[i] = g; int(g) == pairs.n-1 { // it may be a new one
+			firsts[g] = row
 		}
-		return int(n)
 	}
-	pairs := newPairs(b.memory)
-	for i, row := range at {
-		groups[i] = pairs.number(uint64(groups[i])<<32 | uint64(codes[row]))
-	}
-	return pairs.n
+	l.firsts = firsts[:pairs.n]
 }
 
-// firstKey is combine of one group: the codes that occur are numbered.
-func firstKey(groups, at, codes, table []int32) int {
-	for i := range table {
-		table[i] = -1
-	}
-	n := int32(0)
-	for i, row := range at {
-		cell := &table[codes[row]]
-		if *cell < 0 {
-			*cell = n
-			n++
+// combineFew is combine with a place for each pair.
+func (l *local) combineFew(codes []int32, values int) {
+	table, firsts := l.block.memory.codes(len(l.firsts)*values), l.block.memory.codes(min(len(l.firsts)*values, len(l.at)))[:0]
+	clear(table)
+	groups, values32 := l.groups[:len(l.at)], int32(values)
+	for i, row := range l.at {
+		cell := &table[groups[i]*values32+codes[row]]
+		if *cell == 0 {
+			firsts = append(firsts, row)
+			*cell = int32(len(firsts))
 		}
-		groups[i] = *cell
+		groups[i] = *cell - 1
 	}
-	return int(n)
+	l.firsts = firsts
 }

@@ -68,13 +68,12 @@ func (c *counts) nearby(b *block, at []int32) ([]int32, error) {
 		case v.codes == nil: // no value is
 			return nil, nil
 		}
-		kept := at[:0]
-		for _, row := range at {
-			if table[v.codes[row]+1] != 0 {
-				kept = append(kept, row)
-			}
+		kept := 0
+		for _, row := range at { // without a branch: which rows stay is hard to guess
+			at[kept] = row
+			kept += int(table[v.codes[row]+1])
 		}
-		at = kept
+		at = at[:kept]
 	}
 	return at, nil
 }
