@@ -177,27 +177,29 @@ func (c *numbers) bounds(rows int) (least, most uint64) {
 	return least, most
 }
 
-// took notes whether the numbers that were written are the same.
-func (c *numbers) took(rows int) {
-	first, other := c.list[0], uint64(0)
-	for _, n := range c.list[:rows] {
-		other |= n ^ first
-	}
-	c.same, c.filled = other == 0, rows
-}
-
 // read takes rows of an interval.
 func (b *Block) read(iv *interval, from, to int, repeated []uint64) {
 	b.iv, b.rows = iv, to-from
 	rows := iv.rows[from/rowsChunk][from%rowsChunk:][:b.rows]
 	for i := range places {
+		c := &b.columns[i]
+		var differ uint64
 		if i == ColumnRepeated {
-			copy(b.columns[i].list[:], repeated[from:to])
+			differ = copied(c.list[:b.rows], repeated[from:to])
 		} else {
-			places[i].read(rows, b.columns[i].list[:b.rows])
+			differ = places[i].read(rows, c.list[:b.rows])
 		}
-		b.columns[i].took(b.rows)
+		c.same, c.filled = differ == 0, b.rows
 	}
+}
+
+// copied copies numbers; it returns 0 if they are the same.
+func copied(to, from []uint64) (differ uint64) {
+	for i, n := range from[:len(to)] {
+		to[i] = n
+		differ |= n ^ from[0]
+	}
+	return differ
 }
 
 // blocks calls each with all rows of the interval.
@@ -248,22 +250,24 @@ func (b *Block) check() error {
 	return nil
 }
 
-func (p *rowPlace) read(rows []row, to []uint64) {
+// read reads numbers of rows; it returns 0 if they are the same.
+func (p *rowPlace) read(rows []row, to []uint64) (differ uint64) {
 	at := unsafe.Add(unsafe.Pointer(&rows[0]), p.offset)
 	switch {
 	case p.half:
 		for i := range to {
 			to[i] = binary.BigEndian.Uint64(halfAt(at, i)[:])
+			differ |= to[i] ^ to[0]
 		}
+		return differ
 	case p.bytes == 1:
-		readAt[uint8](at, to)
+		return readAt[uint8](at, to)
 	case p.bytes == 2:
-		readAt[uint16](at, to)
+		return readAt[uint16](at, to)
 	case p.bytes == 4:
-		readAt[uint32](at, to)
-	default:
-		readAt[uint64](at, to)
+		return readAt[uint32](at, to)
 	}
+	return readAt[uint64](at, to)
 }
 
 func (p *rowPlace) write(rows []row, from []uint64) {
@@ -293,10 +297,14 @@ type unsigned interface {
 	uint8 | uint16 | uint32 | uint64
 }
 
-func readAt[T unsigned](first unsafe.Pointer, to []uint64) {
+func readAt[T unsigned](at unsafe.Pointer, to []uint64) (differ uint64) {
+	first := uint64(*(*T)(at))
 	for i := range to {
-		to[i] = uint64(*(*T)(unsafe.Add(first, uintptr(i)*unsafe.Sizeof(row{}))))
+		n := uint64(*(*T)(unsafe.Add(at, uintptr(i)*unsafe.Sizeof(row{}))))
+		to[i] = n
+		differ |= n ^ first
 	}
+	return differ
 }
 
 func writeAt[T unsigned](first unsafe.Pointer, from []uint64) {

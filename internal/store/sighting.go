@@ -1,7 +1,6 @@
 package store
 
 import (
-	"hash/maphash"
 	"math"
 	"math/bits"
 	"net/netip"
@@ -50,16 +49,6 @@ type placeKey struct {
 	link   link
 	egress bool
 }
-
-var seed = maphash.MakeSeed()
-
-type flowKey struct {
-	src, dst     [16]byte
-	sport, dport uint16
-	proto        uint8
-}
-
-func (w *row) flowKey() flowKey { return flowKey{w.src, w.dst, w.sport, w.dport, w.proto} }
 
 // sighting is a flow at a place.
 type sighting struct {
@@ -152,7 +141,7 @@ func (s *sightings) begin(iv *interval) {
 // find is where the first sighting of a flow is or belongs.
 func (s *sightings) find(key flowKey) *int32 {
 	mask := uint64(len(s.flows) - 1)
-	at := maphash.Comparable(seed, key) & mask
+	at := key.hash() & mask
 	for s.flows[at] != 0 && s.list[s.flows[at]-1].first.flowKey() != key {
 		at = (at + 1) & mask
 	}

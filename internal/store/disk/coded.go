@@ -57,6 +57,24 @@ func (c *coder) number(n uint64, names [][]byte) {
 	c.took(code, words)
 }
 
+// ofNumbers adds the codes of numbers, or of the names that they stand for.
+func (c *coder) ofNumbers(list []uint64, names [][]byte) {
+	for _, n := range list {
+		if names != nil || c.last < 0 || n >= uint64(len(c.numbers.small)) || c.numbers.small[n] == 0 {
+			c.number(n, names)
+			continue
+		}
+		code, words := c.numbers.small[n]-1, [2]uint64{n} // as most are
+		if n < c.low.words[0] {
+			c.low = bound{words, code}
+		} else if n > c.high.words[0] {
+			c.high = bound{words, code}
+		}
+		c.last, c.words = code, words
+		c.next = append(c.next, code)
+	}
+}
+
 // addresses adds the codes of addresses.
 func (c *coder) addresses(list [][2]uint64) {
 	var hashes [batchRows]uint64

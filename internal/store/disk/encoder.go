@@ -113,9 +113,7 @@ func (c *encoder) numbers(s *space) []parquet.Value {
 		c.coder.number(list[0], c.names)
 		c.coder.again(len(list) - 1)
 	default:
-		for _, n := range list {
-			c.coder.number(n, c.names)
-		}
+		c.coder.ofNumbers(list, c.names)
 	}
 	return levels
 }
