@@ -3,6 +3,10 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/datapath"
@@ -46,10 +50,18 @@ func newProbe(cfg config.Config, s *stages, drop bool, log *slog.Logger) (probe,
 	if kind == "ebpf" {
 		return &ebpfProbe{Datapath: datapath.New(datapath.Config{
 			MaxEntries: cfg.Flow.MaxEntries, RingSize: cfg.Flow.RingSize, Sampling: cfg.Flow.Sampling, Tunnels: tunnels,
-			Stages: s.datapath(),
+			Stages: s.datapath(), LinkHeader: haveLinkHeaders(cfg.Patterns()),
 		}, log), drop: drop}, nil
 	}
 	return newAFPacketProbe(cfg, tunnels, log), nil
+}
+
+// haveLinkHeaders reports whether patterns are names of interfaces that exist and have an Ethernet header.
+func haveLinkHeaders(patterns []string) bool {
+	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(pattern string) bool {
+		link, err := netlink.LinkByName(pattern)
+		return err != nil || strings.ContainsAny(pattern, `*?[\`) || !topology.Link{LinkType: link.Attrs().EncapType}.Ethernet()
+	})
 }
 
 // probeKind is the probe that is configured, or the best this kernel can run. Stages

@@ -26,6 +26,7 @@ type Config struct {
 	Stages     []*Stage      // in addition to the flow cache
 	WholeTable bool          // the flow table has its full size from the start
 	WalkOnly   bool          // GSO frames are measured by their content, even where the kernel can be asked
+	LinkHeader bool          // all interfaces have one: Load loads no copies for others
 }
 
 // Default is the configuration of an agent without any.

@@ -208,10 +208,10 @@ func (d *Datapath) loadAhead() error {
 	return nil
 }
 
-// mayLackLink reports whether interfaces without link header that appear later run a program. Hardly a driver of such
-// interfaces runs one at XDP: then tc does its work until the agent's next start, for half of the verifier's work now.
+// mayLackLink reports whether interfaces without link header that appear later run a program: its copy for them doubles the
+// verifier's work. Hardly a driver of such interfaces runs one at XDP; there tc does its work until the agent's next start.
 func (d *Datapath) mayLackLink(p *Program) bool {
-	return !p.Optional || slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.has(p) && s.Anywhere != nil })
+	return !d.cfg.LinkHeader && (!p.Optional || slices.ContainsFunc(d.stages, func(s *Stage) bool { return s.has(p) && s.Anywhere != nil }))
 }
 
 // allFeatures is the variant with the features of all stages, and bound to nothing.

@@ -100,6 +100,13 @@ func launchTo(t *testing.T, s setup, stdout *os.File) (a *agent, ready chan stru
 // expand is a configuration in the agent's folder, with its socket.
 func (a *agent) expand(yaml string) string {
 	yaml = strings.ReplaceAll(yaml, "DIR", a.dir)
+	if a.host != nil {
+		links := make([]string, len(a.host.Interfaces))
+		for i := range a.host.Interfaces {
+			links[i] = a.host.Interfaces[i].Name
+		}
+		yaml = strings.ReplaceAll(yaml, "LINKS", strings.Join(links, ", "))
+	}
 	if !strings.Contains(yaml, "api:") {
 		yaml += "\napi: {socket: " + a.socket + "}\n"
 	}

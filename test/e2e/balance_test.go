@@ -62,7 +62,7 @@ func TestBalance(t *testing.T) {
 	healthy.Store(true)
 	client, lb, backend := balancerLab(t, &healthy)
 	config := func(more string) string {
-		return quick + fmt.Sprintf(`interfaces: [to-*]
+		return quick + fmt.Sprintf(`interfaces: [LINKS]
 balance:
   interfaces: [to-alpha, to-porthos]
   services:

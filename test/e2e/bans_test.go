@@ -23,7 +23,7 @@ func (a *agent) bans(t *testing.T) (list gateservice.Bans) {
 func TestBans(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	const config = quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: tc, bans: {max: 2}, state: DIR/gate.json}\n"
+	const config = quick + "interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: tc, bans: {max: 2}, state: DIR/gate.json}\n"
 	a := start(t, setup{host: alpha, config: config})
 	source := beta.Addr4().String()
 	arrives(t, beta, alpha, true)

@@ -77,7 +77,7 @@ func TestCapture(t *testing.T) {
 	t.Parallel()
 	for mode, verdicts := range map[string][2]string{"native": {"eBPF_XDP", "eBPF_XDP"}, "tc": {"eBPF_TC", "eBPF_TC"}} {
 		_, alpha, beta := newLab(t)
-		a := start(t, setup{host: alpha, config: quick + fmt.Sprintf("interfaces: [to-*]\ngate: {interfaces: [to-*], mode: %s}\n", mode)})
+		a := start(t, setup{host: alpha, config: quick + fmt.Sprintf("interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: %s}\n", mode)})
 		wants(t, a.rules(t, "add", "drop", "icmp", "type", "8"), 0)
 		drop := a.rule(t, "drop icmp type 8")
 		file := a.path("dropped.pcapng")
@@ -155,7 +155,7 @@ func stranger(t *testing.T, a *agent) {
 func TestFlowRules(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: native}\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: native}\n"})
 	arrives(t, beta, alpha, true)
 	wants(t, a.rules(t, "add", "no-flow", "icmp", "type", "8"), 0)
 	for range 3 {

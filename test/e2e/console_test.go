@@ -77,7 +77,7 @@ func TestConsole(t *testing.T) {
 	reader, admin, next := newToken(t, "r", "read"), newToken(t, "a", "admin"), newToken(t, "r", "read-anonymised")
 	line := func(of consoleToken) string { return fmt.Sprintf("%q", of.Name+":"+of.Role+":"+of.Hash) }
 	config := func(tokens ...string) string {
-		return quick + "interfaces: [to-*]\ngate: {interfaces: [to-*]}\nconsole: {listen: '127.0.0.1:8474', tokens: [" + strings.Join(tokens, ", ") + "]}\n"
+		return quick + "interfaces: [LINKS]\ngate: {interfaces: [to-*]}\nconsole: {listen: '127.0.0.1:8474', tokens: [" + strings.Join(tokens, ", ") + "]}\n"
 	}
 	a := start(t, setup{host: alpha, config: config(line(reader), line(admin))})
 	client, url := clientOn(alpha), "http://127.0.0.1:8474"
@@ -124,7 +124,7 @@ func TestConsole(t *testing.T) {
 func TestConsoleCommand(t *testing.T) {
 	t.Parallel()
 	_, alpha, _ := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\n"})
 	c := spawn(t, alpha, exec.Command(program, "console", "--socket", a.socket))
 	var link string
 	await.Success(t, func() error {

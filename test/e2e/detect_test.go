@@ -14,7 +14,7 @@ import (
 func TestDetection(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n" +
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\n" +
 		"gate: {interfaces: [to-*], mode: tc, detect: {watch: [\"200/s per src udp dst port 9\"], ban: 2s}}\n"})
 	burst := func() {
 		t.Helper()

@@ -21,7 +21,7 @@ import (
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\n"})
 	r, err := traffic.Datagrams(t.Context(), alpha, beta, traffic.DatagramConfig{
 		To: netip.AddrPortFrom(beta.Addr6(), 7777), Count: 300, Size: 100, Flows: 3,
 	})

@@ -14,7 +14,7 @@ import (
 func TestForwardStatus(t *testing.T) {
 	t.Parallel()
 	_, alpha, _ := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\nforward: {interfaces: [to-beta, missing0]}\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\nforward: {interfaces: [to-beta, missing0]}\n"})
 	status := func() (s forward.Status) {
 		t.Helper()
 		if err := json.Unmarshal([]byte(must(t, nil, program, "forward", "status", "-o", "json", "--socket", a.socket)), &s); err != nil {
@@ -48,7 +48,7 @@ func TestForwardStatus(t *testing.T) {
 func TestForwardOff(t *testing.T) {
 	t.Parallel()
 	_, alpha, _ := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\n"})
 	r := waymark(t, "forward", "status", "--socket", a.socket)
 	if r.code == 0 || !strings.Contains(r.stderr, "forward.interfaces") {
 		t.Errorf("%+v", r)

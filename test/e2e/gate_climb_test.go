@@ -15,7 +15,7 @@ func TestGateClimbs(t *testing.T) {
 	_, alpha, beta := newLab(t)
 	iface := alpha.Interfaces[0].Name
 	leave := occupy(t, alpha, iface)
-	const config = quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: native}\n"
+	const config = quick + "interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: native}\n"
 	a := start(t, setup{host: alpha, config: config})
 	rule := fmt.Sprintf("drop udp dst port %d", forbidden)
 	wants(t, a.rules(t, "add", rule), 0)

@@ -60,7 +60,7 @@ func arrives(t *testing.T, from, to *lab.Host, want bool) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	const config = quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: native, rules: DIR/rules}\n"
+	const config = quick + "interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: native, rules: DIR/rules}\n"
 	a := start(t, setup{host: alpha, config: strings.Replace(config, ", rules: DIR/rules", "", 1)})
 	arrives(t, beta, alpha, true)
 	write := func(text string) {

@@ -107,7 +107,7 @@ func TestOpenFiles(t *testing.T) {
 		must(t, alpha, "ip", "link", "add", fmt.Sprintf("to-%d", i), "type", "veth", "peer", "name", fmt.Sprintf("peer%d", i))
 	}
 	limited := func(n int) setup {
-		return setup{host: alpha, config: counting + markAll, wrap: []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", n, n)}}
+		return setup{host: alpha, config: strings.Replace(counting, "LINKS", "to-*", 1) + markAll, wrap: []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", n, n)}}
 	}
 	a, _ := launch(t, limited(60))
 	a.wait(t)

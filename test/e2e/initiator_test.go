@@ -109,7 +109,7 @@ func TestInitiator(t *testing.T) {
 	})
 	// No flow may be exported between query and response, which come late on a busy machine: biflows need both.
 	const flows = "flow: {max_entries: 4096, scan_interval: 50ms, idle_timeout: 2m, active_timeout: 5m}\n"
-	const exports = "interfaces: [to-*]\nexport:\n  - jsonl: {path: DIR/flows.jsonl}\n"
+	const exports = "interfaces: [LINKS]\nexport:\n  - jsonl: {path: DIR/flows.jsonl}\n"
 	c := newCollector(t, alpha, "127.0.0.1")
 	agents := []*agent{
 		start(t, setup{host: alpha, config: flows + exports + "  - ipfix: {collector: \"udp://127.0.0.1:4739\", biflow: true}\n"}),

@@ -226,7 +226,7 @@ func TestAPIIsLocal(t *testing.T) {
 	t.Parallel()
 	l, alpha, beta := newLab(t)
 	_ = l
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\napi: {socket: DIR/agent.sock, listen: \"127.0.0.1:8099\"}\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\napi: {socket: DIR/agent.sock, listen: \"127.0.0.1:8099\"}\n"})
 	info, err := os.Stat(a.socket)
 	if err != nil {
 		t.Fatal(err)

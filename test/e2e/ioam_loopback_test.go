@@ -13,7 +13,7 @@ import (
 
 // loopbackNode is a node of a domain that answers each packet that asks for a copy.
 func loopbackNode(h *lab.Host, id int, insert string) string {
-	text := quick + fmt.Sprintf("\ninterfaces: [to-*]\nioam:\n  node: {id: %d}\n  namespaces: [{id: 123}]\n  loopback: {every: 1, rate: 1000}\n  interfaces:\n", id)
+	text := quick + fmt.Sprintf("\ninterfaces: [LINKS]\nioam:\n  node: {id: %d}\n  namespaces: [{id: 123}]\n  loopback: {every: 1, rate: 1000}\n  interfaces:\n", id)
 	for k, i := range h.Interfaces {
 		text += fmt.Sprintf("  - {name: %s, id: %d}\n", i.Name, 10*id+k)
 	}

@@ -104,7 +104,7 @@ func TestReloadNode(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
 	first := func(id, data int, fields string, size int) string {
-		return quick + fmt.Sprintf(`interfaces: [to-*]
+		return quick + fmt.Sprintf(`interfaces: [LINKS]
 ioam:
   node: {id: %d}
   interfaces: [to-beta:%d:both]
@@ -115,7 +115,7 @@ ioam:
 `, id, id, data, data, beta.Addr6(), size, fields)
 	}
 	last := func(id, data int, role string) string {
-		return quick + fmt.Sprintf(`interfaces: [to-*]
+		return quick + fmt.Sprintf(`interfaces: [LINKS]
 ioam:
   node: {id: %d}
   interfaces: [{name: to-alpha, id: %d, role: %s}]
@@ -185,7 +185,7 @@ ioam:
 func TestReloadInterfacesOfNode(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + `interfaces: [to-*]
+	a := start(t, setup{host: alpha, config: quick + `interfaces: [LINKS]
 ioam:
   node: {id: 1}
   interfaces: [to-beta:1]

@@ -14,7 +14,7 @@ import (
 )
 
 const transitNode = `
-interfaces: [to-*]
+interfaces: [LINKS]
 ioam:
   node: {id: 3}
   interfaces: [to-athos:31:both, to-aramis:32:both]

@@ -18,7 +18,7 @@ import (
 )
 
 const lastNode = `
-interfaces: [to-*]
+interfaces: [LINKS]
 ioam:
   node: {id: 5}
   interfaces: [to-aramis:51:both]

@@ -115,7 +115,7 @@ func (s *steady) goesOn(t *testing.T, when string) {
 func kept(t *testing.T, mode string) string {
 	t.Helper()
 	state, pins := filepath.Join(t.TempDir(), "gate.json"), "/sys/fs/bpf/"+filepath.Base(t.TempDir())+strings.ReplaceAll(t.Name(), "/", "-")
-	return quick + fmt.Sprintf("interfaces: [to-*]\ngate: {interfaces: [to-*], mode: %s, state: %s, pin: true, pin_dir: %s}\n", mode, state, pins)
+	return quick + fmt.Sprintf("interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: %s, state: %s, pin: true, pin_dir: %s}\n", mode, state, pins)
 }
 
 // pinsOf is gate.pin_dir of a configuration.
@@ -294,7 +294,7 @@ func TestPinsAreNotLost(t *testing.T) {
 	// Where no file is named any more, the rules end, and the log says so.
 	a.stop(t)
 	_, after, _ := strings.Cut(config, "pin: true, ")
-	a = start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\ngate: {interfaces: [to-*], mode: native, " + after})
+	a = start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: native, " + after})
 	a.says(t, "rules and bans that an agent before has left in effect end")
 	arrives(t, beta, alpha, true)
 	a.stop(t)
@@ -356,7 +356,7 @@ func TestGateState(t *testing.T) {
 	_, alpha, beta := newLab(t)
 	dir := t.TempDir()
 	file, rules := filepath.Join(dir, "gate.json"), filepath.Join(dir, "rules")
-	config := quick + fmt.Sprintf("interfaces: [to-*]\ngate: {interfaces: [to-*], mode: tc, state: %s, rules: %s}\n", file, rules)
+	config := quick + fmt.Sprintf("interfaces: [LINKS]\ngate: {interfaces: [to-*], mode: tc, state: %s, rules: %s}\n", file, rules)
 	write := func(path, text string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -195,3 +195,40 @@ func TestReloadPolicies(t *testing.T) {
 	a.reload(t, quick+"interfaces: [to-*]\n", "key=pdm.policies")
 	a.stop(t)
 }
+
+// TestReloadAddsTun: an agent of named Ethernet interfaces has no programs for a tun device, says so at a reload, and goes on; one that
+// keeps its privileges, or whose interfaces are not all named, takes it.
+func TestReloadAddsTun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, interfaces string
+		args             []string
+		state            string
+	}{
+		{"named", "near", nil, "failed"},
+		{"a glob", "nea*", nil, "attached"},
+		{"absent", "near, absent0", nil, "attached"},
+		{"privileges", "near", []string{"--keep-privileges"}, "attached"},
+	} {
+		h := oneLink(t)
+		must(t, h, "ip", "tuntap", "add", "tun0", "mode", "tun")
+		must(t, h, "ip", "link", "set", "tun0", "up")
+		a := start(t, setup{host: h, config: quick + "interfaces: [" + c.interfaces + "]\n", args: c.args})
+		a.reload(t, quick+"interfaces: ["+c.interfaces+", tun0]\n", "configuration reloaded")
+		await.Success(t, func() error {
+			states := map[string]int{}
+			s := a.status(t)
+			for _, hook := range s.Hooks {
+				states[hook.Iface+" "+hook.State]++
+			}
+			if states["near attached"] != 2 || states["tun0 "+c.state] == 0 {
+				return notYet("%s: %v", c.name, states)
+			}
+			return nil
+		})
+		if named := strings.Contains(a.stderr.String(), "restart it, or start it with --keep-privileges"); named != (c.state == "failed") {
+			t.Errorf("%s: the remedy is in the log: %t\n%s", c.name, named, a.stderr)
+		}
+		a.stop(t)
+	}
+}

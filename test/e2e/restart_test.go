@@ -16,7 +16,7 @@ import (
 )
 
 // counting is a configuration that counts on all links of a lab's host.
-const counting = quick + "interfaces: [to-*]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"
+const counting = quick + "interfaces: [LINKS]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"
 
 // transfer sends bytes over TCP and returns the port they came from.
 func transfer(t *testing.T, from, to *lab.Host) (port int, segments uint64) {

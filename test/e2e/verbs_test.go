@@ -164,7 +164,7 @@ func TestStatus(t *testing.T) {
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\nexport: [{jsonl: {path: DIR/flows.jsonl}}]\n"})
 	stop := makeTraffic(t, alpha, beta)
 	a.covered(t)
 	a.stop(t)
@@ -204,7 +204,7 @@ print(len(lines))
 func TestTop(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
-	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n"})
+	a := start(t, setup{host: alpha, config: quick + "interfaces: [LINKS]\n"})
 	stop := makeTraffic(t, alpha, beta)
 	defer stop()
 	server := labtest.Prefix()

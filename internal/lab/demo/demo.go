@@ -98,14 +98,18 @@ func (d *demo) launch(h *lab.Host, more string) (*agent, error) {
 	if d.history != "" {
 		history = fmt.Sprintf("{use: always, path: %s}", d.history)
 	}
-	text := fmt.Sprintf(`interfaces: ["to-*"]
+	ifaces := make([]string, len(h.Interfaces))
+	for i := range h.Interfaces {
+		ifaces[i] = h.Interfaces[i].Name
+	}
+	text := fmt.Sprintf(`interfaces: [%s]
 flow: {max_entries: 65536, scan_interval: 500ms}
 history: %s
 export:
   - jsonl: {path: %s}
 api: {socket: %s}
 log: {level: warn}
-%s`, history, filepath.Join(d.dir, h.Name+".jsonl"), a.socket, more)
+%s`, strings.Join(ifaces, ", "), history, filepath.Join(d.dir, h.Name+".jsonl"), a.socket, more)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
