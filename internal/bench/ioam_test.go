@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/waymark-net/waymark/test/built"
@@ -47,6 +48,9 @@ func TestIOAMThroughput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	long := maps.Clone(sliceBytes)
+	t.Cleanup(func() { sliceBytes = long })
+	sliceBytes = map[bool]int{true: 2 << 20, false: 256 << 10}
 	got, err := measureThroughput(t.Context(), IOAMThroughput{Rounds: 1}, modes, func(what string) { t.Log(what) }, self)
 	if err != nil {
 		t.Fatalf("%+v", err)
