@@ -22,36 +22,41 @@ type addressPages struct {
 	chunk *parquet.FileColumnChunk
 	meta  *format.ColumnMetaData
 	at    int64 // of the page that is read next
-	body  []byte
-	page  addressPage
 	none  parquet.Dictionary
+	*pageMemory
 
 	entries int   // of the dictionary; −1: it was not looked at yet
 	first   int64 // where it has the first one
 }
 
+// pageMemory is what pages of one column after the other use.
+type pageMemory struct {
+	head [512]byte // more than one has
+	body []byte
+	page addressPage
+}
+
 // newAddressPages is nil where the column is of another form.
-func newAddressPages(file *parquet.File, group int, chunk *parquet.FileColumnChunk) *addressPages {
+func newAddressPages(file *parquet.File, group int, chunk *parquet.FileColumnChunk, m *pageMemory) *addressPages {
 	meta := &file.Metadata().RowGroups[group].Columns[chunk.Column()].MetaData
 	if meta.Codec != format.Uncompressed || meta.DictionaryPageOffset == 0 {
 		return nil
 	}
 	t := chunk.Type()
 	return &addressPages{
-		file: file, chunk: chunk, meta: meta, at: meta.DataPageOffset, entries: -1,
+		file: file, chunk: chunk, meta: meta, at: meta.DataPageOffset, entries: -1, pageMemory: m,
 		none: t.NewDictionary(chunk.Column(), 0, t.NewValues(nil, nil)),
 	}
 }
 
 // header reads the head of a page; size is what it takes itself.
 func (p *addressPages) header(at int64) (h *format.PageHeader, size int, err error) {
-	var b [512]byte // more than a head has
-	n, err := p.file.ReadAt(b[:], at)
+	n, err := p.file.ReadAt(p.head[:], at)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, err
 	}
 	var protocol thrift.CompactProtocol
-	r := protocol.NewReaderFromBytes(b[:n])
+	r := protocol.NewReaderFromBytes(p.head[:n])
 	h = &format.PageHeader{}
 	if err := thrift.NewDecoder(r).Decode(h); err != nil {
 		return nil, 0, fmt.Errorf("the head of the page at byte %d: %w", at, err)
@@ -77,7 +82,7 @@ func (p *addressPage) Dictionary() parquet.Dictionary { return p.none }
 // levelsOf decodes whether values are missing.
 var levelsOf = rle.Encoding{BitWidth: 1}
 
-// ReadPage implements parquet.Pages. The page is valid until the next call, and its dictionary is empty.
+// ReadPage implements parquet.Pages. The page is valid until the next call, of any column, and its dictionary is empty.
 func (p *addressPages) ReadPage() (parquet.Page, error) {
 	end := p.meta.DictionaryPageOffset + p.meta.TotalCompressedSize
 	if p.at >= end {
@@ -204,7 +209,7 @@ func (p *addressPages) gather(v *vector, places []int32) error {
 // pages reads the pages of a column.
 func (b *block) pages(c *column, chunk parquet.ColumnChunk) parquet.Pages {
 	if f, ok := chunk.(*parquet.FileColumnChunk); ok && c.address() {
-		if p := newAddressPages(b.file, b.number, f); p != nil {
+		if p := newAddressPages(b.file, b.number, f, &b.memory.pages); p != nil {
 			return p
 		}
 	}

@@ -7,6 +7,7 @@ type memory struct {
 	bytes   [][]byte
 	digests [][]digest
 	used    [4]int
+	pages   pageMemory
 }
 
 // reuse has the memory of the block before be used again.
