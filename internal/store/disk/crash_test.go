@@ -2,13 +2,18 @@ package disk
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +173,41 @@ func TestBadDirectories(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "log-00000000000000000099.wal.damaged")); err != nil {
 		t.Errorf("a log that cannot be read was not kept: %v", err)
+	}
+}
+
+// TestLaterLog: a log with intervals of a later version is kept as it is, under another name, and the agent says why.
+func TestLaterLog(t *testing.T) {
+	dir := t.TempDir()
+	b := newBoth(t, dir)
+	b.fill(0, numbered(1))
+	path := b.disk.log.path
+	if err := b.disk.close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	interval := text[len(logMagic)+8:]
+	interval[0]++ // its version
+	binary.LittleEndian.PutUint32(text[len(logMagic)+4:], crc32.Checksum(interval, castagnoli))
+	if err := os.WriteFile(path, text, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	d := deps()
+	d.Log = slog.New(slog.NewTextHandler(&said, nil))
+	s, err := Open(Config{Path: dir, Size: 1 << 30}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "of the log is not known: read it with the Waymark that wrote it"; s.counts.Damaged != 1 || !strings.Contains(said.String(), want) {
+		t.Errorf("%+v: %s", s.counts, said.String())
+	}
+	goOn(t, s, 0)
+	if got, err := os.ReadFile(path + ".damaged"); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("the log of a later version is not kept: %v", err)
 	}
 }
 
