@@ -124,6 +124,20 @@ that another processor wrote. veth has no hints in hardware: the report says wha
 		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Hints(ctx, cfg) },
 	},
 	{
+		"forward", "Cost of forwarding a packet, by each way to do it",
+		`A generator sends UDP datagrams over veth pairs in unnamed network namespaces to a router with
+1 to 100,000 routes, which sends them on to a sink: the kernel, without and with connection
+tracking and a flow table, xdp-forward, and Waymark at native XDP, as far as they are available. Ways take turns
+on one processor, and what was sent must arrive. The budgets of the design are checked.`, false,
+		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Forward(ctx, cfg) },
+	},
+	{
+		"balance", "Cost of balancing a packet, by each way to do it",
+		`As forward, for packets of 1 to 1,000,000 connections to a service with three backends: nftables that
+rewrites addresses, IPVS, and Waymark with each way to reach a backend, next to the kernel that only forwards.`, false,
+		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Balance(ctx, cfg) },
+	},
+	{
 		"history", "Records on disk: ingest, bytes per record, answers over 24 hours",
 		`Five million records of 24 hours are written to a temporary directory, as the agent writes
 them: to the log, and by the hour to sealed files. Then some of them are asked for, five
