@@ -89,7 +89,7 @@ lint: setup-lint build ## Formats, static analysis, documents that drifted from 
 	@scripts/lint
 
 .PHONY: apidiff
-apidiff: ## Changes of the public Go API (wire/) since BASE, by default the newest tag
+apidiff: ## Changes of the public Go API (wire/, tap/) since BASE, by default the newest tag
 	@scripts/apidiff "$(BASE)"
 
 .PHONY: fuzz

@@ -39,6 +39,9 @@ int waymark_xdp(struct xdp_md *xdp)
 		verdict = gate_verdict(xdp, GATE_HOOK_XDP, gate_run_xdp(xdp), &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(xdp) : XDP_DROP;
+		if (cfg_features & FEATURE_META && marks & GATE_MARK_TAPPED &&
+		    hints_tap(xdp) == XDP_REDIRECT)
+			return XDP_REDIRECT;
 	}
 	if (cfg_features & FEATURE_IOAM)
 		left = ioam_xdp(xdp);

@@ -120,6 +120,7 @@ enum gate_action {
 	GATE_SAMPLE, /* one packet of `cost` */
 	GATE_NO_FLOW,
 	GATE_ONLY_FLOW,
+	GATE_TAP, /* likewise */
 };
 
 enum gate_per { GATE_PER_RULE, GATE_PER_SOURCE };
@@ -131,7 +132,7 @@ struct gate_rule {
 	__u8 per; /* enum gate_per */
 	/* Of a limit; see gate/limit.h. */
 	__u64 full; /* ns in which a bucket fills */
-	__u64 cost; /* ns per packet; of GATE_SAMPLE, packets */
+	__u64 cost; /* ns per packet; of GATE_SAMPLE and GATE_TAP, packets */
 	__u64 rate; /* bytes per second */
 	__u8 bits4, bits6; /* of a source that has a bucket */
 	__u8 bytes; /* bytes are limited, else packets */
@@ -218,6 +219,7 @@ enum gate_mark {
 	GATE_MARK_NO_FLOW = 1 << 0, /* there is no flow record of it */
 	GATE_MARK_FLOW_KNOWN = 1 << 1, /* the first rule about that has matched */
 	GATE_MARK_SAMPLED = 1 << 2,
+	GATE_MARK_TAPPED = 1 << 3, /* it goes to a socket of AF_XDP, if one takes it */
 };
 
 /* Of a table: rules that there are. */

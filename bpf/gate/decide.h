@@ -29,8 +29,13 @@ static __always_inline void gate_note(const struct gate_rule *rule, struct gate_
 {
 	switch (rule->action) {
 	case GATE_SAMPLE:
+	case GATE_TAP:
 		if (f->quiet || (rule->cost > 1 && bpf_get_prandom_u32() % (__u32)rule->cost))
 			return;
+		if (rule->action == GATE_TAP) {
+			f->marks |= GATE_MARK_TAPPED;
+			return;
+		}
 		f->marks |= GATE_MARK_SAMPLED;
 		f->sampled = f->sampled ?: rule->id;
 		return;

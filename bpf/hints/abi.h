@@ -26,6 +26,7 @@ enum hints_version { HINTS_META_1 = 0x31484d57 };
 enum hints_verdict {
 	HINTS_UNDECIDED = 0, /* it met no rules there */
 	HINTS_PASSED = 1,
+	HINTS_TAPPED = 2, /* they let it pass, and a tap rule selected it */
 };
 
 /* struct hints_meta.own: of programs of Waymark. */
@@ -53,8 +54,26 @@ struct hints_taker {
 	struct hints_clock clock;
 	__u64 refused; /* frames without space in front of them */
 	__u32 first; /* element of xsks_map: its queue 0 */
-	__u32 zero;
+	__u32 tapped; /* sockets get what tap rules select, and nothing else */
 };
+
+/*
+ * How much a socket of AF_XDP takes: what finds no space there, the kernel would drop. Buffers that went to it, less
+ * those that it gave back, are at most the limit. Written by who receives, except the first three; limit 0: it does not say.
+ */
+struct hints_queue {
+	__u64 sent; /* buffers */
+	__u64 full; /* frames for which there was no space; the stack has them */
+	__u64 too_long; /* likewise: they would take more buffers than there may be of a frame */
+	__u32 limit;
+	__u32 room; /* bytes of a frame in a buffer */
+	__u32 most; /* buffers of a frame */
+	__u32 zero;
+	__u64 returned; /* buffers that were given back */
+	__u64 spare[2];
+};
+
+_Static_assert(sizeof(struct hints_queue) == 64, "a cache line");
 
 /* Packets of a device by what their hints were when they were asked for. */
 struct hints_count {

@@ -3,7 +3,7 @@
  * Hints passed on, by the agent's program, on interfaces for which somebody wants them.
  *
  * Input: a frame that rules let pass. Output: struct hints_meta in front of it, and the frame to an
- * AF_XDP socket, if there is one for its queue.
+ * AF_XDP socket, if there is one for its queue that has space for it.
  */
 #ifndef WAYMARK_HINTS_PASS_H
 #define WAYMARK_HINTS_PASS_H
@@ -37,6 +37,15 @@ struct {
 	__type(value, __u32);
 } xsks_map SEC(".maps");
 
+/* By element of xsks_map. Only one where no socket may have frames. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hints_queue);
+} hints_queues SEC(".maps");
+
 /* Takes what others left in front of the frame away, so that metadata is next to it. Not 0: the driver has no space. */
 static __always_inline int hints_make_space(struct xdp_md *xdp)
 {
@@ -69,6 +78,31 @@ static __always_inline void hints_fill(struct hints_meta *m, const struct hints 
 		m->source[i] = h->source[i];
 }
 
+/* Whether a socket has space for the frame, which then takes it. One packet at a time comes by a queue. */
+static __always_inline bool hints_has_space(struct xdp_md *xdp, __u32 element)
+{
+	struct hints_queue *q = bpf_map_lookup_elem(&hints_queues, &element);
+	__u32 limit, room, buffers;
+
+	if (!q)
+		return true;
+	limit = WHOLE(q->limit);
+	room = WHOLE(q->room);
+	if (!limit || !room)
+		return true;
+	buffers = (frame_len(xdp) + room - 1) / room;
+	if (buffers > WHOLE(q->most)) {
+		q->too_long++;
+		return false;
+	}
+	if (q->sent + buffers - WHOLE(q->returned) > limit) {
+		q->full++;
+		return false;
+	}
+	q->sent += buffers;
+	return true;
+}
+
 /* To the socket of the queue, else on. What a socket takes is in no flow. */
 static __always_inline int hints_to_socket(struct xdp_md *xdp, const struct hints_taker *t)
 {
@@ -78,22 +112,20 @@ static __always_inline int hints_to_socket(struct xdp_md *xdp, const struct hint
 	if (!hints_sockets || queue >= HINTS_QUEUES)
 		return XDP_PASS;
 	action = bpf_redirect_map(&xsks_map, t->first + queue, XDP_PASS);
-	if (action == XDP_REDIRECT)
-		count(xdp, DIRECTION_INGRESS, REASON_AF_XDP);
-	return action;
+	if (action != XDP_REDIRECT || !hints_has_space(xdp, t->first + queue))
+		return XDP_PASS;
+	count(xdp, DIRECTION_INGRESS, REASON_AF_XDP);
+	return XDP_REDIRECT;
 }
 
-/* A frame that passes. left: struct hints_meta is in front of it already. Verified alone. */
-__feature(FEATURE_META) __noinline int hints_pass_on(struct xdp_md *xdp, bool left)
+/* Leaves the hints in front of the frame; left: they are there already. false: what is there stays as it is. */
+static __always_inline bool hints_leave(struct xdp_md *xdp, struct hints_taker *t, bool left,
+					enum hints_verdict verdict)
 {
-	__u32 iface = iface_of(xdp);
-	struct hints_taker *t = bpf_map_lookup_elem(&hints_takers, &iface);
 	bool bound = cfg_features & FEATURE_HINTS;
 	struct hints_meta *m;
 	struct hints h;
 
-	if (!t)
-		return XDP_PASS;
 	hints_read(xdp, &h, hints_passed, bound);
 	if (bound && !hints_observed)
 		hints_count(&h, hints_passed);
@@ -101,18 +133,39 @@ __feature(FEATURE_META) __noinline int hints_pass_on(struct xdp_md *xdp, bool le
 		h.time = hints_host_time(&t->clock, bpf_ktime_get_ns(), h.time);
 	if (!left && hints_make_space(xdp)) {
 		__sync_fetch_and_add(&t->refused, 1);
-		return hints_to_socket(xdp, t);
+		return true;
 	}
 	m = (void *)(long)xdp->data_meta;
 	if ((void *)(m + 1) > (void *)(long)xdp->data) /* unreachable; satisfies the verifier */
-		return XDP_PASS;
+		return false;
 	if (!left)
 		*m = (struct hints_meta){ .version = HINTS_META_1 };
 	hints_fill(m, &h);
-	m->verdict = hints_verdict_of(xdp);
-	if (m->own & HINTS_OWN_DROP)
+	m->verdict = verdict;
+	return !(m->own & HINTS_OWN_DROP);
+}
+
+/* A frame that passes. left: struct hints_meta is in front of it already. Verified alone. */
+__feature(FEATURE_META) __noinline int hints_pass_on(struct xdp_md *xdp, bool left)
+{
+	__u32 iface = iface_of(xdp);
+	struct hints_taker *t = bpf_map_lookup_elem(&hints_takers, &iface);
+
+	if (!t || !hints_leave(xdp, t, left, hints_verdict_of(xdp)) || t->tapped)
 		return XDP_PASS;
 	return hints_to_socket(xdp, t);
+}
+
+/* A frame that rules let pass and a tap rule selected: XDP_REDIRECT where a socket takes it. Verified alone. */
+__feature(FEATURE_META) __noinline int hints_tap(struct xdp_md *xdp)
+{
+	__u32 iface = iface_of(xdp);
+	struct hints_taker *t = bpf_map_lookup_elem(&hints_takers, &iface);
+
+	if (!t || hints_to_socket(xdp, t) != XDP_REDIRECT)
+		return XDP_PASS;
+	hints_leave(xdp, t, false, HINTS_TAPPED);
+	return XDP_REDIRECT;
 }
 
 #endif

@@ -11,6 +11,7 @@ struct hints_abi {
 	enum hint_source source;
 	enum hints_size size;
 	struct hints_taker taker;
+	struct hints_queue queue;
 	struct hints_meta meta;
 };
 const struct hints_abi *const hints_abi __attribute__((unused));

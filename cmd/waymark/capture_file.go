@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -168,12 +167,10 @@ func captureComments(p *gate.Captured) []string {
 
 // frameOf is the frame as it was on the wire: with a VLAN tag that was taken out of it.
 func frameOf(p *gate.Captured) []byte {
-	const addresses = 12
-	if p.Tag == nil || p.NoLink || len(p.Data) < addresses {
+	if p.Tag == nil || p.NoLink {
 		return p.Data
 	}
-	tag := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, p.Tag.Proto), p.Tag.TCI)
-	return append(append(append([]byte(nil), p.Data[:addresses]...), tag...), p.Data[addresses:]...)
+	return withTag(p.Data, p.Tag.Proto, p.Tag.TCI)
 }
 
 // finish adds what was captured and lost per interface. Packets that were lost behind the last one count with the first

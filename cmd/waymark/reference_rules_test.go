@@ -24,6 +24,7 @@ var ruleActions = []struct{ text, means string }{
 	{"limit 5MB/s burst 1MB per src/24/64", "in bytes by the IP header, per prefix of the source: 24 bits of IPv4, 64 of IPv6. Without `per`, or with `per rule`, all packets share the limit. The burst is what passes at once: without it that of one second, and at least 65535 bytes"},
 	{"count tcp flags syn", "counts, and decides nothing"},
 	{"sample every 100 udp", "copies one of 100 packets that match to `waymark capture`, if somebody captures; decides nothing"},
+	{"tap udp dst port 4789", "what passes goes to `waymark tap` instead of the stack, if somebody taps ([how-to](../how-to/tap.md)); `tap every 100` selects one of 100 packets; decides nothing"},
 	{"detect 10000/s per src/24/64 udp", "does not decide: sources, or prefixes of them, above the rate are found and banned for a time ([how-to](../how-to/gate.md#ban-sources-for-what-they-send)); with dry-run they are only reported"},
 	{"syncookie dst 192.0.2.1 tcp dst port 443", "decides: SYNs are answered with a cookie, and further packets pass if they belong to a connection or return a cookie"},
 	{"no-flow src 10/8", "no flow record of these packets; decides nothing else"},

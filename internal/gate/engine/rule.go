@@ -8,7 +8,7 @@ import (
 
 // actions are what programs do for a rule. What they do not know is counted.
 var actions = map[rules.Action]abiGateAction{
-	rules.ActionSample: abiGateActionGATE_SAMPLE, rules.ActionNoFlow: abiGateActionGATE_NO_FLOW, rules.ActionOnlyFlow: abiGateActionGATE_ONLY_FLOW,
+	rules.ActionSample: abiGateActionGATE_SAMPLE, rules.ActionTap: abiGateActionGATE_TAP, rules.ActionNoFlow: abiGateActionGATE_NO_FLOW, rules.ActionOnlyFlow: abiGateActionGATE_ONLY_FLOW,
 	rules.ActionPass: abiGateActionGATE_PASS, rules.ActionDrop: abiGateActionGATE_DROP, rules.ActionLimit: abiGateActionGATE_LIMIT,
 	rules.ActionSynCookie: abiGateActionGATE_SYNCOOKIE, rules.ActionDetect: abiGateActionGATE_DETECT,
 }
@@ -29,7 +29,7 @@ func (t *Table) Programs(slot func(id uint32) uint16) []Rule {
 		if action, ok := actions[r.Action]; ok && (!r.DryRun || r.Action == rules.ActionDetect) {
 			out.Action = uint8(action)
 		}
-		if r.Action == rules.ActionSample {
+		if r.Action == rules.ActionSample || r.Action == rules.ActionTap {
 			out.Cost = uint64(r.Every)
 		}
 		if l := r.Limit; l != nil {

@@ -80,7 +80,7 @@ var otherParts = map[string]string{
 	"counter": "every rule counts: leave it out", "all": "leave it out: a rule without conditions matches every packet",
 	"any": "leave it out: a rule without conditions matches every packet", "*": "leave it out: a rule without conditions matches every packet",
 	"dry_run": "did you mean dry-run?", "dryrun": "did you mean dry-run?", "burst": "it belongs to a limit, behind the rate: limit 10000/s burst 500",
-	"per": "it belongs to a limit, behind the rate: limit 10000/s per src", "every": "it belongs to sample: sample every 100",
+	"per": "it belongs to a limit, behind the rate: limit 10000/s per src", "every": "it belongs to sample and tap: sample every 100",
 	"syn": "write flags syn", "ack": "write flags ack", "rst": "write flags rst", "fin": "write flags fin",
 }
 

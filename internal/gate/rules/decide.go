@@ -61,6 +61,7 @@ type Decision struct {
 	Rule    *Rule   // that decided; nil: none, the packet passes
 	Counted []*Rule // all that matched, in order, Rule included
 	Samples []*Rule // of them, those that copy packets
+	Taps    []*Rule // and those that give them to a socket, if they pass
 	NoFlow  bool    // the packet is in no flow record
 }
 
@@ -97,6 +98,8 @@ func (rs *Ruleset) Decide(p *Packet, s State) (d Decision) {
 			}
 		case ActionSample:
 			d.Samples = append(d.Samples, r)
+		case ActionTap:
+			d.Taps = append(d.Taps, r)
 		case ActionNoFlow, ActionOnlyFlow:
 			if !flowKnown {
 				flowKnown, d.NoFlow = true, r.Action == ActionNoFlow

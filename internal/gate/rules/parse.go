@@ -87,7 +87,7 @@ func RelativeTo(file string) func(name string) (io.ReadCloser, error) {
 //	set     = "set" name ( "{" [ member { "," member } ] "}" | "from" file )
 //	member  = ( address | prefix | address "-" address | port [ "-" port ] ) [ end ]
 //	rule    = action { condition | end | "dry-run" }
-//	action  = "pass" | "drop" | "count" | "sample" [ "every" n ] | limit | detect | "syncookie" | "no-flow" | "only-flow"
+//	action  = "pass" | "drop" | "count" | ( "sample" | "tap" ) [ "every" n ] | limit | detect | "syncookie" | "no-flow" | "only-flow"
 //	limit   = "limit" rate [ "burst" n ] [ "per" ( "rule" | "src" [ "/" bits [ "/" bits ] ] ) ]
 //	detect  = "detect" rate [ "per" "src" [ "/" bits [ "/" bits ] ] ]
 //	end     = "for" duration | "until" time
@@ -170,7 +170,7 @@ func (p *parser) line() {
 
 // actions by name.
 var actions = map[string]Action{
-	"pass": ActionPass, "drop": ActionDrop, "count": ActionCount, "sample": ActionSample, "limit": ActionLimit, "detect": ActionDetect,
+	"pass": ActionPass, "drop": ActionDrop, "count": ActionCount, "sample": ActionSample, "tap": ActionTap, "limit": ActionLimit, "detect": ActionDetect,
 	"syncookie": ActionSynCookie, "no-flow": ActionNoFlow, "only-flow": ActionOnlyFlow,
 }
 
@@ -184,7 +184,7 @@ func (a Action) String() string {
 	return "none"
 }
 
-const actionList = "pass, drop, count, sample, limit, detect, syncookie, no-flow, only-flow or set"
+const actionList = "pass, drop, count, sample, tap, limit, detect, syncookie, no-flow, only-flow or set"
 
 // otherActions are words of other tools for actions.
 var otherActions = map[string]string{
@@ -230,7 +230,7 @@ func (p *parser) head(r *ruleText) *Error {
 		return p.limit(r)
 	case ActionDetect:
 		return p.detect(r)
-	case ActionSample:
+	case ActionSample, ActionTap:
 		r.Every = 1
 		if p.accept("every") {
 			n, err := p.number("a number of packets, such as every 100", 1, 1<<32-1)

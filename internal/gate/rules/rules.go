@@ -50,7 +50,7 @@ type Rule struct {
 	Pos    Position // where its action is written
 	Action Action
 	Limit  *Limit // of ActionLimit, and of ActionDetect, where it is per source
-	Every  uint32 // of ActionSample: one packet of so many; 1: each
+	Every  uint32 // of ActionSample and ActionTap: one packet of so many; 1: each
 	Match  Match
 	Until  time.Time // zero: without end
 	DryRun bool      // counts, and is otherwise without effect
@@ -69,6 +69,7 @@ const (
 	ActionSynCookie                   // decides: SYNs are answered with a cookie, the rest passes if it belongs to a connection or returns a cookie
 	ActionNoFlow                      // no flow record; does not decide
 	ActionOnlyFlow                    // flow records only of packets that match such a rule; does not decide
+	ActionTap                         // gives to a socket of AF_XDP what passes; does not decide
 	ActionDetect                      // finds sources above a rate, which are then banned; does not decide
 )
 

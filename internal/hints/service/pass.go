@@ -29,6 +29,7 @@ const (
 type passing struct {
 	takersMap *ebpf.Map
 	sockets   *ebpf.Map
+	queues    *ebpf.Map             // what sockets take
 	takers    map[flow.Iface]uint32 // with the element of xsks_map that is their queue 0
 }
 
@@ -36,7 +37,7 @@ type passing struct {
 func (r *Reader) Passing() *datapath.Stage {
 	passes := func(h datapath.Hook) bool { return r.cfg.passes(h.Target.Name) }
 	s := &datapath.Stage{
-		Name: "metadata", Programs: []*datapath.Program{datapath.Early}, Maps: []string{"hints_takers", "xsks_map"},
+		Name: "metadata", Programs: []*datapath.Program{datapath.Early}, Maps: []string{"hints_takers", "xsks_map", "hints_queues"},
 		Feature: uint32(abiFeatureFEATURE_META),
 		Set:     r.setPassing, Open: r.openPassing,
 		Uses:   passes,
@@ -61,8 +62,8 @@ func (r *Reader) binds(h datapath.Hook) bool {
 }
 
 func (r *Reader) openPassing(c *datapath.Core) error {
-	m, err := c.Maps("hints_takers", "xsks_map")
-	r.takersMap, r.sockets = m["hints_takers"], m["xsks_map"]
+	m, err := c.Maps("hints_takers", "xsks_map", "hints_queues")
+	r.takersMap, r.sockets, r.queues = m["hints_takers"], m["xsks_map"], m["hints_queues"]
 	return err
 }
 
@@ -75,6 +76,7 @@ func (r *Reader) setPassing(s *datapath.Spec) error {
 	sockets := len(r.cfg.Metadata) > 0 && kernel.SocketMap.Has()
 	if m := s.Maps["xsks_map"]; sockets {
 		m.Type, m.MaxEntries = ebpf.XSKMap, maxTakers*maxQueues
+		s.Maps["hints_queues"].MaxEntries = m.MaxEntries
 	}
 	return s.SetConstants(map[string]any{"hints_passed": passed, "hints_sockets": sockets})
 }
@@ -91,7 +93,11 @@ func (r *Reader) attach(h datapath.Hook) error {
 		r.log.Warn("hints are not passed on: too many interfaces", "interface", h.Target.String(), "most", maxTakers)
 		return nil
 	}
-	if err := r.takersMap.Put(uint32(h.Target.Iface), &abiHintsTaker{First: first}); err != nil {
+	t := abiHintsTaker{First: first}
+	if r.cfg.Sockets == socketsTapped {
+		t.Tapped = 1
+	}
+	if err := r.takersMap.Put(uint32(h.Target.Iface), &t); err != nil {
 		return fmt.Errorf("passing on hints of %s: %w", h.Target.String(), err)
 	}
 	r.takers[h.Target.Iface] = first
@@ -129,6 +135,9 @@ func (r *Reader) detach(h datapath.Hook) error {
 		if err := r.sockets.Delete(first + queue); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			errs = append(errs, err)
 		}
+		if err := r.queues.Put(first+queue, &abiHintsQueue{}); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("passing on no more hints of %s: %w", h.Target.String(), err)
@@ -144,25 +153,29 @@ type Passed struct {
 	Time       bool   `json:"time"`                 // with the receive time
 	Refused    uint64 `json:"refused"`              // frames without space in front of them: they carry none
 	SocketMap  uint32 `json:"socket_map,omitempty"` // id of the map for AF_XDP sockets; 0: the kernel has none
-	FirstQueue uint32 `json:"first_queue"`          // the element of queue 0 in it
+	QueueMap   uint32 `json:"queue_map,omitempty"`  // id of the map in which sockets say how much they take
+	FirstQueue uint32 `json:"first_queue"`          // the element of queue 0 in both
+	Tapped     bool   `json:"tapped,omitempty"`     // sockets get only what tap rules of the gate select
 }
 
 // passed gathers the interfaces. The caller holds the lock.
 func (r *Reader) passed(place func(flow.Iface) (name, netns string)) (all []Passed, err error) {
-	var id ebpf.MapID
+	var ids [2]ebpf.MapID
 	if r.sockets.Type() == ebpf.XSKMap {
-		info, err := r.sockets.Info()
-		if err != nil {
-			return nil, fmt.Errorf("asking for the id of xsks_map: %w", err)
+		for i, m := range []*ebpf.Map{r.sockets, r.queues} {
+			info, err := m.Info()
+			if err != nil {
+				return nil, fmt.Errorf("asking for the ids of maps for AF_XDP: %w", err)
+			}
+			ids[i], _ = info.ID()
 		}
-		id, _ = info.ID()
 	}
 	for iface, first := range r.takers {
 		var t abiHintsTaker
 		if err := r.takersMap.Lookup(uint32(iface), &t); err != nil {
 			return nil, fmt.Errorf("reading what was passed on of interface %d: %w", iface.IfIndex(), err)
 		}
-		one := Passed{IfIndex: int(iface.IfIndex()), Time: r.cfg.MetadataTime, Refused: t.Refused, SocketMap: uint32(id), FirstQueue: first}
+		one := Passed{IfIndex: int(iface.IfIndex()), Time: r.cfg.MetadataTime, Refused: t.Refused, SocketMap: uint32(ids[0]), QueueMap: uint32(ids[1]), FirstQueue: first, Tapped: t.Tapped != 0}
 		one.Iface, one.Netns = place(iface)
 		all = append(all, one)
 	}

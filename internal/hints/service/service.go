@@ -19,8 +19,11 @@ type Config struct {
 	Use string `yaml:"use" default:"auto" oneof:"auto never always" doc:"auto: a stage at XDP that needs a hint of the driver reads it (ioam.node.receive_time: nic). always: the agent also counts how often each hint is there, where it runs at XDP. never: hints are computed"`
 
 	Metadata     []string `yaml:"metadata" kind:"glob" doc:"names or globs of interfaces whose packets carry their hints in front of them, for other programs at tc and for AF_XDP sockets; the agent must attach to them (interfaces)"`
+	Sockets      string   `yaml:"sockets" default:"all" oneof:"all tapped" doc:"what AF_XDP sockets on these interfaces get. all: every packet that rules let pass; tapped: packets that tap rules of the gate select, as waymark tap receives them"`
 	MetadataTime bool     `yaml:"metadata_time" doc:"the receive time is among them: the kernel then merges no segments of TCP (GRO) on these interfaces, since each packet has another"`
 }
+
+const socketsTapped = "tapped"
 
 // passes reports whether packets of an interface carry their hints on.
 func (c *Config) passes(iface string) bool {
