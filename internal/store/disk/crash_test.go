@@ -176,38 +176,47 @@ func TestBadDirectories(t *testing.T) {
 	}
 }
 
-// TestLaterLog: a log with intervals of a later version is kept as it is, under another name, and the agent says why.
+// TestLaterLog: logs with intervals of a later version are kept as they are, each under a name of its own, and the agent says why.
 func TestLaterLog(t *testing.T) {
 	dir := t.TempDir()
-	b := newBoth(t, dir)
-	b.fill(0, numbered(1))
-	path := b.disk.log.path
-	if err := b.disk.close(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	interval := text[len(logMagic)+8:]
-	interval[0]++ // its version
-	binary.LittleEndian.PutUint32(text[len(logMagic)+4:], crc32.Checksum(interval, castagnoli))
-	if err := os.WriteFile(path, text, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	d := deps()
-	d.Log = slog.New(slog.NewTextHandler(&said, nil))
-	s, err := Open(Config{Path: dir, Size: 1 << 30}, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "of the log is not known: read it with the Waymark that wrote it"; s.counts.Damaged != 1 || !strings.Contains(said.String(), want) {
-		t.Errorf("%+v: %s", s.counts, said.String())
+	kept := map[string][]byte{}
+	s := open(t, dir)
+	for _, suffix := range []string{".damaged", ".damaged2"} {
+		goOn(t, s, 0)
+		paths, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+		if err != nil || len(paths) != 1 {
+			t.Fatalf("%v %v", paths, err)
+		}
+		path := paths[0]
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		interval := text[len(logMagic)+8:]
+		interval[0]++ // its version
+		binary.LittleEndian.PutUint32(text[len(logMagic)+4:], crc32.Checksum(interval, castagnoli))
+		if err := os.WriteFile(path, text, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		kept[path+suffix] = text
+		var said bytes.Buffer
+		d := deps()
+		d.Log = slog.New(slog.NewTextHandler(&said, nil))
+		if s, err = Open(Config{Path: dir, Size: 1 << 30}, d); err != nil {
+			t.Fatal(err)
+		}
+		if want := "of the log is not known: read it with the Waymark that wrote it"; s.counts.Damaged != 1 || !strings.Contains(said.String(), want) {
+			t.Errorf("%+v: %s", s.counts, said.String())
+		}
+		if want := "path=" + path + suffix + " "; !strings.Contains(said.String(), want) {
+			t.Errorf("nothing says %q: %s", want, said.String())
+		}
 	}
 	goOn(t, s, 0)
-	if got, err := os.ReadFile(path + ".damaged"); err != nil || !bytes.Equal(got, text) {
-		t.Errorf("the log of a later version is not kept: %v", err)
+	for path, want := range kept {
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("a log of a later version is not kept: %v", err)
+		}
 	}
 }
 

@@ -172,10 +172,14 @@ func (s *Store) recoverLog(path string, newest bool) error {
 	l, torn, err := openLog(path)
 	if err != nil {
 		s.counts.Damaged++
-		s.deps.Log.Error("history: a log cannot be read; move it away", "path", path, "error", err)
+		kept := path
 		if newest { // it has the name that the next one would get
-			return os.Rename(path, path+".damaged")
+			kept = damagedName(path)
+			if err := os.Rename(path, kept); err != nil {
+				return err
+			}
 		}
+		s.deps.Log.Error("history: a log cannot be read, its records are missing", "path", kept, "error", err)
 		return nil
 	}
 	if torn > 0 {

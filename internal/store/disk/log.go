@@ -47,6 +47,17 @@ func logName(dir string, first uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("log-%020d.wal", first))
 }
 
+// damagedName is one that no file has, for a log that cannot be read.
+func damagedName(path string) string {
+	name := path + ".damaged"
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(name); err != nil {
+			return name
+		}
+		name = fmt.Sprintf("%s.damaged%d", path, n)
+	}
+}
+
 func createLog(dir string, first uint64) (*log, error) {
 	l := &log{path: logName(dir, first), with: map[string]bool{}}
 	var err error
