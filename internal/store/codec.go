@@ -136,10 +136,11 @@ func (c *Decoder) blocks(b []byte, begin func(iv *interval, rows int), each func
 		return err
 	}
 	columns := columnsOf(c.fields)
-	n := int(r.uvarint())
-	if n < 0 || (n+BlockRows-1)/BlockRows > len(r)/blockBytes(len(columns)) {
+	rows := r.uvarint()
+	if rows > BlockRows*uint64(len(r)/blockBytes(len(columns))) {
 		panic("too many")
 	}
+	n := int(rows)
 	begin(iv, n)
 	if c.block == nil {
 		c.block = newBlock()

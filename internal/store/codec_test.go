@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -190,6 +191,22 @@ func appendRows(b []byte, version byte, e *Ended) []byte {
 		b = binary.AppendUvarint(b, n)
 	}
 	return b
+}
+
+// An interval that says to have more rows than its bytes can have is refused before anything is taken of it.
+func TestTooManyRows(t *testing.T) {
+	e := NewBuilder(Head{Sequence: 5, From: at(0), To: at(10)}).End()
+	var encoder Encoder
+	b := encoder.appendInterval([]byte{codecVersion}, &e)
+	b = b[:len(b)-1] // without the number of rows
+	for _, rows := range []uint64{BlockRows*2 + 1, 1 << 40, math.MaxInt64 - BlockRows + 2, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64} {
+		blocks := make([]byte, 2*blockBytes(len(places))) // what two may take
+		var decoder Decoder
+		err := decoder.Blocks(append(binary.AppendUvarint(slices.Clip(b), rows), blocks...), func(h Head) { t.Errorf("%d rows: begun with %d", rows, h.Rows) }, nil)
+		if err == nil {
+			t.Errorf("%d rows: no error", rows)
+		}
+	}
 }
 
 // FuzzDecode: bytes that no Encoder wrote give an error, or an interval whose records can be read.
