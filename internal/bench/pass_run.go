@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"github.com/waymark-net/waymark/internal/balance"
 	"github.com/waymark-net/waymark/internal/bench/program"
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/test/interp"
 )
 
 // PassRun is what the program at XDP takes for a packet that it passes on, by BPF_PROG_TEST_RUN.
@@ -15,6 +17,9 @@ type PassRun struct {
 	Flows int    `json:"flows"`
 	What  string `json:"what"`
 	Over  Spread `json:"over_ns"` // the empty program, in the same round
+	// Instructions of a packet of a known flow and connection over the empty program, and calls of helpers.
+	Instructions float64 `json:"instructions"`
+	Helpers      float64 `json:"helpers"`
 }
 
 // passWork is work of a program at XDP.
@@ -76,7 +81,11 @@ func measureRuns(packets passPackets, rounds int, work []passWork) (out []PassRu
 		}
 	}
 	for _, r := range runs {
-		out = append(out, PassRun{packets.flows, r.name, pairwise(r.values, r.before, minus)})
+		one := PassRun{Flows: packets.flows, What: r.name, Over: pairwise(r.values, r.before, minus)}
+		if err := r.count(&one); err != nil {
+			return nil, fmt.Errorf("%s: counting instructions: %w", r.name, err)
+		}
+		out = append(out, one)
 	}
 	return out, nil
 }
@@ -146,6 +155,47 @@ func (r *passRun) visit(round int) error {
 	}
 	r.before, r.values = append(r.before, ns[0]), append(r.values, ns[1])
 	return nil
+}
+
+// count has an interpreter run the program on packets of one flow. A batch of packets is accounted together.
+func (r *passRun) count(out *PassRun) error {
+	const packets, empty = 64, 2
+	vm, err := interp.New()
+	if err != nil {
+		return err
+	}
+	defer vm.Close()
+	if vm.Jiffies, err = jiffies(); err != nil {
+		return err
+	}
+	in, leaves := r.lane.in.Attrs(), r.lane.out.Attrs()
+	vm.Route = interp.Route{IfIndex: uint32(leaves.Index), MTU: uint16(leaves.MTU), From: [6]byte(leaves.HardwareAddr), To: [6]byte{2, 0, 0, 0, 0, 1}}
+	for i := range 2 * packets {
+		verdict, cost, err := vm.RunXDP(r.work, r.lane.frame(), uint32(in.Index))
+		if err != nil {
+			return err
+		}
+		if i < packets { // the first one goes to the kernel, since none to its neighbour has for a while
+			continue
+		}
+		if verdict != xdpRedirect {
+			return fmt.Errorf("the verdict is %d", verdict)
+		}
+		out.Instructions += float64(cost.Instructions-empty) / packets
+		out.Helpers += float64(cost.Helpers) / packets
+	}
+	return nil
+}
+
+// jiffies is the kernel's counter of ticks; programs use its lower 32 bits.
+func jiffies() (uint64, error) {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.FnJiffies64.Call(), asm.Return()}})
+	if err != nil {
+		return 0, fmt.Errorf("asking for the kernel's ticks: %w", err)
+	}
+	defer p.Close()
+	now, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64)})
+	return uint64(now), err
 }
 
 func (r *passRun) close() {

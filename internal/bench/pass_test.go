@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -26,6 +27,11 @@ func TestPasses(t *testing.T) {
 	}{{f.Passes, len(forwarders()), len(f.Programs), 1}, {b.Passes, len(balancers()), len(b.Programs), 3}} {
 		if n := len(r.passes.Measured) + len(r.passes.Absent); n != r.ways || r.programs != r.want {
 			t.Errorf("%d ways of %d, %d programs of %d", n, r.ways, r.programs, r.want)
+		}
+	}
+	for _, p := range slices.Concat(f.Programs, b.Programs) {
+		if p.Instructions < 100 || p.Helpers < 1 {
+			t.Errorf("%+v", p)
 		}
 	}
 	if len(f.of(passForward)) != 1 || len(f.Budgets) != 1 {

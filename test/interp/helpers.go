@@ -32,6 +32,9 @@ func (r *run) helper(relative int32) error {
 	name := r.kernel.names[r.kernel.base+uint64(int64(relative))]
 	f := helpers[name]
 	if f == nil {
+		f = xdpHelpers[name]
+	}
+	if f == nil {
 		return fmt.Errorf("the helper %q (%d) is not known", name, relative)
 	}
 	r.counters.Helpers++

@@ -14,6 +14,8 @@ type VM struct {
 	Now, Jiffies uint64
 	// Random is what bpf_get_prandom_u32() returns.
 	Random uint32
+	// Route is what the kernel has for each address.
+	Route Route
 
 	kernel   *kernelInfo
 	memory   memory            // of maps
@@ -23,6 +25,7 @@ type VM struct {
 	programs map[*ebpf.Program][]instruction
 
 	skb      *skb
+	xdp      *xdpBuff
 	counters Cost
 }
 
