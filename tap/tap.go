@@ -24,6 +24,9 @@ type Config struct {
 	Copy       bool   // the kernel copies frames, even where the driver could do without
 }
 
+// MaxBuffers are those of a queue, at most: 4 GiB.
+const MaxBuffers = 1 << 20
+
 // Frame is a received one. Its memory is used again when the function that was called with it returns.
 type Frame struct {
 	Queue    int
@@ -77,6 +80,9 @@ func Open(cfg Config) (_ *Tap, err error) {
 		return nil, err
 	}
 	size := uint32(4096)
+	if cfg.Buffers < 0 || cfg.Buffers > MaxBuffers {
+		return nil, fmt.Errorf("%d buffers: want at most %d", cfg.Buffers, MaxBuffers)
+	}
 	if cfg.Buffers > 0 {
 		size = 1 << bits.Len32(uint32(cfg.Buffers-1))
 	}

@@ -120,8 +120,8 @@ func (c *tapCommand) run(cmd *cobra.Command, iface string) (err error) {
 	if c.file == "" {
 		return usageErrorf("tap: name the file to write: -w FILE, or -w - for stdout")
 	}
-	if c.snap == 0 || c.cfg.Buffers < 64 || c.cfg.Buffers > 1<<20 {
-		return usageErrorf("tap: want --snaplen of at least 1, and --buffers of 64 to %d", 1<<20)
+	if c.snap == 0 || c.cfg.Buffers < 64 || c.cfg.Buffers > tap.MaxBuffers {
+		return usageErrorf("tap: want --snaplen of at least 1, and --buffers of 64 to %d", tap.MaxBuffers)
 	}
 	ctx, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer release()
