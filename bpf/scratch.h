@@ -22,10 +22,7 @@ struct scratch {
 	SCRATCH_PART(balance_view, 192);
 	SCRATCH_PART(port_piece, 512);
 	SCRATCH_PART(mark_quote, 64);
-	SCRATCH_PART(ioam_work, 768);
-	SCRATCH_PART(ioam_plan, 384);
 	SCRATCH_PART(ioam_cut, 4224);
-	SCRATCH_PART(ioam_walk, 1536);
 	SCRATCH_PART(ioam_edge, 1088);
 	SCRATCH_PART(ioam_direct, 512);
 	SCRATCH_PART(ioam_loopback, 320);

@@ -53,24 +53,25 @@ struct ioam_node {
 	__u64 wide; /* 56 bits */
 	__u32 id; /* 24 bits */
 	__u32 hash; /* factor: every namespace has a slot of its own */
-	__u32 removes; /* some namespace has ioam_namespace.remove */
-	__u32 generation; /* of what decides which insertion a flow gets */
-	__u32 insertions; /* how many there are; 0: packets that leave stay as they are */
 	__u32 ends; /* how many of these there are; 0: all may send outer headers that are removed here */
+	__u32 zero;
 	struct ioam_prefix end[IOAM_ENDS];
 };
 
-/* What user space changes while programs run. */
+/* What user space changes while programs run. What each packet needs of the node is in the first cache line. */
 struct ioam_control {
 	__s64 wall; /* added to the monotonic clock, it gives the time of the node data, ns */
 	__u32 copy; /* in use */
+	__u32 generation[IOAM_COPIES]; /* of what decides which insertion a flow gets */
+	__u32 removes[IOAM_COPIES]; /* some namespace has ioam_namespace.remove */
+	__u32 insertions
+		[IOAM_COPIES]; /* how many there are; 0: packets that leave stay as they are */
 	__u32 raw; /* traces that each CPU reports one by one per second; see path.h */
 	__u32 reserved; /* bytes of MTU headroom for insertions */
 	__u32 direct_every; /* one in so many packets with a direct export option is exported; 0: none */
 	__u32 direct_rate; /* records that each CPU exports per second at most */
 	__u32 loopback_every; /* one copy is sent back for so many traces that are filled; 0: none */
 	__u32 loopback_rate; /* copies of each CPU per second at most */
-	__u32 zero;
 	/* By ioam_insertion.slot: when the question was sent that the end of the tunnel answered last. */
 	__u64 answered[IOAM_ANSWERED_SLOTS];
 	/* Likewise: the longest packet of which it is known lately that it arrives there, if above 1280. */

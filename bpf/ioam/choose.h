@@ -141,7 +141,7 @@ static __always_inline bool ioam_is_due(const struct ioam_insertion *in,
 /* The interface: nearly always that of the packet before. */
 static __always_inline void ioam_leave_by(struct ioam_work *w, __u32 iface)
 {
-	__u32 generation = ioam.node[w->copy & 1].generation;
+	__u32 generation = ioam.generation[w->copy & 1];
 	struct ioam_iface *known;
 
 	if (w->out_iface != iface || w->out_generation != generation) {
@@ -246,12 +246,12 @@ ioam_choose(struct __sk_buff *skb, const struct packet *p, struct ioam_work *w)
 	bool forwarded = skb->ingress_ifindex;
 	__u64 *known, tag;
 
-	if (!ioam.node[copy].insertions)
+	if (!ioam.insertions[copy])
 		return NULL;
 	known = bpf_map_lookup_elem(&ioam_answers, &slot);
 	if (!known)
 		return NULL;
-	tag = p->hash ^ (ioam.node[copy].generation + 1) * 0x9e3779b97f4a7c15ULL ^
+	tag = p->hash ^ (ioam.generation[copy] + 1) * 0x9e3779b97f4a7c15ULL ^
 	      (p->id.iface * 2ULL + forwarded) * 0xbf58476d1ce4e5b9ULL;
 	answer = *known & IOAM_ANSWER_MASK;
 	w->copy = copy;

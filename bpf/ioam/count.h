@@ -2,13 +2,14 @@
 /*
  * What was done with IOAM options, and why nothing was.
  *
- * Input: a reason and a namespace. Output: one more in ioam_counts, or in ioam_stats for what
+ * Input: a reason and a namespace. Output: one more in ioam_counts, or in ioam_cpu.options for what
  * happens to most packets with a trace.
  */
 #ifndef WAYMARK_IOAM_COUNT_H
 #define WAYMARK_IOAM_COUNT_H
 
 #include "element.h"
+#include "ioam/cpu.h"
 
 /* Written by the programs, read by the agent; running totals, never cleared. */
 struct {
@@ -18,20 +19,14 @@ struct {
 	__type(value, struct count_value);
 } ioam_counts SEC(".maps");
 
-/* Likewise: options, by enum ioam_reason. The last one counts what did not fit into ioam_counts. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, IOAM_REASON_MAX + 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} ioam_stats SEC(".maps");
-
 static __always_inline void ioam_stats_add(__u32 reason, __u64 options)
 {
-	__u64 *n = bpf_map_lookup_elem(&ioam_stats, &reason);
+	struct ioam_cpu *cpu = ioam_cpu();
+	__u64 index = reason;
 
-	if (n)
-		*n += options;
+	barrier_var(index); /* what is compared is what becomes the index */
+	if (cpu && index <= IOAM_REASON_MAX)
+		cpu->options[index] += options;
 }
 
 static __always_inline void ioam_stat(__u32 reason)

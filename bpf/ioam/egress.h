@@ -26,13 +26,17 @@ struct ioam_completed {
 	__be32 port_wide;
 };
 
-/* Written and read by the programs, on one CPU; as ioam_prepared. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1 << IOAM_KINDS_SHIFT);
-	__type(key, __u32);
-	__type(value, struct ioam_completed);
-} ioam_completed SEC(".maps");
+_Static_assert(sizeof(struct ioam_completed) == 32, "two in a cache line");
+
+/* As ioam_prepared_in(). */
+static __always_inline struct ioam_completed *ioam_completed_in(__u32 slot)
+{
+	struct ioam_completed *all = IOAM_CPU(struct ioam_completed, completed);
+
+	_Static_assert(IOAM_KINDS * sizeof(*all) == sizeof(((struct ioam_cpu *)0)->completed),
+		       "its part");
+	return all ? &all[slot & (IOAM_KINDS - 1)] : NULL;
+}
 
 /* Keeps where the fields are that the egress completes in node data of n bytes. */
 static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct ioam_work *w,
@@ -40,12 +44,10 @@ static __always_inline void ioam_remember_completed(frame_ctx *ctx, const struct
 {
 	struct ioam_completed *c;
 	struct ioam_kind k;
-	__u32 slot;
 
 	if (n > IOAM_SHORT || !ioam_kind_of(ctx, w, fields, &k))
 		return;
-	slot = ioam_kind_slot(&k);
-	c = bpf_map_lookup_elem(&ioam_completed, &slot);
+	c = ioam_completed_in(ioam_kind_slot(&k));
 	if (!c)
 		return;
 	c->kind = k;
@@ -125,17 +127,16 @@ __feature(FEATURE_IOAM) __noinline
 	struct ioam_usual u;
 	__be32 delay = 0;
 	struct frame f;
-	__u32 slot, to;
+	__u32 to;
 
 	if (!w || !ioam_usual(skb, &u))
 		return IOAM_PASS;
-	slot = ioam_kind_slot(&u.kind);
-	c = bpf_map_lookup_elem(&ioam_completed, &slot);
+	c = ioam_completed_in(ioam_kind_slot(&u.kind));
 	if (!c || !ioam_same_kind(&c->kind, &u.kind) || u.remaining + c->size > u.list)
 		return IOAM_PASS;
 	if (c->delay != IOAM_ABSENT)
 		delay = bpf_htonl(ioam_delay(w->received));
-	to = u.at + IOAM_LIST + u.remaining;
+	to = IOAM_USUAL_LENGTHS + IOAM_LIST + u.remaining;
 	f = frame_of(skb);
 	if (to > HEADERS_MAX || f.data + to + c->size > f.end)
 		return IOAM_PASS;
@@ -221,7 +222,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_complete(frame_ctx *ctx, struct ioam
 __feature(FEATURE_IOAM) __noinline int ioam_egress(struct __sk_buff *skb)
 {
 	__u32 l3;
-	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
+	struct ioam_work *w = IOAM_CPU(struct ioam_work, work);
 	int verdict = TC_ACT_UNSPEC;
 
 	if (!w)

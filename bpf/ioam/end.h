@@ -11,7 +11,7 @@
 /* The trace at w->at. 0: others have to read it, or it is in no path. Verified alone. */
 __feature(FEATURE_IOAM) __noinline int ioam_end(struct __sk_buff *skb, struct ioam_work *w)
 {
-	struct ioam_walk *walk = SCRATCH(struct ioam_walk, ioam_walk);
+	struct ioam_walk *walk = IOAM_CPU(struct ioam_walk, walk);
 	struct ioam_trace *t;
 	__u32 len;
 
@@ -26,7 +26,6 @@ __feature(FEATURE_IOAM) __noinline int ioam_end(struct __sk_buff *skb, struct io
 	walk->at = IOAM_FIRST_WORD + (bpf_ntohs(t->lengths) & IOAM_REMAINING);
 	if (ioam_walk_hops(walk) != IOAM_PASS || !walk->hops)
 		return 0;
-	ioam_walk_links(walk);
 	return ioam_path_add(skb, w) == IOAM_PASS;
 }
 

@@ -64,7 +64,7 @@ struct ioam_plan {
 
 static __always_inline struct ioam_plan *ioam_plan_of_cpu(void)
 {
-	return SCRATCH(struct ioam_plan, ioam_plan);
+	return IOAM_CPU(struct ioam_plan, plan);
 }
 
 /* Bytes by which what is planned makes a packet longer on its way at most. */

@@ -32,7 +32,7 @@ static __always_inline bool ioam_handed(struct __sk_buff *skb, __u64 *stamp)
 __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 {
 	__u32 l3;
-	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
+	struct ioam_work *w = IOAM_CPU(struct ioam_work, work);
 	bool drop = false, done;
 	__u64 stamp = 0;
 	__u8 next;
@@ -54,7 +54,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 		w->alone = 0;
 		done = true;
 		stamp = ioam_stamp_of(w);
-		if (!ioam.node[ioam.copy & 1].removes)
+		if (!ioam.removes[ioam.copy & 1])
 			stamp |= IOAM_STAMP_SETTLED;
 	}
 	if (stamp & IOAM_STAMP_SETTLED) {
@@ -73,7 +73,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 	drop |= stamp & IOAM_STAMP_DROP ? true : false;
 	if (!drop && next == IPPROTO_HOPOPTS)
 		stamp = ioam_direct_stamp(skb, w, stamp);
-	if (!drop && (ioam.node[w->copy & 1].removes || w->returned)) {
+	if (!drop && (ioam.removes[w->copy & 1] || w->returned)) {
 		if (next == IPPROTO_HOPOPTS)
 			ioam_collect(skb, w);
 		ioam_edges(skb, w, next);
@@ -83,8 +83,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 		drop = true;
 	}
 	w->drop = drop;
-	w->removes =
-		!drop && (ioam.node[w->copy & 1].removes || w->port.border == IOAM_BORDER_STRIP);
+	w->removes = !drop && (ioam.removes[w->copy & 1] || w->port.border == IOAM_BORDER_STRIP);
 	ioam_hand_on(skb, stamp);
 	return 0;
 }
@@ -92,7 +91,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_ingress(struct __sk_buff *skb)
 /* What is left to do once the packet is accounted. */
 static __always_inline int ioam_finish(struct __sk_buff *skb, int verdict)
 {
-	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
+	struct ioam_work *w = IOAM_CPU(struct ioam_work, work);
 
 	if (!w || verdict == TC_ACT_SHOT)
 		return verdict;

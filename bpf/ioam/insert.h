@@ -19,7 +19,7 @@
 /* Whether there is anything to insert, on any interface. */
 static __always_inline bool ioam_inserts(void)
 {
-	return ioam.node[ioam.copy & 1].insertions;
+	return ioam.insertions[ioam.copy & 1];
 }
 
 /* Whether a packet with a Hop-by-Hop header has an option of the namespace already. */
@@ -197,7 +197,7 @@ __feature(FEATURE_IOAM) __noinline
 	struct ioam_work *w;
 	int rc = MARK_OK;
 
-	w = SCRATCH(struct ioam_work, ioam_work);
+	w = IOAM_CPU(struct ioam_work, work);
 	if (!w || !plan || !gap || !place)
 		return MARK_BROKEN;
 	plan->bytes = 0;
@@ -242,7 +242,7 @@ __feature(FEATURE_IOAM) __noinline
 	struct ioam_insertion *in;
 	struct ioam_work *w;
 
-	w = SCRATCH(struct ioam_work, ioam_work);
+	w = IOAM_CPU(struct ioam_work, work);
 	if (!w || !p || !plan || !plan->placed)
 		return TC_ACT_UNSPEC;
 	plan->placed = false;
@@ -312,7 +312,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_insert(struct __sk_buff *skb, struct
 	__u64 now;
 	int rc;
 
-	w = SCRATCH(struct ioam_work, ioam_work);
+	w = IOAM_CPU(struct ioam_work, work);
 	if (!p || !plan || !w)
 		return 0;
 	plan->bytes = 0;

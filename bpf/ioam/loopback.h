@@ -24,13 +24,15 @@ struct ioam_loopback_work {
 /* Takes from the limits. IOAM_LOOPED, or a reason. */
 static __always_inline int ioam_loopback_take(struct ioam_loopback_work *l)
 {
-	__u32 every = ioam.loopback_every, written = IOAM_WRITTEN;
-	__u64 *filled = bpf_map_lookup_elem(&ioam_stats, &written), more = 1;
+	__u64 filled, more = 1;
+	__u32 every = ioam.loopback_every;
+	struct ioam_cpu *cpu = ioam_cpu();
 
 	/* At least this one: XDP may run on another CPU. */
-	if (filled && *filled > l->filled) {
-		more = *filled - l->filled;
-		l->filled = *filled;
+	filled = cpu ? cpu->options[IOAM_WRITTEN] : 0;
+	if (filled > l->filled) {
+		more = filled - l->filled;
+		l->filled = filled;
 	}
 	ioam_limit_add(&l->limit, more < 0xffffffff ? more : 0xffffffff, every);
 	switch (ioam_limit_take(&l->limit, every, ioam.loopback_rate)) {

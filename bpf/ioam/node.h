@@ -54,13 +54,8 @@ enum ioam_reported {
 
 /* Memory for one packet. */
 struct ioam_work {
-	__be32 data[IOAM_OLD_MAX / 4]; /* of this node; fields end within IOAM_NODE_MAX */
-	__be32 old[IOAM_OLD_MAX / 4]; /* bytes that they replace */
+	/* What nearly all packets with a trace need is in the first cache line. */
 	__u64 received; /* monotonic ns; 0: not read yet */
-	__u64 path; /* that the packet took, if IOAM_TRACED; see path.h */
-	__s64 whole; /* ns from its first node to the last; IOAM_NO_TIME */
-	struct ioam_numbers numbers; /* of its first edge-to-edge option; see edge.h */
-	struct ioam_port port; /* the interface */
 	__u32 l3; /* offset of the IPv6 header */
 	__u32 at; /* offset of the option */
 	__u32 len; /* of its data */
@@ -74,24 +69,31 @@ struct ioam_work {
 	bool removes; /* once the packet is accounted, ioam_remove() has work */
 	/* Of a trace alone that ends here: */
 	__u8 next; /* header, behind the Hop-by-Hop header, ... */
-	__u16 alone; /* ... whose size this is; 0: it is none such */
 	__u8 reported; /* enum ioam_reported, of the packet */
+	__u16 alone; /* ... whose size this is; 0: it is none such */
 	__u8 direct; /* options for direct export so far; in memory, where Linux 6.1 forgets its value between them */
 	bool waits; /* a record of one of them waits for the egress */
 	bool returned; /* a copy of a packet of this node: see loopback.h */
+	bool timed; /* received is known */
+	__u64 path; /* that the packet took, if IOAM_TRACED; see path.h */
+	__s64 whole; /* ns from its first node to the last; IOAM_NO_TIME */
+	struct ioam_numbers numbers; /* of its first edge-to-edge option; see edge.h */
 	__u32 grown; /* bytes by which a trace made the packet longer ... */
 	__u32 behind; /* ... and offset of what is behind it; see grow.h */
+	struct ioam_port port; /* the interface */
 	/* Of a packet that something is inserted into: choose.h, write.h, grow.h */
-	__u8 numbered; /* series of which the packet has its number */
-	bool timed; /* received is known */
-	__u32 flow; /* id, from the hash of the packet */
-	struct ioam_port from; /* where it was received */
 	struct ioam_port out; /* where packets of this interface leave, ... */
 	__u32 out_iface;
 	__u32 out_generation; /* ... as it was configured */
+	struct ioam_port from; /* where it was received */
+	__u32 flow; /* id, from the hash of the packet */
+	__u8 numbered; /* series of which the packet has its number */
 	__u64 pair_number;
 	__u64 flow_number;
 	struct ioam_sequence_key sequence;
+	__be32 data[IOAM_OLD_MAX / 4]
+		__attribute__((aligned(64))); /* of this node; fields end within IOAM_NODE_MAX */
+	__be32 old[IOAM_OLD_MAX / 4]; /* bytes that they replace */
 };
 
 /* A length from 1 to max, a power of two, in a form whose bounds Linux 6.1 sees. */
@@ -126,14 +128,14 @@ static __always_inline __u32 ioam_role(frame_ctx *ctx, const struct ioam_work *w
 static __always_inline struct ioam_work *ioam_begin(frame_ctx *ctx, __u32 l3)
 {
 	__u32 iface = iface_of(ctx);
-	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
+	struct ioam_work *w = IOAM_CPU(struct ioam_work, work);
 	struct ioam_iface *known;
 
 	if (!w)
 		return NULL;
 	w->copy = ioam.copy & 1;
 	/* Before what it stands for: what is prepared of an older one is not used again. */
-	w->generation = ioam.node[w->copy & 1].generation;
+	w->generation = ioam.generation[w->copy & 1];
 	known = bpf_map_lookup_elem(&ioam_ifaces, &iface);
 	if (!known)
 		return NULL;

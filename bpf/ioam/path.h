@@ -57,19 +57,11 @@ struct {
 	__uint(max_entries, 4096);
 } ioam_reports SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ioam_path_totals);
-} ioam_path_stats SEC(".maps");
-
-#define IOAM_PATH_STAT(field)                                                                 \
-	do {                                                                                  \
-		__u32 zero_ = 0;                                                              \
-		struct ioam_path_totals *st_ = bpf_map_lookup_elem(&ioam_path_stats, &zero_); \
-		if (st_)                                                                      \
-			st_->field++;                                                         \
+#define IOAM_PATH_STAT(field)                       \
+	do {                                        \
+		struct ioam_cpu *cpu_ = ioam_cpu(); \
+		if (cpu_)                           \
+			cpu_->paths.field++;        \
 	} while (0)
 
 /* Takes what each second allows of raw traces. */
@@ -112,9 +104,13 @@ __feature(FEATURE_IOAM) __noinline int ioam_report(frame_ctx *ctx, const struct 
 
 #define IOAM_BASE_SLACK (1LL << 24) /* that a first base is below the first difference */
 
+/* 0: of clocks that agree, or there is no difference. Without jumps: the verifier would follow both ways at each hop. */
 static __always_inline __s64 ioam_first_base(__s64 d)
 {
-	return d == IOAM_NO_TIME || (d >= 0 && d < IOAM_PLAUSIBLE) ? 0 : d - IOAM_BASE_SLACK;
+	__u64 negative = is_less(d, 0), none = negative & (is_less((__u64)d - 1, 0) ^ 1);
+	__u64 apart = (negative | is_less(IOAM_PLAUSIBLE - 1, d)) & (none ^ 1);
+
+	return ((__u64)d - IOAM_BASE_SLACK) & -apart;
 }
 
 /* Cells for the times of so many hops in this epoch. */
@@ -136,7 +132,7 @@ static __always_inline __u32 ioam_take_cells(__u32 epoch, __u32 hops)
 __feature(FEATURE_IOAM) __noinline
 	int ioam_path_begin(frame_ctx *ctx, const struct ioam_work *w, __u64 now)
 {
-	struct ioam_walk *walk = SCRATCH(struct ioam_walk, ioam_walk);
+	struct ioam_walk *walk = IOAM_CPU(struct ioam_walk, walk);
 	struct ioam_known *known;
 	struct ioam_path *fresh;
 
@@ -147,7 +143,8 @@ __feature(FEATURE_IOAM) __noinline
 	if (!known) {
 		walk->known.reported = 0;
 		for (__u32 i = 0; i < IOAM_HOPS; i++)
-			walk->known.base[i] = i < walk->hops ? ioam_first_base(walk->link[i]) : 0;
+			walk->known.base[i] = ioam_first_base(walk->time[2 * i + 1]) &
+					      -(__s64)is_less(i, walk->hops);
 		bpf_map_update_elem(&ioam_known, &walk->key.id, &walk->known, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&ioam_known, &walk->key.id);
 		if (!known)
@@ -167,55 +164,61 @@ __feature(FEATURE_IOAM) __noinline
 	return IOAM_PASS;
 }
 
+/* Without jumps but one: this is done for each time of a trace. */
 static __always_inline void ioam_cell_count(struct ioam_cell *c, __s64 ns, __s64 base)
 {
-	__u32 bucket = ns <= base ? 0 : delay_bucket(ns - base);
+	__s64 first = -(__s64)is_less(c->count, 1), low, high;
 
-	if (!c->count || ns < c->min)
-		c->min = ns;
-	if (!c->count || ns > c->max)
-		c->max = ns;
+	low = first | -(__s64)is_less(ns, c->min);
+	high = first | -(__s64)is_less(c->max, ns);
+	c->min = (ns & low) | (c->min & ~low);
+	c->max = (ns & high) | (c->max & ~high);
 	c->count++;
 	c->sum += ns;
-	if (bucket < DELAY_BUCKETS)
-		c->bucket[bucket]++;
+	histogram_count(c->bucket, at_least_0(ns - base));
 }
 
-/* Verified alone: 32 calls for each trace. */
-__feature(FEATURE_IOAM) __noinline int ioam_cell_add(__u32 index, __s64 ns, __s64 base)
+static __always_inline void ioam_cell_add(__u32 first, __u32 i, __s64 ns, __s64 base)
 {
-	struct ioam_cell *c = bpf_map_lookup_elem(&ioam_cells, &index);
+	__u32 index = first + i;
+	struct ioam_cell *c;
 
+	if (ns == IOAM_NO_TIME)
+		return;
+	c = bpf_map_lookup_elem(&ioam_cells, &index);
 	if (c)
 		ioam_cell_count(c, ns, base);
+}
+
+/*
+ * Adds both times of hop i to the cells of the path, whose first one is given. Verified alone: the verifier would follow
+ * each hop twice.
+ */
+__feature(FEATURE_IOAM) __noinline int ioam_hop_times(const struct ioam_walk *walk,
+						      struct ioam_path *path, __u32 first, __u32 i)
+{
+	if (!walk || !path)
+		return 0;
+	i &= IOAM_HOPS - 1;
+	ioam_cell_add(first, 2 * i, walk->time[2 * i], 0); /* delays of hops have no base */
+	ioam_cell_add(first, 2 * i + 1, walk->time[2 * i + 1], path->base[i]);
 	return 0;
 }
 
-/* Adds the times of a trace to the cells of its path. Verified alone. */
-__feature(FEATURE_IOAM) __noinline
-	int ioam_path_times(const struct ioam_walk *walk, struct ioam_path *path)
+/* Adds the times of a trace to the cells of its path. */
+static __always_inline void ioam_path_times(const struct ioam_walk *walk, struct ioam_path *path)
 {
-	__u32 cell;
+	__u32 first = path->cell + (walk->key.epoch & 1) * cfg_ioam_cells;
 
-	if (!walk || !path)
-		return 0;
-	cell = path->cell + (walk->key.epoch & 1) * cfg_ioam_cells;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < IOAM_HOPS; i++) {
-		if (i >= walk->hops)
-			break;
-		if (walk->delay[i] != IOAM_NO_TIME)
-			ioam_cell_add(cell + 2 * i, walk->delay[i], 0);
-		if (walk->link[i] != IOAM_NO_TIME)
-			ioam_cell_add(cell + 2 * i + 1, walk->link[i], path->base[i]);
-	}
-	return 0;
+	for (__u32 i = 0; i < IOAM_HOPS && i < walk->hops; i++)
+		ioam_hop_times(walk, path, first, i);
 }
 
 /* The trace whose option is at w->at, as it was walked. IOAM_PASS, or why it is in no path. Verified alone. */
 __feature(FEATURE_IOAM) __noinline int ioam_path_add(frame_ctx *ctx, struct ioam_work *w)
 {
-	struct ioam_walk *walk = SCRATCH(struct ioam_walk, ioam_walk);
+	struct ioam_walk *walk = IOAM_CPU(struct ioam_walk, walk);
 	struct ioam_path *path;
 	__u64 now;
 	int rc;
@@ -244,7 +247,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_path_add(frame_ctx *ctx, struct ioam
 	IOAM_PATH_STAT(traces);
 	w->reported |= IOAM_TRACED;
 	w->path = walk->key.id;
-	w->whole = walk->link[(walk->hops - 1) & (IOAM_HOPS - 1)];
+	w->whole = walk->time[2 * ((walk->hops - 1) & (IOAM_HOPS - 1)) + 1];
 	if (ioam.raw) {
 		now = bpf_ktime_get_ns();
 		if (!ioam_take_raw(walk, now) || ioam_report(ctx, w, walk, IOAM_REPORT_RAW))
@@ -317,7 +320,7 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 	__u32 len, lengths;
 	int rc;
 
-	walk = SCRATCH(struct ioam_walk, ioam_walk);
+	walk = IOAM_CPU(struct ioam_walk, walk);
 	if (!w || !walk || w->len < IOAM_HEADER - 2)
 		return IOAM_PASS;
 	len = w->len + 2;
@@ -345,7 +348,6 @@ __feature(FEATURE_IOAM) __noinline int ioam_collect_option(frame_ctx *ctx, struc
 	rc = ioam_walk_hops(walk);
 	if (rc != IOAM_PASS || !walk->hops)
 		return rc;
-	ioam_walk_links(walk);
 	return ioam_path_add(ctx, w);
 }
 

@@ -85,6 +85,23 @@ struct ioam_path_totals {
 	__u64 edges_lost; /* that did not fit into ioam_edges, or found another CPU there for too long */
 };
 
+/*
+ * Memory of the programs on one CPU, in parts as in scratch.h. What few cache lines hold is needed of most packets with
+ * a trace: of the packet before, they are in no cache any more, as a rule.
+ */
+struct ioam_cpu {
+	__u8 work[832];
+	__u8 plan[384];
+	__u8 walk[1600];
+	/* Running totals, which the agent reads. */
+	struct ioam_path_totals paths;
+	__u64 options
+		[IOAM_REASON_MAX +
+		 1]; /* by enum ioam_reason; the last one: not in ioam_counts, which was full */
+	__u8 prepared[12288] __attribute__((aligned(64)));
+	__u8 completed[2048];
+};
+
 /* What edge-to-edge sequence numbers said when packets arrived. */
 struct ioam_numbers {
 	__u64 received;

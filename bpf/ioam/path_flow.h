@@ -23,7 +23,7 @@ struct {
 
 static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_work *w)
 {
-	struct ioam_flow_key key = {};
+	struct ioam_flow_key key __attribute__((aligned(8))) = {}; /* of 64-bit words: as below */
 	struct ioam_flow *f, first = {};
 	__u64 *word = (__u64 *)&key;
 
@@ -64,7 +64,7 @@ static __noinline int ioam_count_flow(const struct packet *p, const struct ioam_
 /* Links the flow of a parsed packet to what its options reported. */
 static __always_inline void ioam_link_flow(const struct packet *p)
 {
-	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
+	struct ioam_work *w = IOAM_CPU(struct ioam_work, work);
 
 	if (w && w->reported)
 		ioam_count_flow(p, w);

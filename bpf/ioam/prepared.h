@@ -12,6 +12,7 @@
 
 /* Kinds of traces, direct-mapped: of two kinds with one slot, the later one takes it. */
 #define IOAM_KINDS_SHIFT 6
+#define IOAM_KINDS (1 << IOAM_KINDS_SHIFT)
 
 /* A kind of traces at an interface, and what was configured when its data were prepared. */
 struct ioam_kind {
@@ -31,7 +32,8 @@ struct ioam_kind {
 struct ioam_prepared {
 	struct ioam_kind kind;
 	__u64 second; /* wall ns at which the second in data began */
-	__u32 bytes; /* of data */
+	__u32 sum; /* of data, without hop limits, fraction and complement; as they are in memory */
+	__u8 bytes; /* of data */
 	/* Offsets in data. */
 	__u8 hop_limit;
 	__u8 hop_limit_wide;
@@ -43,17 +45,21 @@ struct ioam_prepared {
 	bool settled; /* no namespace is removed at this node */
 	bool leaves; /* the egress needs to know of it: it completes the data, or takes the time */
 	bool ends; /* this one is */
-	__u32 sum; /* of data, without hop limits, fraction and complement; as they are in memory */
-	__be32 data[IOAM_NODE_MAX / 4] __attribute__((aligned(8)));
-};
+	__be32 data[IOAM_NODE_MAX / 4]
+		__attribute__((aligned(8))); /* mostly in the same cache line */
+} __attribute__((aligned(64)));
 
-/* Written and read by the programs, on one CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1 << IOAM_KINDS_SHIFT);
-	__type(key, __u32);
-	__type(value, struct ioam_prepared);
-} ioam_prepared SEC(".maps");
+_Static_assert(sizeof(struct ioam_prepared) == 192, "whole cache lines");
+
+/* Of all kinds that share a slot; NULL, which only the verifier believes. */
+static __always_inline struct ioam_prepared *ioam_prepared_in(__u32 slot)
+{
+	struct ioam_prepared *all = IOAM_CPU(struct ioam_prepared, prepared);
+
+	_Static_assert(IOAM_KINDS * sizeof(*all) == sizeof(((struct ioam_cpu *)0)->prepared),
+		       "its part");
+	return all ? &all[slot & (IOAM_KINDS - 1)] : NULL;
+}
 
 static __always_inline __u32 ioam_kind_slot(const struct ioam_kind *k)
 {
@@ -111,13 +117,11 @@ __feature(FEATURE_IOAM) __noinline
 {
 	struct ioam_prepared *p;
 	struct ioam_kind k;
-	__u32 slot;
 
 	if (!w || !ns || !ioam_kind_of(ctx, w, fields, &k) ||
 	    (fields & IOAM_SNAPSHOT && ns->snapshot > 1))
 		return 0;
-	slot = ioam_kind_slot(&k);
-	p = bpf_map_lookup_elem(&ioam_prepared, &slot);
+	p = ioam_prepared_in(ioam_kind_slot(&k));
 	if (!p || n < 4)
 		return 0;
 	p->kind = k;
@@ -131,7 +135,7 @@ __feature(FEATURE_IOAM) __noinline
 	p->neutral = fields & IOAM_CHECKSUM;
 	p->timed = fields & (IOAM_TIMES | IOAM_BIT(4));
 	p->leaves = p->timed || fields & IOAM_AT_EGRESS;
-	p->settled = !ioam.node[w->copy & 1].removes;
+	p->settled = !ioam.removes[w->copy & 1];
 	p->ends = ns->remove;
 	__builtin_memcpy(p->data, w->data, sizeof(p->data));
 	return ioam_prepare_sum(p);
@@ -157,7 +161,6 @@ struct ioam_alone {
 /* What is read of it. */
 struct ioam_usual {
 	struct ioam_kind kind;
-	__u32 at; /* offset of the lengths */
 	__u32 list; /* bytes behind the trace header */
 	__u32 remaining; /* of these, free ones */
 	__u32 lengths;
@@ -168,6 +171,10 @@ struct ioam_usual {
 
 /* Where such a packet has its IPv6 header: the frame has no tags. */
 #define IOAM_USUAL_L3 (cfg_features & FEATURE_NO_LINK ? 0 : sizeof(struct ethhdr))
+/* And where its trace has the lengths. */
+#define IOAM_USUAL_LENGTHS                                    \
+	(IOAM_USUAL_L3 + offsetof(struct ioam_alone, trace) + \
+	 offsetof(struct ioam_trace, lengths) - offsetof(struct ioam_trace, space))
 
 /* Whether a packet has one trace alone, for which data may be prepared, in a frame without tags. */
 static __always_inline bool ioam_usual(frame_ctx *ctx, struct ioam_usual *u)
@@ -202,12 +209,10 @@ static __always_inline bool ioam_usual(frame_ctx *ctx, struct ioam_usual *u)
 	trace = bpf_be64_to_cpu(a->trace);
 	u->kind.trace = a->trace & IOAM_KIND_TRACE;
 	u->kind.iface = iface_of(ctx);
-	u->kind.generation = ioam.node[ioam.copy & 1].generation;
+	u->kind.generation = ioam.generation[ioam.copy & 1];
 	u->list = len - (IOAM_HEADER - 2);
 	u->lengths = trace >> 32 & 0xffff;
 	u->remaining = (u->lengths & IOAM_REMAINING) * 4;
-	u->at = l3 + offsetof(struct ioam_alone, trace) + offsetof(struct ioam_trace, lengths) -
-		offsetof(struct ioam_trace, space);
 	u->hop_limit = ip;
 	u->size = size;
 	u->next = header >> 56;
@@ -234,8 +239,7 @@ static __always_inline __be32 ioam_time_of(struct ioam_prepared *p, __u64 receiv
 /* What is prepared for a packet; NULL: nothing. */
 static __always_inline struct ioam_prepared *ioam_prepared_for(const struct ioam_usual *u)
 {
-	__u32 slot = ioam_kind_slot(&u->kind);
-	struct ioam_prepared *p = bpf_map_lookup_elem(&ioam_prepared, &slot);
+	struct ioam_prepared *p = ioam_prepared_in(ioam_kind_slot(&u->kind));
 
 	if (!p || !ioam_same_kind(&p->kind, &u->kind) || u->remaining > u->list ||
 	    p->bytes > u->remaining)
@@ -247,7 +251,7 @@ static __always_inline struct ioam_prepared *ioam_prepared_for(const struct ioam
 static __always_inline __u32 ioam_usual_data(const struct ioam_prepared *p,
 					     const struct ioam_usual *u)
 {
-	return u->at + IOAM_LIST + u->remaining - p->bytes;
+	return IOAM_USUAL_LENGTHS + IOAM_LIST + u->remaining - p->bytes;
 }
 
 /*
@@ -337,11 +341,12 @@ static __always_inline bool ioam_put_usual(frame_ctx *ctx, const struct ioam_pre
 {
 	__u32 offset = ioam_usual_data(p, u), n = p->bytes, hop_limit = u->hop_limit - 1;
 	bool summed = p->neutral || frame_is_summed(ctx);
+	__u32 lengths = IOAM_USUAL_LENGTHS;
 	struct frame f = frame_of(ctx);
 	void *data = f.data, *end = f.end, *to;
 	__be16 complement = 0, *at;
 
-	if (offset > HEADERS_MAX || data + u->at + sizeof(__be16) > end)
+	if (offset > HEADERS_MAX || data + lengths + sizeof(__be16) > end)
 		return false;
 	to = data + offset;
 	if (n <= IOAM_SHORT / 2 && !summed && to + IOAM_SHORT / 2 <= end) {
@@ -362,7 +367,7 @@ static __always_inline bool ioam_put_usual(frame_ctx *ctx, const struct ioam_pre
 		*(__u8 *)to = hop_limit;
 	ioam_put_word(to, end, p->fraction, fraction);
 	ioam_put_byte(to, end, p->hop_limit_wide, hop_limit);
-	*(__be16 *)(data + u->at) = bpf_htons(u->lengths - n / 4);
+	*(__be16 *)(data + lengths) = bpf_htons(u->lengths - n / 4);
 	return true;
 }
 
@@ -398,7 +403,7 @@ __feature(FEATURE_IOAM) __noinline
 	if (p->neutral && !ioam_neutral_usual(ctx, w, p, to))
 		return false;
 	return !frame_store(ctx, to, p->data, ioam_bounded(p->bytes, IOAM_NODE_MAX)) &&
-	       !frame_store(ctx, u->at, &now, sizeof(now));
+	       !frame_store(ctx, IOAM_USUAL_LENGTHS, &now, sizeof(now));
 }
 
 /* A trace that ends here, for end.h; not in a tunnel, or in front of other extension headers. */
@@ -407,7 +412,7 @@ static __always_inline void ioam_note_end(struct ioam_work *w, const struct ioam
 	if (u->next != IPPROTO_TCP && u->next != IPPROTO_UDP)
 		return;
 	w->l3 = IOAM_USUAL_L3;
-	w->at = u->at - offsetof(struct ioam_trace, lengths);
+	w->at = IOAM_USUAL_LENGTHS - offsetof(struct ioam_trace, lengths);
 	w->len = u->list + IOAM_HEADER - 2;
 	w->space = bpf_be64_to_cpu(u->kind.trace) >> 48;
 	w->next = u->next;

@@ -58,7 +58,7 @@ static __always_inline int ioam_cut_done(struct __sk_buff *skb, const struct ioa
 /* What PDM leaves to ioam_remove(): one packet shrinks once. False: nothing. */
 static __always_inline bool ioam_take_pdm(bool found)
 {
-	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
+	struct ioam_work *w = IOAM_CPU(struct ioam_work, work);
 
 	if (!w || !w->removes)
 		return false;
@@ -102,18 +102,27 @@ static __always_inline void ioam_unstamp(struct __sk_buff *skb, const struct ioa
 		bpf_skb_set_tstamp(skb, 0, BPF_SKB_TSTAMP_UNSPEC);
 }
 
-/* The plan for a header that end.h has read: it goes as a whole. */
-static __always_inline void ioam_cut_header_alone(const struct ioam_work *w, struct ioam_cut *c)
+/*
+ * The header that end.h has read: it goes as a whole. Less is to be checked than in ioam_cut_apply(): the kernel has found
+ * the IPv6 header of a received frame where it was read, and what is left of the packet is long enough.
+ */
+static __always_inline int ioam_remove_alone(struct __sk_buff *skb, const struct ioam_work *w)
 {
-	c->start = w->l3 + sizeof(struct ipv6hdr);
-	c->from = w->alone;
-	c->to = c->barred = c->fixed = 0;
-	c->first = w->next;
-	c->space = w->space;
-	c->gone = 1;
+	struct space gap = { .at = w->l3 + sizeof(struct ipv6hdr), .bytes = w->alone };
+	int rc = space_take(skb, w->l3, &gap, w->next, SPACE_SHRINK);
+
+	if (rc == SPACE_OK) {
+		ioam_stat(IOAM_REMOVED);
+		return TC_ACT_UNSPEC;
+	}
+	if (rc == SPACE_REFUSED) /* it may be forwarded, and lacks what the egress knows */
+		ioam_hand_on(skb, ioam_stamp_of(w));
+	ioam_count(skb, DIRECTION_INGRESS, rc == SPACE_REFUSED ? IOAM_NOT_REMOVED : IOAM_BROKEN,
+		   w->space);
+	return rc == SPACE_REFUSED ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
-/* The plan for all other headers, once a tunnel has ended. IOAM_PASS, or a reason. */
+/* The plan for other headers, once a tunnel has ended. IOAM_PASS, or a reason. */
 static __always_inline int ioam_cut_headers(struct __sk_buff *skb, struct ioam_work *w,
 					    struct ioam_cut *c)
 {
@@ -135,23 +144,22 @@ static __always_inline int ioam_cut_headers(struct __sk_buff *skb, struct ioam_w
 /* At tc ingress, where ioam_ingress() found something to do. */
 __feature(FEATURE_IOAM) __noinline int ioam_remove(struct __sk_buff *skb)
 {
-	struct ioam_cut *c = ioam_cut_begin(DIRECTION_INGRESS);
-	struct ioam_work *w = SCRATCH(struct ioam_work, ioam_work);
-	int rc = IOAM_PASS, verdict;
+	struct ioam_work *w = IOAM_CPU(struct ioam_work, work);
+	struct ioam_cut *c;
+	int rc, verdict;
 
-	if (!c || !w)
+	if (!w)
 		return TC_ACT_UNSPEC;
 	if (w->alone)
-		ioam_cut_header_alone(w, c);
-	else
-		rc = ioam_cut_headers(skb, w, c);
+		return ioam_remove_alone(skb, w);
+	c = ioam_cut_begin(DIRECTION_INGRESS);
+	if (!c)
+		return TC_ACT_UNSPEC;
+	rc = ioam_cut_headers(skb, w, c);
 	if (rc == IOAM_PASS && (c->gone || c->barred || c->pdm))
 		rc = ioam_cut_apply(skb, w, c);
 	verdict = ioam_cut_done(skb, c, rc);
-	if (!w->alone)
-		ioam_unstamp(skb, w);
-	else if (rc == IOAM_NOT_REMOVED) /* it may be forwarded, and lacks what the egress knows */
-		ioam_hand_on(skb, ioam_stamp_of(w));
+	ioam_unstamp(skb, w);
 	return verdict;
 }
 

@@ -65,20 +65,23 @@ static __always_inline bool ioam_options(frame_ctx *ctx, __u32 l3, struct ioam_o
 					 __u8 *hop_limit)
 {
 	struct {
-		struct ipv6hdr ip;
+		__be16 payload_len; /* from here on, of the IPv6 header: the stack is short */
+		__u8 nexthdr;
+		__u8 hop_limit;
+		__u8 addresses[2 * sizeof(struct in6_addr)];
 		__u8 next;
 		__u8 len;
-	} __attribute__((packed)) headers;
+	} headers;
 	__u32 size;
 
-	if (frame_load(ctx, l3, &headers, sizeof(headers)))
+	if (frame_load(ctx, l3 + offsetof(struct ipv6hdr, payload_len), &headers, sizeof(headers)))
 		return false;
-	*hop_limit = headers.ip.hop_limit;
+	*hop_limit = headers.hop_limit;
 	size = (headers.len + 1) * 8;
-	o->at = l3 + sizeof(headers);
-	o->end = l3 + sizeof(headers.ip) + size;
+	o->at = l3 + sizeof(struct ipv6hdr) + 2;
+	o->end = l3 + sizeof(struct ipv6hdr) + size;
 	o->next = headers.next;
-	return !headers.ip.payload_len || bpf_ntohs(headers.ip.payload_len) >= size;
+	return !headers.payload_len || bpf_ntohs(headers.payload_len) >= size;
 }
 
 /* Takes the next option; false at the end of the header. changes: nodes on the path fill it. */

@@ -43,6 +43,7 @@ struct ioam_types {
 	struct ioam_known path_known;
 	struct ioam_report report;
 	struct ioam_path_totals path_totals;
+	struct ioam_cpu cpu;
 	struct ioam_flow_key flow_key;
 	struct ioam_flow flow;
 	struct ioam_edge_key edge_key;

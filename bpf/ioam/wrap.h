@@ -222,7 +222,7 @@ __feature(FEATURE_IOAM) __noinline
 	__u32 bytes;
 	int rc;
 
-	w = SCRATCH(struct ioam_work, ioam_work);
+	w = IOAM_CPU(struct ioam_work, work);
 	if (!p || !w || !in || !plan)
 		return TC_ACT_UNSPEC;
 	bytes = sizeof(struct ipv6hdr) + in->bytes[IOAM_HOP_NEW] + in->bytes[IOAM_DEST_NEW];

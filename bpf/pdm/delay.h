@@ -35,16 +35,13 @@ struct {
 
 static __always_inline void histogram_add(struct pdm_histogram *h, __u64 ns)
 {
-	__u32 bucket = delay_bucket(ns);
-
 	if (!h->count || ns < h->min)
 		h->min = ns;
 	if (ns > h->max)
 		h->max = ns;
 	h->count++;
 	h->sum = h->sum + ns < ns ? ~0ULL : h->sum + ns;
-	if (bucket < DELAY_BUCKETS)
-		h->bucket[bucket]++;
+	histogram_count(h->bucket, ns);
 }
 
 static __noinline int add_delays(struct pdm_work *work, const struct pdm_state *s)

@@ -65,7 +65,7 @@ int test_insert(struct __sk_buff *skb)
 	struct packet *p = batch_spare();
 	struct ioam_work *w;
 
-	w = SCRATCH(struct ioam_work, ioam_work);
+	w = IOAM_CPU(struct ioam_work, work);
 	if (!w || !p || parse(skb, DIRECTION_EGRESS, p) != PARSE_OK)
 		return 3;
 	p->hash = hash_flow(&p->id);

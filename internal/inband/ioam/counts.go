@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
 )
@@ -33,20 +35,37 @@ type Stats struct {
 	Uncounted uint64 // options that did not fit into the counts by reason
 }
 
+// cpuTotals are the totals of all CPUs, of which struct ioam_cpu has those of one.
+type cpuTotals struct {
+	Paths   abiIoamPathTotals
+	Options [len(abiIoamCpu{}.Options)]uint64 // by reason
+}
+
+func totals(m *ebpf.Map) (cpuTotals, error) {
+	cpus := make([]cpuTotals, m.MaxEntries())
+	var value abiIoamCpu
+	for i := range cpus {
+		if err := m.Lookup(uint32(i), &value); err != nil {
+			return cpuTotals{}, fmt.Errorf("reading the totals of the IOAM node: %w", err)
+		}
+		cpus[i] = cpuTotals{Paths: value.Paths, Options: value.Options}
+	}
+	return datapath.Sum(cpus), nil
+}
+
 // Stats reads the totals.
 func (r *Registrar) Stats() (s Stats, err error) {
 	err = r.do(func() error {
-		for index, to := range map[uint32]*uint64{
-			uint32(abiIoamReasonIOAM_WRITTEN): &s.Written, uint32(abiIoamReasonIOAM_COMPLETED): &s.Completed,
-			uint32(abiIoamReasonIOAM_REMOVED): &s.Removed, uint32(abiIoamReasonIOAM_UNWRAPPED): &s.Unwrapped,
-			uint32(abiIoamReasonIOAM_PROVEN): &s.Proven, uint32(abiIoamReasonIOAM_EXPORTED): &s.Exported,
-			uint32(abiIoamReasonIOAM_LOOPED): &s.Looped, uint32(abiIoamReasonIOAM_RETURNED): &s.Returned, uint32(abiIoamReasonIOAM_REASON_MAX): &s.Uncounted,
+		sum, err := totals(r.maps["ioam_cpus"])
+		if err != nil {
+			return err
+		}
+		for reason, to := range map[abiIoamReason]*uint64{
+			abiIoamReasonIOAM_WRITTEN: &s.Written, abiIoamReasonIOAM_COMPLETED: &s.Completed, abiIoamReasonIOAM_REMOVED: &s.Removed,
+			abiIoamReasonIOAM_UNWRAPPED: &s.Unwrapped, abiIoamReasonIOAM_PROVEN: &s.Proven, abiIoamReasonIOAM_EXPORTED: &s.Exported,
+			abiIoamReasonIOAM_LOOPED: &s.Looped, abiIoamReasonIOAM_RETURNED: &s.Returned, abiIoamReasonIOAM_REASON_MAX: &s.Uncounted,
 		} {
-			n, err := datapath.Total[uint64](r.maps["ioam_stats"], index)
-			if err != nil {
-				return fmt.Errorf("reading the totals of the IOAM node: %w", err)
-			}
-			*to += n
+			*to = sum.Options[reason]
 		}
 		stayed, unread := r.direct.counts()
 		s.Exported += stayed

@@ -62,9 +62,9 @@ const (
 
 // mapNames are the maps that the stage owns.
 var mapNames = []string{
-	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_counts", "ioam_stats", ".data.ioam",
+	"ioam_namespaces", "ioam_schemas", "ioam_ifaces", "ioam_roles", "ioam_counts", "ioam_cpus", ".data.ioam",
 	"ioam_insertions", "ioam_templates", "ioam_prefixes", "ioam_rules", "ioam_answers", "ioam_insertion_states", "ioam_sequences", "ioam_proofs",
-	"ioam_guards", "ioam_watches", "ioam_prepared", "ioam_completed", "ioam_queues", "ioam_nics",
+	"ioam_guards", "ioam_watches", "ioam_queues", "ioam_nics",
 }
 
 // Registrar is the node of one datapath. Its methods may be called from any goroutine.
@@ -171,8 +171,12 @@ var timeFormats = map[ioam.TimeFormat]uint32{
 
 // set sets sizes and constants.
 func (r *Registrar) set(s *datapath.Spec) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
 	if err := s.SetSizes(map[string]uint32{
-		"ioam_namespaces": copies * slots, "ioam_schemas": copies * maxSchemas,
+		"ioam_cpus": uint32(cpus), "ioam_namespaces": copies * slots, "ioam_schemas": copies * maxSchemas,
 		"ioam_ifaces": maxIfaces, "ioam_roles": copies * maxRoles, "ioam_counts": maxCounts, "ioam_proofs": copies * maxProofs,
 		"ioam_queues": maxIfaces, "ioam_nics": maxIfaces,
 	}); err != nil {
@@ -180,10 +184,6 @@ func (r *Registrar) set(s *datapath.Spec) error {
 	}
 	if s.Maps["ioam_paths"] != nil { // only at tc
 		if err := s.SetSizes(insertionSizes); err != nil {
-			return err
-		}
-		cpus, err := ebpf.PossibleCPU()
-		if err != nil {
 			return err
 		}
 		if err := s.SetSizes(r.paths.sizes(uint32(cpus))); err != nil {
@@ -210,6 +210,7 @@ func (r *Registrar) open(c *datapath.Core) (err error) {
 	if r.maps, err = c.Maps(mapNames...); err != nil {
 		return err
 	}
+	r.paths.cpus = r.maps["ioam_cpus"]
 	if err := r.paths.open(c); err != nil {
 		return err
 	}
@@ -355,7 +356,7 @@ func (r *Registrar) attach(i flow.Iface, name string) error {
 	// What flows were answered before is no longer right.
 	control := r.control
 	r.generation++
-	control.Node[control.Copy].Generation = r.generation
+	control.Generation[control.Copy] = r.generation
 	return r.publish(&control)
 }
 

@@ -162,12 +162,13 @@ func (r *Registrar) apply(n Node) error {
 	control.DirectEvery, control.DirectRate = n.Direct.Every, n.Direct.Rate
 	control.LoopbackEvery, control.LoopbackRate = n.Loopback.Every, n.Loopback.Rate
 	r.forgetAnswers(&control, &n, keep)
-	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor, Insertions: uint32(len(n.Insertions)), Generation: r.generation}
+	control.Node[next] = abiIoamNode{Id: n.ID, Wide: n.WideID, Hash: factor}
+	control.Insertions[next], control.Generation[next], control.Removes[next] = uint32(len(n.Insertions)), r.generation, 0
 	if err := control.Node[next].setEnds(n.TunnelsFrom); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(known, func(ns Namespace) bool { return ns.Remove }) {
-		control.Node[next].Removes = 1
+		control.Removes[next] = 1
 	}
 	if err := r.publish(&control); err != nil {
 		return err

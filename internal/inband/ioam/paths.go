@@ -34,7 +34,7 @@ const (
 )
 
 // pathMaps are the maps of paths.
-var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_known", "ioam_reports", "ioam_path_stats", "ioam_flows", "ioam_edges_by_sender"}
+var pathMaps = []string{"ioam_paths", "ioam_cells", "ioam_cells_used", "ioam_known", "ioam_reports", "ioam_flows", "ioam_edges_by_sender"}
 
 // PathStats are running totals since the start.
 type PathStats struct {
@@ -54,6 +54,7 @@ type PathStats struct {
 type paths struct {
 	max     uint32
 	maps    map[string]*ebpf.Map
+	cpus    *ebpf.Map // ioam_cpus
 	reports *datapath.Ringbuf
 
 	mu     sync.Mutex
@@ -349,10 +350,11 @@ func (p *paths) list() []Path {
 
 // stats reads the totals.
 func (p *paths) stats() (s PathStats, err error) {
-	sum, err := datapath.Total[abiIoamPathTotals](p.maps["ioam_path_stats"], uint32(0))
+	all, err := totals(p.cpus)
 	if err != nil {
-		return s, fmt.Errorf("reading the totals of IOAM paths: %w", err)
+		return s, err
 	}
+	sum := all.Paths
 	s.Traces, s.ReportsLost, s.RawLost = sum.Traces, sum.ReportsLost, sum.RawLost
 	s.DelaysLost, s.FlowsLost = sum.DelaysLost, sum.FlowsLost
 	s.Edges, s.EdgesLost = sum.Edges, sum.EdgesLost
