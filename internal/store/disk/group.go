@@ -44,7 +44,7 @@ func (c *counts) groupsOf(b *block, at []int32) (*local, error) {
 	return l, nil
 }
 
-// keep leaves the rows of groups that are meant; numbers of groups stay.
+// keep leaves the rows of groups that are meant, and numbers these groups again in their order.
 func (l *local) keep(meant []byte) {
 	at, groups, kept := l.at, l.groups, 0
 	for i, g := range groups {
