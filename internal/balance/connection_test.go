@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,6 +269,60 @@ func TestDial(t *testing.T) {
 		}
 		if state := s.stateOf(t, one.Name); state.Packets[0] != 0 {
 			t.Errorf("%+v", state)
+		}
+		s.apply(t)
+	}
+}
+
+// TestStaticNeighbours: neighbours that an administrator has set stay as they are, and get packets; others are asked for again.
+func TestStaticNeighbours(t *testing.T) {
+	s := newScene(t, 2, Config{})
+	s.serveEcho(t, 7)
+	says := func(h *lab.Host, line string) string {
+		t.Helper()
+		out, err := h.Run(t.Context(), strings.Fields(line)...)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		return strings.TrimSpace(out)
+	}
+	macOf := func(h *lab.Host, iface string) string {
+		_, mac, _ := strings.Cut(says(h, "ip -oneline link show "+iface), "link/ether ")
+		mac, _, _ = strings.Cut(mac, " ")
+		return mac
+	}
+	mac := macOf(s.backends[0], "d0")
+	run(t, s.backends[0], "ip link set d0 arp off") // answers no one
+	run(t, s.backends[0], fmt.Sprintf("ip neigh replace 10.2.0.1 lladdr %[1]s dev d0 nud permanent\nip neigh replace fd02:1::1 lladdr %[1]s dev d0 nud permanent",
+		macOf(s.lb, "b0")))
+	for _, vip := range []netip.Addr{vip4, vip6} {
+		static := addr(0, vip.Is6())
+		run(t, s.lb, fmt.Sprintf("ip neigh replace %s lladdr %s dev b0 nud permanent", static, mac))
+		one := s.serviceOf(vip, 7, packet.ProtoTCP, L2, vip.Is6())
+		s.apply(t, one)
+		for range 3 {
+			if err := s.Refresh(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := says(s.lb, fmt.Sprintf("ip neigh show %s dev b0", static)); !strings.Contains(got, mac+" PERMANENT") {
+			t.Errorf("the static neighbour is now %q", got)
+		}
+		await.Success(t, func() error {
+			if got := says(s.lb, fmt.Sprintf("ip neigh show %s dev b1", addr(1, vip.Is6()))); !strings.Contains(got, "REACHABLE") {
+				return fmt.Errorf("the other neighbour is %q", got)
+			}
+			return s.Refresh()
+		})
+		reached := map[int]bool{}
+		for _, c := range s.open(t, netip.AddrPortFrom(vip, 7), 16) {
+			if err := c.works(); err != nil {
+				t.Error(err)
+			}
+			reached[int(c.backend)] = true
+		}
+		if len(reached) != 2 {
+			t.Errorf("connections reached %v", reached)
 		}
 		s.apply(t)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/datapath"
@@ -60,7 +61,7 @@ func (b *Balancer) hop() error {
 			}
 			if !asked[next] {
 				asked[next] = true
-				_ = use(route.LinkIndex, next) // an interface without neighbours
+				_ = use(route.LinkIndex, next) // an interface may have no neighbours
 			}
 		}
 		return nil
@@ -85,13 +86,36 @@ func routeTo(to netip.Addr) (*netlink.Route, netip.Addr, error) {
 	return &routes[0], to, nil
 }
 
-// use has the kernel find out where a neighbour is, or whether it is still there.
+// use has the kernel find out where a neighbour is, or whether it is still there. One that an administrator has set it would
+// take for unknown from then on.
 func use(index int, next netip.Addr) error {
 	family := unix.AF_INET
 	if next.Is6() {
 		family = unix.AF_INET6
 	}
+	if state, err := neighbourState(index, family, next); err != nil || state&(netlink.NUD_PERMANENT|netlink.NUD_NOARP) != 0 {
+		return err
+	}
 	return netlink.NeighSet(&netlink.Neigh{LinkIndex: index, Family: family, IP: net.IP(next.AsSlice()), Flags: netlink.NTF_USE})
+}
+
+// neighbourState is what the kernel knows of a neighbour; 0: nothing.
+func neighbourState(index, family int, next netip.Addr) (int, error) {
+	get := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	get.AddData(&netlink.Ndmsg{Family: uint8(family), Index: uint32(index)})
+	get.AddData(nl.NewRtAttr(netlink.NDA_DST, next.AsSlice()))
+	found, err := get.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	if err != nil || len(found) != 1 {
+		return 0, fmt.Errorf("asking for neighbour %s: %d found: %w", next, len(found), err)
+	}
+	n, err := netlink.NeighDeserialize(found[0])
+	if err != nil {
+		return 0, fmt.Errorf("reading neighbour %s: %w", next, err)
+	}
+	return n.State, nil
 }
 
 // setRoute has outer headers to a backend come from an address, and its health checks leave by an interface.
