@@ -217,10 +217,10 @@ func (w *writer) end(agedFirst uint64) (err error) {
 	if err := w.parquet.Close(); err != nil {
 		return err
 	}
-	synced := make(chan error, 1)
-	go func() { synced <- w.file.Sync() }() // while the other file is: the disk does both at once
-	err = writeFile(sumPath(w.path), w.sums.bytes())
-	if err = errors.Join(<-synced, err, w.file.Close(), w.pages.Close()); err != nil {
+	if err := errors.Join(w.file.Sync(), w.file.Close(), w.pages.Close()); err != nil {
+		return err
+	}
+	if err := writeFile(sumPath(w.path), w.sums.bytes()); err != nil {
 		return err
 	}
 	return os.Rename(w.path+tmpSuffix, w.path)
