@@ -40,7 +40,7 @@ const (
 	passTracked = "the kernel, with conntrack"
 )
 
-// passer passes packets on that arrive at passIn of a router.
+// passer passes packets on that arrive at passInto of a router.
 type passer struct {
 	name  string
 	needs string // program that has to be installed; not empty: it may be unavailable

@@ -20,7 +20,7 @@ import (
 	"github.com/waymark-net/waymark/test/packet"
 )
 
-// passLane is a generator, a router and a sink, each in a namespace: packets arrive at passIn of the router and leave by
+// passLane is a generator, a router and a sink, each in a namespace: packets arrive at passInto of the router and leave by
 // passOut, or not.
 type passLane struct {
 	from, router, sink *space
@@ -32,7 +32,7 @@ type passLane struct {
 
 const (
 	passGenerator = "send0"
-	passIn        = "in0"
+	passInto      = "in0"
 	passOut       = "out0"
 	passSink      = "end0"
 )
@@ -106,7 +106,7 @@ func (l *passLane) set(spec *ebpf.CollectionSpec, ifindex int) error {
 	}
 	// cfg_vary of bpf/test/vary.h
 	vary := struct{ Flows, Step, Address, BeforeAddress, Ports, DestinationPort uint32 }{
-		Flows: uint32(p.flows), Step: uint32(program.Stride % p.flows),
+		Flows: uint32(p.flows), Step: uint32(program.Stride % uint64(p.flows)),
 	}
 	return errors.Join(spec.Variables["cfg_pass"].Set(c), spec.Variables["cfg_vary"].Set(vary))
 }
@@ -123,14 +123,14 @@ func newPassLane(p passPackets) (_ *passLane, err error) {
 			return nil, err
 		}
 	}
-	first, err := connectSpaces(l.from, l.router, passGenerator, passIn)
+	first, err := connectSpaces(l.from, l.router, passGenerator, passInto)
 	if err != nil {
 		return nil, err
 	}
 	if _, err = connectSpaces(l.router, l.sink, passOut, passSink); err != nil {
 		return nil, err
 	}
-	if l.in, err = l.router.handle.LinkByName(passIn); err != nil {
+	if l.in, err = l.router.handle.LinkByName(passInto); err != nil {
 		return nil, err
 	}
 	if l.out, err = l.router.handle.LinkByName(passOut); err != nil {
@@ -190,7 +190,7 @@ func connectSpaces(a, b *space, nameA, nameB string) (netlink.Link, error) {
 // route makes the router one, with a route for each flow where these differ in their destination.
 func (l *passLane) route(end netlink.Link) error {
 	if err := l.router.do(probeProcessor, func() error {
-		for file, text := range map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0", "conf/" + passIn + "/rp_filter": "0"} {
+		for file, text := range map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0", "conf/" + passInto + "/rp_filter": "0"} {
 			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv4", file), []byte(text), 0); err != nil {
 				return err
 			}

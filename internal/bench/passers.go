@@ -39,7 +39,7 @@ func startLeast(_ context.Context, l *passLane) (p passing, err error) {
 		return err
 	})
 	if err != nil {
-		return p, fmt.Errorf("attaching to %s: %w", passIn, err)
+		return p, fmt.Errorf("attaching to %s: %w", passInto, err)
 	}
 	return passing{stop: attached.Close}, nil
 }
@@ -82,7 +82,7 @@ const (
 `
 	flowTable = `table ip bench {
 	flowtable fast {
-		hook ingress priority 0; devices = { ` + passIn + `, ` + passOut + ` };
+		hook ingress priority 0; devices = { ` + passInto + `, ` + passOut + ` };
 	}
 	chain forward {
 		type filter hook forward priority 0;
@@ -129,7 +129,7 @@ xdp-forward unload "$@"
 `
 
 func startXDPForward(ctx context.Context, l *passLane) (p passing, err error) {
-	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c", xdpForwardScript, "sh", passIn, passOut)
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c", xdpForwardScript, "sh", passInto, passOut)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	in, err := cmd.StdinPipe()
