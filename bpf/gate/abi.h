@@ -118,9 +118,9 @@ enum gate_action {
 	GATE_DETECT,
 	GATE_ANSWER, /* of no rule: the frame has become an answer */
 	GATE_SAMPLE, /* one packet of `cost` */
+	GATE_TAP, /* likewise */
 	GATE_NO_FLOW,
 	GATE_ONLY_FLOW,
-	GATE_TAP, /* likewise */
 };
 
 enum gate_per { GATE_PER_RULE, GATE_PER_SOURCE };

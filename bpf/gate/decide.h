@@ -24,20 +24,23 @@ static __always_inline __u32 gate_lowest(__u64 word)
 /* The number of a rule that decides about what the packet is, above its action. */
 #define GATE_NUMBER_SHIFT 8
 #define GATE_ACTION_MASK 255
+_Static_assert(GATE_TAP == GATE_SAMPLE + 1 && GATE_MARK_TAPPED == GATE_MARK_SAMPLED << 1,
+	       "gate_note() makes one of the other");
+
 /* A rule that leaves the verdict to others. */
 static __always_inline void gate_note(const struct gate_rule *rule, struct gate_facts *f)
 {
+	__u32 tap;
+
 	switch (rule->action) {
 	case GATE_SAMPLE:
 	case GATE_TAP:
 		if (f->quiet || (rule->cost > 1 && bpf_get_prandom_u32() % (__u32)rule->cost))
 			return;
-		if (rule->action == GATE_TAP) {
-			f->marks |= GATE_MARK_TAPPED;
-			return;
-		}
-		f->marks |= GATE_MARK_SAMPLED;
-		f->sampled = f->sampled ?: rule->id;
+		/* Without a branch, of which the verifier would follow both ways from each rule on. */
+		tap = rule->action - GATE_SAMPLE;
+		f->marks |= GATE_MARK_SAMPLED << tap;
+		f->sampled = f->sampled ?: rule->id & (tap - 1);
 		return;
 	case GATE_NO_FLOW:
 	case GATE_ONLY_FLOW:
