@@ -39,7 +39,8 @@ function Conversation(p: { name: Name }) {
 	const tick = until ? "" : interval.value?.to ?? "";
 	const key = `${view.value.path} ${from} ${until}`;
 	const loaded = useData(`${key} ${tick}`, (s) => askFlow(n, from, until, s));
-	const why = useData(`why ${key}`, (s) => get<VerdictAnswer>("/api/v1/why", { filter: filterOfFlow(n), since: from, until }, s));
+	// The verdict asks more of the history than all else, and comes after the path.
+	const why = useData(loaded.value ? `why ${key}` : "", (s) => get<VerdictAnswer>("/api/v1/why", { filter: filterOfFlow(n), since: from, until }, s));
 	const r = loaded.value;
 	const more = useData(r ? `${key} ${r.answer.to ?? ""}` : "", (s) => askMore(n, from, until, r!, s));
 	return (
