@@ -214,7 +214,11 @@ func TestKernelDecidesAsRules(t *testing.T) {
 		}
 	})
 	t.Logf("%d packets, %d of them dropped, to %d rule sets, all frames to %d; test runs refused %d frames", sent, dropped, judged, sets, refused)
-	if sent < 500*sets || dropped < 100*sets || refused > sent/2 {
+	drops := 100 // of a rule set
+	if sets < 20 {
+		drops = 25 // few random ones differ much
+	}
+	if sent < 500*sets || dropped < drops*sets || refused > sent/2 {
 		t.Errorf("too few packets: %d, dropped %d, refused %d", sent, dropped, refused)
 	}
 }
