@@ -36,6 +36,7 @@ enum delay {
 #include "gate/detect_abi.h"
 #include "forward/abi.h"
 #include "balance/abi.h"
+#include "dry_abi.h"
 
 /* The two ways across an interface; the value is a bit of flow_slot.meta. */
 enum direction {
@@ -54,7 +55,7 @@ enum l2 {
 	L2_TAG_ACCEL = 3,
 	L2_TAG2 = 4,
 	L2_TAG2_ACCEL = 5, /* the outer tag is accelerated */
-	L2_FORWARDED = 6, /* L2_ETHER, and XDP has forwarded the packets: see forward/account.h */
+	L2_FORWARDED = 6, /* by XDP: see forward/account.h */
 	L2_FREE = 7, /* of no packet: in a slot that the agent freed */
 };
 
@@ -75,6 +76,13 @@ enum meta {
 	META_TUNNEL_SHIFT = 5, /*  3 bits, enum tunnel */
 	META_VLAN_SHIFT = 8, /* 12 bits, outer VLAN id */
 	META_INNER_VLAN_SHIFT = 20, /* 12 bits, inner VLAN id */
+	/* With L2_FORWARDED, in place of tags. */
+	META_OTHER_SHIFT = 8, /* 22 bits, index of the interface on the other side */
+	META_BOTH_SHIFT = 30, /*  1 bit: the slot also is that of the flow there, at the egress */
+	META_AGED_SHIFT = 31, /*  1 bit: ... which has a TTL that is lower by one */
+	META_TAGGED_SHIFT =
+		META_AGED_SHIFT, /* without the bit before: frames have a tag, which is where it is in others, and
+					      * the interface on the other side is in flow_extra.vni */
 	/* flow_slot.iface: number of the network namespace above the ifindex. */
 	IFACE_NETNS_SHIFT = 22,
 };
@@ -115,7 +123,7 @@ struct flow_extra {
                          * that these segments repeat */
 	__u32 ce_packets; /* ECN congestion experienced */
 	__u32 fragments; /* packets that are IP fragments */
-	__u32 vni; /* VXLAN, Geneve; GRE key. L2_FORWARDED: interface on the other side */
+	__u32 vni; /* VXLAN, Geneve; GRE key. With META_TAGGED_SHIFT: interface on the other side */
 	union {
 		__u32 rtt_responder; /* TCP: ns from SYN to SYN-ACK; 0: not seen */
 		__u32 first_ns; /* else: low half of the monotonic time of the first
@@ -200,7 +208,9 @@ _Static_assert(META_IPV6_SHIFT == META_DIRECTION_SHIFT + 1 &&
 		       META_TUNNEL_SHIFT == META_L2_SHIFT + 3 &&
 		       META_VLAN_SHIFT == META_TUNNEL_SHIFT + 3 &&
 		       META_INNER_VLAN_SHIFT == META_VLAN_SHIFT + 12 &&
-		       META_INNER_VLAN_SHIFT + 12 == 32,
+		       META_INNER_VLAN_SHIFT + 12 == 32 && META_OTHER_SHIFT == META_VLAN_SHIFT &&
+		       META_BOTH_SHIFT == META_OTHER_SHIFT + IFACE_NETNS_SHIFT &&
+		       META_AGED_SHIFT == META_BOTH_SHIFT + 1,
 	       "flow_slot.meta has 32 bits, and none twice");
 
 /*

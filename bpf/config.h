@@ -42,6 +42,9 @@ const volatile __u64 cfg_fragment_lifetime = 30000000000;
 /* Other processors see the stores of one in their order, as on x86. */
 const volatile bool cfg_stores_ordered = false;
 
+/* What user space writes in front of a frame that it has a program try (dry.h): a number that nobody else knows. */
+const volatile __u64 cfg_dry_key = 0;
+
 /* Bytes in the ring from which on a flow put there wakes user space. */
 const volatile __u32 cfg_ring_wakeup = 1 << 20;
 

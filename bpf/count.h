@@ -52,26 +52,27 @@ struct {
 			st_->field += (n);                                          \
 	} while (0)
 
-__noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
-			  const struct count_value *more)
+/* Direction and reason in one argument: a struct would take stack of callers, which are deep down. */
+#define COUNT_WHAT(direction, reason) ((__u32)(reason) << 1 | (direction))
+
+/* what: COUNT_WHAT(). */
+__noinline int count_many(__u32 iface, __u32 what, __u64 packets, __u64 frames, __u64 bytes)
 {
 	struct count_key key = {
 		.iface = iface,
-		.direction = direction,
-		.reason = reason,
+		.direction = what & 1,
+		.reason = what >> 1,
 	};
 	struct count_value *value, first = {};
 
-	if (!more)
-		return 0;
 	value = find_or_make(&counts, &key, &first);
 	if (!value) {
-		STAT_ADD(counts_full, more->packets);
+		STAT_ADD(counts_full, packets);
 		return 0;
 	}
-	value->packets += more->packets;
-	value->frames += more->frames;
-	value->bytes += more->bytes;
+	value->packets += packets;
+	value->frames += frames;
+	value->bytes += bytes;
 	return 0;
 }
 
@@ -80,7 +81,7 @@ __noinline int count_many(__u32 iface, __u32 direction, enum reason reason,
  * It takes 4 ns, the hash map 45: with sampling most packets come here.
  */
 static __always_inline bool count_cached(__u32 iface, __u32 direction, enum reason reason,
-					 const struct count_value *more)
+					 __u64 packets, __u64 frames, __u64 bytes)
 {
 	struct count_key fields = {
 		.iface = iface,
@@ -102,22 +103,23 @@ static __always_inline bool count_cached(__u32 iface, __u32 direction, enum reas
 			return false;
 		slot->key = key;
 	}
-	slot->value.packets += more->packets;
-	slot->value.frames += more->frames;
-	slot->value.bytes += more->bytes;
+	slot->value.packets += packets;
+	slot->value.frames += frames;
+	slot->value.bytes += bytes;
 	return true;
+}
+
+/* In the cache, else in the map. */
+static __always_inline void count_some(__u32 iface, __u32 direction, enum reason reason,
+				       __u64 packets, __u64 frames, __u64 bytes)
+{
+	if (!count_cached(iface, direction, reason, packets, frames, bytes))
+		count_many(iface, COUNT_WHAT(direction, reason), packets, frames, bytes);
 }
 
 __noinline int count(frame_ctx *ctx, __u32 direction, enum reason reason)
 {
-	struct count_value one = {
-		.packets = segments_of(ctx),
-		.frames = 1,
-		.bytes = frame_len(ctx),
-	};
-
-	if (!count_cached(iface_of(ctx), direction, reason, &one))
-		count_many(iface_of(ctx), direction, reason, &one);
+	count_some(iface_of(ctx), direction, reason, segments_of(ctx), 1, frame_len(ctx));
 	return 0;
 }
 

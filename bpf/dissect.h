@@ -68,13 +68,15 @@ __noinline int parse_frame(frame_ctx *ctx, struct packet *p)
 /*
  * Parses once; when headers are beyond what can be read, pulls them and parses
  * again.
- * PARSE_OK and all of the packet, or a reason.
+ * PARSE_OK and all of the packet, or a reason. Verified alone.
  */
-static __noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
+__noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
 {
 	__u32 len, pull;
 	int rc;
 
+	if (!p)
+		return REASON_UNREADABLE;
 #pragma clang loop unroll(disable)
 	/* 64 bits: half a word of the stack is unknown to the verifier once the other is written. */
 	for (__u64 pass = 0; pass < 3; pass++) {
@@ -92,8 +94,11 @@ static __noinline int parse(frame_ctx *ctx, __u32 direction, struct packet *p)
 	}
 	if (rc != PARSE_OK)
 		return rc;
-	if (p->fragment)
-		fragment_ports(ctx, p);
+	if (p->fragment) {
+		rc = fragment_ports(p, frame_is_dry(ctx));
+		if (rc != PARSE_OK)
+			count(ctx, direction, rc);
+	}
 	measure(ctx, p);
 	return PARSE_OK;
 }

@@ -3,7 +3,7 @@
  * Ports for later fragments, which don't carry any.
  *
  * Input: a parsed fragment. Output: a first one is remembered; a later one gets the
- * ports and protocol of its first, where that was seen.
+ * ports and protocol of its first, where that was seen, else there is a reason, which counts it.
  */
 #ifndef WAYMARK_FRAGMENT_H
 #define WAYMARK_FRAGMENT_H
@@ -21,14 +21,14 @@ struct {
 	__type(value, struct fragment_ports);
 } fragments SEC(".maps");
 
-__noinline int fragment_ports(frame_ctx *ctx, struct packet *p)
+__noinline int fragment_ports(struct packet *p, bool dry)
 {
 	struct fragment_key key = {};
 	struct fragment_ports ports = {}, *seen;
 	__u64 now;
 
 	if (!p)
-		return 0;
+		return PARSE_OK;
 	__builtin_memcpy(key.saddr, p->id.saddr, 16);
 	__builtin_memcpy(key.daddr, p->id.daddr, 16);
 	key.iface = p->id.iface;
@@ -39,23 +39,22 @@ __noinline int fragment_ports(frame_ctx *ctx, struct packet *p)
 
 	now = bpf_ktime_get_coarse_ns();
 	if (p->fragment == FRAGMENT_FIRST) {
+		if (dry)
+			return PARSE_OK;
 		ports.time = now;
 		ports.sport = p->id.sport;
 		ports.dport = p->id.dport;
 		ports.proto = p->id.proto;
-		if (bpf_map_update_elem(&fragments, &key, &ports, BPF_ANY))
-			count(ctx, p->id.meta & 1, REASON_FRAGMENT_LOST);
-		return 0;
+		return bpf_map_update_elem(&fragments, &key, &ports, BPF_ANY) ? REASON_FRAGMENT_LOST
+									      : PARSE_OK;
 	}
 	seen = bpf_map_lookup_elem(&fragments, &key);
-	if (!seen || (__s64)(now - seen->time) > (__s64)cfg_fragment_lifetime) {
-		count(ctx, p->id.meta & 1, REASON_FRAGMENT_UNMATCHED);
-		return 0;
-	}
+	if (!seen || (__s64)(now - seen->time) > (__s64)cfg_fragment_lifetime)
+		return dry ? PARSE_OK : REASON_FRAGMENT_UNMATCHED;
 	p->id.sport = seen->sport;
 	p->id.dport = seen->dport;
 	p->id.proto = seen->proto;
-	return 0;
+	return PARSE_OK;
 }
 
 #endif

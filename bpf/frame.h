@@ -36,6 +36,9 @@ static __always_inline struct frame frame_of(frame_ctx *ctx);
 /* All bytes, wherever they are. */
 static __always_inline __u32 frame_len(frame_ctx *ctx);
 
+/* Whether all bytes can be read through pointers. */
+static __always_inline bool frame_is_linear(frame_ctx *ctx);
+
 /* The interface that the hook belongs to. */
 static __always_inline __u32 frame_ifindex(frame_ctx *ctx);
 
@@ -71,6 +74,9 @@ static __always_inline __u32 frame_gso_segs(frame_ctx *ctx);
  * header. Not 0 where the kernel does not let us read them.
  */
 static __always_inline int frame_gso(frame_ctx *ctx, __u32 *type, __u32 *transport);
+
+/* Whether the frame was only made up, and nothing may be remembered of it. */
+static __always_inline bool frame_is_dry(frame_ctx *ctx);
 
 /* Number of that interface, as in flow_slot. */
 static __always_inline __u32 iface_of(frame_ctx *ctx)

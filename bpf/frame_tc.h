@@ -24,6 +24,16 @@ static __always_inline __u32 frame_len(frame_ctx *skb)
 	return skb->len;
 }
 
+static __always_inline bool frame_is_dry(frame_ctx *skb)
+{
+	return false;
+}
+
+static __always_inline bool frame_is_linear(frame_ctx *skb)
+{
+	return skb->len == skb->data_end - skb->data;
+}
+
 static __always_inline __u32 frame_ifindex(frame_ctx *skb)
 {
 	return skb->ifindex;

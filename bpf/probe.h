@@ -116,7 +116,7 @@ static __always_inline int probe(struct __sk_buff *skb, __u32 direction)
 	if (!features)
 		return stages(skb, direction, 0, true);
 	if (features & FEATURE_GATE && direction == DIRECTION_INGRESS) {
-		verdict = gate_verdict(skb, GATE_HOOK_TC, gate_run_tc(skb), &marks);
+		verdict = gate_verdict(skb, NULL, gate_run_tc(skb), &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(skb) : TC_ACT_SHOT;
 	}

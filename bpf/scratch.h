@@ -18,8 +18,11 @@ struct scratch {
 	SCRATCH_PART(gate_seen, 96); /* of the packet */
 	SCRATCH_PART(gate_matching, 56); /* where the rules are that match so far */
 	SCRATCH_PART(gate_answer, 256);
-	SCRATCH_PART(forward_view, 144);
+	SCRATCH_PART(forward_view, 256);
 	SCRATCH_PART(balance_view, 192);
+	SCRATCH_PART(balance_outer, 48);
+	SCRATCH_PART(balance_budget, 8); /* kept from packet to packet */
+	SCRATCH_PART(balance_known, 384);
 	SCRATCH_PART(port_piece, 512);
 	SCRATCH_PART(mark_quote, 64);
 	SCRATCH_PART(ioam_cut, 4224);
@@ -44,9 +47,10 @@ static __always_inline struct scratch *scratch_all(void)
 	return bpf_map_lookup_elem(&scratch, &zero);
 }
 
-#define SCRATCH(type, part)                                                            \
+/* A part of memory, as its type; NULL where there is no memory. */
+#define PART_OF(memory, type, part)                                                    \
 	({                                                                             \
-		struct scratch *all_ = scratch_all();                                  \
+		__typeof__(memory) all_ = (memory);                                    \
 		type *part_ = NULL;                                                    \
 		_Static_assert(sizeof(type) <= sizeof(all_->part), "bytes of " #part); \
 		if (all_) {                                                            \
@@ -55,5 +59,7 @@ static __always_inline struct scratch *scratch_all(void)
 		}                                                                      \
 		part_;                                                                 \
 	})
+
+#define SCRATCH(type, part) PART_OF(scratch_all(), type, part)
 
 #endif

@@ -17,30 +17,36 @@
 #include "gate/capture_xdp.h"
 #include "gate/gate.h"
 #include "gate/quick.h"
+#include "gate/unasked.h"
 #include "hints/pass.h"
 #include "ioam/ioam.h"
 #include "ioam/xdp.h"
 #include "forward/forward.h"
 #include "balance/balance.h"
+#include "dry.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 SEC("xdp.frags")
 int waymark_xdp(struct xdp_md *xdp)
 {
+	struct gate_place place;
 	bool left = false;
 	int verdict;
 	__u8 marks = 0;
 
+	if (cfg_features & (FEATURE_BALANCE | FEATURE_FORWARD) && xdp->data_meta != xdp->data &&
+	    dry_run(xdp))
+		return XDP_DROP;
 	hints_observe(xdp);
+	if (cfg_features & FEATURE_GATE &&
+	    (gate_again(xdp, &place) || gate_drop_like_flow(xdp, &place)))
+		return XDP_DROP;
 	if (cfg_features & FEATURE_GATE) {
-		if (gate_again(xdp))
-			return XDP_DROP;
-		verdict = gate_verdict(xdp, GATE_HOOK_XDP, gate_run_xdp(xdp), &marks);
+		verdict = gate_verdict(xdp, &place, gate_run_xdp(xdp, place.part), &marks);
 		if (verdict != GATE_PASS)
 			return verdict == GATE_ANSWER ? frame_send_back(xdp) : XDP_DROP;
-		if (cfg_features & FEATURE_META && marks & GATE_MARK_TAPPED &&
-		    hints_tap(xdp) == XDP_REDIRECT)
+		if (cfg_features & FEATURE_META && hints_tap(xdp, marks) == XDP_REDIRECT)
 			return XDP_REDIRECT;
 	}
 	if (cfg_features & FEATURE_IOAM)

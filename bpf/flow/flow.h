@@ -105,16 +105,31 @@ __noinline int add_unattributed(struct flow_slot *slot, struct flow_extra *extra
 }
 
 /* Only how much it was is kept. */
-__noinline int count_lost(struct flow_slot *slot, struct flow_extra *extra)
+static __always_inline void count_lost(const struct flow_slot *slot, const struct flow_extra *extra)
 {
-	struct count_value lost = {};
+	count_many(slot->iface, COUNT_WHAT(slot->meta & 1, REASON_UNATTRIBUTED_FULL), slot->packets,
+		   slot->packets - extra->gso_packets,
+		   slot->bytes + extra->overhead - extra->gso_bytes);
+}
+
+/*
+ * Where a slot is that of two flows (forward/account.h), it becomes that of the one at the egress, as far as sums
+ * need it. 0: it is that of one.
+ */
+__noinline int turn_slot(struct flow_slot *slot, struct flow_extra *extra)
+{
+	const __u32 index = (1U << IFACE_NETNS_SHIFT) - 1;
+	__u32 meta;
 
 	if (!slot || !extra)
 		return 0;
-	lost.packets = slot->packets;
-	lost.frames = slot->packets - extra->gso_packets;
-	lost.bytes = slot->bytes + extra->overhead - extra->gso_bytes;
-	return count_many(slot->iface, slot->meta & 1, REASON_UNATTRIBUTED_FULL, &lost);
+	meta = slot->meta;
+	if ((meta >> META_L2_SHIFT & 7) != L2_FORWARDED || !(meta >> META_BOTH_SHIFT & 1))
+		return 0;
+	slot->iface = (slot->iface & ~index) | (meta >> META_OTHER_SHIFT & index);
+	slot->meta = meta | DIRECTION_EGRESS << META_DIRECTION_SHIFT;
+	extra->overhead = 0;
+	return 1;
 }
 
 /* The slot is free afterwards. */
@@ -122,7 +137,11 @@ static __always_inline void flow_leave(struct flow_batch *batch, struct flow_slo
 				       struct flow_extra *extra)
 {
 	batch->evicted++;
-	if (evict(slot, extra) && add_unattributed(slot, extra))
+	if (!evict(slot, extra))
+		return;
+	if (add_unattributed(slot, extra))
+		count_lost(slot, extra);
+	if (turn_slot(slot, extra) && add_unattributed(slot, extra))
 		count_lost(slot, extra);
 }
 

@@ -222,6 +222,12 @@ __noinline int handshake_step(frame_ctx *ctx, struct packet *p)
 	return 0;
 }
 
+/* Whether the ACK that ends a handshake is still to come, and may be this packet. */
+static __always_inline bool is_expected(const struct packet *p)
+{
+	return expected_acks[ack_slot(p->hash_high)] == ack_tag(p->hash_high);
+}
+
 /* Only what has a TCP header has flags. */
 static __always_inline void handshake(frame_ctx *ctx, struct flow_batch *batch, struct packet *p)
 {
@@ -231,7 +237,7 @@ static __always_inline void handshake(frame_ctx *ctx, struct flow_batch *batch, 
 		first_packet(batch, p);
 		return;
 	}
-	if (flags == TCP_ACK && expected_acks[ack_slot(p->hash_high)] != ack_tag(p->hash_high))
+	if (flags == TCP_ACK && !is_expected(p))
 		return;
 	handshake_step(ctx, p);
 }

@@ -31,15 +31,31 @@ static __always_inline void hints_observe(struct xdp_md *xdp)
 		hints_observe_all(xdp);
 }
 
-/* As frame_hint_tag() at tc. */
-static __always_inline bool frame_hint_tag(struct xdp_md *xdp, __u32 *tci)
+/* The tag that the driver took out of the frame: 1, its protocol, and 16 bits of the rest; 0: none. Not inlined, likewise. */
+__feature(FEATURE_HINTS) __noinline __u64 hints_taken_tag(struct xdp_md *xdp)
 {
 	struct hints h = {};
 
-	if (!(cfg_features & FEATURE_HINTS) || hints_driver_vlan(xdp, &h))
-		return false;
-	*tci = h.vlan_tci;
-	return true;
+	if (hints_driver_vlan(xdp, &h))
+		return 0;
+	return 1ULL << 32 | (__u32)h.vlan_proto << 16 | h.vlan_tci;
+}
+
+static __always_inline bool frame_hint(struct xdp_md *xdp, __be16 *proto, __u32 *tci)
+{
+	__u64 tag = cfg_features & FEATURE_HINTS ? hints_taken_tag(xdp) : 0;
+
+	*proto = tag >> 16;
+	*tci = (__u16)tag;
+	return tag;
+}
+
+/* As frame_hint_tag() at tc. */
+static __always_inline bool frame_hint_tag(struct xdp_md *xdp, __u32 *tci)
+{
+	__be16 proto;
+
+	return frame_hint(xdp, &proto, tci);
 }
 
 __feature(FEATURE_HINTS) __noinline __u64 hints_nic_time(struct xdp_md *xdp)

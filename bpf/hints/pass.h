@@ -156,12 +156,18 @@ __feature(FEATURE_META) __noinline int hints_pass_on(struct xdp_md *xdp, bool le
 	return hints_to_socket(xdp, t);
 }
 
-/* A frame that rules let pass and a tap rule selected: XDP_REDIRECT where a socket takes it. Verified alone. */
-__feature(FEATURE_META) __noinline int hints_tap(struct xdp_md *xdp)
+/*
+ * A frame that rules let pass. marks: enum gate_mark. XDP_REDIRECT where a tap rule selected it, and a socket takes it.
+ * Verified alone.
+ */
+__feature(FEATURE_META) __noinline int hints_tap(struct xdp_md *xdp, __u32 marks)
 {
 	__u32 iface = iface_of(xdp);
-	struct hints_taker *t = bpf_map_lookup_elem(&hints_takers, &iface);
+	struct hints_taker *t;
 
+	if (!(marks & GATE_MARK_TAPPED))
+		return XDP_PASS;
+	t = bpf_map_lookup_elem(&hints_takers, &iface);
 	if (!t || hints_to_socket(xdp, t) != XDP_REDIRECT)
 		return XDP_PASS;
 	hints_leave(xdp, t, false, HINTS_TAPPED);

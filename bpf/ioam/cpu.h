@@ -8,6 +8,8 @@
 #ifndef WAYMARK_IOAM_CPU_H
 #define WAYMARK_IOAM_CPU_H
 
+#include "scratch.h"
+
 /* Index: the CPU. Written and read by the programs, which do not interrupt each other; totals are read by the agent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -24,16 +26,6 @@ static __always_inline struct ioam_cpu *ioam_cpu(void)
 	return bpf_map_lookup_elem(&ioam_cpus, &cpu);
 }
 
-#define IOAM_CPU(type, part)                                                           \
-	({                                                                             \
-		struct ioam_cpu *all_ = ioam_cpu();                                    \
-		type *part_ = NULL;                                                    \
-		_Static_assert(sizeof(type) <= sizeof(all_->part), "bytes of " #part); \
-		if (all_) {                                                            \
-			part_ = (type *)all_->part;                                    \
-			barrier_var(part_);                                            \
-		}                                                                      \
-		part_;                                                                 \
-	})
+#define IOAM_CPU(type, part) PART_OF(ioam_cpu(), type, part)
 
 #endif

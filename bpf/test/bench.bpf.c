@@ -167,9 +167,8 @@ static __always_inline __u32 next_number(void)
 SEC("tc")
 int fill_counts(struct __sk_buff *skb)
 {
-	struct count_value one = { .packets = 1, .frames = 1, .bytes = skb->len };
-
-	count_many(next_number() % cfg_vary.flows, DIRECTION_INGRESS, REASON_ARP, &one);
+	count_many(next_number() % cfg_vary.flows, COUNT_WHAT(DIRECTION_INGRESS, REASON_ARP), 1, 1,
+		   skb->len);
 	return TC_ACT_UNSPEC;
 }
 

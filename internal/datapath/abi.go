@@ -47,8 +47,20 @@ func (m meta) direction() flow.Direction {
 func (m meta) ipv6() bool          { return m>>tcMetaMETA_IPV6SHIFT&1 == 1 }
 func (m meta) l2() tcL2            { return tcL2(m >> tcMetaMETA_L2SHIFT & 7) }
 func (m meta) tunnel() flow.Tunnel { return flow.Tunnel(m >> tcMetaMETA_TUNNEL_SHIFT & 7) }
-func (m meta) vlan() uint16        { return uint16(m >> tcMetaMETA_VLAN_SHIFT & 0xfff) }
-func (m meta) innerVLAN() uint16   { return uint16(m >> tcMetaMETA_INNER_VLAN_SHIFT & 0xfff) }
+
+func (m meta) vlan() uint16 {
+	if m.forwarded() && !m.tagged() {
+		return 0
+	}
+	return uint16(m >> tcMetaMETA_VLAN_SHIFT & 0xfff)
+}
+
+func (m meta) innerVLAN() uint16 {
+	if m.forwarded() {
+		return 0
+	}
+	return uint16(m >> tcMetaMETA_INNER_VLAN_SHIFT & 0xfff)
+}
 
 // VLANs are the tags in flow_slot.meta.
 func VLANs(flowMeta uint32) (vlan, inner uint16) {
@@ -73,6 +85,10 @@ func (m meta) linkLen() uint64 {
 		return 18
 	case tcL2L2TAG2, tcL2L2TAG2ACCEL:
 		return 22
+	case tcL2L2FORWARDED:
+		if m.tagged() {
+			return 18
+		}
 	}
 	return 14
 }
@@ -121,8 +137,11 @@ func (c *clock) delta(d *flow.Delta, s *slot, x *extra) {
 	d.FrameBytes = wire - packets*m.accelLen() - uint64(x.GsoBytes)
 	d.First, d.FirstSpread, d.Last = c.wall(x.First), c.spread(), c.wall(s.Last)
 	d.FlowLabel, d.VNI, d.Other, d.Forwarded = x.FlowLabel, x.Vni, 0, 0
-	if m.l2() == tcL2L2FORWARDED {
-		d.VNI, d.Other, d.Forwarded = 0, flow.Iface(x.Vni), packets
+	if m.forwarded() {
+		d.Other, d.Forwarded = flow.Iface(m.other(s.Iface)), packets
+		if m.tagged() {
+			d.VNI, d.Other = 0, flow.Iface(x.Vni)
+		}
 	}
 	d.TCPFlags = uint16(x.TcpFlagsHigh)<<8 | uint16(s.TcpFlags)
 	d.TOS, d.TTLMin, d.TTLMax = s.Tos, x.TtlMin, x.TtlMax

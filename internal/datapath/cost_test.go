@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"os/exec"
 	"regexp"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -25,10 +21,10 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/forward"
 	"github.com/waymark-net/waymark/internal/gate"
+	hints "github.com/waymark-net/waymark/internal/hints/service"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
 	inband "github.com/waymark-net/waymark/internal/inband/pdm"
 	"github.com/waymark-net/waymark/internal/inband/policy"
-	"github.com/waymark-net/waymark/test/golden"
 	"github.com/waymark-net/waymark/test/interp"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
@@ -57,6 +53,13 @@ type costFeatures struct {
 	forward bool
 	// balance: packets go to backends
 	balance bool
+	hints   bool // hints are passed on
+}
+
+// balancerOfAll balances at all interfaces, and decapsulates.
+func balancerOfAll(log *slog.Logger) *balance.Balancer {
+	all := func(string) bool { return true }
+	return balance.New(balance.Config{Connections: 1 << 16, NewPerSecond: 1, Idle: time.Hour, Clients: all, Unwraps: all}, log)
 }
 
 // programs are those of its rows. Egress and links without a header have nothing of the gate that others do not have.
@@ -108,6 +111,7 @@ func allCostFeatures() []costFeatures {
 		{name: "forward", forward: true},
 		{name: "balance", balance: true},
 		{name: "balance,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, ioam: true, gate: true, forward: true, balance: true},
+		{name: "hints,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, ioam: true, gate: true, forward: true, balance: true, hints: true},
 		{name: "forward,all", cfg: datapath.Config{Sampling: 1000, Tunnels: allTunnels}, ioam: true, gate: true, forward: true},
 	}
 }
@@ -246,9 +250,11 @@ func loadCosted(t *testing.T, v *datapathtest.Veth, f costFeatures) *datapath.Da
 		f.cfg.Stages = append(f.cfg.Stages, forward.New(forward.Config{}, slog.New(slog.DiscardHandler)).Stage(func(string) bool { return true }))
 	}
 	if f.balance {
-		all := func(string) bool { return true }
-		b := balance.New(balance.Config{Connections: 1 << 16, NewPerSecond: 1, Idle: time.Hour, Clients: all, Unwraps: all}, slog.New(slog.DiscardHandler))
-		f.cfg.Stages = append(f.cfg.Stages, b.Stage())
+		f.cfg.Stages = append(f.cfg.Stages, balancerOfAll(slog.New(slog.DiscardHandler)).Stage())
+	}
+	if f.hints {
+		reader := hints.NewReader(&hints.Config{}, slog.New(slog.DiscardHandler))
+		f.cfg.Stages = append(f.cfg.Stages, reader.Stage(), reader.Passing())
 	}
 	d := datapath.New(f.cfg, slog.New(slog.DiscardHandler))
 	t.Cleanup(d.Close)
@@ -410,37 +416,4 @@ func monotonic(t *testing.T) uint64 {
 		t.Fatal(err)
 	}
 	return uint64(now.Nano())
-}
-
-// compareCosts compares with the golden file, where that was made by the same kernel and compiler.
-func compareCosts(t *testing.T, got string) {
-	t.Helper()
-	environment := costEnvironment(t)
-	header := fmt.Sprintf(`# What the verifier does to load each program, and the instructions that a packet of a known flow takes at a hook over
-# those of an empty program, calls of helpers included as one each. TestCost compares; make golden writes it again.
-# %s
-`, environment)
-	if recorded, err := os.ReadFile(goldenCosts); err == nil && !*golden.Update {
-		lines := strings.Split(string(recorded), "\n")
-		if len(lines) > 2 && lines[2] != "# "+environment {
-			t.Skipf("%s is of %s, this is %s: instructions are not compared", goldenCosts, strings.TrimPrefix(lines[2], "# "), environment)
-		}
-	}
-	golden.Check(t, goldenCosts, header+got)
-}
-
-// costEnvironment is what translated instructions depend on in addition to the source.
-func costEnvironment(t *testing.T) string {
-	t.Helper()
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		t.Fatal(err)
-	}
-	release := strings.SplitN(unix.ByteSliceToString(uts.Release[:]), ".", 3)
-	clang := "unknown"
-	if out, err := exec.Command("clang-19", "--version").Output(); err == nil {
-		clang = regexp.MustCompile(`\d+\.\d+\.\d+`).FindString(string(out))
-	}
-	return fmt.Sprintf("Linux %s %s, %d CPUs, clang %s",
-		strings.Join(release[:2], "."), unix.ByteSliceToString(uts.Machine[:]), runtime.NumCPU(), clang)
 }

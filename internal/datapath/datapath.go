@@ -44,6 +44,8 @@ type Datapath struct {
 
 	maps  map[string]*ebpf.Map
 	grace *kernel.Grace
+	// dryKey is what programs know frames by that this agent has made up, see DryRun.
+	dryKey uint64
 
 	mu       sync.Mutex // everything below, and the flow cache
 	open     bool
@@ -69,6 +71,7 @@ func New(cfg Config, log *slog.Logger) *Datapath {
 		loaded:   map[copyOf]*ebpf.Program{},
 		hooks:    map[flow.Iface][]*hook{},
 		refusals: map[refusal]string{},
+		dryKey:   newDryKey(),
 	}
 	d.all = programs(d.stages)
 	return d

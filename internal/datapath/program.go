@@ -181,7 +181,7 @@ func (d *Datapath) prepare(object string, load func() (*ebpf.CollectionSpec, err
 			return nil, fmt.Errorf("stage %s: %w", stage.Name, err)
 		}
 	}
-	if err := s.SetConstants(map[string]any{"cfg_netns": v.netns, "cfg_iface": v.iface, "cfg_features": s.Features}); err != nil {
+	if err := s.SetConstants(map[string]any{"cfg_netns": v.netns, "cfg_iface": v.iface, "cfg_features": s.Features, "cfg_dry_key": d.dryKey}); err != nil {
 		return nil, err
 	}
 	return s, s.dropDisabled()

@@ -49,15 +49,31 @@ func resolve(ins *asm.Instruction) error {
 	return nil
 }
 
-// resolveField knows the only field that programs read so.
+// kernelFields are the fields of bpf/frame_xdp.h, by the text that the library has of them.
+var kernelFields = []struct{ access, name string }{
+	{`"xdp_buff"[0:0]`, "xdp_buff.flags"},
+	{`"xdp_buff"[0:1]`, "xdp_buff.rxq"},
+	{`"xdp_rxq_info"[0:0]`, "xdp_rxq_info.dev"},
+	{`"net_device"[0:0:0]`, "net_device.nd_net"},
+	{`"net"[0:0:0]`, "netns_ipv4.rt_genid"},
+	{`"net"[0:1:0]`, "netns_ipv6.fib6_sernum"},
+	{`"net"[0:1:1]`, "netns_ipv6.rt6_stats"},
+	{`"rt6_statistics"[0:0]`, "rt6_statistics.fib_discarded_routes"},
+}
+
+// resolveField knows the fields that programs read so. One that the kernel lacks is not read: cfg_forward_changes is not set.
 func resolveField(ins *asm.Instruction, field *btf.CORERelocation) error {
-	if ins.OpCode.Class() != asm.LdXClass || !strings.Contains(field.String(), `"xdp_buff"[0:0]`) {
-		return fmt.Errorf("no place is known for %v", field)
+	for _, f := range kernelFields {
+		if ins.OpCode.Class() != asm.LdXClass || !strings.Contains(field.String(), f.access) {
+			continue
+		}
+		offset, _ := kernel.Field(f.name)
+		resolved := *ins
+		resolved.Offset = int16(offset)
+		*ins = named(resolved, ins)
+		return nil
 	}
-	resolved := *ins
-	resolved.Offset = int16(kernel.XDPFlagsOffset())
-	*ins = named(resolved, ins)
-	return nil
+	return fmt.Errorf("no place is known for %v", field)
 }
 
 // named gives an instruction what the library knows of another, except how to link it.

@@ -59,9 +59,7 @@ func (r *ring) flush(emit func(*flow.Delta)) error {
 			return fmt.Errorf("element of %d bytes", len(raw))
 		}
 		e := (*evictedFlow)(unsafe.Pointer(&raw[0]))
-		c.delta(&d, &e.Slot, &e.Extra)
-		d.Evicted = true
-		emit(&d)
+		c.emit(&d, &e.Slot, &e.Extra, true, emit)
 		return nil
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/forward"
 	"github.com/waymark-net/waymark/internal/gate"
 	hints "github.com/waymark-net/waymark/internal/hints/service"
 	inbandioam "github.com/waymark-net/waymark/internal/inband/ioam"
@@ -25,8 +26,11 @@ const (
 	stackUnit = 32
 )
 
-// TestStack: with all features, no chain of calls takes more stack than Linux 6.1 grants, which counts more than this kernel.
-// Without sampling, programs have code that they have not with it.
+// maxMaps is less than the 64 that Linux lets a program use: copies that are bound to a device, and changes, have space.
+const maxMaps = 62
+
+// TestStack: with all features, no chain of calls takes more stack than Linux 6.1 grants, which counts more than this kernel,
+// and no program uses more maps. Without sampling, programs have code that they have not with it.
 func TestStack(t *testing.T) {
 	for _, sampling := range []uint32{0, 1000} {
 		checkStack(t, sampling)
@@ -40,6 +44,7 @@ func checkStack(t *testing.T, sampling uint32) {
 	d := datapath.New(datapath.Config{Sampling: sampling, Tunnels: allTunnels, Stages: []*datapath.Stage{
 		gate.New(gate.Default(), log).Stage(any), inband.New(inband.Default()).Stage(),
 		inbandioam.New(inbandioam.Config{}).Stage(any), reader.Stage(), reader.Passing(),
+		forward.New(forward.Config{}, log).Stage(any), balancerOfAll(log).Stage(),
 	}}, log)
 	t.Cleanup(d.Close)
 	if err := d.LoadFixed(func(*datapath.Program, bool) bool { return true }); err != nil {
@@ -48,12 +53,30 @@ func checkStack(t *testing.T, sampling uint32) {
 	for _, p := range []*datapath.Program{datapath.Early, datapath.Ingress, datapath.Egress} {
 		for _, noLink := range []bool{false, true} {
 			deepest := stackOf(t, d.Loaded(p, noLink)).deepest(0)
-			t.Logf("%s, sampling %d, link header %t: %d bytes in %s", p.Name, sampling, !noLink, deepest.bytes, deepest.path)
+			maps := mapsOf(t, d.Loaded(p, noLink))
+			t.Logf("%s, sampling %d, link header %t: %d maps, %d bytes in %s", p.Name, sampling, !noLink, maps, deepest.bytes, deepest.path)
+			if maps > maxMaps {
+				t.Errorf("%s uses %d maps, of %d", p.Name, maps, maxMaps)
+			}
 			if deepest.bytes > maxStack {
 				t.Errorf("%s takes %d bytes of stack, of %d: %s", p.Name, deepest.bytes, maxStack, deepest.path)
 			}
 		}
 	}
+}
+
+// mapsOf is how many maps a program uses: what is in code that the verifier removes counts, too.
+func mapsOf(t *testing.T, p *ebpf.Program) int {
+	t.Helper()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, known := info.MapIDs()
+	if !known {
+		t.Fatal("the kernel does not say which maps a program uses")
+	}
+	return len(ids)
 }
 
 // frames are the functions of a program, the first of which is its own.

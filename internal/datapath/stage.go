@@ -51,6 +51,9 @@ type Stage struct {
 	// be gone, were detached. What was counted stays until the next drain.
 	Detach func(Hook) error
 
+	// Explain reads what the stage noted of a frame in a dry run; nil: the frame did not come to it.
+	Explain func(Hook, *Dry) *Decision
+
 	// Drain emits what an epoch counted that no program uses anymore.
 	Drain func(Epoch, func(*flow.Delta)) error
 	// Forget drops the running totals of an interface that is gone and drained.
@@ -122,6 +125,16 @@ func (c *Core) Refresh() error { return c.d.Refresh() }
 
 // Pins is the directory of Stage.Pins, if it is there and no other agent has it; empty: none.
 func (c *Core) Pins() string { return c.d.pins.dir }
+
+// Keeps reports whether a program of this agent stays on an interface without it.
+func (c *Core) Keeps() bool {
+	for _, hooks := range c.d.hooks {
+		if slices.ContainsFunc(hooks, func(h *hook) bool { return h.kept }) {
+			return true
+		}
+	}
+	return false
+}
 
 // Claimed reports whether no program of an agent before runs any more.
 func (c *Core) Claimed() bool { return c.d.pins.claimed }

@@ -44,7 +44,7 @@ func (r *unattributedReader) drain(now time.Time, emit func(*flow.Delta)) error 
 			},
 			First: r.last.UnixNano(), Last: now.UnixNano(),
 		}
-		if m.l2() == tcL2L2FORWARDED {
+		if m.forwarded() {
 			d.Forwarded = d.Packets
 		}
 		OnLink(&d, uint32(key.Meta), sum.Overhead-reported.Overhead, sum.GsoPackets-reported.GsoPackets, sum.GsoBytes-reported.GsoBytes)

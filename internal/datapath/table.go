@@ -199,10 +199,9 @@ func (p *part) drain(chunkSets uint32, c *clock, emit func(*flow.Delta)) (used u
 				if s.Packets == 0 {
 					continue
 				}
-				c.delta(&d, s, &extras[i].Way[w])
+				c.emit(&d, s, &extras[i].Way[w], false, emit)
 				s.Packets, s.Meta = 0, freeMeta
 				used++
-				emit(&d)
 			}
 		}
 	}
@@ -215,8 +214,7 @@ func (c *clock) waiting(b *packetBatch, emit func(*flow.Delta)) {
 	for i := range b.Packet[:min(int(b.Waiting), len(b.Packet))] {
 		p := &b.Packet[i]
 		x := extraOf(p)
-		c.delta(&d, &p.Id, &x)
-		emit(&d)
+		c.emit(&d, &p.Id, &x, false, emit)
 	}
 	b.Waiting = 0
 }

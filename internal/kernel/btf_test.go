@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-var wantedStructs = []string{"sk_buff", "skb_shared_info", "net_device", "sock", "tcp_sock", "xdp_buff", "no_such_struct"}
+var wantedStructs = []string{"sk_buff", "skb_shared_info", "net_device", "sock", "tcp_sock", "xdp_buff", "xdp_rxq_info", "net", "netns_ipv4", "netns_ipv6", "rt6_statistics", "no_such_struct"}
 
 // TestTypesAreTheLibrarys: offsets and numbers are those that the library for BPF finds.
 func TestTypesAreTheLibrarys(t *testing.T) {
