@@ -117,8 +117,8 @@ enum gate_action {
 	GATE_SYNCOOKIE,
 	GATE_DETECT,
 	GATE_ANSWER, /* of no rule: the frame has become an answer */
-	GATE_SAMPLE, /* one packet of `cost` */
-	GATE_TAP, /* likewise */
+	/* From here on, for gate_note(). */
+	GATE_SAMPLE, /* one packet of `cost`, for what `marks` says */
 	GATE_NO_FLOW,
 	GATE_ONLY_FLOW,
 };
@@ -132,11 +132,12 @@ struct gate_rule {
 	__u8 per; /* enum gate_per */
 	/* Of a limit; see gate/limit.h. */
 	__u64 full; /* ns in which a bucket fills */
-	__u64 cost; /* ns per packet; of GATE_SAMPLE and GATE_TAP, packets */
+	__u64 cost; /* ns per packet; of GATE_SAMPLE, packets */
 	__u64 rate; /* bytes per second */
 	__u8 bits4, bits6; /* of a source that has a bucket */
 	__u8 bytes; /* bytes are limited, else packets */
-	__u8 zero[5];
+	__u8 marks; /* of GATE_SAMPLE: GATE_MARK_SAMPLED or GATE_MARK_TAPPED */
+	__u8 zero[4];
 };
 
 /* Of one CPU. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Packets like the one that a rule has just dropped: in a flood from one source, most are. What rules ask, and what a flow
- * counts, is the same, so that neither is looked up again: it takes a quarter of the time.
+ * counts, is the same, so that neither is looked up again. Until another packet comes, they are counted here only: the agent
+ * adds them to the counters of the rule whenever it reads these.
  *
  * Input: a frame. Output: whether it is dropped, and counted. Called by xdp.bpf.c and, to remember a packet and to account
  * for those like it, by drop.h.
@@ -22,113 +23,174 @@ _Static_assert(offsetof(struct gate_control, copy) == 0 &&
 		       offsetof(struct gate_control, capture) == sizeof(__u32),
 	       "both are read as one word");
 
-/* What differs between packets of a flow: identification and checksum of IPv4, and the flow label. In the order of memory. */
-#define GATE_AGAIN_IPV4_ID (0xffffULL << 32)
-#define GATE_AGAIN_IPV4_SUM (0xffffULL << 16)
-#define GATE_AGAIN_LABEL 0xffff0f00ULL
+/* A word of a frame as it is in memory; each leaves out what differs between packets of a flow. */
+#define GATE_WORD(at, offset, type) (*(const type *)((at) + (offset)))
 
-/* Length of the header and flags. */
-static __always_inline __u64 gate_again_tcp(const void *tcp)
+/* EtherType, and the IP header up to its length: of IPv4 without the identification behind it, of IPv6 without the flow label. */
+#define GATE_AGAIN_IPV4(head) ((head) << 16)
+#define GATE_AGAIN_IPV6(head) ((head) & ~0x0000ffff0f000000ULL)
+
+/* Nothing is like it: nobody captures so much. */
+#define GATE_AGAIN_NOTHING (~0ULL)
+
+/* A field is that of the packet that is remembered, or becomes it. */
+#define GATE_AGAIN(field, value)              \
+	do {                                  \
+		if (remember)                 \
+			a->field = (value);   \
+		else if (a->field != (value)) \
+			return false;         \
+	} while (0)
+
+/* The transport header: ports, and of TCP the length of the header, and flags. */
+static __always_inline bool gate_again_transport(struct gate_again *a, const void *l4, __u8 proto,
+						 bool remember)
 {
-	return *(const __u16 *)(tcp + 12);
+	__be16 tcp = GATE_WORD(l4, 12, __be16);
+
+	GATE_AGAIN(ports, GATE_WORD(l4, 0, __be32));
+	if (remember)
+		a->tcp = proto == IPPROTO_TCP ? tcp : 0;
+	return remember || !a->tcp || a->tcp == tcp;
 }
 
-/* Compares the headers with those that are remembered, or remembers them. Output: 0 where they are the same. */
-static __always_inline __u64 gate_again_headers(struct gate_again *a, frame_ctx *ctx, bool remember)
+static __always_inline bool gate_again_ipv4(struct gate_again *a, const void *ip, bool remember)
+{
+	GATE_AGAIN(addresses, GATE_WORD(ip, offsetof(struct iphdr, saddr), __u64));
+	GATE_AGAIN(upper, GATE_WORD(ip, offsetof(struct iphdr, frag_off), __u32));
+	return gate_again_transport(a, ip + sizeof(struct iphdr),
+				    ((const struct iphdr *)ip)->protocol, remember);
+}
+
+static __always_inline bool gate_again_ipv6(struct gate_again *a, const void *ip, bool remember)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		GATE_AGAIN(more[i], GATE_WORD(ip, offsetof(struct ipv6hdr, saddr) + 8 * i, __u64));
+	GATE_AGAIN(upper, GATE_WORD(ip, offsetof(struct ipv6hdr, nexthdr), __u16));
+	return gate_again_transport(a, ip + sizeof(struct ipv6hdr),
+				    ((const struct ipv6hdr *)ip)->nexthdr, remember);
+}
+#undef GATE_AGAIN
+
+/* Bytes of the frame that have to be there. */
+#define GATE_AGAIN_LEAST (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct tcphdr))
+#define GATE_AGAIN_LEAST_IPV6 \
+	(sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct tcphdr))
+
+/* Whether a frame is like the one that is remembered. */
+static __always_inline bool gate_again_is(struct gate_again *a, frame_ctx *ctx)
 {
 	struct frame f = frame_of(ctx);
-	const __u64 *ip = f.data + sizeof(struct ethhdr);
-	const void *tcp4 = (const void *)ip + sizeof(struct iphdr),
-		   *tcp6 = (const void *)ip + sizeof(struct ipv6hdr);
-	__u64 differ = 0;
-	__be16 proto;
+	const void *ip = f.data + sizeof(struct ethhdr);
+	__u64 head;
 
-#define GATE_AGAIN(n, value)                            \
-	do {                                            \
-		if (remember)                           \
-			a->word[n] = (value);           \
-		else                                    \
-			differ |= a->word[n] ^ (value); \
-	} while (0)
-	if (tcp4 + sizeof(struct tcphdr) > f.end)
-		return 1;
-	/* Of IPv4 the ports, and of IPv6 the host: most packets that are others end here. */
-	if (!remember && a->word[2] != ip[2])
-		return 1;
-	proto = *(const __be16 *)(f.data + offsetof(struct ethhdr, h_proto));
-	GATE_AGAIN(5, proto);
-	if (proto == bpf_htons(ETH_P_IP)) {
-		GATE_AGAIN(0, ip[0] & ~GATE_AGAIN_IPV4_ID);
-		GATE_AGAIN(1, ip[1] & ~GATE_AGAIN_IPV4_SUM);
-		GATE_AGAIN(2, ip[2]);
-		if (((const struct iphdr *)ip)->protocol == IPPROTO_TCP)
-			GATE_AGAIN(3, gate_again_tcp(tcp4));
-		return differ;
+	if (f.data + GATE_AGAIN_LEAST > f.end || a->frame != (__u32)(f.end - f.data))
+		return false;
+	head = GATE_WORD(f.data, offsetof(struct ethhdr, h_proto), __u64);
+	if (a->head == GATE_AGAIN_IPV4(head)) {
+		if (!gate_again_ipv4(a, ip, false))
+			return false;
+	} else {
+		if (a->head != GATE_AGAIN_IPV6(head) || (__be16)head != bpf_htons(ETH_P_IPV6) ||
+		    f.data + GATE_AGAIN_LEAST_IPV6 > f.end || !gate_again_ipv6(a, ip, false))
+			return false;
 	}
-	if (tcp6 + sizeof(struct tcphdr) > f.end)
-		return 1;
-	GATE_AGAIN(0, ip[0] & ~GATE_AGAIN_LABEL);
-	GATE_AGAIN(1, ip[1]);
-	GATE_AGAIN(2, ip[2]);
-	GATE_AGAIN(3, ip[3]);
-	GATE_AGAIN(4, ip[4]);
-	GATE_AGAIN(6, *(const __u32 *)tcp6);
-	if (((const struct ipv6hdr *)ip)->nexthdr == IPPROTO_TCP)
-		GATE_AGAIN(7, gate_again_tcp(tcp6));
-#undef GATE_AGAIN
-	return differ;
+	return a->iface == iface_of(ctx) && frame_is_linear(ctx);
 }
 
-/* Counts a packet that is like the last one, and drops it. */
-static __always_inline bool gate_again(frame_ctx *ctx)
+/* Remembers the headers of a frame whose headers parse_fast() has read. false: they cannot be. */
+static __always_inline bool gate_again_learn(struct gate_again *a, frame_ctx *ctx)
 {
-	__u32 n = current_drops();
-	struct gate_drop_part *part = bpf_map_lookup_elem(&gate_drop_parts, &n);
-	__u64 state = gate_state();
-	struct gate_again *a;
-	struct gate_count *c;
+	struct frame f = frame_of(ctx);
+	const void *ip = f.data + sizeof(struct ethhdr);
+	__u64 head;
 
-	if (cfg_features & FEATURE_SAMPLING || !part)
+	if (f.data + GATE_AGAIN_LEAST > f.end)
 		return false;
-	a = &part->again;
-	part->state = state;
-	if (a->state != state || gate_again_headers(a, ctx, false) || a->iface != iface_of(ctx) ||
-	    a->frame != frame_len(ctx))
+	head = GATE_WORD(f.data, offsetof(struct ethhdr, h_proto), __u64);
+	if ((__be16)head == bpf_htons(ETH_P_IP)) {
+		a->head = GATE_AGAIN_IPV4(head);
+		return gate_again_ipv4(a, ip, true);
+	}
+	if (f.data + GATE_AGAIN_LEAST_IPV6 > f.end)
 		return false;
-	n = a->count;
-	c = bpf_map_lookup_elem(&gate_counts, &n);
-	if (!c)
-		return false;
-	c->dropped++;
-	c->dropped_bytes += a->bytes;
-	a->packets++;
-	a->last = bpf_jiffies64();
-	return true;
+	a->head = GATE_AGAIN_IPV6(head);
+	return gate_again_ipv6(a, ip, true);
 }
 
-/* The flow counts the packets that were like its last one. Verified alone: it comes after many, and takes stack. */
-__feature(FEATURE_GATE) __noinline int gate_again_add(struct gate_drop_part *part)
+/* Where packets are counted that rules drop, from the first look at a packet on. */
+struct gate_place {
+	struct gate_drop_part *part; /* NULL: the CPU came after the start */
+	__u32 n; /* current_drops() */
+};
+
+/* Drops a packet that is like the last one. */
+static __always_inline bool gate_again(frame_ctx *ctx, struct gate_place *place)
+{
+	__u64 state;
+	struct gate_again *a;
+
+	place->n = current_drops();
+	place->part = bpf_map_lookup_elem(&gate_drop_parts, &place->n);
+	state = gate_state();
+	if (!place->part)
+		return false;
+	a = &place->part->again;
+	if (a->state == state && gate_again_is(a, ctx)) {
+		a->packets++;
+		a->last = bpf_jiffies64();
+		return true;
+	}
+	a->came = state;
+	return false;
+}
+
+/* What an odd number is before changes, and an even one behind them: the agent reads again what it has read between. */
+static __always_inline void gate_again_turn(struct gate_again *a)
+{
+	publish_word(&a->turns, a->turns + 1);
+}
+
+/* The flow counts the packets that were like its last one. */
+static __always_inline void gate_again_in_flow(const struct gate_again *a, __u64 packets)
 {
 	struct gate_drop_set *set;
-	struct gate_again *a;
 	struct gate_drop *d;
+	__u32 n = a->flow / GATE_DROP_WAYS;
+
+	set = bpf_map_lookup_elem(&gate_drops, &n);
+	if (!packets || !set)
+		return;
+	d = &set->way[a->flow % GATE_DROP_WAYS];
+	d->packets += packets;
+	d->bytes += packets * a->bytes;
+	d->payload += packets * a->payload;
+	d->overhead += packets * a->overhead;
+	if ((__s32)(a->last - d->last) > 0)
+		d->last = a->last;
+}
+
+/* Rule and flow count the packets that were like the last one. Verified alone: it comes after many, and takes stack. */
+__feature(FEATURE_GATE) __noinline int gate_again_add(struct gate_drop_part *part)
+{
+	struct gate_again *a;
+	struct gate_count *c;
 	__u32 n;
 
 	if (!part)
 		return 0;
 	a = &part->again;
-	n = a->flow / GATE_DROP_WAYS;
-	set = bpf_map_lookup_elem(&gate_drops, &n);
-	if (!set)
+	gate_again_in_flow(a, a->packets - a->settled);
+	n = a->count;
+	c = bpf_map_lookup_elem(&gate_counts, &n);
+	if (!c)
 		return 0;
-	d = &set->way[a->flow % GATE_DROP_WAYS];
-	d->packets += a->packets;
-	d->bytes += a->packets * a->bytes;
-	d->payload += a->packets * a->payload;
-	d->overhead += a->packets * a->overhead;
-	if ((__s32)(a->last - d->last) > 0)
-		d->last = a->last;
-	a->packets = 0;
+	gate_again_turn(a);
+	c->dropped += a->packets;
+	c->dropped_bytes += a->packets * a->bytes;
+	a->packets = a->settled = 0;
+	gate_again_turn(a);
 	return 0;
 }
 
@@ -137,7 +199,7 @@ static __always_inline void gate_again_forget(struct gate_drop_part *part)
 {
 	if (part->again.packets)
 		gate_again_add(part);
-	part->again.frame = 0;
+	part->again.state = GATE_AGAIN_NOTHING;
 }
 
 /* Whether the flow counts of a packet what those like it would not show, or its transport header is behind others. */
@@ -160,15 +222,17 @@ static __always_inline void gate_again_expect(frame_ctx *ctx, struct gate_drop_p
 	gate_again_forget(part);
 	a->flow = flow;
 	a->bytes = p->id.bytes;
-	if (!again || part->state >> 32 || gate_again_is_rare(p) ||
-	    gate_again_headers(a, ctx, true))
+	if (!again || a->came >> 32 || gate_again_is_rare(p))
 		return;
-	a->state = part->state;
-	a->iface = p->id.iface;
+	gate_again_turn(a);
+	a->iface = iface_of(ctx); /* not kept for so long: stack is scarce here */
 	a->count = bpf_get_smp_processor_id() * cfg_gate_slots + slot;
 	a->payload = p->id.payload;
 	a->overhead = p->overhead;
 	a->frame = sizeof(struct ethhdr) + p->id.bytes + p->overhead;
+	if (gate_again_learn(a, ctx))
+		a->state = a->came;
+	gate_again_turn(a);
 }
 
 #endif

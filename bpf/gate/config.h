@@ -48,11 +48,13 @@ struct {
 
 /*
  * Running totals: cfg_gate_slots for each CPU, which alone writes them. A rule keeps its slot while it is in the
- * rule set, whatever else is replaced. Read by the agent, which clears a slot that no program uses.
+ * rule set, whatever else is replaced. Read by the agent, with what gate_drop_parts has in addition; it clears a slot that no
+ * program uses.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct gate_count);
 } gate_counts SEC(".maps");

@@ -11,7 +11,7 @@ static __always_inline void gate_count(__u32 slot, const struct gate_facts *f, b
 {
 	__u32 cpu = bpf_get_smp_processor_id(), n;
 	struct gate_count *c;
-	__u64 *packets, *bytes;
+	__u64 *counters;
 
 	if (f->quiet)
 		return;
@@ -21,15 +21,14 @@ static __always_inline void gate_count(__u32 slot, const struct gate_facts *f, b
 	c = bpf_map_lookup_elem(&gate_counts, &n);
 	if (!c)
 		return;
-	packets = dropped ? &c->dropped : &c->packets;
-	bytes = dropped ? &c->dropped_bytes : &c->bytes;
+	counters = dropped ? &c->dropped : &c->packets; /* bytes follow */
 	if (cpu == cfg_gate_cpus) { /* processors that came after the start count together */
-		__sync_fetch_and_add(packets, f->packets);
-		__sync_fetch_and_add(bytes, f->bytes);
+		__sync_fetch_and_add(&counters[0], f->packets);
+		__sync_fetch_and_add(&counters[1], f->bytes);
 		return;
 	}
-	*packets += f->packets;
-	*bytes += f->bytes;
+	counters[0] += f->packets;
+	counters[1] += f->bytes;
 }
 
 #endif

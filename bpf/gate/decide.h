@@ -24,32 +24,26 @@ static __always_inline __u32 gate_lowest(__u64 word)
 /* The number of a rule that decides about what the packet is, above its action. */
 #define GATE_NUMBER_SHIFT 8
 #define GATE_ACTION_MASK 255
-_Static_assert(GATE_TAP == GATE_SAMPLE + 1 && GATE_MARK_TAPPED == GATE_MARK_SAMPLED << 1,
-	       "gate_note() makes one of the other");
 
-/* A rule that leaves the verdict to others. */
-static __always_inline void gate_note(const struct gate_rule *rule, struct gate_facts *f)
+/* A rule that leaves the verdict to others, but not without a trace. Verified alone: it is met in a loop. */
+__feature(FEATURE_GATE) __noinline int gate_note(const struct gate_rule *rule, struct gate_facts *f)
 {
-	__u32 tap;
-
-	switch (rule->action) {
-	case GATE_SAMPLE:
-	case GATE_TAP:
+	if (!rule || !f)
+		return 0;
+	if (rule->action == GATE_SAMPLE) {
 		if (f->quiet || (rule->cost > 1 && bpf_get_prandom_u32() % (__u32)rule->cost))
-			return;
-		/* Without a branch, of which the verifier would follow both ways from each rule on. */
-		tap = rule->action - GATE_SAMPLE;
-		f->marks |= GATE_MARK_SAMPLED << tap;
-		f->sampled = f->sampled ?: rule->id & (tap - 1);
-		return;
-	case GATE_NO_FLOW:
-	case GATE_ONLY_FLOW:
-		if (f->marks & GATE_MARK_FLOW_KNOWN)
-			return;
-		f->marks |= GATE_MARK_FLOW_KNOWN;
-		if (rule->action == GATE_NO_FLOW)
-			f->marks |= GATE_MARK_NO_FLOW;
+			return 0;
+		f->marks |= rule->marks;
+		if (rule->marks & GATE_MARK_SAMPLED && !f->sampled)
+			f->sampled = rule->id;
+		return 0;
 	}
+	if (f->marks & GATE_MARK_FLOW_KNOWN)
+		return 0;
+	f->marks |= GATE_MARK_FLOW_KNOWN;
+	if (rule->action == GATE_NO_FLOW)
+		f->marks |= GATE_MARK_NO_FLOW;
+	return 0;
 }
 
 /*
@@ -85,7 +79,8 @@ __feature(FEATURE_GATE) __noinline int gate_meet(struct gate_facts *f, __u32 fir
 			f->decided = rule->id;
 			return action;
 		}
-		gate_note(rule, f);
+		if (action >= GATE_SAMPLE)
+			gate_note(rule, f);
 	}
 	return 0;
 }
@@ -134,7 +129,7 @@ struct gate_matching {
  */
 #define GATE_KEEP(dimension, index)                                       \
 	do {                                                              \
-		if (t->used & (dimension)) {                              \
+		if (used & (dimension)) {                                 \
 			__u32 *at_ = &m->first[__builtin_ctz(dimension)]; \
 			const struct gate_row *r_;                        \
 			WHOLE(*at_) = first + (index);                    \
@@ -148,7 +143,7 @@ struct gate_matching {
 /* Likewise, of up to 64 rules. */
 #define GATE_KEEP_FEW(dimension, index)                                                     \
 	do {                                                                                \
-		if (t->used & (dimension)) {                                                \
+		if (used & (dimension)) {                                                   \
 			__u32 row_ = first + (index);                                       \
 			const struct gate_row *r_ = bpf_map_lookup_elem(&gate_rows, &row_); \
 			if (!r_ || !(word &= r_->summary))                                  \
@@ -244,12 +239,12 @@ static __always_inline int gate_meet_first(struct gate_facts *f, __u32 first, __
 }
 
 /* The rule that decides. Output: its action, or 0. At XDP without a call, which would take a fifth of the time. */
-static __always_inline int gate_decide(struct gate_facts *f, __u32 copy, __u32 iface_row)
+static __always_inline int gate_decide(struct gate_facts *f, struct gate_matching *m, __u32 copy,
+				       __u32 iface_row)
 {
 	const volatile struct gate_table *t = &gate.table[copy & 1];
-	struct gate_matching *m = SCRATCH(struct gate_matching, gate_matching);
 	__u64 matching = t->summary, word;
-	__u32 first = t->row, n;
+	__u32 first = t->row, used = t->used, n;
 	int action;
 
 	if (!f || !m)
@@ -273,21 +268,14 @@ static __always_inline int gate_decide(struct gate_facts *f, __u32 copy, __u32 i
 __feature(FEATURE_GATE) __noinline
 	int gate_decide_alone(struct gate_facts *f, __u32 copy, __u32 iface_row)
 {
-	return gate_decide(f, copy, iface_row);
+	return gate_decide(f, SCRATCH(struct gate_matching, gate_matching), copy, iface_row);
 }
 
 /* A packet that has become an answer is in no flow: what an interface received stays the sum of what is counted. */
 static __always_inline void gate_account(frame_ctx *ctx, const struct gate_facts *f,
 					 __u32 direction, enum reason reason)
 {
-	struct count_value one = {
-		.packets = f->packets,
-		.frames = 1,
-		.bytes = frame_len(ctx),
-	};
-
-	if (!count_cached(iface_of(ctx), direction, reason, &one))
-		count_many(iface_of(ctx), direction, reason, &one);
+	count_some(iface_of(ctx), direction, reason, f->packets, 1, frame_len(ctx));
 }
 
 /* What gate_run() says: the action, above it enum gate_mark, `slot` of what was read, and the id of the rule that decided. */
@@ -308,6 +296,8 @@ static __always_inline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 	__u32 copy = gate.copy & 1;
 	const volatile struct gate_iface *iface = gate_iface_of(copy, iface_of(ctx));
 	const volatile struct gate_table *t = &gate.table[copy & 1];
+	struct gate_matching *m = NULL;
+	struct scratch *memory;
 	struct gate_facts *f;
 	__u32 tci, entry;
 	bool again = false;
@@ -322,7 +312,10 @@ static __always_inline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 			return GATE_PASS;
 		again = true;
 	}
-	f = SCRATCH(struct gate_facts, gate_seen);
+	memory = scratch_all();
+	if (hook == GATE_HOOK_XDP)
+		m = PART_OF(memory, struct gate_matching, gate_matching);
+	f = PART_OF(memory, struct gate_facts, gate_seen);
 	if (!f) /* unreachable; satisfies the verifier */
 		return GATE_PASS;
 	*f = (struct gate_facts){};
@@ -344,7 +337,7 @@ static __always_inline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 	}
 	action = GATE_DROP;
 	if (again || !gate_is_banned(f, copy)) {
-		action = hook == GATE_HOOK_XDP ? gate_decide(f, copy, (__u16)entry)
+		action = hook == GATE_HOOK_XDP ? gate_decide(f, m, copy, (__u16)entry)
 					       : gate_decide_alone(f, copy, (__u16)entry);
 		if (!action)
 			gate_count(GATE_SLOT_PASSED, f, false);
@@ -368,8 +361,9 @@ static __always_inline __u64 gate_run(frame_ctx *ctx, __u32 hook)
 	       f->marks << GATE_MARKS_SHIFT | (action ?: GATE_PASS);
 }
 
-/* What becomes of the frame. Output: GATE_PASS, GATE_DROP or GATE_ANSWER, and enum gate_mark. */
-static __always_inline __u32 gate_verdict(frame_ctx *ctx, __u32 hook, __u64 decision, __u8 *marks)
+/* What becomes of the frame. place: at XDP only. Output: GATE_PASS, GATE_DROP or GATE_ANSWER, and enum gate_mark. */
+static __always_inline __u32 gate_verdict(frame_ctx *ctx, const struct gate_place *place,
+					  __u64 decision, __u8 *marks)
 {
 	__u32 action = (__u8)decision, rule = decision >> GATE_DECIDED_SHIFT;
 
@@ -378,8 +372,7 @@ static __always_inline __u32 gate_verdict(frame_ctx *ctx, __u32 hook, __u64 deci
 		return action;
 	if (*marks & GATE_MARK_NO_FLOW)
 		count(ctx, DIRECTION_INGRESS, REASON_NO_FLOW);
-	else if (hook != GATE_HOOK_XDP ||
-		 !gate_drop_known(ctx, rule, (__u16)(decision >> GATE_SLOT_SHIFT)))
+	else if (!place || !gate_drop_known(ctx, place, rule, (__u16)(decision >> GATE_SLOT_SHIFT)))
 		gate_drop(ctx, rule);
 	return action;
 }

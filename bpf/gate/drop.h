@@ -152,6 +152,7 @@ __feature(FEATURE_GATE) __noinline
 	int gate_drop_fresh(struct gate_drop_part *part, struct gate_drop_set *set, __u32 rule)
 {
 	struct gate_drop *oldest;
+	__u32 number = 0;
 
 	if (!part || !set)
 		return -1;
@@ -162,17 +163,18 @@ __feature(FEATURE_GATE) __noinline
 	for (int i = 0; i < GATE_DROP_WAYS; i++) {
 		struct gate_drop *d = &set->way[i];
 
-		if (!d->packets) {
-			oldest = d;
+		if (d->packets && (__s32)(d->last - oldest->last) >= 0)
+			continue;
+		oldest = d;
+		number = i;
+		if (!d->packets)
 			break;
-		}
-		if ((__s32)(d->last - oldest->last) < 0)
-			oldest = d;
 	}
 	if (oldest->packets && ((__u32)bpf_jiffies64() - oldest->last < GATE_DROP_RECENT ||
 				gate_drop_leave(part, oldest)))
 		return gate_drop_to_sum(part, rule);
 	gate_drop_begin(oldest, &part->packet, rule);
+	set->verdict[number % GATE_DROP_WAYS].slot = 0;
 	return 0;
 }
 
@@ -193,32 +195,111 @@ static __always_inline int gate_drop_hit(struct gate_drop_set *set, const struct
 	return -1;
 }
 
-/*
- * Counts a packet whose flow is there, as most are that there are many of. It stays in registers: read as it has just
- * been written, in parts, it would be waited for.
- */
-static __always_inline bool gate_drop_known(frame_ctx *ctx, __u32 rule, __u32 slot)
+/* Of a packet that parse_fast() has read what rules may ask besides its flow and its length: DSCP, and flags of TCP. */
+static __always_inline __u64 gate_drop_asked(const struct packet *p)
 {
-	__u32 n = current_drops(), number;
-	struct gate_drop_part *part;
-	struct gate_drop_set *set;
-	struct packet p;
+	return p->word[WORD_META] >> 40 & ~0xff00ULL; /* without the TTL */
+}
+
+/* The place of a flow that has packets, by the rule that drops them all. Less than 0: there is none. */
+static __always_inline int gate_drop_verdict(const struct gate_drop_set *set,
+					     const struct packet *p, __u64 state)
+{
+	__u64 want = state | (__u64)p->id.bytes << 32, asked = gate_drop_asked(p);
+
+#pragma unroll
+	for (int i = 0; i < GATE_DROP_WAYS; i++) {
+		const __u64 *v = (const __u64 *)&set->verdict[i];
+
+		if (v[0] << 16 == want << 16 && v[1] == asked && set->verdict[i].slot &&
+		    same_flow((const struct flow_slot *)&set->way[i], &p->id))
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * A packet whose flow is there, as most are that there are many of. decided: by a rule, which has counted it. false: nothing is
+ * counted.
+ */
+static __always_inline bool gate_drop_count(frame_ctx *ctx, const struct gate_place *place,
+					    const struct packet *p, bool decided, __u32 rule,
+					    __u32 slot)
+{
+	__u32 number = gate_drop_number(place->n, hash_words(p->word)), n;
+	struct gate_drop_set *set = bpf_map_lookup_elem(&gate_drops, &number);
+	struct gate_count *c;
+	__u64 state;
+	__u64 *v, one;
 	int way;
 
-	if (cfg_features & FEATURE_SAMPLING ||
-	    !parse_fast(ctx, DIRECTION_INGRESS, cfg_features, &p))
-		return false;
-	number = gate_drop_number(n, hash_words(p.word));
-	set = bpf_map_lookup_elem(&gate_drops, &number);
 	if (!set)
 		return false;
-	way = gate_drop_hit(set, &p, rule);
-	if (way < 0)
-		return false;
-	part = bpf_map_lookup_elem(&gate_drop_parts, &n);
-	if (part && slot)
-		gate_again_expect(ctx, part, &p, number * GATE_DROP_WAYS + way, slot);
+	if (decided) {
+		way = gate_drop_hit(set, p, rule);
+		if (way < 0)
+			return false;
+		state = WHOLE(place->part->again.came);
+		/* Rules about protocols and ports take less time than this: see gate/quick.h. */
+		if (slot && !(state >> 32) && place->part->memo.state != state) {
+			v = (__u64 *)&set->verdict[way];
+			one = state | (__u64)p->id.bytes << 32 | (__u64)slot << 48;
+			place->part->known = v[0] == one && v[1] == gate_drop_asked(p);
+			v[0] = one;
+			v[1] = gate_drop_asked(p);
+		}
+	} else {
+		way = gate_drop_verdict(set, p, place->part->again.came);
+		if (way < 0)
+			return false;
+		slot = set->verdict[way].slot;
+		n = bpf_get_smp_processor_id() * cfg_gate_slots + slot;
+		c = bpf_map_lookup_elem(&gate_counts, &n);
+		if (!c)
+			return false;
+		c->dropped++;
+		c->dropped_bytes += p->id.bytes;
+		gate_drop_add(&set->way[way], p);
+	}
+	if (slot)
+		gate_again_expect(ctx, place->part, p, number * GATE_DROP_WAYS + way, slot);
 	return true;
+}
+
+/*
+ * Likewise, of a packet as parse_fast() reads them. It stays in registers: read as it has just been written, in parts, it would be
+ * waited for. Each version of IP by itself, as long as registers last: of IPv4, a third of what is compared is constant.
+ */
+static __always_inline bool gate_drop_fast(frame_ctx *ctx, const struct gate_place *place,
+					   bool decided, __u32 rule, __u32 slot)
+{
+	struct frame f;
+	struct packet p;
+	__be16 proto;
+	void *ip;
+
+	if (cfg_features & (FEATURE_SAMPLING | FEATURE_NO_LINK) || !place->part)
+		return false;
+	p.id.last = bpf_jiffies64();
+	f = frame_of(ctx);
+	ip = f.data + sizeof(struct ethhdr);
+	if (f.data + FAST_IPV4 > f.end)
+		return false;
+	proto = *(__be16 *)(f.data + offsetof(struct ethhdr, h_proto));
+	if (proto == bpf_htons(ETH_P_IP))
+		return fast_ipv4(ctx, DIRECTION_INGRESS, cfg_features, &p, ip, f.end) &&
+		       gate_drop_count(ctx, place, &p, decided, rule, slot);
+	if (proto == bpf_htons(ETH_P_IPV6) && f.data + FAST_IPV6 <= f.end)
+		return fast_ipv6(ctx, DIRECTION_INGRESS, cfg_features, &p, ip, f.end) &&
+		       gate_drop_count(ctx, place, &p, decided, rule, slot);
+	return false;
+}
+
+/* Counts a packet that a rule drops. */
+static __always_inline bool gate_drop_known(frame_ctx *ctx, const struct gate_place *place,
+					    __u32 rule, __u32 slot)
+{
+	return gate_drop_fast(ctx, place, true, rule, slot);
 }
 
 /* Not 0 where no flow and no sum counts the packet. */

@@ -6,6 +6,7 @@
 #ifndef WAYMARK_GATE_H
 #define WAYMARK_GATE_H
 
+#include "lock.h"
 #include "config.h"
 #include "read.h"
 #include "find.h"

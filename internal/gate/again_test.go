@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestPacketsAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		repeated := uint64(0)
+		repeated, unasked := uint64(0), 0
 		for i, f := range frames {
 			dropped, ran := b.run(t, h, f)
 			p := rules.ReadEthernet(f)
@@ -86,9 +87,12 @@ func TestPacketsAlike(t *testing.T) {
 				t.Fatalf("%s: frame %d: dropped %t, want %v\n%x", h.name, i, dropped, d.Verdict, f)
 			}
 			repeated = max(repeated, b.remembered(t))
+			if b.unasked() {
+				unasked++
+			}
 		}
-		if (repeated > 0) != (h.name == "xdp") {
-			t.Errorf("%s: %d packets were like others", h.name, repeated)
+		if (repeated > 0) != (h.name == "xdp") || (unasked > 0) != (h.name == "xdp") {
+			t.Errorf("%s: %d packets were like others, flows said what becomes of %d", h.name, repeated, unasked)
 		}
 		c, err := b.Counters()
 		if err != nil {
@@ -123,24 +127,37 @@ func TestPacketsAlike(t *testing.T) {
 // remembered is how many packets were like others since a flow has counted them.
 func (b *bench) remembered(t require) (n uint64) {
 	for i := range b.dropped.parts.Values {
-		n += b.dropped.parts.Values[i].Again.Packets
+		a := &b.dropped.parts.Values[i].Again
+		n += a.Packets - a.Settled
 	}
 	return n
 }
 
-// TestNothingIsAlikeAfterAChange: whatever changes a verdict, or who sees it, has packets be looked at again.
+// unasked is whether the flow of the last packet says what becomes of others.
+func (b *bench) unasked() bool {
+	return slices.ContainsFunc(b.dropped.parts.Values, func(p engine.DropPart) bool { return p.Known != 0 })
+}
+
+// TestNothingIsAlikeAfterAChange: whatever changes a verdict, or who sees it, has packets be looked at again, whether they are
+// of one flow, or of two in turns.
 func TestNothingIsAlikeAfterAChange(t *testing.T) {
+	frame := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 53).Payload(30).Bytes()
+	other := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(2, 53).Payload(30).Bytes()
+	endsAfterAChange(t, "drop udp dst port 53", frame, frame, func(b *bench) bool { return b.remembered(t) > 0 })
+	endsAfterAChange(t, "drop udp dst port 53 len 20-1500", frame, other, (*bench).unasked)
+}
+
+// endsAfterAChange sends two frames in turns.
+func endsAfterAChange(t *testing.T, drops string, frame, other []byte, remembers func(*bench) bool) {
 	cfg := small()
 	cfg.CaptureRate = 10000
 	b := open(t, cfg)
 	defer datapathtest.OnOneProcessor(t)()
-	frame := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(1, 53).Payload(30).Bytes()
-	other := packet.Eth().IPv4("192.0.2.1", "192.0.2.2").UDP(2, 53).Payload(30).Bytes()
-	const drops, sent = "drop udp dst port 53", 10
+	const sent = 10
 	flood := func() (dropped uint64) {
 		t.Helper()
-		for range sent {
-			if d, _ := b.run(t, hooks[0], frame); d {
+		for i := range sent {
+			if d, _ := b.run(t, hooks[0], [][]byte{frame, other}[i%2]); d {
 				dropped++
 			}
 		}
@@ -220,8 +237,8 @@ func TestNothingIsAlikeAfterAChange(t *testing.T) {
 	} {
 		b.apply(t, drops)
 		b.drain(t)
-		if n := flood(); n != sent || b.remembered(t) == 0 {
-			t.Fatalf("before %s: %d dropped, %d of them were like others", c.name, n, b.remembered(t))
+		if n := flood(); n != sent || !remembers(b) {
+			t.Fatalf("before %s: %d dropped, remembered: %t", c.name, n, remembers(b))
 		}
 		c.do()
 		before := b.decided(t)

@@ -147,7 +147,7 @@ func (g *Gate) assign(t *engine.Table) (kept map[uint32]uint16, removed []uint16
 	for _, r := range t.Rules {
 		slot, ok := g.slots[r.ID]
 		if !ok {
-			slot = g.free[len(g.free)-1] // there are twice as many as rules
+			slot = g.free[len(g.free)-1] // there are twice as many as rules, and those of leaving
 			g.free = g.free[:len(g.free)-1]
 		}
 		kept[r.ID] = slot

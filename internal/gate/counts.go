@@ -3,9 +3,11 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
+	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/gate/engine"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 )
@@ -58,7 +60,7 @@ func (g *Gate) Counters() (c Counters, err error) {
 		if err != nil {
 			return err
 		}
-		a = a.plus(&Amounts{Removed: g.gone})
+		a = a.plus(&Amounts{Removed: g.removed(totals)})
 		a.addSlots(totals)
 		for _, r := range g.table.Rules {
 			one := RuleCounts{Rule: r, Counts: totals[g.slots[r.ID]].plus(a.Rules[r.ID])}
@@ -75,55 +77,83 @@ func (g *Gate) Counters() (c Counters, err error) {
 	return c, err
 }
 
+// slotCount is how many counters a processor has. Those of removed rules are more where packets that were like others are not
+// counted there yet: at most one in each part.
+func (g *Gate) slotCount() uint32 { return g.cfg.Tables.Slots() + 2*g.cpus }
+
 // totals are the counters of all processors, by slot.
 func (g *Gate) totals() ([]Counts, error) {
-	return totalsOf(g.maps["gate_counts"], g.cfg.Tables.Slots())
+	return totalsOf(g.maps["gate_counts"], g.maps["gate_drop_parts"], g.slotCount())
 }
 
-func totalsOf(m *ebpf.Map, slots uint32) ([]Counts, error) {
-	all, err := countsOf(m)
-	if err != nil {
-		return nil, err
+func totalsOf(counts, parts *ebpf.Map, each uint32) ([]Counts, error) {
+	var c datapath.Mapped[engine.Count]
+	var p datapath.Mapped[engine.DropPart]
+	defer c.Close()
+	defer p.Close()
+	if err := errors.Join(c.OpenToRead(counts), p.OpenToRead(parts)); err != nil {
+		return nil, fmt.Errorf("reading the counters of packet rules: %w", err)
 	}
-	sums := make([]Counts, slots)
-	for i := range all {
-		sums[i%len(sums)].add(&all[i])
-	}
-	return sums, nil
+	return (&tally{c.Values, p.Values, each}).totals(), nil
 }
 
-// counts are the counters as the programs keep them.
-func countsOf(m *ebpf.Map) ([]engine.Count, error) {
-	keys, values := make([]uint32, m.MaxEntries()), make([]engine.Count, m.MaxEntries())
-	var cursor ebpf.MapBatchCursor
-	n, err := m.BatchLookup(&cursor, keys, values, nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) || n != len(values) {
-		return nil, fmt.Errorf("reading the counters of packet rules: %d of %d: %w", n, len(values), err)
+// removed is what rules counted that are gone.
+func (g *Gate) removed(totals []Counts) Counts {
+	sum := g.gone
+	for _, slot := range g.leaving {
+		sum = sum.plus(totals[slot])
 	}
-	return values, nil
+	return sum
 }
 
-// retire keeps what rules counted that are gone, and clears their slots for others. No
-// program uses them.
+// retire keeps what rules counted that are gone, and clears their slots for others. Programs use them no more, but to count what they
+// remember.
 func (g *Gate) retire(slots []uint16) error {
-	if len(slots) == 0 {
+	g.leaving = append(g.leaving, slots...)
+	return g.release()
+}
+
+// release clears the slots of removed rules for which no program has anything left to count.
+func (g *Gate) release() error {
+	if len(g.leaving) == 0 {
 		return nil
 	}
-	totals, err := g.totals()
+	waiting := (&tally{parts: g.dropped.parts.Values, each: g.slotCount()}).waits()
+	totals, err := g.totals() // afterwards: those of others do not change
 	if err != nil {
 		return err
 	}
-	for _, slot := range slots {
-		g.gone = g.gone.plus(totals[slot])
-		for cpu := range g.cpus + 1 {
-			if err := g.maps["gate_counts"].Put(cpu*g.cfg.Tables.Slots()+uint32(slot), engine.Count{}); err != nil {
-				return fmt.Errorf("clearing the counters of a packet rule: %w", err)
+	for _, slot := range g.leaving {
+		if !waiting[slot] {
+			g.gone = g.gone.plus(totals[slot])
+			if err := g.clear(slot); err != nil {
+				return err
 			}
+			g.free = append(g.free, slot)
 		}
-		if err := g.maps["gate_buckets"].Put(uint32(slot), int64(0)); err != nil {
-			return fmt.Errorf("clearing the limit of a packet rule: %w", err)
+	}
+	g.leaving = slices.DeleteFunc(g.leaving, func(slot uint16) bool { return !waiting[slot] })
+	return nil
+}
+
+// clear has a slot count from 0.
+func (g *Gate) clear(slot uint16) error {
+	for cpu := range g.cpus + 1 {
+		if err := g.maps["gate_counts"].Put(cpu*g.slotCount()+uint32(slot), engine.Count{}); err != nil {
+			return fmt.Errorf("clearing the counters of a packet rule: %w", err)
 		}
-		g.free = append(g.free, slot)
+	}
+	if err := g.maps["gate_buckets"].Put(uint32(slot), int64(0)); err != nil {
+		return fmt.Errorf("clearing the limit of a packet rule: %w", err)
 	}
 	return nil
+}
+
+// take keeps what a memory that no program uses has of a removed rule.
+func (g *Gate) take(a *engine.Again) {
+	p := (&tally{each: g.slotCount()}).pending(a)
+	if slices.Contains(g.leaving, uint16(p.slot)) {
+		g.gone = g.gone.plus(Counts{p.packets, p.bytes, p.packets, p.bytes})
+		a.Packets, a.Settled = 0, 0
+	}
 }

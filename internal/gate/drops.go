@@ -73,11 +73,15 @@ func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
 	}
 	for part := int(epoch); part < len(d.parts.Values); part += 2 {
 		p := &d.parts.Values[part]
+		if p.Again.Packets > 0 { // of a rule that is gone, even where nothing was counted since the last drain
+			d.settle(&p.Again)
+			g.take(&p.Again)
+		}
 		if p.Tick == 0 {
 			continue // it has counted nothing
 		}
 		p.Tick, p.Tokens = 0, 0
-		d.settle(&p.Again)
+		p.Again.State = nothingIsAlike
 		for i := range p.Sum {
 			out(&p.Sum[i], true)
 		}
@@ -87,14 +91,18 @@ func (d *drops) drain(g *Gate, epoch uint32, emit func(*flow.Delta)) error {
 			}
 		}
 	}
+	if err := g.release(); err != nil {
+		return err
+	}
 	// What a removed rule dropped was in this epoch at the latest.
 	maps.DeleteFunc(d.rules, func(id uint32, _ *flow.Drop) bool { return id != 0 && !g.hasRule(id) })
 	return nil
 }
 
-// settle has a flow count the packets that were like its last one, as gate_again_settle() does.
+// settle has a flow count the packets that were like its last one, as gate_again_in_flow() does. They stay where they are until
+// a program adds them to the counters of their rule: the agent does not write those that programs use.
 func (d *drops) settle(a *engine.Again) {
-	if n := a.Packets; n > 0 {
+	if n := a.Packets - a.Settled; n > 0 {
 		f := &d.sets.Values[a.Flow/engine.DropWays].Way[a.Flow%engine.DropWays]
 		f.Packets, f.Bytes, f.Payload = f.Packets+n, f.Bytes+n*uint64(a.Bytes), f.Payload+n*uint64(a.Payload)
 		f.Overhead += n * uint64(a.Overhead)
@@ -102,8 +110,11 @@ func (d *drops) settle(a *engine.Again) {
 			f.Last = a.Last
 		}
 	}
-	*a = engine.Again{}
+	a.Settled, a.State = a.Packets, nothingIsAlike
 }
+
+// nothingIsAlike is a state of programs that there is not, GATE_AGAIN_NOTHING: no packet is like the one that is remembered.
+const nothingIsAlike = 1<<64 - 1
 
 func (g *Gate) hasRule(id uint32) bool {
 	_, has := g.slots[id]

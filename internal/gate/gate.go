@@ -101,8 +101,9 @@ type Gate struct {
 	written written           // of it, to the maps
 	slots   map[uint32]uint16 // of counters, by rule
 	free    []uint16
-	gone    Counts  // of rules that were removed
-	base    Amounts // of agents before
+	leaving []uint16 // of removed rules: a program is going to count for them what it remembers
+	gone    Counts   // of rules that were removed, less what is in leaving
+	base    Amounts  // of agents before
 	formers []*former
 	// attachedBefore: a program of theirs was on an interface at the start.
 	attachedBefore bool
@@ -139,9 +140,6 @@ type Place struct {
 func New(cfg Config, log *slog.Logger) *Gate {
 	g := &Gate{cfg: cfg, log: log, rules: &rules.Ruleset{}, slots: map[uint32]uint16{}, ifaces: map[flow.Iface]Place{}, local: map[abiGateLocalKey]bool{}}
 	g.bans.init(cfg.Bans)
-	for n := cfg.Tables.Slots(); n > uint32(engine.FirstSlot); n-- {
-		g.free = append(g.free, uint16(n-1))
-	}
 	return g
 }
 
@@ -225,6 +223,9 @@ func (g *Gate) forget(i flow.Iface) error {
 func (g *Gate) check() error {
 	n, err := kernel.CPUs("online")
 	g.cpus = uint32(n)
+	for slot := g.slotCount(); slot > uint32(engine.FirstSlot); slot-- {
+		g.free = append(g.free, uint16(slot-1))
+	}
 	return err
 }
 
@@ -234,7 +235,7 @@ func (g *Gate) set(s *datapath.Spec) error {
 	lines := uint32(1) << bits.Len32((g.cfg.Sources-1)/sourceWays)
 	if err := s.SetSizes(map[string]uint32{
 		"gate_lines": engine.Copies * t.Lines, "gate_rows": engine.Copies * engine.MaxRows, "gate_pages": engine.Copies * t.Pages,
-		"gate_rules": engine.Copies * t.Rules, "gate_counts": (g.cpus + 1) * t.Slots(), "gate_buckets": t.Slots(),
+		"gate_rules": engine.Copies * t.Rules, "gate_counts": (g.cpus + 1) * g.slotCount(), "gate_buckets": g.slotCount(),
 		"gate_sources": lines, "gate_bans": max(g.cfg.Bans, 1), "gate_ban_counts": max(g.cfg.Bans, 1),
 		"gate_sketch": sketchSize,
 		"gate_drops":  2 * g.cpus * g.dropSets(), "gate_drop_parts": 2 * g.cpus,
@@ -243,7 +244,7 @@ func (g *Gate) set(s *datapath.Spec) error {
 	}
 	at := kernel.SocketOffsets()
 	return s.SetConstants(map[string]any{
-		"cfg_gate_cpus": g.cpus, "cfg_gate_slots": t.Slots(), "cfg_gate_source_mask": lines - 1, "cfg_gate_drop_sets": g.dropSets(),
+		"cfg_gate_cpus": g.cpus, "cfg_gate_slots": g.slotCount(), "cfg_gate_source_mask": lines - 1, "cfg_gate_drop_sets": g.dropSets(),
 		"cfg_gate_sock": abiGateSockOffsets{Locks: at.Locks, Shift: at.Shift, Clamp: at.Clamp},
 	})
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/gate/engine"
 	"github.com/waymark-net/waymark/internal/gate/rules"
@@ -108,7 +110,7 @@ type want struct {
 }
 
 // decide has the reference decide about a packet.
-func (w *want) decide(rs *rules.Ruleset, p *rules.Packet, s rules.State, h at) (dropped bool) {
+func (w *want) decide(rs *rules.Ruleset, p *rules.Packet, s rules.State, h at) rules.Decision {
 	d := rs.Decide(p, s)
 	if d.NoFlow && (h.name == "tc" || d.Verdict == rules.VerdictDrop) { // what goes on at XDP is for tc to count
 		w.noFlow++
@@ -130,7 +132,7 @@ func (w *want) decide(rs *rules.Ruleset, p *rules.Packet, s rules.State, h at) (
 	case d.Rule == nil:
 		w.passed++
 	}
-	return d.Verdict == rules.VerdictDrop
+	return d
 }
 
 // TestKernelDecidesAsRules: at both hooks, for random rules and for frames that are sound,
@@ -141,10 +143,12 @@ func TestKernelDecidesAsRules(t *testing.T) {
 	b := open(t, cfg)
 	actions := []string{
 		"pass", "drop", "drop", "count", "count", "limit 1/s burst 3", "limit 1/s burst 2 per src",
-		"no-flow", "only-flow", "sample", "sample every 2",
+		"no-flow", "only-flow", "sample", "sample every 2", "tap",
 		"limit 1 bytes/s burst 2000", "limit 1 bytes/s burst 700 per src/16/32",
 	}
-	sent, refused, dropped, judged, sets := 0, 0, 0, 0, 0
+	marks := openMarks(t, b)
+	defer datapathtest.OnOneProcessor(t)() // whose memory has them
+	sent, refused, dropped, tapped, judged, sets := 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(r *rapid.T) {
 		frames := rulestest.Frames(r, 40)
 		rs := rulestest.Ruleset(r, frames, actions, time.Now())
@@ -160,19 +164,27 @@ func TestKernelDecidesAsRules(t *testing.T) {
 		buckets := rules.NewBuckets()
 		state := rules.State{Now: now, Exceeds: func(rule *rules.Rule, p *rules.Packet) bool { return buckets.Exceeds(rule, p, now) }}
 		w := want{rules: map[uint32]*Counts{}}
+		says := slices.ContainsFunc(rs.Rules, func(r *rules.Rule) bool { return r.Action == rules.ActionSample || r.Action == rules.ActionTap })
 		for _, f := range frames {
 			for n := len(f); n >= 14 && time.Since(now) < enough; n -= 1 + n/8 { // test runs take no less
 				p := rules.ReadEthernet(f[:n])
 				p.Iface = "lo"
 				for _, h := range hooks {
+					if says {
+						marks.forget(r)
+					}
 					got, ran := b.run(r, h, f[:n])
 					if !ran {
 						refused++
 						continue
 					}
 					sent++
-					if should := w.decide(rs, p, state, h); got != should && time.Since(now) < slow {
-						r.Fatalf("%s: dropped %v, want %v\n%x\n%+v\n%s\n%s", h.name, got, should, f[:n], p, rs, rs.Decide(p, state).Rule)
+					d := w.decide(rs, p, state, h)
+					if should := d.Verdict == rules.VerdictDrop; got != should && time.Since(now) < slow {
+						r.Fatalf("%s: dropped %v, want %v\n%x\n%+v\n%s\n%s", h.name, got, should, f[:n], p, rs, d.Rule)
+					}
+					if says {
+						tapped += marks.check(r, h, &d)
 					}
 					if got {
 						dropped++
@@ -213,12 +225,12 @@ func TestKernelDecidesAsRules(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d packets, %d of them dropped, to %d rule sets, all frames to %d; test runs refused %d frames", sent, dropped, judged, sets, refused)
-	drops := 100 // of a rule set
+	t.Logf("%d packets, %d of them dropped, %d tapped, to %d rule sets, all frames to %d; test runs refused %d frames", sent, dropped, tapped, judged, sets, refused)
+	drops, taps := 100, 10 // of a rule set
 	if sets < 20 {
-		drops = 25 // few random ones differ much
+		drops, taps = 25, 0 // few random ones differ much
 	}
-	if sent < 500*sets || dropped < drops*sets || refused > sent/2 {
-		t.Errorf("too few packets: %d, dropped %d, refused %d", sent, dropped, refused)
+	if sent < 500*sets || dropped < drops*sets || refused > sent/2 || tapped < taps*sets {
+		t.Errorf("too few packets: %d, dropped %d, refused %d, tapped %d", sent, dropped, refused, tapped)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/gate/engine"
@@ -62,12 +63,12 @@ func (a *Amounts) plus(o *Amounts) *Amounts {
 
 // keptMaps are those that count on with the programs that stay on interfaces, by the names of their pins.
 var keptMaps = map[string]string{
-	"counts": "gate_counts", "rules": "gate_rules", "control": ".data.gate", "bans": "gate_bans", "ban_counts": "gate_ban_counts",
+	"counts": "gate_counts", "parts": "gate_drop_parts", "rules": "gate_rules", "control": ".data.gate", "bans": "gate_bans", "ban_counts": "gate_ban_counts",
 	"buckets": "gate_buckets", // as many as slots
 }
 
 // keptPrefix begins the names of directories with pins of maps, which are as this version has them.
-var keptPrefix = fmt.Sprintf("maps-3-%d-%d-", unsafe.Sizeof(engine.Control{}), unsafe.Sizeof(engine.Rule{}))
+var keptPrefix = fmt.Sprintf("maps-4-%d-%d-%d-", unsafe.Sizeof(engine.Control{}), unsafe.Sizeof(engine.Rule{}), unsafe.Sizeof(engine.DropPart{}))
 
 // former are maps of an agent before, whose programs may still run.
 type former struct {
@@ -126,7 +127,8 @@ var errOtherVersion = errors.New("another version wrote it")
 // open opens maps that are as those of this agent.
 func (f *former) open(dir string, own map[string]*ebpf.Map) (err error) {
 	for pin, name := range keptMaps {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pin), &ebpf.LoadPinOptions{ReadOnly: true})
+		shared := pin == "counts" || pin == "parts" // the kernel shares no memory that may only be read
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pin), &ebpf.LoadPinOptions{ReadOnly: !shared})
 		if err != nil {
 			return err
 		}
@@ -153,7 +155,7 @@ func (f *former) amounts() (*Amounts, error) {
 	if f.maps == nil {
 		return a, nil
 	}
-	totals, err := totalsOf(f.maps["counts"], f.maps["buckets"].MaxEntries())
+	totals, err := totalsOf(f.maps["counts"], f.maps["parts"], f.maps["buckets"].MaxEntries())
 	if err != nil {
 		return nil, err
 	}
@@ -254,11 +256,12 @@ func (g *Gate) Amounts() (all, before *Amounts, folded []string, err error) {
 		if err != nil {
 			return err
 		}
-		own := &Amounts{Rules: map[uint32]Counts{}, Bans: map[netip.Prefix]BanTotal{}, Removed: g.gone}
+		own := &Amounts{Rules: map[uint32]Counts{}, Bans: map[netip.Prefix]BanTotal{}}
 		totals, err := g.totals()
 		if err != nil {
 			return err
 		}
+		own.Removed = g.removed(totals)
 		own.addSlots(totals)
 		for id, slot := range g.slots {
 			own.Rules[id] = totals[slot]
@@ -328,7 +331,9 @@ func (g *Gate) Release() error {
 		errs = append(errs, os.RemoveAll(filepath.Join(g.pins, f.dir)))
 	}
 	if !g.cfg.Keep && len(g.formers) > 0 {
-		errs = append(errs, os.Remove(g.pins))
+		if err := os.Remove(g.pins); !errors.Is(err, unix.ENOTEMPTY) { // a stage that has pins there yet removes it
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

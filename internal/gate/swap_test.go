@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/gate/engine"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
@@ -196,7 +197,7 @@ func (b *bench) checkSwapped(t *testing.T, kinds []*swapKind, captures bool, rea
 	if all := sampled.Packets + sampled.Limited + sampled.Full; captures && all != at(2) || err != nil || read != sampled.Packets {
 		t.Errorf("%+v were captured of %d, and %d read; %v", sampled, at(2), read, err)
 	}
-	if used := len(c.Rules) + len(b.free); used != 2*1024 {
-		t.Errorf("%d slots of counters, want 2048", used)
+	if used, want := len(c.Rules)+len(b.free)+len(b.leaving), int(b.slotCount()-uint32(engine.FirstSlot)); used != want {
+		t.Errorf("%d slots of counters, want %d", used, want)
 	}
 }

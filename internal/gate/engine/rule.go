@@ -8,9 +8,14 @@ import (
 
 // actions are what programs do for a rule. What they do not know is counted.
 var actions = map[rules.Action]abiGateAction{
-	rules.ActionSample: abiGateActionGATE_SAMPLE, rules.ActionTap: abiGateActionGATE_TAP, rules.ActionNoFlow: abiGateActionGATE_NO_FLOW, rules.ActionOnlyFlow: abiGateActionGATE_ONLY_FLOW,
+	rules.ActionSample: abiGateActionGATE_SAMPLE, rules.ActionTap: abiGateActionGATE_SAMPLE, rules.ActionNoFlow: abiGateActionGATE_NO_FLOW, rules.ActionOnlyFlow: abiGateActionGATE_ONLY_FLOW,
 	rules.ActionPass: abiGateActionGATE_PASS, rules.ActionDrop: abiGateActionGATE_DROP, rules.ActionLimit: abiGateActionGATE_LIMIT,
 	rules.ActionSynCookie: abiGateActionGATE_SYNCOOKIE, rules.ActionDetect: abiGateActionGATE_DETECT,
+}
+
+// marks are what becomes of the packets that a rule samples.
+var marks = map[rules.Action]abiGateMark{
+	rules.ActionSample: abiGateMarkGATE_MARK_SAMPLED, rules.ActionTap: abiGateMarkGATE_MARK_TAPPED,
 }
 
 // window is the time in which programs count what sources send, as a power of two of ns.
@@ -29,8 +34,8 @@ func (t *Table) Programs(slot func(id uint32) uint16) []Rule {
 		if action, ok := actions[r.Action]; ok && (!r.DryRun || r.Action == rules.ActionDetect) {
 			out.Action = uint8(action)
 		}
-		if r.Action == rules.ActionSample || r.Action == rules.ActionTap {
-			out.Cost = uint64(r.Every)
+		if mark, samples := marks[r.Action]; samples {
+			out.Marks, out.Cost = uint8(mark), uint64(r.Every)
 		}
 		if l := r.Limit; l != nil {
 			out.Rate, out.Full, out.Cost = l.Rate, nanos(l.Burst, l.Rate), nanos(1, l.Rate)

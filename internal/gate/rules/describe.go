@@ -118,12 +118,22 @@ func (q *Packet) complete() {
 // colons: an Ethernet frame, or an IP packet if its header says that it has just this
 // length. ok is false if the text is not hexadecimal.
 func ParseHex(text string) (p *Packet, ok bool) {
-	data, err := hex.DecodeString(strings.NewReplacer(" ", "", ":", "", "\n", "", "\t", "").Replace(text))
-	if err != nil || len(data) < 14 {
+	data, isIP, ok := HexBytes(text)
+	switch {
+	case !ok:
 		return nil, false
-	}
-	if p = ReadIP(data); p.Src.IsValid() && int(p.Length) == len(data) {
-		return p, true
+	case isIP:
+		return ReadIP(data), true
 	}
 	return ReadEthernet(data), true
+}
+
+// HexBytes are the bytes of such a packet. isIP: they begin with its IP header.
+func HexBytes(text string) (data []byte, isIP, ok bool) {
+	data, err := hex.DecodeString(strings.NewReplacer(" ", "", ":", "", "\n", "", "\t", "").Replace(text))
+	if err != nil || len(data) < etherLen {
+		return nil, false, false
+	}
+	p := ReadIP(data)
+	return data, p.Src.IsValid() && int(p.Length) == len(data), true
 }

@@ -20,7 +20,7 @@ func memoryShares() []stage.Memory {
 	return []stage.Memory{
 		share("addresses of packet rules", "gate.table_memory", 1, func(c *Config) *uint32 { return &c.TableMemory }),
 		share("packet rules", "gate.max_rules", 100+64*uint64(runtime.NumCPU()+1), func(c *Config) *uint32 { return &c.MaxRules }),
-		share("flows of dropped packets", "gate.dropped_flows", 256, func(c *Config) *uint32 { return &c.Dropped }),
+		share("flows of dropped packets", "gate.dropped_flows", 288, func(c *Config) *uint32 { return &c.Dropped }),
 		share("limits per source", "gate.sources", 16, func(c *Config) *uint32 { return &c.Sources }),
 		share("bans", "gate.bans.max", 120, func(c *Config) *uint32 { return &c.Bans.Max }),
 		{ // rates of sources, rows of rules
