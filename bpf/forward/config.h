@@ -6,22 +6,11 @@
 /* A neighbour is left to the kernel for one packet in 2 to the power of so many ticks. Set before loading. */
 const volatile __u32 cfg_forward_shift = 10;
 
-/* Written by the agent, read by the programs. */
-volatile struct forward_port forward_ports[FORWARD_PORTS] SEC(".data.forward");
+/* This kernel shows that its routes have changed; else nothing is remembered of them. Set before loading. */
+const volatile bool cfg_forward_changes = false;
 
-/* The agent counts up while it follows changes, and clears the rest: since when programs have seen the number, in ticks. */
-volatile struct {
-	__u32 beat;
-	__u32 seen;
-	__u32 tick;
-} forward_alive SEC(".data.forward_beat");
-
-/*
- * By a hash of neighbour and period: the period, once one of its packets has gone to the kernel. With the
- * period in the hash, no two neighbours keep each other from it for longer than that.
- */
-#define FORWARD_NEIGHBOUR_BITS 12
-__u32 forward_fresh[1 << FORWARD_NEIGHBOUR_BITS] SEC(".data.forward_fresh");
+/* Shared with the agent. */
+volatile struct forward_memory forward_memory SEC(".data.forward");
 
 /* The devices of ports that can send, by flow_slot.iface. Written by the agent; the kernel removes devices that go. */
 struct {
@@ -31,7 +20,16 @@ struct {
 	__type(value, __u32);
 } forward_out SEC(".maps");
 
-/* By place in forward_ports. Written by the programs; read by the agent, which clears what it gives to another port. */
+/* Written by the agent, read by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FORWARD_WAYS_MOST);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct forward_key);
+	__type(value, struct forward_way);
+} forward_ways SEC(".maps");
+
+/* By place in forward_memory.ports. Written by the programs; read by the agent, which clears what it gives to another port. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, FORWARD_PORTS);

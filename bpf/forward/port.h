@@ -21,9 +21,33 @@ static __always_inline __u32 port_place(const volatile struct forward_port *port
 	return FORWARD_PORTS;
 }
 
+/* Link addresses, by pieces that are where they may be read at once. */
+static __always_inline void port_copy_mac(void *to, const void *from)
+{
+	const volatile __u16 *a = from;
+	__u16 *b = to;
+
+	b[0] = a[0];
+	b[1] = a[1];
+	b[2] = a[2];
+}
+
+static __always_inline bool port_is_mac(const volatile void *one, const void *other)
+{
+	const volatile __u16 *a = one;
+	const __u16 *b = other;
+
+	return !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]));
+}
+
+static __always_inline bool port_is_tag(__be16 proto)
+{
+	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
+}
+
 /* Whether a frame is for the address of its interface, and without a tag. */
-static __always_inline enum forward_result port_accepts(frame_ctx *xdp,
-							const volatile struct forward_port *port)
+static __always_inline enum forward_result
+port_accepts(frame_ctx *xdp, const volatile struct forward_port *port, bool dry)
 {
 	struct frame f = frame_of(xdp);
 	const struct ethhdr *eth = f.data;
@@ -31,27 +55,17 @@ static __always_inline enum forward_result port_accepts(frame_ctx *xdp,
 
 	if ((const void *)(eth + 1) > f.end)
 		return FORWARD_NOT_IP;
-#pragma unroll
-	for (int i = 0; i < 6; i++) {
-		if (eth->h_dest[i] != port->mac[i])
-			return FORWARD_OTHER_MAC;
-	}
-	if (eth->h_proto == bpf_htons(ETH_P_8021Q) || eth->h_proto == bpf_htons(ETH_P_8021AD))
+	if (!port_is_mac(port->mac, eth->h_dest))
+		return FORWARD_OTHER_MAC;
+	if (port_is_tag(eth->h_proto))
 		return FORWARD_VLAN;
-	if (port->flags & FORWARD_HIDES_TAGS) {
+	if (port->flags & FORWARD_HIDES_TAGS && !dry) { /* a tag is in the frame then */
 		if (!(cfg_features & FEATURE_HINTS))
 			return FORWARD_TAG_UNKNOWN;
 		if (frame_hint_tag(xdp, &tci))
 			return FORWARD_VLAN;
 	}
 	return FORWARD_DONE;
-}
-
-/* What parse_fast() leaves. Verified alone. */
-__feature(FEATURE_FORWARD | FEATURE_BALANCE) __noinline
-	int port_parse(frame_ctx *xdp, struct packet *p)
-{
-	return p ? parse(xdp, DIRECTION_INGRESS, p) : -1;
 }
 
 /* The addresses, a protocol and a length: what a sender leaves in the checksum for its device to complete (CHECKSUM_PARTIAL). */
@@ -88,7 +102,7 @@ __feature(FEATURE_FORWARD | FEATURE_BALANCE) __noinline
 	if (!p || !piece)
 		return false;
 	at = p->l4_offset;
-	end = sizeof(struct ethhdr) + p->id.bytes;
+	end = link_len_of(p) + p->id.bytes;
 	sum = port_partial_sum(p, p->id.proto, end - at);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PORT_PIECES && at < end; i++) {
@@ -140,8 +154,7 @@ static __always_inline bool port_is_complete(frame_ctx *xdp, struct packet *p)
 	default:
 		return false;
 	}
-	return sum != port_partial_sum(p, p->id.proto,
-				       p->id.bytes + sizeof(struct ethhdr) - offset) ||
+	return sum != port_partial_sum(p, p->id.proto, p->id.bytes + link_len_of(p) - offset) ||
 	       port_is_right(xdp, p);
 }
 

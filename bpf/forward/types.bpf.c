@@ -10,5 +10,11 @@ struct forward_types {
 	enum forward_result result;
 	struct forward_port port;
 	struct forward_count count;
+	struct forward_memory memory;
+	enum forward_kind kind;
+	struct forward_key key;
+	struct forward_way way;
+	enum dry_flag dry_flag;
+	struct dry_note dry_note;
 };
 const struct forward_types *const forward_types __attribute__((unused));

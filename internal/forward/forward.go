@@ -13,6 +13,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/forward/l2"
 	"github.com/waymark-net/waymark/internal/hints/service"
 	"github.com/waymark-net/waymark/internal/kernel"
 	"github.com/waymark-net/waymark/internal/order"
@@ -31,6 +33,9 @@ const (
 	most   = int(abiForwardSizeFORWARD_MOST)
 )
 
+// spacing is between two times that changes are followed, at least.
+const spacing = 20 * time.Millisecond
+
 // refreshed is how often a packet to a neighbour is left to the kernel, at most.
 const refreshed = 4 * time.Second
 
@@ -38,9 +43,11 @@ const refreshed = 4 * time.Second
 type Config struct {
 	BypassNetfilter bool // forward also where netfilter has rules
 	Hints           bool // programs may ask drivers for the VLAN tags that are not in frames
+
+	read func(ports map[uint32]bool) (*l2.State, error) // l2.Read, but in tests on kernels without VLANs
 }
 
-var mapNames = []string{".data.forward", ".data.forward_fresh", ".data.forward_beat", "forward_out", "forward_counts"}
+var mapNames = []string{".data.forward", "forward_out", "forward_ways", "forward_counts", "forward_known"}
 
 // Forwarder forwards between the interfaces of one datapath. Its methods may be called from any goroutine.
 type Forwarder struct {
@@ -52,10 +59,12 @@ type Forwarder struct {
 
 	core    *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps    map[string]*ebpf.Map
-	table   [places]abiForwardPort // as the programs see it
+	memory  datapath.Mapped[abiForwardMemory] // one
 	ports   map[flow.Iface]*port
-	beat    uint32
-	watched map[uint32]*watch // by network namespace
+	watched map[uint32]*watch               // by network namespace
+	ways    map[abiForwardKey]abiForwardWay // as programs see them
+	netns   int                             // how many have ports
+	full    bool                            // not all of them have a place
 }
 
 // port is an interface at which packets are forwarded, or were.
@@ -64,12 +73,16 @@ type port struct {
 	attached bool
 	place    uint32
 	examined
-	sends bool // it is in forward_out
+	sends bool           // it is in forward_out
+	shown abiForwardPort // to programs
 }
 
 // New returns a forwarder that has loaded nothing yet.
 func New(cfg Config, log *slog.Logger) *Forwarder {
-	return &Forwarder{cfg: cfg, log: log, poke: make(chan struct{}, 1), ports: map[flow.Iface]*port{}, watched: map[uint32]*watch{}}
+	if cfg.read == nil {
+		cfg.read = l2.Read
+	}
+	return &Forwarder{cfg: cfg, log: log, poke: make(chan struct{}, 1), ports: map[flow.Iface]*port{}, watched: map[uint32]*watch{}, ways: map[abiForwardKey]abiForwardWay{}}
 }
 
 // Stage registers the forwarder in the datapath. names reports whether packets of an interface are forwarded.
@@ -88,29 +101,44 @@ func (f *Forwarder) Stage(names func(string) bool) *datapath.Stage {
 		Uses:   func(h datapath.Hook) bool { return h.Type == datapath.XDP && names(h.Target.Name) },
 		Bound:  func(h datapath.Hook) bool { return f.cfg.Hints && service.OffersVLAN(h) },
 		Attach: f.attach, Detach: f.detach, Forget: f.forget,
-		Close: f.close,
+		Explain: f.explain,
+		Close:   f.close,
 	}
 }
 
-// set sets how many ticks a packet to each neighbour is left to the kernel.
+// set sets how many ticks a packet to each neighbour is left to the kernel, and for how many CPUs something is remembered.
 func (f *Forwarder) set(s *datapath.Spec) error {
 	var tick unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
 		return fmt.Errorf("asking for the length of a tick: %w", err)
 	}
+	cpus, err := kernel.CPUs("online")
+	if err != nil {
+		return err
+	}
+	if err := s.SetMaxEntries("forward_known", uint32(cpus)); err != nil {
+		return err
+	}
+	if err := s.SetConstant("cfg_forward_changes", kernel.TellsChanges()); err != nil {
+		return err
+	}
 	return s.SetConstant("cfg_forward_shift", uint32(bits.Len64(uint64(refreshed/time.Duration(max(tick.Nano(), 1)))-1)))
 }
 
 func (f *Forwarder) open(c *datapath.Core) (err error) {
-	f.maps, err = c.Maps(mapNames...)
+	if f.maps, err = c.Maps(mapNames...); err != nil {
+		return err
+	}
 	f.core = c
-	return err
+	return f.memory.Open(f.maps[".data.forward"])
 }
+
+var errNotLoaded = errors.New("forward: the datapath is not loaded")
 
 // do runs a function while nothing is attached or drained.
 func (f *Forwarder) do(what func() error) error {
 	if f.core == nil {
-		return errors.New("forward: the datapath is not loaded")
+		return errNotLoaded
 	}
 	return f.core.Do(what)
 }
@@ -126,8 +154,13 @@ func (f *Forwarder) Run(ctx context.Context) {
 		case <-f.poke:
 		case <-beat.C:
 		}
-		if err := f.Refresh(); err != nil && !errors.Is(err, datapath.ErrClosed) {
+		err := f.Refresh()
+		if err != nil && !errors.Is(err, datapath.ErrClosed) {
 			f.log.Warn("forward: what the kernel says of interfaces is not known; packets go to the kernel until it is", "error", err)
+		}
+		select { // stations of bridges come and go often
+		case <-ctx.Done():
+		case <-time.After(spacing):
 		}
 	}
 }
@@ -143,18 +176,16 @@ func (f *Forwarder) Refresh() error {
 				errs = append(errs, f.follow(p, reasons))
 			}
 		}
-		if err := errors.Join(errs...); err != nil {
+		if err := errors.Join(append(errs, f.publish())...); err != nil {
 			return err
 		}
-		return f.sayAlive()
+		f.sayAlive()
+		return nil
 	})
 }
 
 // sayAlive tells programs that somebody follows what changes.
-func (f *Forwarder) sayAlive() error {
-	f.beat++
-	return f.maps[".data.forward_beat"].Put(uint32(0), struct{ Beat, Seen, Tick uint32 }{Beat: f.beat})
-}
+func (f *Forwarder) sayAlive() { atomic.AddUint32(&f.memory.Values[0].Beat, 1) }
 
 func (f *Forwarder) sorted() (all []*port) {
 	for _, p := range f.ports {
@@ -181,11 +212,12 @@ func (f *Forwarder) attach(h datapath.Hook) error {
 		f.ports[iface] = p
 	}
 	p.hook, p.attached = h, true
-	f.watch(h.Target)
-	if err := f.follow(p, map[uint32]string{}); err != nil {
+	f.watch(h.Target).dirty.Store(true)
+	if err := errors.Join(f.follow(p, map[uint32]string{}), f.publish()); err != nil {
 		return err
 	}
-	return f.sayAlive()
+	f.sayAlive()
+	return nil
 }
 
 // freePlace finds one where programs look for an interface.
@@ -218,8 +250,9 @@ func (f *Forwarder) follow(p *port, reasons map[uint32]string) error {
 	if now.off != p.off || now.closed != p.closed {
 		f.report(p, &now)
 	}
+	now.routes = p.routes
 	p.examined = now
-	return f.publish(p)
+	return nil
 }
 
 // report has the log say why the kernel does it.
@@ -235,9 +268,21 @@ func (f *Forwarder) report(p *port, now *examined) {
 	}
 }
 
-// publish shows programs a port as it is: one that is to send is in the map of devices before, and one that is not to,
+// publish shows programs all ports as they are, and what is above them.
+func (f *Forwarder) publish() error {
+	if err := f.followUpper(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range f.sorted() {
+		errs = append(errs, f.publishPort(p))
+	}
+	return errors.Join(errs...)
+}
+
+// publishPort shows programs a port as it is: one that is to send is in the map of devices before, and one that is not to,
 // afterwards.
-func (f *Forwarder) publish(p *port) error {
+func (f *Forwarder) publishPort(p *port) error {
 	iface := uint32(p.hook.Target.Iface)
 	sends := p.port.Flags&uint32(abiForwardFlagFORWARD_SENDS) != 0 && p.attached
 	if sends && !p.sends {
@@ -251,13 +296,8 @@ func (f *Forwarder) publish(p *port) error {
 		entry = p.port
 		entry.Iface = iface
 	}
-	if f.table[p.place] != entry {
-		next := f.table
-		next[p.place] = entry
-		if err := f.maps[".data.forward"].Put(uint32(0), &next); err != nil {
-			return fmt.Errorf("forwarding of %s: %w", p.hook.Target.String(), err)
-		}
-		f.table = next
+	if p.shown != entry {
+		f.memory.Values[0].Ports[p.place], p.shown = entry, entry
 	}
 	if sends || !p.sends {
 		return nil
@@ -277,7 +317,10 @@ func (f *Forwarder) detach(h datapath.Hook) error {
 		return nil
 	}
 	p.attached = false
-	err := f.publish(p)
+	err := f.publishPort(p)
+	if w := f.watched[h.Target.Netns]; w != nil {
+		w.dirty.Store(true)
+	}
 	f.unwatch(h.Target.Netns)
 	return err
 }
@@ -289,10 +332,14 @@ func (f *Forwarder) forget(i flow.Iface) error {
 }
 
 func (f *Forwarder) close() {
+	for i := range f.memory.Values {
+		clear(f.memory.Values[i].Ports[:]) // programs that stay on interfaces forward no more: nobody follows changes
+	}
 	for netns := range f.watched {
 		f.endWatch(netns)
 	}
 	f.watches.Wait()
+	f.memory.Close()
 }
 
 // Port is an interface and what became of its packets.
@@ -326,7 +373,7 @@ func (f *Forwarder) Ports() (list []Port, err error) {
 				one.Bytes += counts[i].Bytes
 			}
 			_ = p.hook.Target.Do(func() error { // of an interface that is gone, nothing is known
-				one.V4, one.V6 = forwards(p.hook.Target.Name)
+				one.V4, one.V6 = forwards(cmp.Or(p.routes, p.hook.Target.Name))
 				return nil
 			})
 			list = append(list, one)
@@ -346,7 +393,12 @@ func (f *Forwarder) Bypasses() (names []string, err error) {
 			}
 			known[p.hook.Target.Netns] = true
 			if err := p.hook.Target.Do(func() error {
-				more, err := chains()
+				more, err := chains(families)
+				if w := f.watched[p.hook.Target.Netns]; err == nil && w != nil && w.upper != nil && w.upper.bridges {
+					var ofBridges []string
+					ofBridges, err = bridgeChains()
+					more = append(more, ofBridges...)
+				}
 				for _, name := range more {
 					if !slices.Contains(names, name) {
 						names = append(names, name)

@@ -176,6 +176,7 @@ func TestTCP(t *testing.T) {
 	}
 	counted := map[flow.Iface][2]uint64{} // of TCP, which this host has none of
 	var records [2]uint64                 // packets in them that were forwarded at XDP, by direction
+	trips := map[flow.Iface][2]int{}      // flows with a round trip to the responder, and to the initiator
 	if err := r.dp.Drain(func(d *flow.Delta) {
 		if d.Proto == packet.ProtoTCP {
 			n := counted[d.Iface]
@@ -187,6 +188,13 @@ func TestTCP(t *testing.T) {
 				t.Errorf("%+v", d)
 			}
 			records[d.Direction] += d.Forwarded
+		}
+		if n := trips[d.Iface]; d.RTT.Responder > 0 {
+			n[0]++
+			if d.RTT.Initiator > 0 {
+				n[1]++
+			}
+			trips[d.Iface] = n
 		}
 		if d.VNI != 0 || d.WireBytes != d.Bytes+14*d.Packets {
 			t.Errorf("%+v", d)
@@ -201,6 +209,9 @@ func TestTCP(t *testing.T) {
 		forwarded := p.Packets[0] - before[n].Packets[0]
 		if forwarded < 2*bytes/1500 {
 			t.Errorf("%s: %d packets were forwarded: %v", l.Host("athos").Interfaces[n].Name, forwarded, p.Packets)
+		}
+		if trips := trips[r.ifaces[n]]; trips[0] < 2 || trips[1] < 2 {
+			t.Errorf("%d and %d flows have round trips", trips[0], trips[1])
 		}
 		if in, out := counted[r.ifaces[n]][flow.Ingress], counted[r.ifaces[1-n]][flow.Egress]; in != out || in < forwarded || in > forwarded+100 {
 			t.Errorf("flows count %d at ingress and %d at egress, and %d were forwarded at XDP", in, out, forwarded)
@@ -286,6 +297,27 @@ func TestOffloadedChecksums(t *testing.T) {
 	for n := range 2 {
 		if p := r.portOf(t, n); p.Packets[abiForwardResultFORWARD_CHECKSUM] < 1000 {
 			t.Errorf("%v", p.Packets)
+		}
+	}
+}
+
+// TestIperf: iperf3 transfers through the router, both ways, and XDP forwards nearly all of it.
+func TestIperf(t *testing.T) {
+	l := chain(t, 1500, false)
+	alpha, beta := l.Host("alpha"), l.Host("beta")
+	r := newRouter(t, l.Host("athos"), Config{})
+	follow(t, r)
+	for port, c := range map[uint16]struct {
+		to   netip.Addr
+		port int // where the data arrive
+		more []string
+	}{5201: {beta.Addr4(), 0, nil}, 5202: {beta.Addr6(), 1, []string{"-R"}}} {
+		before := r.portOf(t, c.port).Packets[0]
+		got := labtest.Iperf(t, alpha, beta, netip.AddrPortFrom(c.to, port), c.more...)
+		forwarded := r.portOf(t, c.port).Packets[0] - before
+		t.Logf("%s %v: %+v, %d packets forwarded", c.to, c.more, got, forwarded)
+		if got.Received < labtest.IperfBytes || forwarded < uint64(got.Received/1500) {
+			t.Errorf("%s %v: %+v, %d packets forwarded: %v", c.to, c.more, got, forwarded, r.portOf(t, c.port).Packets)
 		}
 	}
 }

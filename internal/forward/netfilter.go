@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 
@@ -27,12 +29,19 @@ const (
 
 // families have hooks that forwarded packets pass, by the number in enum nf_inet_hooks: prerouting, forward, postrouting,
 // and ingress. Those of netdev all are at interfaces.
-var families = map[uint8]struct {
-	name  string
-	hooks uint32
-}{
+var families = familyHooks{
 	unix.NFPROTO_INET: {"inet", 1<<0 | 1<<2 | 1<<4 | 1<<5}, unix.NFPROTO_IPV4: {"ip", 1<<0 | 1<<2 | 1<<4},
 	unix.NFPROTO_IPV6: {"ip6", 1<<0 | 1<<2 | 1<<4}, unix.NFPROTO_NETDEV: {"netdev", 1<<0 | 1<<1},
+}
+
+// bridgeFamilies have hooks that frames between a bridge and its ports pass, when they are routed: prerouting, input, output
+// and postrouting.
+var bridgeFamilies = familyHooks{unix.NFPROTO_BRIDGE: {"bridge", 1<<0 | 1<<1 | 1<<3 | 1<<4}}
+
+// familyHooks are families by their number.
+type familyHooks map[uint8]struct {
+	name  string
+	hooks uint32
 }
 
 // bypassed says what of the calling thread's namespace forwarded packets would not pass, and what to do; empty: nothing.
@@ -47,7 +56,7 @@ func bypassed(allowed bool) (string, error) {
 	if allowed {
 		return "", nil
 	}
-	chains, err := chains()
+	chains, err := chains(families)
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +74,7 @@ func bypassed(allowed bool) (string, error) {
 }
 
 // chains are those with rules or a policy that drops, at hooks that forwarded packets pass.
-func chains() (names []string, err error) {
+func chains(of familyHooks) (names []string, err error) {
 	req := nl.NewNetlinkRequest(msgGetChain, unix.NLM_F_DUMP)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.NFPROTO_UNSPEC, Version: nl.NFNETLINK_V0})
 	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
@@ -76,7 +85,7 @@ func chains() (names []string, err error) {
 		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
 	}
 	for _, m := range messages {
-		name, err := chainOf(m)
+		name, err := of.chain(m)
 		if err != nil {
 			return nil, fmt.Errorf("reading a chain of nftables: %w", err)
 		}
@@ -87,17 +96,45 @@ func chains() (names []string, err error) {
 	return names, nil
 }
 
+// bridgeBypassed says what routed frames of bridges would not pass, and what to do; empty: nothing.
+func bridgeBypassed(allowed bool) (string, error) {
+	chains, err := bridgeChains()
+	if err != nil || allowed || len(chains) == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("netfilter has rules for bridges that forwarded packets would not meet (%s): remove them, or set forward.bypass_netfilter: true", strings.Join(chains, ", ")), nil
+}
+
+// bridgeChains are those of nftables, and the tables of ebtables whose module is loaded.
+func bridgeChains() ([]string, error) {
+	names, err := chains(bridgeFamilies)
+	if err != nil {
+		return nil, err
+	}
+	modules, err := os.ReadFile("/proc/modules")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(modules)) {
+		module, _, _ := strings.Cut(line, " ")
+		if table, ok := strings.CutPrefix(module, "ebtable_"); ok {
+			names = append(names, "ebtables "+table)
+		}
+	}
+	return names, nil
+}
+
 // isMissing reports whether the kernel has no such subsystem.
 func isMissing(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// chainOf is the name of a chain that forwarded packets meet; empty: they do not, or it does nothing.
-func chainOf(m []byte) (string, error) {
+// chain is the name of a chain that packets meet; empty: they do not, or it does nothing.
+func (of familyHooks) chain(m []byte) (string, error) {
 	if len(m) < nl.SizeofNfgenmsg {
 		return "", nil
 	}
-	family, known := families[m[0]]
+	family, known := of[m[0]]
 	attrs, err := nl.ParseRouteAttr(m[nl.SizeofNfgenmsg:])
 	if err != nil || !known {
 		return "", err

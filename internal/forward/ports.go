@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,8 @@ type examined struct {
 	index  uint32
 	off    string // why packets that arrive are not forwarded; empty: they are
 	closed string // why none are sent
+	bridge string // that it is a port of
+	routes string // the interface that routes what arrives without a tag; empty: itself
 }
 
 // Ability is what an interface can do for packets that XDP sends on.
@@ -37,6 +40,10 @@ type Ability struct {
 // Examine asks what the interface of a hook can do now. The caller is in its namespace.
 func Examine(h datapath.Hook) (Ability, error) {
 	e, err := examine(h, "")
+	if e.bridge != "" && e.off == "" {
+		e.off = belongs(e.bridge)
+		e.closed, e.port.Flags = e.off, 0
+	}
 	return Ability{Index: e.index, MAC: e.port.Mac, Flags: e.port.Flags, Off: e.off, Closed: e.closed}, err
 }
 
@@ -59,13 +66,14 @@ func examine(h datapath.Hook, bypassed string) (e examined, err error) {
 	a := l.Attrs()
 	e.index = uint32(a.Index)
 	copy(e.port.Mac[:], a.HardwareAddr)
-	if e.off, err = reason(h, l, bypassed); e.off != "" || err != nil {
+	if e.off, e.bridge, err = reason(h, l, bypassed); e.off != "" || err != nil {
 		e.closed = e.off
 		return e, err
 	}
 	e.port.Flags = uint32(abiForwardFlagFORWARD_RECEIVES)
 	for flag, is := range map[abiForwardFlag]func(netlink.Link) (bool, error){
-		abiForwardFlagFORWARD_HIDES_TAGS: hidesTags, abiForwardFlagFORWARD_VIRTUAL: isVirtual, abiForwardFlagFORWARD_STRICT: isStrict,
+		abiForwardFlagFORWARD_HIDES_TAGS: hidesTags, abiForwardFlagFORWARD_VIRTUAL: isVirtual, abiForwardFlagFORWARD_SOURCES: judgesSources,
+		abiForwardFlagFORWARD_STRICT: func(l netlink.Link) (bool, error) { return isStrict(l.Attrs().Name) },
 	} {
 		yes, err := is(l)
 		if err != nil {
@@ -92,24 +100,32 @@ func examine(h datapath.Hook, bypassed string) (e examined, err error) {
 	return e, nil
 }
 
-// reason is why packets of an interface are not forwarded at XDP, if so.
-func reason(h datapath.Hook, l netlink.Link, bypassed string) (string, error) {
+// reason is why packets of an interface are not forwarded at XDP, if so, and the bridge that it is a port of.
+func reason(h datapath.Hook, l netlink.Link, bypassed string) (why, bridge string, err error) {
 	a := l.Attrs()
 	switch {
 	case h.Target.Early == datapath.ModeXDPGeneric:
-		return "XDP runs behind the driver there (xdp-generic), where forwarding is no faster than the kernel's", nil
+		return "XDP runs behind the driver there (xdp-generic), where forwarding is no faster than the kernel's", "", nil
 	case len(a.HardwareAddr) != len(abiForwardPort{}.Mac):
-		return "it has no Ethernet address", nil
+		return "it has no Ethernet address", "", nil
 	case a.MasterIndex != 0:
 		master, err := netlink.LinkByIndex(a.MasterIndex)
 		if err != nil {
-			return "", fmt.Errorf("forwarding of %s: its master: %w", a.Name, err)
+			return "", "", fmt.Errorf("forwarding of %s: its master: %w", a.Name, err)
 		}
-		if master.Type() != "vrf" {
-			return fmt.Sprintf("it is a port of %s, to which its packets belong", master.Attrs().Name), nil
+		switch master.Type() {
+		case "vrf":
+		case "bridge":
+			bridge = master.Attrs().Name
+		default:
+			return belongs(master.Attrs().Name), "", nil
 		}
 	}
-	return bypassed, nil
+	return bypassed, bridge, nil
+}
+
+func belongs(master string) string {
+	return fmt.Sprintf("it is a port of %s, to which its packets belong", master)
 }
 
 // peerName is the other end of a veth pair, as far as it is known here.
@@ -161,9 +177,9 @@ func asked[T any](call func(fd int) (T, error)) (answer T, err error) {
 }
 
 // isStrict reports whether IPv4 packets have to come from where the route to their source leads (rp_filter).
-func isStrict(l netlink.Link) (bool, error) {
+func isStrict(iface string) (bool, error) {
 	most := 0
-	for _, which := range []string{"all", l.Attrs().Name} {
+	for _, which := range []string{"all", iface} {
 		n, err := sysctl("ipv4", which, "rp_filter")
 		if err != nil {
 			return false, err
@@ -171,6 +187,16 @@ func isStrict(l netlink.Link) (bool, error) {
 		most = max(most, n)
 	}
 	return most == 1, nil
+}
+
+// judgesSources reports whether no IPv4 rule asks where a packet comes from: the way back to a source then depends on nothing
+// else of a packet.
+func judgesSources(netlink.Link) (bool, error) {
+	rules, err := netlink.RuleList(netlink.FAMILY_V4)
+	if errors.Is(err, unix.EOPNOTSUPP) { // the kernel has no rules
+		return true, nil
+	}
+	return err == nil && !slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Src != nil }), err
 }
 
 // forwards are the versions of IP that the kernel forwards from an interface.

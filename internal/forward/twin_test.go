@@ -1,17 +1,14 @@
 package forward
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -22,11 +19,11 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
-	"github.com/waymark-net/waymark/test/soak"
 )
 
 // twin is a router with one way in and two out, and what leaves it.
 type twin struct {
+	scene
 	router, outside *lab.Host
 	sender          *labtest.Sender
 	sockets         [2]int
@@ -34,34 +31,26 @@ type twin struct {
 
 // Addresses of the routers, whose own packets are not compared.
 var (
-	twinMAC  = net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	own4     = netip.MustParsePrefix("10.9.0.0/16")
-	own6     = netip.MustParsePrefix("2001:db8:9::/48")
-	twinPort = []string{"in", "out0", "out1"}
+	twinMAC      = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	neighbourMAC = net.HardwareAddr{2, 0, 0, 0, 1, 0}
+	own4         = netip.MustParsePrefix("10.9.0.0/16")
+	own6         = netip.MustParsePrefix("2001:db8:9::/48")
+	twinPort     = []string{"in", "out0", "out1"}
 )
 
-// twinSetup makes interfaces, addresses, neighbours and routes.
-const twinSetup = `link set lo up
-link set in address 02:00:00:00:00:01
-link set out0 address 02:00:00:00:00:02
-link set out1 address 02:00:00:00:00:03
-link set out1 mtu 1400
-link set in mtu 1600
-link set in up
-link set out0 up
-link set out1 up
-addr add 10.9.0.1/24 dev in
-addr add 10.9.1.1/24 dev out0
-addr add 10.9.2.1/24 dev out1
--6 addr add 2001:db8:9::1/64 dev in nodad
--6 addr add 2001:db8:9:1::1/64 dev out0 nodad
--6 addr add 2001:db8:9:2::1/64 dev out1 nodad
-neigh add 10.9.0.2 lladdr 02:00:00:00:01:00 dev in nud permanent
-neigh add 10.9.1.2 lladdr 02:00:00:00:01:01 dev out0 nud permanent
-neigh add 10.9.2.2 lladdr 02:00:00:00:01:02 dev out1 nud permanent
--6 neigh add 2001:db8:9::2 lladdr 02:00:00:00:01:00 dev in nud permanent
--6 neigh add 2001:db8:9:1::2 lladdr 02:00:00:00:01:01 dev out0 nud permanent
--6 neigh add 2001:db8:9:2::2 lladdr 02:00:00:00:01:02 dev out1 nud permanent
+// twinSetup makes addresses, neighbours and routes. IN, OUT0 and OUT1 are what a scene routes between.
+const twinSetup = `addr add 10.9.0.1/24 dev IN
+addr add 10.9.1.1/24 dev OUT0
+addr add 10.9.2.1/24 dev OUT1
+-6 addr add 2001:db8:9::1/64 dev IN nodad
+-6 addr add 2001:db8:9:1::1/64 dev OUT0 nodad
+-6 addr add 2001:db8:9:2::1/64 dev OUT1 nodad
+neigh add 10.9.0.2 lladdr 02:00:00:00:01:00 dev IN nud permanent
+neigh add 10.9.1.2 lladdr 02:00:00:00:01:01 dev OUT0 nud permanent
+neigh add 10.9.2.2 lladdr 02:00:00:00:01:02 dev OUT1 nud permanent
+-6 neigh add 2001:db8:9::2 lladdr 02:00:00:00:01:00 dev IN nud permanent
+-6 neigh add 2001:db8:9:1::2 lladdr 02:00:00:00:01:01 dev OUT0 nud permanent
+-6 neigh add 2001:db8:9:2::2 lladdr 02:00:00:00:01:02 dev OUT1 nud permanent
 route add 192.0.2.0/24 via 10.9.0.2
 route add 198.51.100.0/25 via 10.9.1.2
 route add 198.51.100.128/25 via 10.9.2.2
@@ -73,11 +62,13 @@ route add 203.0.113.192/26 nexthop via 10.9.1.2 nexthop via 10.9.2.2
 -6 route add 2001:db8:b::/49 via 2001:db8:9:1::2
 -6 route add 2001:db8:b:8000::/49 via 2001:db8:9:2::2
 -6 route add blackhole 2001:db8:c::/50
--6 route add prohibit 2001:db8:c:4000::/50`
+-6 route add prohibit 2001:db8:c:4000::/50
+-6 route add 2001:db8:d::/48 nexthop via 2001:db8:9:1::2 nexthop via 2001:db8:9:2::2
+`
 
-func newTwin(t *testing.T) *twin {
+func newTwin(t *testing.T, s scene) *twin {
 	t.Helper()
-	tw := &twin{router: labtest.NewHost(t), outside: labtest.NewHost(t)}
+	tw := &twin{scene: s, router: labtest.NewHost(t), outside: labtest.NewHost(t)}
 	for _, h := range []*lab.Host{tw.router, tw.outside} {
 		quiet := "1" // nothing of its own
 		if h == tw.router {
@@ -92,11 +83,17 @@ func newTwin(t *testing.T) *twin {
 			}
 		}
 	}
+	for pair := range strings.FieldsSeq(s.sysctl) {
+		if _, err := tw.router.Run(t.Context(), "sysctl", "-qw", pair); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, name := range twinPort {
 		ip(t, tw.router, fmt.Sprintf("link add %s type veth peer name far-%s netns %s", name, name, tw.outside.Netns))
 		ip(t, tw.outside, "link set far-"+name+" up mtu 1600")
 	}
-	for line := range strings.Lines(twinSetup) {
+	names := strings.NewReplacer(append([]string{"IN", s.in, "OUT0", s.out[0], "OUT1", s.out[1]}, s.routes...)...)
+	for line := range strings.Lines(twinPorts + s.setup + names.Replace(twinSetup)) {
 		ip(t, tw.router, strings.TrimSpace(line))
 	}
 	tw.sender = labtest.NewSender(t, tw.outside, "far-in")
@@ -108,7 +105,14 @@ func newTwin(t *testing.T) *twin {
 
 func ip(t *testing.T, h *lab.Host, words string) {
 	t.Helper()
-	if _, err := h.Run(t.Context(), append([]string{"ip"}, strings.Fields(words)...)...); err != nil {
+	argv := strings.Fields(words)
+	if len(argv) == 0 {
+		return
+	}
+	if argv[0] != "bridge" {
+		argv = append([]string{"ip"}, argv...)
+	}
+	if _, err := h.Run(t.Context(), argv...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -138,12 +142,48 @@ func (tw *twin) receive(t *testing.T, iface string) (fd int) {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
 			return err
 		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
+			return err
+		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: i.Index})
 	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
+}
+
+// received is the next frame of a socket, with the tag that the kernel took out of it; nil: there is none yet.
+func received(fd int, buf []byte) []byte {
+	const valid, hasProto, vlan = 1 << 4, 1 << 6, 16 // struct tpacket_auxdata
+	var control [64]byte
+	n, controls, _, _, err := unix.Recvmsg(fd, buf, control[:], 0)
+	if err != nil {
+		return nil
+	}
+	messages, _ := unix.ParseSocketControlMessage(control[:controls])
+	for _, m := range messages {
+		status := binary.NativeEndian.Uint32(m.Data)
+		if m.Header.Level != unix.SOL_PACKET || status&valid == 0 {
+			continue
+		}
+		proto := uint16(unix.ETH_P_8021Q)
+		if status&hasProto != 0 {
+			proto = binary.NativeEndian.Uint16(m.Data[vlan+2:])
+		}
+		tag := binary.BigEndian.AppendUint16(nil, proto)
+		tag = binary.BigEndian.AppendUint16(tag, binary.NativeEndian.Uint16(m.Data[vlan:]))
+		return slices.Insert(slices.Clone(buf[:n]), 12, tag...)
+	}
+	return slices.Clone(buf[:n])
+}
+
+// untagged is a frame without its tags.
+func untagged(f []byte) []byte {
+	for len(f) >= 18 && (binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_8021Q || binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_8021AD) {
+		f = slices.Delete(slices.Clone(f), 12, 16)
+	}
+	return f
 }
 
 // isOwn reports whether the router made a frame itself: ICMP errors, and neighbour discovery.
@@ -162,13 +202,14 @@ func isOwn(frame []byte) bool {
 // lastPort ends a part: a frame that both routers forward, to each way out.
 const lastPort = 65000
 
-func last(n int) []byte {
+func (s scene) last(n int) []byte {
 	dst := []string{"198.51.100.9", "198.51.100.209"}[n]
-	return toRouter(packet.Eth().IPv4("192.0.2.77", dst).UDP(lastPort, lastPort).Payload(8).Bytes())
+	return toRouter(s.tagged(0).IPv4("192.0.2.77", dst).UDP(lastPort, lastPort).Payload(8).Bytes())
 }
 
 func toRouter(frame []byte) []byte {
 	copy(frame, twinMAC)
+	copy(frame[6:], neighbourMAC)
 	return frame
 }
 
@@ -180,16 +221,16 @@ func (tw *twin) left(t *testing.T) (all [2]map[string]int) {
 		all[n] = map[string]int{}
 		await.True(t, "the last frame", func() bool {
 			for {
-				size, _, err := unix.Recvfrom(fd, buf, 0)
-				if err != nil {
+				whole := received(fd, buf)
+				if whole == nil {
 					return false
 				}
-				f := buf[:size]
-				if size > 38 && binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_IP && f[23] == unix.IPPROTO_UDP && binary.BigEndian.Uint16(f[34:]) == lastPort {
+				f := untagged(whole)
+				if len(f) > 38 && binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_IP && f[23] == unix.IPPROTO_UDP && binary.BigEndian.Uint16(f[34:]) == lastPort {
 					return true
 				}
-				if size >= 34 && !isOwn(f) {
-					all[n][string(f)]++
+				if len(f) >= 34 && !isOwn(f) {
+					all[n][string(whole)]++
 				}
 			}
 		})
@@ -198,9 +239,9 @@ func (tw *twin) left(t *testing.T) (all [2]map[string]int) {
 }
 
 // randomFrame is rarely a frame that routers would not forward.
-func randomFrame(r *rand.Rand) []byte {
+func (s scene) randomFrame(r *rand.Rand) []byte {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
-	b := packet.Eth()
+	b := s.tagged(r.IntN(10))
 	if r.IntN(20) == 0 {
 		b = b.VLAN(uint16(r.IntN(4095)))
 	}
@@ -208,7 +249,7 @@ func randomFrame(r *rand.Rand) []byte {
 	if r.IntN(2) == 0 {
 		b = b.IPv4(pick("192.0.2.1", "192.0.2.2", "192.0.2.200", "10.9.0.1", "127.0.0.1", "224.0.0.1", "8.8.8.8", "192.0.2.3"), pick("198.51.100.1", "198.51.100.200", "203.0.113.1", "203.0.113.70", "203.0.113.130", "203.0.113.200", "203.0.113.201", "10.9.0.1", "10.9.1.2", "10.9.1.9", "255.255.255.255", "224.0.0.5", "9.9.9.9", "0.1.2.3", "198.51.100.2"))
 	} else {
-		b = b.IPv6(pick("2001:db8:a::1", "2001:db8:a::2", "::1", "fe80::1", "ff02::1", "::", "2001:db8:a::3"), pick("2001:db8:b::1", "2001:db8:b:8000::1", "2001:db8:c::1", "2001:db8:c:4000::1", "2001:db8:9::1", "2001:db8:9:1::2", "ff02::1", "fe80::2", "3fff::1", "2001:db8:b::2"))
+		b = b.IPv6(pick("2001:db8:a::1", "2001:db8:a::2", "::1", "fe80::1", "ff02::1", "::", "2001:db8:a::3"), pick("2001:db8:b::1", "2001:db8:b:8000::1", "2001:db8:c::1", "2001:db8:c:4000::1", "2001:db8:9::1", "2001:db8:9:1::2", "ff02::1", "fe80::2", "3fff::1", "2001:db8:b::2", "2001:db8:d::1", "2001:db8:d::2", "2001:db8:d::3"))
 		switch r.IntN(12) {
 		case 0:
 			b = b.HopByHop()
@@ -223,15 +264,26 @@ func randomFrame(r *rand.Rand) []byte {
 		b = b.UDP(uint16(r.IntN(4)), uint16(r.IntN(4)))
 	case 3:
 		b = b.UDP(4000, 4789)
+	case 4:
+		quoted := packet.Eth().IPv4("203.0.113.200", "192.0.2.1").UDP(uint16(r.IntN(9)), 4).Payload(8).Bytes()[14:]
+		b = b.ICMP(3, 1, 0, 0).Raw(quoted)
+		size = 0
 	default:
 		b = b.TCP(uint16(r.IntN(4)), uint16(r.IntN(4)))
 	}
 	f := toRouter(b.Payload(size).Bytes())
-	if at := bytes.IndexByte([]byte{0x45}, f[14]); at == 0 && r.IntN(3) > 0 { // TTL, DF, and the sum
-		f[22], f[20] = []byte{0, 1, 2, 3, 64, 255}[r.IntN(6)], []byte{0, 0x40, 0x20, 0x80}[r.IntN(4)]*byte(r.IntN(2))
-		sum4(f)
-	} else if f[14]>>4 == 6 && r.IntN(3) == 0 {
-		f[21] = []byte{0, 1, 2, 3, 255}[r.IntN(5)]
+	l := len(f) - len(untagged(f))        // of tags
+	if f[l+14] == 0x45 && r.IntN(3) > 0 { // TTL, DF, and the sum
+		f[l+22], f[l+20] = []byte{0, 1, 2, 3, 64, 255}[r.IntN(6)], []byte{0, 0x40, 0x20, 0x80}[r.IntN(4)]*byte(r.IntN(2))
+		sum4(f[l:])
+	} else if f[l+14]>>4 == 6 && r.IntN(3) == 0 {
+		f[l+21] = []byte{0, 1, 2, 3, 255}[r.IntN(5)]
+	}
+	switch r.IntN(40) {
+	case 0:
+		copy(f, []byte{2, 0, 0, 0, 9, 9}) // for others
+	case 1:
+		copy(f[6:], []byte{2, 0, 0, 0, 1, byte(r.IntN(4))}) // from others
 	}
 	if r.IntN(8) == 0 { // damage
 		f[r.IntN(min(len(f), 60))] ^= 1 << r.IntN(8)
@@ -251,58 +303,6 @@ func sum4(f []byte) {
 	}
 	sum = sum>>16 + sum&0xffff
 	binary.BigEndian.PutUint16(f[24:], ^uint16(sum>>16+sum))
-}
-
-// TestTwin: what leaves a router that forwards at XDP is, byte by byte and port by port, what leaves its twin, where the kernel
-// does it all.
-func TestTwin(t *testing.T) {
-	ours, kernels := newTwin(t), newTwin(t)
-	h := *ours.router
-	for _, name := range twinPort {
-		h.Interfaces = append(h.Interfaces, lab.Interface{Name: name})
-	}
-	r := newRouter(t, &h, Config{})
-	follow(t, r)
-	if p := r.portOf(t, 0); p.Off != "" {
-		t.Fatalf("%+v", p)
-	}
-	seed := uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 1))
-	var forwarded, compared int
-	const part = 200 // no more than a queue of veth holds
-	for range soak.Times(4000, 1_000_000) / part {
-		var frames [][]byte
-		for range part {
-			frames = append(frames, randomFrame(random))
-		}
-		frames = append(frames, last(0), last(1))
-		for _, tw := range []*twin{ours, kernels} {
-			if err := tw.sender.Send(frames...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, want := ours.left(t), kernels.left(t)
-		for n := range got {
-			if !maps.Equal(got[n], want[n]) {
-				t.Fatalf("seed %d: by %s leave\n%s\nand by that of the kernel's twin\n%s", seed, twinPort[1+n], lines(got[n], want[n]), lines(want[n], got[n]))
-			}
-			compared += len(want[n])
-		}
-	}
-	p := r.portOf(t, 0)
-	forwarded = int(p.Packets[0])
-	if forwarded < compared/4 || compared < 500 {
-		t.Errorf("%d frames are compared, of which XDP forwarded %d: %v", compared, forwarded, p.Packets)
-	}
-	for _, result := range []abiForwardResult{
-		abiForwardResultFORWARD_BLACKHOLE, abiForwardResultFORWARD_PROHIBIT, abiForwardResultFORWARD_UNREACHABLE, abiForwardResultFORWARD_NOT_FORWARDED,
-		abiForwardResultFORWARD_TTL, abiForwardResultFORWARD_TOO_BIG, abiForwardResultFORWARD_OPTIONS, abiForwardResultFORWARD_FRAGMENT, abiForwardResultFORWARD_VLAN,
-		abiForwardResultFORWARD_ADDRESS, abiForwardResultFORWARD_MALFORMED, abiForwardResultFORWARD_SOURCE, abiForwardResultFORWARD_NO_NEIGHBOUR, abiForwardResultFORWARD_CHECKSUM,
-	} {
-		if p.Packets[result] == 0 {
-			t.Errorf("no packet is %s: %v", Results[result].Name, p.Packets)
-		}
-	}
 }
 
 // lines are the frames that only the first has.

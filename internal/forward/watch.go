@@ -3,7 +3,9 @@ package forward
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -16,25 +18,29 @@ import (
 type watch struct {
 	sockets []*nl.NetlinkSocket
 	ended   atomic.Bool
+	dirty   atomic.Bool // links, VLANs or stations have changed
+
+	upper      *upper // nil: not known yet
+	bridgesOff string // why frames of bridges are left to the kernel; empty: they are not
 }
 
 // watch has changes in the namespace of an interface be followed at once. What cannot be watched is followed within a second.
-func (f *Forwarder) watch(t *datapath.Target) {
-	if f.watched[t.Netns] != nil {
-		return
+func (f *Forwarder) watch(t *datapath.Target) *watch {
+	if w := f.watched[t.Netns]; w != nil {
+		return w
 	}
 	w := &watch{}
 	f.watched[t.Netns] = w
 	_ = t.Do(func() error {
-		w.add(nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK))
-		w.add(nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES))
+		w.add(subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_BRVLAN, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV4_RULE))
+		w.add(subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES))
 		family, err := netlink.GenlFamilyGet("netdev")
 		if err != nil {
 			return err
 		}
 		for _, g := range family.Groups {
 			if g.Name == "mgmt" {
-				w.add(nl.Subscribe(unix.NETLINK_GENERIC, uint(g.ID)))
+				w.add(subscribe(unix.NETLINK_GENERIC, int(g.ID)))
 			}
 		}
 		return nil
@@ -42,6 +48,22 @@ func (f *Forwarder) watch(t *datapath.Target) {
 	for _, s := range w.sockets {
 		f.watches.Go(func() { f.listen(w, s) })
 	}
+	return w
+}
+
+// subscribe is nl.Subscribe() for groups beyond 32, too.
+func subscribe(protocol int, groups ...int) (*nl.NetlinkSocket, error) {
+	s, err := nl.Subscribe(protocol)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		if err := unix.SetsockoptInt(s.GetFd(), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 func (w *watch) add(s *nl.NetlinkSocket, err error) {
@@ -53,10 +75,14 @@ func (w *watch) add(s *nl.NetlinkSocket, err error) {
 // listen pokes at each change, until the socket is closed.
 func (f *Forwarder) listen(w *watch, s *nl.NetlinkSocket) {
 	for {
-		_, _, err := s.Receive()
+		messages, _, err := s.Receive()
 		if w.ended.Load() || errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EBADF) {
 			return
 		}
+		if err == nil && !slices.ContainsFunc(messages, matters) {
+			continue
+		}
+		w.dirty.Store(true)
 		select {
 		case f.poke <- struct{}{}:
 		default: // a change waits already
@@ -65,6 +91,12 @@ func (f *Forwarder) listen(w *watch, s *nl.NetlinkSocket) {
 			return
 		}
 	}
+}
+
+// matters reports whether a message tells of more than a neighbour, of which the kernel's tables know.
+func matters(m syscall.NetlinkMessage) bool {
+	isNeighbour := m.Header.Type == unix.RTM_NEWNEIGH || m.Header.Type == unix.RTM_DELNEIGH
+	return !isNeighbour || len(m.Data) > 0 && m.Data[0] == unix.AF_BRIDGE
 }
 
 // unwatch ends with a namespace in which no port is left.

@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 
 	"github.com/waymark-net/waymark/internal/api"
@@ -54,7 +55,7 @@ func Kind() stage.Kind {
 		Example: example,
 		Text:    stage.Text(name, (*Status).write),
 		Metrics: metrics,
-		Pages:   []api.Page{page},
+		Pages:   []api.Page{page, explainPage},
 		Verbs:   []stage.Verb{verb},
 	}
 }
@@ -84,7 +85,8 @@ func newStage(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 			go s.Run(ctx)
 			return nil
 		},
-		Status: func() (any, error) { return s.status() },
-		Pages:  map[string]func() (any, error){page.Path: func() (any, error) { return s.status() }},
+		Status:  func() (any, error) { return s.status() },
+		Pages:   map[string]func() (any, error){page.Path: func() (any, error) { return s.status() }},
+		Changes: map[string]func(json.RawMessage) (any, error){explainPage.Path: func(q json.RawMessage) (any, error) { return stage.Explain(q, s.Explain) }},
 	}, nil
 }

@@ -139,8 +139,8 @@ forwarded at XDP, whether packets are forwarded to it, how many were, and how ma
 the kernel, by the reason.`,
 	Example: `  waymark forward status
   waymark forward status -o json | jq '.interfaces[] | {iface, forwarded, passed}'`,
-	Formats: stage.ReportFormats,
-	Run:     stage.ShowStatus(page, report),
+	Formats: stage.ReportFormats, Explainer: explainer,
+	Run: stage.ShowStatus(page, report),
 }
 
 func report(s *Status) stage.Report {
