@@ -39,6 +39,15 @@ struct balance_service {
 	__u8 quic_length; /* bytes of a backend's id, at most 8 */
 };
 
+/* A service as a CPU has last looked it up. */
+struct balance_known {
+	struct balance_key key;
+	__u32 version; /* of balance_services; 0: none is known */
+	struct balance_service service;
+};
+
+enum balance_known_size { BALANCE_KNOWN = 8 }; /* of those on a CPU, a power of two */
+
 /* The Maglev table of a service: numbers of backends. */
 struct balance_ring {
 	__u16 backend[BALANCE_RING_PADDED];
@@ -97,10 +106,14 @@ struct balance_bucket {
 	__u64 way[BALANCE_WAYS];
 };
 
-/* How many connections a CPU has added to the table lately. */
-struct balance_budget {
-	__u32 period;
-	__u32 used;
+/* Shared with the agent: one map for all of it. */
+struct balance_memory {
+	/* Written by the agent, read by the programs. */
+	struct forward_port ports[FORWARD_PORTS];
+	/* Of balance_services: the agent counts up after each change. */
+	__u32 version;
+	/* The unit of the latest packet, for the agent. Written by the programs, seldom. */
+	__u32 now;
 };
 
 /* The backend that a QUIC connection ID names. */
@@ -159,11 +172,12 @@ struct balance_count {
 	__u64 moved; /* connections whose backend was down or gone */
 };
 
-/* Running totals of a backend, of one CPU. */
+/* Running totals of a backend, and the way there, of one CPU. */
 struct balance_load {
 	__u64 packets;
 	__u64 bytes; /* by the IP header, without what is put around it */
 	__u64 connections; /* that were added to the table */
+	struct balance_hop hop;
 };
 
 #endif

@@ -8,24 +8,16 @@
 #ifndef WAYMARK_BALANCE_ACCOUNT_H
 #define WAYMARK_BALANCE_ACCOUNT_H
 
-/* The packet as it leaves, behind its outer header. */
+/* The packet as it leaves, behind its outer header. Its protocol is set already. */
 static __always_inline void balance_outside(struct packet *q, const struct balance_view *v,
 					    const struct balance_backend *b)
 {
-	__u32 meta = DIRECTION_EGRESS << META_DIRECTION_SHIFT | L2_ETHER << META_L2_SHIFT;
-
-	q->id.iface = cfg_iface + v->ifindex;
-	q->overhead = 0; /* padding does not leave */
-	q->opening = 0;
-	q->rtt_responder = q->rtt_initiator = 0;
-	if (!v->added) {
-		q->id.meta |= DIRECTION_EGRESS << META_DIRECTION_SHIFT;
-		return;
-	}
+	forward_turn(q, v->ifindex, 0);
 	__builtin_memcpy(q->id.saddr, b->source, 16);
 	__builtin_memcpy(q->id.daddr, b->addr, 16);
 	q->id.sport = q->id.dport = 0;
-	q->id.meta = meta | b->ipv6 << META_IPV6_SHIFT;
+	q->id.meta = DIRECTION_EGRESS << META_DIRECTION_SHIFT | b->ipv6 << META_IPV6_SHIFT |
+		     L2_ETHER << META_L2_SHIFT;
 	q->id.payload = q->id.bytes;
 	q->id.bytes += v->added;
 	q->id.ttl = BALANCE_TTL;
@@ -42,15 +34,41 @@ static __always_inline __u8 balance_outer_proto(const struct balance_backend *b,
 	return b->forwarding == BALANCE_GUE ? IPPROTO_UDP : balance_inner_proto(p);
 }
 
+/* out: index of the interface by which it leaves; 0: it goes no further. */
 static __always_inline void balance_arrived(frame_ctx *xdp, struct flow_batch *batch,
 					    struct packet *p, __u32 out, bool recorded)
 {
 	if (recorded && is_sampled(cfg_features))
-		forward_keep(xdp, batch, p, out);
+		forward_keep_one(xdp, batch, p, out);
 	else
-		forward_uncounted(p->id.iface, DIRECTION_INGRESS,
-				  recorded ? REASON_SAMPLED_OUT : REASON_NO_FLOW,
-				  sizeof(struct ethhdr) + p->id.bytes + p->overhead);
+		count_some(p->id.iface, DIRECTION_INGRESS,
+			   recorded ? REASON_SAMPLED_OUT : REASON_NO_FLOW, 1, 1,
+			   sizeof(struct ethhdr) + p->id.bytes + p->overhead);
+}
+
+/* It leaves behind an outer header: as a packet of another flow. */
+static __always_inline void balance_account_outer(frame_ctx *xdp, const struct balance_view *v,
+						  const struct balance_backend *b,
+						  struct flow_batch *batch, struct packet *p,
+						  bool recorded)
+{
+	struct packet *spare = batch_spare(), *q;
+	__u32 in = p->id.iface - cfg_iface;
+
+	if (!spare)
+		return;
+	*spare = *p;
+	spare->id.proto = balance_outer_proto(b, p);
+	balance_arrived(xdp, batch, p, v->ifindex, recorded);
+	if (!is_sampled(cfg_features)) {
+		count_some(cfg_iface + v->ifindex, DIRECTION_EGRESS, REASON_SAMPLED_OUT, 1, 1,
+			   sizeof(struct ethhdr) + v->added + spare->id.bytes);
+		return;
+	}
+	q = batch_next(batch);
+	*q = *spare;
+	balance_outside(q, v, b);
+	forward_keep_one(xdp, batch, q, in);
 }
 
 /* p: at the end of the batch. It leaves for a backend. */
@@ -59,23 +77,13 @@ static __always_inline void balance_account(frame_ctx *xdp, const struct balance
 					    struct flow_batch *batch, struct packet *p,
 					    bool recorded)
 {
-	__u32 in = p->id.iface, bytes = sizeof(struct ethhdr) + v->added + p->id.bytes;
-	struct packet *spare = batch_spare(), *q;
-
-	if (!spare)
-		return;
-	*spare = *p;
-	spare->id.proto = v->added ? balance_outer_proto(b, p) : p->id.proto;
-	balance_arrived(xdp, batch, p, cfg_iface + v->ifindex, recorded);
-	if (!is_sampled(cfg_features)) {
-		forward_uncounted(cfg_iface + v->ifindex, DIRECTION_EGRESS, REASON_SAMPLED_OUT,
-				  bytes);
+	if (v->added) {
+		balance_account_outer(xdp, v, b, batch, p, recorded);
 		return;
 	}
-	q = batch_next(batch);
-	*q = *spare;
-	balance_outside(q, v, b);
-	forward_keep(xdp, batch, q, in);
+	p->hash = hash_flow(&p->id);
+	forward_account(xdp, batch, p, v->ifindex, 0, sizeof(struct ethhdr) + p->id.bytes,
+			recorded);
 }
 
 /* It goes no further; sent: an answer leaves in its place, of so many bytes. */
@@ -86,7 +94,7 @@ static __always_inline void balance_ended(frame_ctx *xdp, struct flow_batch *bat
 
 	balance_arrived(xdp, batch, p, 0, recorded);
 	if (sent)
-		forward_uncounted(in, DIRECTION_EGRESS, REASON_ANSWERED_BY_RULE, sent);
+		count_some(in, DIRECTION_EGRESS, REASON_ANSWERED_BY_RULE, 1, 1, sent);
 }
 
 #endif

@@ -27,14 +27,40 @@ _Static_assert((int)BALANCE_OTHER_MAC == (int)FORWARD_OTHER_MAC &&
 		       (int)BALANCE_NOT_IP == (int)FORWARD_NOT_IP,
 	       "port_accepts() says why");
 
-/* The service of the tuple. */
+struct balance_all_known {
+	struct balance_known one[BALANCE_KNOWN];
+};
+
+/* The service of the tuple. A lookup in the map takes as long as a tenth of all else, and most packets are to few services. */
 static __always_inline struct balance_service *balance_service_of(struct balance_view *v)
 {
+	struct balance_all_known *all = SCRATCH(struct balance_all_known, balance_known);
+	const __u64 *half = (const void *)v->key.addr, *known;
+	__u32 version = balance_memory.version, last;
+	struct balance_service *s;
+	struct balance_known *k;
+
 	__builtin_memcpy(v->key.addr, v->tuple.daddr, sizeof(v->key.addr));
 	v->key.port = v->tuple.dport;
 	v->key.proto = v->tuple.proto;
 	v->key.zero = 0;
-	return bpf_map_lookup_elem(&balance_services, &v->key);
+	last = *(const __u32 *)&v->key.port;
+	if (!all) /* unreachable; satisfies the verifier */
+		return NULL;
+	k = &all->one[((half[1] >> 56) ^ (last >> 8)) & (BALANCE_KNOWN - 1)];
+	known = (const void *)k;
+	if (!((known[0] ^ half[0]) | (known[1] ^ half[1]) | (*(const __u32 *)&k->key.port ^ last) |
+	      (k->version ^ version)) &&
+	    version)
+		return &k->service;
+	s = bpf_map_lookup_elem(&balance_services, &v->key);
+	if (!s)
+		return NULL;
+	k->version = 0;
+	k->key = v->key;
+	k->service = *s;
+	k->version = version;
+	return &k->service;
 }
 
 /* What connection the packet is of, or about. */
@@ -42,11 +68,12 @@ static __always_inline enum balance_result balance_read(frame_ctx *xdp, struct b
 							struct packet *p)
 {
 	enum forward_result frame =
-		port_accepts(xdp, &balance_ports[v->place & (FORWARD_PORTS - 1)]);
+		port_accepts(xdp, &balance_memory.ports[v->place & (FORWARD_PORTS - 1)], v->dry);
 
 	if (frame != FORWARD_DONE)
 		return (enum balance_result)frame;
-	if (!parse_fast(xdp, DIRECTION_INGRESS, cfg_features, p) && port_parse(xdp, p) != PARSE_OK)
+	if (!parse_fast(xdp, DIRECTION_INGRESS, cfg_features, p) &&
+	    parse(xdp, DIRECTION_INGRESS, p) != PARSE_OK)
 		return BALANCE_MALFORMED;
 	if (cfg_features & FEATURE_TUNNELS && p->id.meta >> META_TUNNEL_SHIFT & 7)
 		return BALANCE_TUNNEL;
@@ -123,16 +150,15 @@ static __always_inline enum balance_result balance_serve(frame_ctx *xdp, struct 
 
 	if (p->fragment == FRAGMENT_LATER && !p->id.sport)
 		return BALANCE_FRAGMENT;
-	if (!p->fragment && balance_flags(v) & FORWARD_VIRTUAL && !port_is_complete(xdp, p))
+	if (!p->fragment && v->flags & FORWARD_VIRTUAL && !port_is_complete(xdp, p))
 		return BALANCE_CHECKSUM;
-	if (p->id.proto == IPPROTO_TCP)
-		v->tcp_flags = p->id.tcp_flags;
+	v->tcp_flags = p->id.proto == IPPROTO_TCP ? p->id.tcp_flags : 0;
 	v->hash = balance_hash(&v->tuple, s->seed);
 	v->now = (__u32)bpf_jiffies64() >> cfg_balance_shift;
-	if (balance_now != v->now)
-		balance_now = v->now;
+	if (balance_memory.now != v->now && !v->dry)
+		balance_memory.now = v->now;
 	if (error || !balance_quic(xdp, p, s, v)) {
-		if (!balance_pick(v, !error)) {
+		if (!balance_pick(v, !error && !v->dry)) {
 			result = error ? BALANCE_NONE_DROPPED : balance_none(xdp, v, p, s->none);
 			goto end;
 		}
@@ -141,13 +167,15 @@ static __always_inline enum balance_result balance_serve(frame_ctx *xdp, struct 
 	if (!b) /* unreachable; satisfies the verifier */
 		return BALANCE_CPU;
 	result = balance_send(xdp, v, p, b);
+	if (v->dry)
+		return result;
 	if (result == BALANCE_DONE) {
 		balance_load_add(v, p->id.bytes);
 		balance_account(xdp, v, b, batch, p, recorded);
 		return result;
 	}
 end:
-	if (result > BALANCE_LAST_PASSED)
+	if (result > BALANCE_LAST_PASSED && !v->dry)
 		balance_ended(xdp, batch, p, result < BALANCE_NONE_DROPPED ? frame_len(xdp) : 0,
 			      recorded);
 	return result;
@@ -175,8 +203,27 @@ static __always_inline enum balance_result balance_try(frame_ctx *xdp, struct ba
 	return balance_serve(xdp, v, s, batch, p, recorded);
 }
 
-/* The verdict of XDP. unrecorded: rules say that there is no record of the packet. Verified alone. */
-__feature(FEATURE_BALANCE) __noinline int balance(frame_ctx *xdp, __u32 unrecorded)
+/* The note of a dry run. XDP_PASS: the packet goes on. */
+static __always_inline int balance_note(frame_ctx *xdp, const struct balance_view *v,
+					enum balance_result result)
+{
+	struct dry_note *note = frame_dry_note(xdp);
+	struct dry_backend *to;
+
+	if (note) {
+		note->balance = 1 + result;
+		note->mtu = v->mtu;
+		note->out = v->ifindex;
+		to = (struct dry_backend *)note->next_hop;
+		to->service = v->number;
+		to->backend = v->backend;
+		to->choice = v->choice;
+	}
+	return result && result <= BALANCE_LAST_PASSED ? XDP_PASS : XDP_DROP;
+}
+
+/* The verdict of XDP. flags: enum run_flag. Verified alone. */
+__feature(FEATURE_BALANCE) __noinline int balance(frame_ctx *xdp, __u32 flags)
 {
 	struct balance_view *v = SCRATCH(struct balance_view, balance_view);
 	enum balance_result result = BALANCE_NO_SERVICE;
@@ -184,17 +231,23 @@ __feature(FEATURE_BALANCE) __noinline int balance(frame_ctx *xdp, __u32 unrecord
 
 	if (cfg_features & FEATURE_NO_LINK || !v)
 		return XDP_PASS;
-	__builtin_memset(v, 0, sizeof(*v));
+	if (flags & RUN_DRY) /* its note tells also what others leave as it was */
+		__builtin_memset(v, 0, sizeof(*v));
 	v->number = BALANCE_SERVICES;
-	v->place = port_place(balance_ports, iface_of(xdp));
+	v->place = port_place(balance_memory.ports, iface_of(xdp));
 	if (v->place >= FORWARD_PORTS)
 		return XDP_PASS;
+	v->flags = balance_memory.ports[v->place & (FORWARD_PORTS - 1)].flags;
 	v->len = frame_len(xdp);
-	if (balance_flags(v) & BALANCE_UNWRAPS &&
-	    port_accepts(xdp, &balance_ports[v->place & (FORWARD_PORTS - 1)]) == FORWARD_DONE)
+	v->dry = flags & RUN_DRY;
+	if (v->flags & BALANCE_UNWRAPS &&
+	    port_accepts(xdp, &balance_memory.ports[v->place & (FORWARD_PORTS - 1)], v->dry) ==
+		    FORWARD_DONE)
 		result = balance_unwrap(xdp);
-	if (balance_flags(v) & BALANCE_CLIENTS && result == BALANCE_NO_SERVICE)
-		result = balance_try(xdp, v, !unrecorded);
+	if (v->flags & BALANCE_CLIENTS && result == BALANCE_NO_SERVICE)
+		result = balance_try(xdp, v, !(flags & RUN_UNRECORDED));
+	if (v->dry)
+		return balance_note(xdp, v, result);
 	count = balance_count_of(v);
 	if (count && result < BALANCE_RESULTS)
 		count->packets[result]++;

@@ -15,11 +15,8 @@ const volatile __u32 cfg_balance_idle = 3600;
 /* Connections that a CPU may add to the table in a unit. */
 const volatile __u32 cfg_balance_new = 1;
 
-/* Written by the agent, read by the programs. */
-volatile struct forward_port balance_ports[FORWARD_PORTS] SEC(".data.balance");
-
-/* The unit of the latest packet, for the agent. Written by the programs. */
-__u32 balance_now SEC(".data.balance_now");
+/* Shared with the agent. */
+volatile struct balance_memory balance_memory SEC(".data.balance");
 
 /* The devices of ports that can send, by flow_slot.iface. Written by the agent; the kernel removes devices that go. */
 struct {
@@ -91,22 +88,6 @@ struct {
 	__type(value, struct balance_bucket);
 } balance_connections SEC(".maps");
 
-/* Written and read by the programs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct balance_budget);
-} balance_budgets SEC(".maps");
-
-/* By number of a backend. Written and read by the programs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct balance_hop);
-} balance_hops SEC(".maps");
-
 /* Interfaces by place, then services by number. Written by the programs, read by the agent, which clears what it gives to others. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -115,7 +96,7 @@ struct {
 	__type(value, struct balance_count);
 } balance_counts SEC(".maps");
 
-/* By number of a backend; likewise. */
+/* By number of a backend; likewise, but for the hop, which is of no use to the agent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

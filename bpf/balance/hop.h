@@ -54,10 +54,12 @@ static __always_inline enum balance_result balance_hop_of(frame_ctx *xdp, struct
 							  struct balance_hop **out)
 {
 	__u32 number = v->backend, now = bpf_jiffies64(), place, flags;
-	struct balance_hop *hop = bpf_map_lookup_elem(&balance_hops, &number);
+	struct balance_load *load = bpf_map_lookup_elem(&balance_loads, &number);
+	struct balance_hop *hop;
 
-	if (!hop)
+	if (!load)
 		return BALANCE_LOOKUP;
+	hop = &load->hop;
 	if (hop->tick != now || !hop->known) {
 		balance_ask(xdp, v, b, hop);
 		hop->tick = now;
@@ -66,10 +68,10 @@ static __always_inline enum balance_result balance_hop_of(frame_ctx *xdp, struct
 	*out = hop;
 	if (hop->result != BALANCE_DONE)
 		return hop->result;
-	place = port_place(balance_ports, cfg_iface + hop->ifindex);
+	place = port_place(balance_memory.ports, cfg_iface + hop->ifindex);
 	if (place >= FORWARD_PORTS)
 		return BALANCE_NO_PORT;
-	flags = balance_ports[place & (FORWARD_PORTS - 1)].flags;
+	flags = balance_memory.ports[place & (FORWARD_PORTS - 1)].flags;
 	if (!(flags & FORWARD_SENDS))
 		return BALANCE_NO_PORT;
 	if (!(flags & FORWARD_SENDS_PARTS) && v->len > xdp->data_end - xdp->data)

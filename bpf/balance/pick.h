@@ -80,11 +80,16 @@ static __always_inline __u32 balance_rank(__u64 entry, __u32 now)
 	return age > cfg_balance_idle ? 2 << 16 | age : 0;
 }
 
+/* How many connections this CPU has added to the table lately. */
+struct balance_budget {
+	__u32 period;
+	__u32 used;
+};
+
 /* Whether this CPU may add a connection to the table now. */
 static __always_inline bool balance_may_add(__u32 now)
 {
-	__u32 zero = 0;
-	struct balance_budget *b = bpf_map_lookup_elem(&balance_budgets, &zero);
+	struct balance_budget *b = SCRATCH(struct balance_budget, balance_budget);
 
 	if (!b)
 		return false;
@@ -127,6 +132,25 @@ static __always_inline void balance_add(const struct balance_view *v, struct bal
 		load->connections++;
 }
 
+/*
+ * The way that a connection is in, if it is there. Without a branch for each: with many connections no processor can
+ * predict which it is, and would begin nothing else until the bucket has come from memory (7 % of a packet).
+ */
+static __always_inline __u32 balance_way(const struct balance_bucket *bucket, __u64 tag)
+{
+	const volatile __u32 *half = (const volatile void *)bucket;
+	__u64 way = 0, differ;
+
+#pragma unroll
+	for (int i = 1; i < BALANCE_WAYS; i++) {
+		differ = half[2 * i + 1] ^ tag; /* of the hash, see enum balance_entry */
+		differ = (__s64)(differ - 1) >> 63; /* all bits where it is this one */
+		barrier_var(differ); /* else the compiler makes a branch of it */
+		way ^= (way ^ i) & differ;
+	}
+	return way & (BALANCE_WAYS - 1);
+}
+
 /* Whether the packet begins a connection in place of the one that an entry has. */
 static __always_inline bool balance_begins(const struct balance_view *v, __u64 entry)
 {
@@ -140,8 +164,8 @@ static __always_inline bool balance_begins(const struct balance_view *v, __u64 e
 __feature(FEATURE_BALANCE) __noinline int balance_pick(struct balance_view *v, __u32 follow)
 {
 	struct balance_bucket *bucket;
-	__u32 index, way = BALANCE_WAYS;
-	__u64 entry = 0, next;
+	__u64 tag, entry, next;
+	__u32 index, way;
 
 	if (!v)
 		return false;
@@ -149,21 +173,20 @@ __feature(FEATURE_BALANCE) __noinline int balance_pick(struct balance_view *v, _
 	bucket = bpf_map_lookup_elem(&balance_connections, &index);
 	if (!bucket)
 		return false;
-#pragma unroll
-	for (int i = 0; i < BALANCE_WAYS; i++) {
-		next = WHOLE(bucket->way[i]);
-		if (next >> BALANCE_HASH_SHIFT == (v->hash >> 32 ?: 1)) {
-			entry = next;
-			way = i;
-		}
-	}
+	tag = v->hash >> 32 ?: 1;
+	way = balance_way(bucket, tag);
+	entry = WHOLE(bucket->way[way]);
+	if (entry >> BALANCE_HASH_SHIFT != tag)
+		entry = 0;
 	if (entry) {
 		v->backend = entry >> BALANCE_BACKEND_SHIFT & (BALANCE_BACKENDS - 1);
 		if (balance_serves(v->backend, v->number) && !balance_begins(v, entry)) {
 			next = balance_entry_of(
 				v, balance_stage_after(v, entry >> BALANCE_STAGE_SHIFT & 3));
-			if (follow && next != entry)
-				WHOLE(bucket->way[way & (BALANCE_WAYS - 1)]) = next;
+			if (!follow)
+				v->choice = DRY_CHOICE_KNOWN;
+			else if (next != entry)
+				WHOLE(bucket->way[way]) = next;
 			return true;
 		}
 	}
@@ -173,7 +196,7 @@ __feature(FEATURE_BALANCE) __noinline int balance_pick(struct balance_view *v, _
 	if (!follow)
 		return true;
 	if (entry) {
-		WHOLE(bucket->way[way & (BALANCE_WAYS - 1)]) = balance_entry_of(v, BALANCE_NEW);
+		WHOLE(bucket->way[way]) = balance_entry_of(v, BALANCE_NEW);
 		if (!balance_begins(v, entry))
 			BALANCE_COUNT(v, moved);
 	} else {

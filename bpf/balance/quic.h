@@ -17,7 +17,8 @@ static __always_inline int balance_quic_id(const struct frame *f, const __u8 *pa
 					   const struct balance_service *s, __u64 *id)
 {
 	const __u8 *cid = payload + 1;
-	__u8 bytes[8] = {}, length = 20;
+	__u8 length = 20;
+	__u64 word = 0; /* not bytes: stack is scarce here */
 
 	if ((const void *)payload + BALANCE_QUIC_LONG_ID + 1 > f->end)
 		return -1;
@@ -28,14 +29,16 @@ static __always_inline int balance_quic_id(const struct frame *f, const __u8 *pa
 	if (length <= s->quic_length || cid[0] >> 5 != s->quic_config)
 		return -1;
 #pragma unroll
-	for (int i = 0; i < sizeof(bytes); i++) {
+	for (int i = 0; i < sizeof(word); i++) {
 		if (i >= s->quic_length)
 			break;
-		if ((const void *)cid + 2 + i > f->end)
+		cid++;
+		barrier_var(cid); /* else the compiler computes with the end */
+		if ((const void *)(cid + 1) > f->end)
 			return -1;
-		bytes[i] = cid[1 + i];
+		word |= (__u64)*cid << 8 * i;
 	}
-	__builtin_memcpy(id, bytes, sizeof(*id));
+	*id = word;
 	return 0;
 }
 
@@ -55,6 +58,7 @@ static __always_inline bool balance_quic(frame_ctx *xdp, const struct packet *p,
 	if (!number || !balance_serves(*number, v->number))
 		return false;
 	v->backend = *number;
+	v->choice = DRY_CHOICE_QUIC;
 	return true;
 }
 

@@ -25,5 +25,9 @@ struct balance_types {
 	struct balance_source source;
 	struct balance_count count;
 	struct balance_load load;
+	struct balance_memory memory;
+	enum dry_choice dry_choice;
+	struct dry_note dry_note;
+	struct dry_backend dry_backend;
 };
 const struct balance_types *const balance_types __attribute__((unused));

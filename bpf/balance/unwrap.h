@@ -9,10 +9,12 @@
 #ifndef WAYMARK_BALANCE_UNWRAP_H
 #define WAYMARK_BALANCE_UNWRAP_H
 
-/* What is known of an outer header. */
+/* What is known of an outer header, in the working memory of a CPU. */
 struct balance_outer {
+	struct balance_source from;
 	__u32 bytes; /* in front of the packet inside */
 	__u8 proto; /* of what is inside, in the end */
+	struct ethhdr link;
 };
 
 static __always_inline bool balance_is_inner(__u8 proto)
@@ -36,8 +38,8 @@ static __always_inline void balance_unwrap_gue(const struct frame *f, struct bal
 	o->bytes += BALANCE_GUE_BYTES;
 }
 
-static __always_inline enum balance_result
-balance_unwrap_read(frame_ctx *xdp, struct balance_outer *o, struct balance_source *from)
+static __always_inline enum balance_result balance_unwrap_read(frame_ctx *xdp,
+							       struct balance_outer *o)
 {
 	struct frame f = frame_of(xdp);
 	const struct ethhdr *eth = f.data;
@@ -46,10 +48,10 @@ balance_unwrap_read(frame_ctx *xdp, struct balance_outer *o, struct balance_sour
 
 	if ((const void *)(ip + 1) > f.end)
 		return BALANCE_NOT_IP;
-	from->bits = 128;
+	o->from.bits = 128;
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		*(__be32 *)(from->addr + 8) = bpf_htonl(0xffff);
-		*(__be32 *)(from->addr + 12) = ip->saddr;
+		*(__be32 *)(o->from.addr + 8) = bpf_htonl(0xffff);
+		*(__be32 *)(o->from.addr + 12) = ip->saddr;
 		o->bytes = sizeof(*ip);
 		o->proto = ip->protocol;
 		if (ip->ihl != 5)
@@ -58,7 +60,7 @@ balance_unwrap_read(frame_ctx *xdp, struct balance_outer *o, struct balance_sour
 			return balance_is_inner(o->proto) ? BALANCE_UNWRAP_FRAGMENT
 							  : BALANCE_NO_SERVICE;
 	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6) && (const void *)(ip6 + 1) <= f.end) {
-		__builtin_memcpy(from->addr, &ip6->saddr, sizeof(from->addr));
+		__builtin_memcpy(o->from.addr, &ip6->saddr, sizeof(o->from.addr));
 		o->bytes = sizeof(*ip6);
 		o->proto = ip6->nexthdr;
 	} else {
@@ -70,29 +72,32 @@ balance_unwrap_read(frame_ctx *xdp, struct balance_outer *o, struct balance_sour
 
 static __always_inline enum balance_result balance_unwrap(frame_ctx *xdp)
 {
-	struct balance_outer o = {};
-	struct balance_source from = {};
-	enum balance_result result = balance_unwrap_read(xdp, &o, &from);
-	struct ethhdr *eth, link;
+	struct balance_outer *o = SCRATCH(struct balance_outer, balance_outer);
+	enum balance_result result;
+	struct ethhdr *eth;
 	struct frame f;
 
+	if (!o)
+		return BALANCE_NO_SERVICE;
+	__builtin_memset(o, 0, sizeof(*o));
+	result = balance_unwrap_read(xdp, o);
 	if (result != BALANCE_DONE)
 		return result;
-	if (!bpf_map_lookup_elem(&balance_sources, &from))
+	if (!bpf_map_lookup_elem(&balance_sources, &o->from))
 		return BALANCE_STRANGER;
 	f = frame_of(xdp);
 	eth = f.data;
 	if ((void *)(eth + 1) > f.end)
 		return BALANCE_UNWRITABLE;
-	link = *eth;
-	link.h_proto = o.proto == IPPROTO_IPV6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
-	if (bpf_xdp_adjust_head(xdp, o.bytes))
+	o->link = *eth;
+	o->link.h_proto = o->proto == IPPROTO_IPV6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+	if (bpf_xdp_adjust_head(xdp, o->bytes))
 		return BALANCE_MALFORMED;
 	f = frame_of(xdp);
 	eth = f.data;
 	if ((void *)(eth + 1) > f.end)
 		return BALANCE_UNWRITABLE;
-	*eth = link;
+	*eth = o->link;
 	return BALANCE_UNWRAPPED;
 }
 

@@ -16,8 +16,9 @@ struct balance_view {
 	struct bpf_fib_lookup fib;
 	struct balance_tuple tuple;
 	struct balance_key key;
-	__u32 place; /* of the interface where it arrived, in balance_ports */
 	__u64 hash; /* of the tuple */
+	__u32 place; /* of the interface where it arrived, in balance_memory.ports */
+	__u32 flags; /* and what that does */
 	__u32 now; /* in units of balance_entry */
 	__u32 number; /* of the service; BALANCE_SERVICES: it is for none */
 	__u32 backend; /* its number */
@@ -26,6 +27,8 @@ struct balance_view {
 	__u32 tcp_flags; /* and those of the connection are to be followed; or 0 */
 	__u32 ifindex; /* where it leaves */
 	__u32 added; /* bytes in front of the packet, without link header */
+	__u32 dry; /* RUN_DRY, or 0 */
+	__u32 choice; /* of a dry run: enum dry_choice */
 };
 
 /* FIN, SYN, RST and ACK of a TCP header. */
@@ -36,27 +39,19 @@ static __always_inline bool balance_opens(const struct balance_view *v)
 	return (v->tcp_flags & (BALANCE_SYN | BALANCE_ACK)) == BALANCE_SYN;
 }
 
-/* The flags of the interface where it arrived. */
-static __always_inline __u32 balance_flags(const struct balance_view *v)
-{
-	return balance_ports[v->place & (FORWARD_PORTS - 1)].flags;
-}
-
 /*
  * Whether the frame leaves where it came, by XDP_TX. At veth, the other end is not woken up by that unless it runs a program
  * at XDP.
  */
 static __always_inline bool balance_turns(const frame_ctx *xdp, const struct balance_view *v)
 {
-	return v->ifindex == xdp->ingress_ifindex && !(balance_flags(v) & FORWARD_VIRTUAL);
+	return v->ifindex == xdp->ingress_ifindex && !(v->flags & FORWARD_VIRTUAL);
 }
 
 /* Whether the client can get an answer: never one to an ICMP error (RFC 1122 section 3.2.2). */
 static __always_inline bool balance_may_answer(const struct balance_view *v, bool error)
 {
-	__u32 flags = balance_flags(v);
-
-	return !error && (!(flags & FORWARD_VIRTUAL) || flags & FORWARD_SENDS);
+	return !error && (!(v->flags & FORWARD_VIRTUAL) || v->flags & FORWARD_SENDS);
 }
 
 static __always_inline struct balance_count *balance_count_of(const struct balance_view *v)

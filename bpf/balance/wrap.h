@@ -116,26 +116,26 @@ static __always_inline int balance_write(frame_ctx *xdp, struct balance_view *v,
 					 const struct balance_hop *hop)
 {
 	int padding = v->len - sizeof(struct ethhdr) - p->id.bytes;
-	__be16 fragment = balance_fragment(xdp, p);
 	struct ethhdr *eth;
+	__be16 fragment;
 	struct frame f;
 
 	if (padding > 0 && bpf_xdp_adjust_tail(xdp, -padding))
 		return -1;
-	if (v->added &&
-	    (bpf_xdp_adjust_head(xdp, -(int)v->added) || balance_wrap_ip(xdp, v, b, p, fragment)))
-		return -1;
+	if (v->added) {
+		fragment = balance_fragment(xdp, p);
+		if (bpf_xdp_adjust_head(xdp, -(int)v->added) ||
+		    balance_wrap_ip(xdp, v, b, p, fragment))
+			return -1;
+	}
 	f = frame_of(xdp);
 	eth = f.data;
 	if ((void *)(eth + 1) > f.end)
 		return -1;
-	__builtin_memcpy(eth->h_dest, hop->dmac, sizeof(eth->h_dest));
-	__builtin_memcpy(eth->h_source, hop->smac, sizeof(eth->h_source));
+	port_copy_mac(eth->h_dest, hop->dmac);
+	port_copy_mac(eth->h_source, hop->smac);
 	if (v->added)
 		eth->h_proto = b->ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
-	else
-		eth->h_proto = p->id.meta >> META_IPV6_SHIFT & 1 ? bpf_htons(ETH_P_IPV6)
-								 : bpf_htons(ETH_P_IP);
 	return 0;
 }
 

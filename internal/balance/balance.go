@@ -46,8 +46,8 @@ type Config struct {
 }
 
 var mapNames = []string{
-	".data.balance", ".data.balance_now", "balance_out", "balance_services", "balance_rings", "balance_backends", "balance_ids",
-	"balance_sources", "balance_connections", "balance_budgets", "balance_hops", "balance_counts", "balance_loads",
+	".data.balance", "balance_out", "balance_services", "balance_rings", "balance_backends", "balance_ids",
+	"balance_sources", "balance_connections", "balance_counts", "balance_loads",
 }
 
 // Balancer balances between backends. Its methods may be called from any goroutine.
@@ -58,12 +58,14 @@ type Balancer struct {
 	core        *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps        map[string]*ebpf.Map
 	connections datapath.Mapped[abiBalanceBucket]
-	unit        time.Duration // of the time in the connection table
-	table       [ports]abiForwardPort
+	memory      datapath.Mapped[abiBalanceMemory] // one
+	unit        time.Duration                     // of the time in the connection table
 	ports       map[flow.Iface]*port
 	services    map[Address]*service
 	backends    []*backend // by number; nil: free
 	checks      checks
+	formers     []*former // agents before
+	kept        bool      // the connection table outlives this agent
 }
 
 // New returns a balancer that has loaded nothing yet.
@@ -93,9 +95,14 @@ func (b *Balancer) Stage() *datapath.Stage {
 		Uses:   func(h datapath.Hook) bool { return h.Type == datapath.XDP && b.has(h.Target.Name) },
 		Bound:  func(h datapath.Hook) bool { return b.cfg.Hints && hints.OffersVLAN(h) },
 		Attach: b.attach, Detach: b.detach, Forget: b.forget,
+		Explain: b.explain,
 		Close: func() {
 			b.checks.close()
+			for _, f := range b.formers {
+				f.close()
+			}
 			b.connections.Close()
+			b.memory.Close()
 		},
 	}
 }
@@ -113,7 +120,7 @@ func (b *Balancer) set(s *datapath.Spec) error {
 	shift := bits.Len64(uint64(time.Second/length) - 1)
 	b.unit = length << shift
 	if err := s.SetSizes(map[string]uint32{
-		"balance_backends": uint32(MaxBackends), "balance_hops": uint32(MaxBackends), "balance_loads": uint32(MaxBackends),
+		"balance_backends": uint32(MaxBackends), "balance_loads": uint32(MaxBackends),
 		"balance_counts": counts, "balance_connections": b.cfg.buckets(),
 	}); err != nil {
 		return err
@@ -131,10 +138,14 @@ func (b *Balancer) open(c *datapath.Core) (err error) {
 	if err := b.connections.Open(b.maps["balance_connections"]); err != nil {
 		return err
 	}
+	if err := b.memory.Open(b.maps[".data.balance"]); err != nil {
+		return err
+	}
 	if err := b.checks.open(b.maps["balance_backends"]); err != nil {
 		return err
 	}
 	b.core = c
+	b.findFormers()
 	for _, p := range b.cfg.Sources {
 		key := abiBalanceSource{Bits: uint32(p.Bits()), Addr: p.Addr().As16()}
 		if p.Addr().Is4() {
@@ -147,10 +158,12 @@ func (b *Balancer) open(c *datapath.Core) (err error) {
 	return nil
 }
 
+var errNotLoaded = errors.New("balance: the datapath is not loaded")
+
 // do runs a function while nothing is attached or drained.
 func (b *Balancer) do(what func() error) error {
 	if b.core == nil {
-		return errors.New("balance: the datapath is not loaded")
+		return errNotLoaded
 	}
 	return b.core.Do(what)
 }

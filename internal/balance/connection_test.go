@@ -16,6 +16,7 @@ import (
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/packet"
+	"github.com/waymark-net/waymark/test/soak"
 )
 
 // conn is a connection of a client, which knows who answers.
@@ -177,7 +178,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestFlood: SYNs of many sources take no place of an established connection, and no memory; what has no place is counted.
+// TestFlood: SYNs of many sources, as fast as they can be sent, take no place of an established connection, and no memory; what has no
+// place is counted. Connections work meanwhile and afterwards, also where new ones would go elsewhere.
 func TestFlood(t *testing.T) {
 	s := newScene(t, 2, Config{Connections: 1024, NewPerSecond: 3000, Idle: time.Hour})
 	s.serveEcho(t, 7)
@@ -189,17 +191,36 @@ func TestFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	send := labtest.NewSender(t, s.client, "e")
-	link := s.linkTo(t)
-	for range 10 {
-		frames := make([][]byte, 2000)
-		for i := range frames {
+	flood := make(chan struct{})
+	send, link := labtest.NewSender(t, s.client, "e"), s.linkTo(t)
+	go func() {
+		defer close(flood)
+		for range soak.Times(20_000, 2_000_000) { // one at a time: the queue of the interface is short
 			source := netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 0x0b000000|rand.Uint32()>>8)))
-			frames[i] = append(append([]byte{}, link...), packet.Eth().IPv4(source.String(), vip4.String()).TCP(uint16(1024+rand.IntN(60000)), 7).Flags(packet.SYN).Bytes()[14:]...)
+			frame := packet.Eth().IPv4(source.String(), vip4.String()).TCP(uint16(1024+rand.IntN(60000)), 7).Flags(packet.SYN).Bytes()
+			copy(frame, link)
+			for deadline := time.Now().Add(await.Patience); send.Send(frame) != nil; {
+				if time.Now().After(deadline) {
+					t.Error("frames cannot be sent")
+					return
+				}
+			}
 		}
-		for _, frame := range frames { // one at a time: the queue of the interface is short
-			await.Success(t, func() error { return send.Send(frame) })
+	}()
+	during := 0
+	for over := false; !over; {
+		select {
+		case <-flood:
+			over = true
+		default:
+			if err := old[during%len(old)].works(); err != nil {
+				t.Fatalf("during the flood, a connection of backend %d broke: %v", old[during%len(old)].backend, err)
+			}
+			during++
 		}
+	}
+	if during < len(old) {
+		t.Errorf("during the flood, connections were used %d times", during)
 	}
 	// What is not in the table would go elsewhere now.
 	one.Backends[0].Drain = true

@@ -40,10 +40,7 @@ const forgotten = 120
 // Sweep removes connections that have ended, or were not seen for long.
 func (b *Balancer) Sweep() error {
 	return b.do(func() error {
-		now, err := b.now()
-		if err != nil {
-			return err
-		}
+		now := atomic.LoadUint32(&b.memory.Values[0].Now)
 		idle := uint32(min(b.cfg.Idle/max(b.unit, time.Millisecond), 1<<15))
 		b.each(func(e entry) bool {
 			if e.stage() == abiBalanceStageBALANCE_ESTABLISHED {
@@ -53,12 +50,6 @@ func (b *Balancer) Sweep() error {
 		})
 		return nil
 	})
-}
-
-// now is the unit of the latest packet.
-func (b *Balancer) now() (now uint32, err error) {
-	err = b.maps[".data.balance_now"].Lookup(uint32(0), &now)
-	return now, err
 }
 
 // established counts connections by the number of their backend.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -23,7 +24,7 @@ func (b *Balancer) Refresh() error {
 				errs = append(errs, b.follow(p))
 			}
 		}
-		return errors.Join(append(errs, b.hop())...)
+		return errors.Join(append(errs, b.hop(), b.endExpected(time.Now()), b.keep(), b.settle())...)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,9 @@ type port struct {
 	attached bool
 	place    uint32
 	forward.Ability
-	sends bool // it is in balance_out
+	sends bool           // it is in balance_out
+	until time.Time      // it is a port until then though it is not attached to; zero: it is not
+	shown abiForwardPort // to programs
 }
 
 func (b *Balancer) sortedPorts() (all []*port) {
@@ -31,27 +34,36 @@ func (b *Balancer) sortedPorts() (all []*port) {
 	return all
 }
 
+// newPort gives an interface a place; nil: there is none.
+func (b *Balancer) newPort(h datapath.Hook) (*port, error) {
+	taken := map[uint32]bool{}
+	for _, other := range b.ports {
+		taken[other.place] = true
+	}
+	place, err := forward.FreePlace(uint32(h.Target.Iface), taken)
+	if err != nil {
+		b.log.Warn("balance: packets of an interface are not balanced", "interface", h.Target.String(), "reason", err)
+		return nil, nil
+	}
+	if err := b.maps["balance_counts"].Put(place, make([]abiBalanceCount, ebpf.MustPossibleCPU())); err != nil {
+		return nil, fmt.Errorf("balancing at %s: %w", h.Target.String(), err)
+	}
+	p := &port{place: place, hook: h}
+	b.ports[h.Target.Iface] = p
+	return p, nil
+}
+
 // attach makes an interface a port, or follows its new name.
 func (b *Balancer) attach(h datapath.Hook) error {
 	iface := h.Target.Iface
 	p := b.ports[iface]
 	if p == nil {
-		taken := map[uint32]bool{}
-		for _, other := range b.ports {
-			taken[other.place] = true
+		var err error
+		if p, err = b.newPort(h); p == nil {
+			return err
 		}
-		place, err := forward.FreePlace(uint32(iface), taken)
-		if err != nil {
-			b.log.Warn("balance: packets of an interface are not balanced", "interface", h.Target.String(), "reason", err)
-			return nil
-		}
-		if err := b.maps["balance_counts"].Put(place, make([]abiBalanceCount, ebpf.MustPossibleCPU())); err != nil {
-			return fmt.Errorf("balancing at %s: %w", h.Target.String(), err)
-		}
-		p = &port{place: place}
-		b.ports[iface] = p
 	}
-	p.hook, p.attached = h, true
+	p.hook, p.attached, p.until = h, true, time.Time{}
 	if b.cfg.Clients(h.Target.Name) {
 		if err := b.checks.attach(h.Target); err != nil {
 			return err
@@ -60,7 +72,7 @@ func (b *Balancer) attach(h datapath.Hook) error {
 	if err := b.follow(p); err != nil {
 		return err
 	}
-	return b.hop()
+	return errors.Join(b.hop(), b.inherit(), b.keep())
 }
 
 // follow has a port be as the kernel says now.
@@ -94,7 +106,7 @@ func (b *Balancer) report(p *port, now *forward.Ability) {
 // publish shows programs a port as it is: one that is to send is in the map of devices before.
 func (b *Balancer) publish(p *port) error {
 	iface := uint32(p.hook.Target.Iface)
-	sends := p.Flags&uint32(abiForwardFlagFORWARD_SENDS) != 0 && p.attached
+	sends := p.Flags&uint32(abiForwardFlagFORWARD_SENDS) != 0 && p.isPort()
 	if sends && !p.sends {
 		if err := p.hook.Target.Do(func() error { return b.maps["balance_out"].Put(iface, p.Index) }); err != nil {
 			return fmt.Errorf("balancing at %s: %w", p.hook.Target.String(), err)
@@ -102,7 +114,7 @@ func (b *Balancer) publish(p *port) error {
 	}
 	p.sends = sends
 	entry := abiForwardPort{}
-	if p.attached && p.Off == "" {
+	if p.isPort() && p.Off == "" {
 		entry = abiForwardPort{Iface: iface, Flags: p.Flags, Mac: p.MAC}
 		if b.cfg.Clients(p.hook.Target.Name) {
 			entry.Flags |= uint32(abiBalanceFlagBALANCE_CLIENTS)
@@ -111,15 +123,9 @@ func (b *Balancer) publish(p *port) error {
 			entry.Flags |= uint32(abiBalanceFlagBALANCE_UNWRAPS)
 		}
 	}
-	if b.table[p.place] == entry {
-		return nil
+	if p.shown != entry {
+		b.memory.Values[0].Ports[p.place], p.shown = entry, entry
 	}
-	next := b.table
-	next[p.place] = entry
-	if err := b.maps[".data.balance"].Put(uint32(0), &next); err != nil {
-		return fmt.Errorf("balancing at %s: %w", p.hook.Target.String(), err)
-	}
-	b.table = next
 	return nil
 }
 

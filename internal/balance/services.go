@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -240,8 +241,13 @@ func (b *Balancer) writeService(s *service) error {
 		value.Quic, value.QuicConfig, value.QuicLength = 1, s.QUIC.Config, s.QUIC.Length
 	}
 	key := s.key()
-	return b.maps["balance_services"].Put(&key, &value)
+	err := b.maps["balance_services"].Put(&key, &value)
+	b.changed()
+	return err
 }
+
+// changed has programs look up services again.
+func (b *Balancer) changed() { atomic.AddUint32(&b.memory.Values[0].Version, 1) }
 
 // id is the key of a backend in balance_ids; nil: connection IDs name none.
 func (s *service) id(be Backend) *abiBalanceId {
@@ -293,7 +299,9 @@ func (b *Balancer) writeBackend(be *backend) error {
 // end ends with a service. It returns its backends.
 func (b *Balancer) end(s *service) (gone []*backend, err error) {
 	key := s.key()
-	if err := b.maps["balance_services"].Delete(&key); err != nil {
+	err = b.maps["balance_services"].Delete(&key)
+	b.changed()
+	if err != nil {
 		return nil, err
 	}
 	delete(b.services, s.Address)

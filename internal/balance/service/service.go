@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,7 +50,7 @@ func Kind() stage.Kind {
 		Example: example,
 		Text:    stage.Text(name, (*Status).write),
 		Metrics: metrics,
-		Pages:   []api.Page{page},
+		Pages:   []api.Page{page, explainPage},
 		Verbs:   []stage.Verb{verb},
 	}
 }
@@ -100,15 +101,16 @@ func newStage(cfg *config.Config, deps stage.Deps) (*stage.Stage, error) {
 	return &stage.Stage{
 		Datapath: kernel,
 		Start: func() error {
-			if err := s.apply(&own); err != nil {
+			if err := errors.Join(s.apply(&own), s.Expect()); err != nil {
 				return err
 			}
 			go s.run(ctx)
 			return nil
 		},
-		Reload: s.reload,
-		Status: func() (any, error) { return s.status() },
-		Pages:  map[string]func() (any, error){page.Path: func() (any, error) { return s.status() }},
+		Reload:  s.reload,
+		Status:  func() (any, error) { return s.status() },
+		Pages:   map[string]func() (any, error){page.Path: func() (any, error) { return s.status() }},
+		Changes: map[string]func(json.RawMessage) (any, error){explainPage.Path: func(q json.RawMessage) (any, error) { return stage.Explain(q, s.Explain) }},
 	}, nil
 }
 

@@ -213,8 +213,8 @@ new connections, the connections that are known, and what it got. And the packet
 to no backend, by the reason.`,
 	Example: `  waymark balance status
   waymark balance status -o json | jq '.services[].backends[] | {address, state, connections}'`,
-	Formats: stage.ReportFormats,
-	Run:     stage.ShowStatus(page, report),
+	Formats: stage.ReportFormats, Explainer: explainer,
+	Run: stage.ShowStatus(page, report),
 }
 
 func report(s *Status) stage.Report {
