@@ -89,7 +89,7 @@ func Plan(cfg config.Config, limit uint64) (memory.Budget, error) {
 		}
 	}
 	for i := range cfg.Export {
-		if q := queueOf(&cfg.Export[i]); q != nil {
+		if q := cfg.Export[i].Queue(); q != nil {
 			queue, most := sizes.queue.want(uint64(*q), defaultQueue)
 			shares = append(shares, bounded(
 				memory.Share{Name: fmt.Sprintf("%s[%d]", shareQueue, i), Key: fmt.Sprintf("export[%d].queue", i), Unit: garbage(pipeline.RecordBytes), Least: 2048, Weight: 12, Heap: true},
@@ -127,17 +127,6 @@ func (e memoryError) Unwrap() []error { return []error{e.TooSmallError, kernel.E
 // defaultQueue is that of every exporter.
 const defaultQueue = 65536
 
-// queueOf is where the size of an exporter's queue stands; nil: it has none.
-func queueOf(e *config.Export) *int {
-	switch {
-	case e.JSONL != nil:
-		return &e.JSONL.Queue
-	case e.IPFIX != nil:
-		return &e.IPFIX.Queue
-	}
-	return nil
-}
-
 // sized is the configuration with the sizes of a budget.
 func sized(cfg config.Config, b *memory.Budget) config.Config {
 	cfg.Flow.MaxEntries = uint32(b.Count(shareKernelTable))
@@ -150,18 +139,9 @@ func sized(cfg config.Config, b *memory.Budget) config.Config {
 	}
 	exports := make([]config.Export, len(cfg.Export))
 	for i, e := range cfg.Export {
-		if e.JSONL != nil {
-			x := *e.JSONL
-			e.JSONL = &x
+		if exports[i] = e; e.Queue() != nil {
+			exports[i] = e.WithQueue(int(b.Count(fmt.Sprintf("%s[%d]", shareQueue, i))))
 		}
-		if e.IPFIX != nil {
-			x := *e.IPFIX
-			e.IPFIX = &x
-		}
-		if q := queueOf(&e); q != nil {
-			*q = int(b.Count(fmt.Sprintf("%s[%d]", shareQueue, i)))
-		}
-		exports[i] = e
 	}
 	cfg.Export = exports
 	return cfg

@@ -12,6 +12,7 @@ import (
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
+	"github.com/waymark-net/waymark/internal/export/otlp"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -20,28 +21,35 @@ import (
 	"github.com/waymark-net/waymark/internal/stage/list"
 )
 
-// exporters are those of the configuration: outputs of the pipeline, and pages
-// that others fetch.
+// exporters are those of the configuration: outputs of the pipeline, and services: pages
+// that others fetch, and metrics that are sent.
 type exporters struct {
 	origin   flow.Origin
 	clock    flow.Clock
 	log      *slog.Logger
 	status   func() obs.Status
 	pipeline *pipeline.Pipeline
-	// serve runs a page until the agent ends. Nil before the agent runs.
+	// serve runs a service until the agent ends. Nil before the agent runs.
 	serve func(func(context.Context) error)
 
 	mu   sync.Mutex
 	list []*exporter
 }
 
-// exporter is one entry of the configuration: an output or a page.
+// exporter is one entry of the configuration: an output, a service or both.
 type exporter struct {
-	entry  config.Export
-	output pipeline.Output
-	reopen func() // nil: it writes to no file
-	page   *prometheus.Server
-	stop   context.CancelFunc // of a page that is served
+	entry   config.Export
+	output  pipeline.Output    // without Exporter: none
+	reopen  func()             // nil: it writes to no file
+	service service            // nil: none
+	stop    context.CancelFunc // of a service that runs
+}
+
+// service is what an exporter does of its own accord. Listen binds what Run answers at, or Close gives back.
+type service interface {
+	Listen() error
+	Run(context.Context) error
+	Close()
 }
 
 // set replaces the exporters by those of the entries. An entry that is there
@@ -75,16 +83,16 @@ func (x *exporters) set(entries []config.Export) error {
 	}
 	// First, so that those who come can take the names of those who left.
 	for _, e := range left {
-		if e.page != nil {
-			e.close()
-		} else {
+		e.close()
+		if e.output.Exporter != nil {
 			x.pipeline.Remove(e.output.Exporter)
 		}
 	}
 	for _, e := range added {
-		if e.page == nil {
+		if e.output.Exporter != nil {
 			x.pipeline.Add(e.output)
-		} else if x.serve != nil {
+		}
+		if e.service != nil && x.serve != nil {
 			x.start(e)
 		}
 	}
@@ -102,7 +110,7 @@ func (x *exporters) entries() (entries []config.Export) {
 	return entries
 }
 
-// add makes an exporter that takes no part yet. A page of a running agent is
+// add makes an exporter that takes no part yet. A service of a running agent is
 // bound, which may fail.
 func (x *exporters) add(entry config.Export) (*exporter, error) {
 	chosen, err := filter.Parse(entry.Filter())
@@ -121,37 +129,51 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 			return nil, err
 		}
 		e.output = pipeline.Output{Exporter: to, Filter: chosen, Queue: entry.IPFIX.Queue}
-	case entry.Prometheus != nil:
-		e.page = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, list.Metrics(), x.log)
-		if x.serve != nil {
-			return e, e.page.Listen()
+	case entry.OTLP != nil:
+		cfg := otlpConfig(entry.OTLP, x.origin.Host)
+		if entry.OTLP.Records {
+			to, err := otlp.New(cfg, x.origin)
+			if err != nil {
+				return nil, err
+			}
+			e.output = pipeline.Output{Exporter: to, Filter: chosen, Queue: entry.OTLP.Queue}
 		}
+		if every := entry.OTLP.MetricsInterval; every > 0 {
+			if e.service, err = otlp.NewMetrics(cfg, every, prometheus.Gatherer(x.status, list.Metrics()), x.log); err != nil {
+				return nil, err
+			}
+		}
+	case entry.Prometheus != nil:
+		e.service = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, list.Metrics(), x.log)
+	}
+	if e.service != nil && x.serve != nil {
+		return e, e.service.Listen()
 	}
 	return e, nil
 }
 
-// listen binds the pages, before anything is attached.
+// listen binds services, before anything is attached.
 func (x *exporters) listen() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.list {
-		if e.page == nil {
+		if e.service == nil {
 			continue
 		}
-		if err := e.page.Listen(); err != nil {
+		if err := e.service.Listen(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// run serves the pages, those of later reloads too.
+// run runs the services, those of later reloads too.
 func (x *exporters) run(serve func(func(context.Context) error)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.serve = serve
 	for _, e := range x.list {
-		if e.page != nil {
+		if e.service != nil {
 			x.start(e)
 		}
 	}
@@ -165,17 +187,17 @@ func (x *exporters) start(e *exporter) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(stopped, cancel)()
-		return e.page.Run(ctx)
+		return e.service.Run(ctx)
 	})
 }
 
-// close ends a page, whether it is served or only bound.
+// close ends a service, whether it runs or is only bound.
 func (e *exporter) close() {
 	switch {
 	case e.stop != nil:
 		e.stop()
-	case e.page != nil:
-		e.page.Close()
+	case e.service != nil:
+		e.service.Close()
 	}
 }
 
@@ -205,6 +227,14 @@ func ipfixConfig(c *config.IPFIX) ipfix.Config {
 	cfg.TemplateInterval, cfg.Biflow, cfg.MTU = c.TemplateInterval, c.Biflow, c.MTU
 	cfg.CA, cfg.Cert, cfg.Key = c.CA, c.Cert, c.Key
 	cfg.Enterprise = c.Enterprise
+	return cfg
+}
+
+func otlpConfig(c *config.OTLP, host string) otlp.Config {
+	cfg := otlp.Default()
+	cfg.Endpoint, cfg.HeadersFile, cfg.Gzip, cfg.Words = c.Endpoint, c.HeadersFile, c.Compression == "gzip", c.Words
+	cfg.CA, cfg.Cert, cfg.Key = c.CA, c.Cert, c.Key
+	cfg.Resource = otlp.Resource{Host: host, Version: obs.ReadBuild().Version}
 	return cfg
 }
 

@@ -17,9 +17,9 @@ type Page struct {
 	Doc  string
 	// Missing is the answer of an agent that has nothing to say.
 	Missing *Error
-	// Get is what it answers; nil: Missing.
+	// Get is what it answers; nil: Missing, or it answers only what is sent to it.
 	Get func() (any, error)
-	// Set changes what the page shows, and returns the answer; nil: nothing can be changed.
+	// Set changes what the page shows, or tries what it is sent, and returns the answer; nil: it takes nothing.
 	Set func(change json.RawMessage) (any, error)
 }
 
@@ -29,12 +29,16 @@ const maxChange = 16 << 20
 // servePage answers with what a page has at the moment.
 func (s *Server) servePage(p Page) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if p.Get == nil {
+		switch {
+		case p.Get == nil && p.Set == nil:
 			writeError(w, p.Missing)
 			return
-		}
-		if r.Method == http.MethodPost {
+		case r.Method == http.MethodPost:
 			s.setPage(w, r, p)
+			return
+		case p.Get == nil:
+			w.Header().Set("Allow", http.MethodPost)
+			writeError(w, &Error{http.StatusMethodNotAllowed, p.Path + " answers questions that are sent to it", "use POST"})
 			return
 		}
 		s.freshen(r.Context())
@@ -53,7 +57,7 @@ func (s *Server) servePage(p Page) http.HandlerFunc {
 // setPage changes what a page shows. Only root, the agent's own user and callers with the role admin may do that.
 func (s *Server) setPage(w http.ResponseWriter, r *http.Request, p Page) {
 	if !mayChange(r) {
-		writeError(w, &Error{http.StatusForbidden, "only root, the agent's user and those with the role admin may change anything", "ask over the unix socket as one of the first two, or give the role in console.tokens or console.users"})
+		writeError(w, &Error{http.StatusForbidden, "only root, the agent's user and those with the role admin may change anything, or have packets tried", "ask over the unix socket as one of the first two, or give the role in console.tokens or console.users"})
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChange))
@@ -79,9 +83,9 @@ func (s *Server) setPage(w http.ResponseWriter, r *http.Request, p Page) {
 	}
 }
 
-// isChange reports whether a request is to change a page that can be changed.
+// isChange reports whether a request is to change a page that can be changed, or that says what it would take.
 func (s *Server) isChange(r *http.Request) bool {
-	return r.Method == http.MethodPost && slices.ContainsFunc(s.deps.Pages, func(p Page) bool { return p.Set != nil && p.Path == r.URL.Path })
+	return r.Method == http.MethodPost && slices.ContainsFunc(s.deps.Pages, func(p Page) bool { return (p.Set != nil || p.Get == nil) && p.Path == r.URL.Path })
 }
 
 // Page reads a page into a value.

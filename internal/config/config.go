@@ -56,6 +56,7 @@ type Flow struct {
 type Export struct {
 	JSONL      *JSONL      `yaml:"jsonl,omitempty" doc:"one JSON object per line"`
 	IPFIX      *IPFIX      `yaml:"ipfix,omitempty" doc:"RFC 7011 messages to a collector"`
+	OTLP       *OTLP       `yaml:"otlp,omitempty" doc:"OpenTelemetry's OTLP over HTTP to a collector: records as log records, and metrics"`
 	Prometheus *Prometheus `yaml:"prometheus,omitempty" doc:"metrics of agent, interfaces and protocols over HTTP"`
 }
 
@@ -66,8 +67,39 @@ func (e Export) Filter() string {
 		return e.JSONL.Filter
 	case e.IPFIX != nil:
 		return e.IPFIX.Filter
+	case e.OTLP != nil:
+		return e.OTLP.Filter
 	}
 	return ""
+}
+
+// Queue is where the size of the exporter's queue stands; nil: it has none.
+func (e Export) Queue() *int {
+	switch {
+	case e.JSONL != nil:
+		return &e.JSONL.Queue
+	case e.IPFIX != nil:
+		return &e.IPFIX.Queue
+	case e.OTLP != nil && e.OTLP.Records:
+		return &e.OTLP.Queue
+	}
+	return nil
+}
+
+// WithQueue is a copy with another size of the queue.
+func (e Export) WithQueue(n int) Export {
+	switch {
+	case e.JSONL != nil:
+		c := *e.JSONL
+		c.Queue, e.JSONL = n, &c
+	case e.IPFIX != nil:
+		c := *e.IPFIX
+		c.Queue, e.IPFIX = n, &c
+	case e.OTLP != nil:
+		c := *e.OTLP
+		c.Queue, e.OTLP = n, &c
+	}
+	return e
 }
 
 // JSONL writes one JSON object a line.
@@ -91,6 +123,21 @@ type IPFIX struct {
 	Cert              string        `yaml:"cert" doc:"tls: PEM file with the client certificate"`
 	Key               string        `yaml:"key" doc:"tls: PEM file with the client key"`
 	Queue             int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"capacity of the queue in records; when it is full, records are dropped and counted; smaller under a memory limit"`
+}
+
+// OTLP sends to an OpenTelemetry collector.
+type OTLP struct {
+	Endpoint        string        `yaml:"endpoint" default:"http://127.0.0.1:4318" kind:"endpoint" doc:"http:// or https:// URL of the collector; /v1/logs and /v1/metrics are below it"`
+	Records         bool          `yaml:"records" default:"true" doc:"send flow records as log records"`
+	MetricsInterval time.Duration `yaml:"metrics_interval" default:"0s" min:"0s" max:"24h" doc:"interval at which the metrics that /metrics has are sent; 0: never"`
+	HeadersFile     string        `yaml:"headers_file" doc:"file with lines such as Authorization: Bearer …, sent with each request; empty: none"`
+	Compression     string        `yaml:"compression" default:"gzip" oneof:"gzip none" doc:"compression of requests"`
+	Words           bool          `yaml:"words" default:"false" doc:"write protocols by name (tcp), not by number (6)"`
+	CA              string        `yaml:"ca" doc:"https: PEM file with the CA of the collector; empty: the system's CAs"`
+	Cert            string        `yaml:"cert" doc:"https: PEM file with the client certificate"`
+	Key             string        `yaml:"key" doc:"https: PEM file with the client key"`
+	Filter          string        `yaml:"filter" kind:"filter" doc:"export only records that match this filter, such as not port 22; empty: all. The rest is counted as filtered"`
+	Queue           int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"capacity of the queue in records; when it is full, records are dropped and counted; smaller under a memory limit"`
 }
 
 // Prometheus serves /metrics.

@@ -30,6 +30,7 @@ var kinds = map[string]struct {
 	"listen":    {"host:port", "", "write it like 127.0.0.1:9474 or [::1]:9474", checkListen, false},
 	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; to serve other hosts, put an authenticating proxy in front of the unix socket", checkLoopback, false},
 	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector, false},
+	"endpoint":  {"URL", "", "write it like http://127.0.0.1:4318 or https://collector.example:4318", checkEndpoint, false},
 	"socket":    {"path", "", "write an absolute path of at most 107 bytes", checkSocket, false},
 	"directory": {"path", "", "write an absolute path", checkDirectory, false},
 	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile, false},
@@ -195,6 +196,24 @@ func checkCollector(s string) error {
 		return fmt.Errorf("host or port is missing in %q", s)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 		return fmt.Errorf("%q has more than a host and a port", s)
+	}
+	return nil
+}
+
+func checkEndpoint(s string) error {
+	u, err := url.Parse(s)
+	if err != nil {
+		return fmt.Errorf("%q is not a URL", s)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q does not begin with http:// or https://", s)
+	case u.Hostname() == "" || u.Port() != "" && checkListen(u.Host) != nil:
+		return fmt.Errorf("host or port is missing in %q", s)
+	case u.User != nil:
+		return fmt.Errorf("a password stands in %q, which everybody who sees the configuration would know: write it into headers_file", u.Redacted())
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%q has more than host, port and path", s)
 	}
 	return nil
 }

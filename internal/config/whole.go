@@ -29,7 +29,14 @@ func checkWhole(c *Config, origins Origins) Problems {
 		case e.JSONL != nil:
 			w.take(key+".jsonl.path", "file "+e.JSONL.Path)
 		case e.IPFIX != nil:
-			w.checkTLS(key+".ipfix", e.IPFIX)
+			c := e.IPFIX
+			w.checkTLS(key+".ipfix", end{"collector", c.Collector, "tls://"}, c.CA, c.Cert, c.Key)
+		case e.OTLP != nil:
+			c := e.OTLP
+			w.checkTLS(key+".otlp", end{"endpoint", c.Endpoint, "https://"}, c.CA, c.Cert, c.Key)
+			if !c.Records && c.MetricsInterval == 0 {
+				w.complain(key+".otlp.records", "neither records nor metrics are sent", "set records: true, or metrics_interval")
+			}
 		case e.Prometheus != nil:
 			w.take(key+".prometheus.listen", "listener "+e.Prometheus.Listen)
 		}
@@ -56,16 +63,19 @@ func (w *whole) take(key, what string) {
 	w.taken[what] = key
 }
 
-func (w *whole) checkTLS(key string, c *IPFIX) {
-	isTLS := strings.HasPrefix(c.Collector, "tls://")
-	for _, f := range []struct{ name, value string }{{"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}} {
+// end is the other end of a connection: its key, its URL, and how this begins for TLS.
+type end struct{ key, url, scheme string }
+
+func (w *whole) checkTLS(key string, to end, ca, cert, private string) {
+	isTLS := strings.HasPrefix(to.url, to.scheme)
+	for _, f := range []struct{ name, value string }{{"ca", ca}, {"cert", cert}, {"key", private}} {
 		if f.value != "" && !isTLS {
-			w.complain(key+"."+f.name, "the collector "+c.Collector+" is not reached by TLS", "write tls:// in collector, or remove the key")
+			w.complain(key+"."+f.name, "the collector "+to.url+" is not reached by TLS", "write "+to.scheme+" in "+to.key+", or remove the key")
 		}
 	}
-	if isTLS && (c.Cert == "") != (c.Key == "") {
+	if isTLS && (cert == "") != (private == "") {
 		given, lacking := "cert", "key"
-		if c.Cert == "" {
+		if cert == "" {
 			given, lacking = lacking, given
 		}
 		w.complain(key+"."+given, lacking+" is missing", "a client certificate needs both cert and key")

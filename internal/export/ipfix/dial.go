@@ -3,7 +3,6 @@ package ipfix
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +10,11 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/export/clienttls"
 	"github.com/waymark-net/waymark/internal/export/ownsocket"
 )
 
@@ -150,47 +149,12 @@ func handshakeError(err error, received uint64) error {
 	return err
 }
 
-// tlsConfig reads the authority once; the client certificate is read for every
-// connection, so that a renewed one is used.
-func tlsConfig(cfg Config, host string) (*tls.Config, error) {
-	c := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-	if cfg.CA != "" {
-		pem, err := os.ReadFile(cfg.CA)
-		if err != nil {
-			return nil, fmt.Errorf("ipfix ca: %w: set export.ipfix.ca to the PEM file of the collector's authority", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ipfix ca %s: no certificate in it: set export.ipfix.ca to the PEM file of the collector's authority", cfg.CA)
-		}
-	}
-	if (cfg.Cert == "") != (cfg.Key == "") {
-		return nil, errors.New("ipfix cert and key: one without the other: set both export.ipfix.cert and export.ipfix.key, or neither")
-	}
-	if cfg.Cert != "" {
-		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
-			if err != nil {
-				return nil, fmt.Errorf("ipfix cert %s and key %s: %w", cfg.Cert, cfg.Key, err)
-			}
-			return &pair, nil
-		}
-		if _, err := load(); err != nil {
-			return nil, err
-		}
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
-	}
-	return c, nil
-}
-
 // explain adds to an error what was tried and the remedy.
 func explain(collector string, err error) error {
 	return fmt.Errorf("export to %s: %w%s", collector, err, remedy(err))
 }
 
 func remedy(err error) string {
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
 	switch {
 	case errors.Is(err, errNotTLS):
 		return ": set export.ipfix.collector to tcp://, or to the port on which the collector serves TLS"
@@ -204,12 +168,6 @@ func remedy(err error) string {
 		return ": a packet filter of this host refuses it, let messages to the collector out"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ": the collector does not read, see what it is waiting for"
-	case errors.As(err, &unknown):
-		return ": set export.ipfix.ca to the PEM file of the collector's authority"
-	case errors.As(err, &name):
-		return ": name the collector in export.ipfix.collector as its certificate does"
-	case strings.Contains(err.Error(), "remote error: tls:"):
-		return ": the collector refuses the agent, set export.ipfix.cert and export.ipfix.key to a certificate it knows"
 	}
-	return ""
+	return clienttls.Files{Section: "export.ipfix"}.Remedy("export.ipfix.collector", err)
 }

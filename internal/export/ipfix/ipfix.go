@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/export/clienttls"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/pipeline"
 )
@@ -104,7 +105,8 @@ func New(cfg Config, origin flow.Origin, now flow.Clock) (*Exporter, error) {
 			return nil, fmt.Errorf("ipfix mtu %d: want %d to 65507 bytes", cfg.MTU, minMTU)
 		}
 	case e.network == "tls":
-		if e.tls, err = tlsConfig(cfg, e.host); err != nil {
+		files := clienttls.Files{Section: "export.ipfix", CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key}
+		if e.tls, err = files.Config(e.host); err != nil {
 			return nil, err
 		}
 	case e.network != "tcp":

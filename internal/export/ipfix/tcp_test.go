@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waymark-net/waymark/internal/export/clienttls/tlstest"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/pipeline"
@@ -244,9 +245,9 @@ func TestTCPCollectorClosesBetween(t *testing.T) {
 
 func TestTLSErrorsTellTheRemedy(t *testing.T) {
 	ns := labtest.UpHost(t)
-	pki, other := newAuthority(t), newAuthority(t)
+	pki, other := tlstest.New(t), tlstest.New(t)
 	listenTCP(t, ns, func(_ int, conn net.Conn) io.Reader {
-		tls.Server(conn, pki.server(t)).Handshake() // fails, and tells the client why
+		tls.Server(conn, pki.Server(t)).Handshake() // fails, and tells the client why
 		return strings.NewReader("")
 	})
 	for _, tt := range []struct {
@@ -254,8 +255,8 @@ func TestTLSErrorsTellTheRemedy(t *testing.T) {
 		set  func(*Config)
 		want string
 	}{
-		{"authority not known", func(c *Config) { c.CA = other.ca }, "set export.ipfix.ca to the PEM file"},
-		{"no client certificate", func(c *Config) { c.CA = pki.ca }, "set export.ipfix.cert and export.ipfix.key"},
+		{"authority not known", func(c *Config) { c.CA = other.CA }, "set export.ipfix.ca to the PEM file"},
+		{"no client certificate", func(c *Config) { c.CA = pki.CA }, "set export.ipfix.cert and export.ipfix.key"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := newWithin(t, ns, "tls://127.0.0.1:4739", tt.set)

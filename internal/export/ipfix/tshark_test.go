@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/export/clienttls/tlstest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
@@ -374,11 +375,11 @@ func TestTsharkTCP(t *testing.T) {
 // TLS with a client certificate; tshark sees what the other end has decrypted.
 func TestTsharkTLS(t *testing.T) {
 	ns := labtest.UpHost(t)
-	pki := newAuthority(t)
-	raw := receiver(t, ns, func(c net.Conn) net.Conn { return tls.Server(c, pki.server(t)) })
+	pki := tlstest.New(t)
+	raw := receiver(t, ns, func(c net.Conn) net.Conn { return tls.Server(c, pki.Server(t)) })
 	e := newExporter(t, func(c *Config) {
 		c.Biflow, c.Collector = true, "tls://127.0.0.1:4739"
-		c.CA, c.Cert, c.Key = pki.ca, pki.cert, pki.key
+		c.CA, c.Cert, c.Key = pki.CA, pki.Cert, pki.Key
 	})
 	e.now = time.Now
 	records := judged()

@@ -60,15 +60,20 @@ func New(cfg Config, status func() obs.Status, stages Page, log *slog.Logger) *S
 	}}
 }
 
-// Handler answers with the page of metrics.
-func Handler(status func() obs.Status, stages Page, log *slog.Logger) http.Handler {
+// Gatherer gathers the metrics, as a page or otherwise.
+func Gatherer(status func() obs.Status, stages Page) client.Gatherer {
 	registry := client.NewRegistry()
 	registry.MustRegister(
 		newCollector(status, stages),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	return registry
+}
+
+// Handler answers with the page of metrics.
+func Handler(status func() obs.Status, stages Page, log *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(Gatherer(status, stages), promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		MaxRequestsInFlight: scrapers,
 		Timeout:             pageTimeout,

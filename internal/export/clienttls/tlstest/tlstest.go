@@ -1,4 +1,5 @@
-package ipfix
+// Package tlstest makes certificates. Only tests call it.
+package tlstest
 
 import (
 	"crypto/ecdsa"
@@ -17,10 +18,11 @@ import (
 	"time"
 )
 
-// authority is a certificate authority with a certificate for both ends.
-type authority struct{ ca, cert, key string }
+// Authority is a certificate authority with a certificate for both ends, of 127.0.0.1: PEM files.
+type Authority struct{ CA, Cert, Key string }
 
-func newAuthority(t *testing.T) authority {
+// New makes an authority, for an hour.
+func New(t testing.TB) Authority {
 	t.Helper()
 	dir := t.TempDir()
 	caKey, leafKey := newKey(t), newKey(t)
@@ -42,17 +44,17 @@ func newAuthority(t *testing.T) authority {
 		}
 		return path
 	}
-	a := authority{}
+	a := Authority{}
 	der, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	a.ca = write("ca.pem", "CERTIFICATE", der, err)
+	a.CA = write("ca.pem", "CERTIFICATE", der, err)
 	der, err = x509.CreateCertificate(rand.Reader, leaf, ca, leafKey.Public(), caKey)
-	a.cert = write("cert.pem", "CERTIFICATE", der, err)
+	a.Cert = write("cert.pem", "CERTIFICATE", der, err)
 	der, err = x509.MarshalPKCS8PrivateKey(leafKey)
-	a.key = write("key.pem", "PRIVATE KEY", der, err)
+	a.Key = write("key.pem", "PRIVATE KEY", der, err)
 	return a
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -61,15 +63,15 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// server asks its clients for a certificate of the same authority.
-func (a authority) server(t *testing.T) *tls.Config {
+// Server asks its clients for a certificate of the same authority.
+func (a Authority) Server(t testing.TB) *tls.Config {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(a.cert, a.key)
+	pair, err := tls.LoadX509KeyPair(a.Cert, a.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	text, err := os.ReadFile(a.ca)
+	text, err := os.ReadFile(a.CA)
 	if err != nil || !pool.AppendCertsFromPEM(text) {
 		t.Fatalf("authority: %v", err)
 	}
