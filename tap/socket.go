@@ -117,6 +117,16 @@ func (s *socket) get(name int, value unsafe.Pointer, size uintptr) error {
 	return nil
 }
 
+// failed is why the kernel sends nothing more, if so.
+func (s *socket) failed() error {
+	if errno, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR); err != nil {
+		return err
+	} else if errno != 0 {
+		return unix.Errno(errno)
+	}
+	return nil
+}
+
 func (s *socket) mapRings() (err error) {
 	var o unix.XDPMmapOffsets
 	if err := s.get(unix.XDP_MMAP_OFFSETS, unsafe.Pointer(&o), unsafe.Sizeof(o)); err != nil {

@@ -59,6 +59,9 @@ type receiver struct {
 func Open(cfg Config) (_ *Tap, err error) {
 	t := &Tap{cfg: cfg, stop: -1, lock: -1}
 	defer func() {
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w: run as root", err)
+		}
 		if err != nil {
 			err = fmt.Errorf("tap %s: %w", cfg.Interface, errors.Join(err, t.Close()))
 		}
@@ -164,7 +167,8 @@ func (t *Tap) register(r *receiver) error {
 	return nil
 }
 
-// Receive calls a function with each frame, from one goroutine for each queue, until the context ends or the function fails.
+// Receive calls a function with each frame, from one goroutine for each queue, until the context ends, the function fails or the
+// interface is gone.
 func (t *Tap) Receive(ctx context.Context, f func(*Frame) error) error {
 	_, _ = unix.Read(t.stop, make([]byte, 8)) // of the call before
 	ctx, cancel := context.WithCancel(ctx)
@@ -187,14 +191,20 @@ func (t *Tap) wake() {
 	_, _ = unix.Write(t.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
+// patience, in ms: the kernel ends no wait for a socket whose interface is gone.
+const patience = 500
+
 // run receives from a queue.
 func (r *receiver) run(ctx context.Context, stop int, f func(*Frame) error) error {
 	fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}, {Fd: int32(stop), Events: unix.POLLIN}}
 	for ctx.Err() == nil {
 		n := r.received()
 		if n == 0 {
-			if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			if _, err := unix.Poll(fds, patience); err != nil && err != unix.EINTR {
 				return fmt.Errorf("waiting for frames of queue %d: %w", r.number, err)
+			}
+			if err := r.failed(); err != nil {
+				return fmt.Errorf("queue %d: %w: the interface is gone", r.number, err)
 			}
 			continue
 		}

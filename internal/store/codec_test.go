@@ -15,13 +15,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/flow/flowtest"
 )
 
 // drawEnded is an interval of some blocks: of few records, some of which repeat often, as columns with one value do.
 func drawEnded(t *rapid.T) Ended {
 	b := NewBuilder(Head{Sequence: rapid.Uint64().Draw(t, "sequence"), From: at(0), To: at(10), Summed: rapid.Uint64().Draw(t, "summed")})
 	for range rapid.IntRange(0, 3).Draw(t, "kinds") {
-		r := drawRecord(t)
+		r := flowtest.Record(t)
 		for range rapid.SampledFrom([]int{1, 2, 3, BlockRows - 1, BlockRows}).Draw(t, "times") {
 			b.Add(&r, r.Packets/3)
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/flow/flowtest"
 	"github.com/waymark-net/waymark/internal/query"
 )
 
@@ -16,7 +17,7 @@ import (
 // its Merge says.
 func TestMergedAsDeclared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := drawRecord(t), drawRecord(t)
+		a, b := flowtest.Record(t), flowtest.Record(t)
 		for i, r := range []*flow.Record{&a, &b} { // two flows, neither of them a part of the other
 			r.Unattributed, r.Family, r.SrcPort = false, 4, uint16(i)
 			r.Src, r.Dst = netip.AddrFrom4([4]byte{10}), netip.AddrFrom4([4]byte{11})

@@ -13,12 +13,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/flow/flowtest"
 )
 
 // Whatever a record holds, the store gives back.
 func TestRowKeepsARecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := drawRecord(t)
+		want := flowtest.Record(t)
 		got := keep(&want)
 		if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)

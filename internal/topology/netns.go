@@ -48,7 +48,11 @@ func openNetnsFile(file string) (*Netns, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace: %w", err)
 	}
-	id, err := StatNetns(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	fd := int(f.Fd())
+	id, err := netnsID(
+		func(fs *unix.Statfs_t) error { return unix.Fstatfs(fd, fs) },
+		func(st *unix.Stat_t) error { return unix.Fstat(fd, st) },
+	)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("open network namespace %s: %w", file, err)
@@ -59,16 +63,28 @@ func openNetnsFile(file string) (*Netns, error) {
 // StatNetns identifies the namespace behind a path: a name in NetnsDir, or
 // /proc/PID/ns/net. ErrNotNetns says the path is something else.
 func StatNetns(path string) (NetnsID, error) {
+	id, err := netnsID(
+		func(fs *unix.Statfs_t) error { return unix.Statfs(path, fs) },
+		func(st *unix.Stat_t) error { return unix.Stat(path, st) },
+	)
+	if err != nil && !errors.Is(err, ErrNotNetns) {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return id, err
+}
+
+// netnsID identifies what statfs and stat tell of.
+func netnsID(statfs func(*unix.Statfs_t) error, stat func(*unix.Stat_t) error) (NetnsID, error) {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return NetnsID{}, fmt.Errorf("statfs %s: %w", path, err)
+	if err := statfs(&fs); err != nil {
+		return NetnsID{}, fmt.Errorf("statfs: %w", err)
 	}
 	if fs.Type != nsfsMagic {
 		return NetnsID{}, ErrNotNetns
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return NetnsID{}, fmt.Errorf("stat %s: %w", path, err)
+	if err := stat(&st); err != nil {
+		return NetnsID{}, fmt.Errorf("stat: %w", err)
 	}
 	// The type of st_dev differs between architectures.
 	return NetnsID{Dev: uint64(st.Dev), Ino: st.Ino}, nil

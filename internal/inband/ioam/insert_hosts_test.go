@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"github.com/waymark-net/waymark/internal/datapath"
@@ -79,25 +78,8 @@ func emptyMaps(t testing.TB, r *Registrar, names ...string) {
 		t.Fatal(err)
 	}
 	for name, m := range maps {
-		if m.Type() == ebpf.Array {
-			for i := range m.MaxEntries() {
-				if err := m.Put(i, make([]byte, m.ValueSize())); err != nil {
-					t.Fatalf("emptying %s: %v", name, err)
-				}
-			}
-			continue
-		}
-		for {
-			key, err := m.NextKeyBytes(nil)
-			if err == nil && key != nil {
-				err = m.Delete(key)
-			}
-			if err != nil {
-				t.Fatalf("emptying %s: %v", name, err)
-			}
-			if key == nil {
-				break
-			}
+		if err := datapathtest.Empty(m); err != nil {
+			t.Fatalf("emptying %s: %v", name, err)
 		}
 	}
 }

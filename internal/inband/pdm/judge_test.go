@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os/exec"
 	"strconv"
@@ -257,69 +256,4 @@ func relay(t *testing.T, l *lab.Lab, cfg wire.Config) *wire.Relay {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// What a path loses, doubles and swaps is what the numbers tell.
-func TestMeasuredLoss(t *testing.T) {
-	const port, packets = 7000, 2010
-	l := datapathtest.NewLab(t, lab.Config{Topology: "path", MTU: 1500})
-	if err := l.SetOffloads(allOffloads, false); err != nil {
-		t.Fatal(err)
-	}
-	cfg := wire.Default()
-	cfg.AB.Match = wire.Port(unix.IPPROTO_UDP, port)
-	cfg.AB.DropEvery, cfg.AB.DuplicateEvery, cfg.AB.ReorderEvery = 50, 70, 90
-	path := relay(t, l, cfg)
-	a, b := mark(t, l.Host("alpha"), unlimited(), headroom.Interface), mark(t, l.Host("beta"), unlimited(), headroom.Interface)
-	listen := func(h *markingHost) *net.UDPConn {
-		var c *net.UDPConn
-		if err := h.Do(func() (err error) {
-			c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(h.Addr6(), port)))
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	a.know(t, b.Addr6(), port)
-	from, to := listen(a), listen(b)
-	// Beta sends first: from now on it has a state, and reads.
-	if _, err := to.WriteTo([]byte("begin"), from.LocalAddr()); err != nil {
-		t.Fatal(err)
-	}
-	for i := range packets {
-		if _, err := from.WriteTo(fmt.Appendf(nil, "datagram %d", i), to.LocalAddr()); err != nil {
-			t.Fatal(err)
-		}
-		if i%20 == 0 { // no faster than the path forwards
-			await.True(t, "the path", func() bool {
-				c := path.Stats().AB
-				return c.Matched >= uint64(i+1) && c.Delivered+c.Dropped+2 >= uint64(i+1)+c.Duplicated
-			})
-		}
-	}
-	truth := func() wire.Counts { return path.Stats().AB }
-	await.True(t, "the last packet", func() bool {
-		b.drain(t)
-		c := truth()
-		return b.reported(flow.Ingress).Received >= packets-c.Dropped+c.Duplicated
-	})
-	c, got := truth(), b.reported(flow.Ingress)
-	if c.Lost() > 0 {
-		t.Fatalf("the path lost packets by itself: %+v", c)
-	}
-	t.Logf("truth: %d dropped, %d doubled, %d swapped; reported: %d lost, %d duplicates, %d reordered", c.Dropped, c.Duplicated, c.Reordered, got.Lost, got.Duplicates, got.Reordered)
-	if c.Dropped == 0 || c.Duplicated == 0 || c.Reordered == 0 {
-		t.Errorf("the path did nothing of what it was asked: %+v", c)
-	}
-	if got.Lost != int64(c.Dropped) || got.Duplicates != c.Duplicated || got.Reordered != c.Reordered {
-		t.Errorf("reported %+v, the truth is %+v", got, c)
-	}
-	if a.reported(flow.Egress).Sent+b.reported(flow.Egress).Sent < packets {
-		a.drain(t)
-	}
-	if sent := a.reported(flow.Egress).Sent; sent != packets {
-		t.Errorf("%d packets were marked", sent)
-	}
 }

@@ -4,16 +4,15 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/datapath"
+	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/inband/pdm/pdmtest"
 )
@@ -145,7 +144,7 @@ func (b *pdmBench) reset() error {
 	for _, name := range names {
 		m, err := b.pdm.core.Map(name)
 		if err == nil {
-			err = empty(m)
+			err = datapathtest.Empty(m)
 		}
 		if err != nil {
 			return errors.Join(errors.New(name), err)
@@ -154,62 +153,4 @@ func (b *pdmBench) reset() error {
 	b.pdm.reader.places.close()
 	b.pdm.ifaces, b.pdm.policies, b.pdm.generation = map[flow.Iface]*policyIface{}, nil, 0
 	return b.pdm.open(b.pdm.core)
-}
-
-// empty deletes what a map holds, or makes it zero.
-func empty(m *ebpf.Map) error {
-	switch m.Type() {
-	case ebpf.Array:
-		return zero(m)
-	case ebpf.PerCPUArray:
-		possible, err := ebpf.PossibleCPU()
-		if err != nil {
-			return err
-		}
-		zeros := make([][]byte, possible)
-		for i := range zeros {
-			zeros[i] = make([]byte, m.ValueSize())
-		}
-		for i := range m.MaxEntries() {
-			if err := m.Put(i, zeros); err != nil {
-				return err
-			}
-		}
-		return nil
-	case ebpf.RingBuf:
-		return nil
-	}
-	// From the key that was deleted, the kernel begins with the first again, past all that is empty.
-	var keys [][]byte
-	for key, err := m.NextKeyBytes(nil); key != nil || err != nil; key, err = m.NextKeyBytes(key) {
-		if err != nil {
-			return err
-		}
-		keys = append(keys, key)
-	}
-	for _, key := range keys {
-		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// zero zeroes an array.
-func zero(m *ebpf.Map) error {
-	if m.Flags()&unix.BPF_F_MMAPABLE != 0 {
-		memory, err := m.Memory()
-		if err == nil {
-			_, err = memory.WriteAt(make([]byte, memory.Size()), 0)
-		}
-		return err
-	}
-	n := int(m.MaxEntries())
-	keys := make([]uint32, n)
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	zeros := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(int(m.ValueSize()), reflect.TypeFor[byte]())), n, n)
-	_, err := m.BatchUpdate(keys, zeros.Interface(), nil)
-	return err
 }
