@@ -97,8 +97,9 @@ checked; the figures of the first implementation in Linux are shown for comparis
 		"drop", "Cost of dropping a packet, by each way to do it",
 		`A generator sends UDP datagrams over veth pairs in unnamed network namespaces, and a rule
 drops all of them: of iptables, of nftables at netdev ingress, of Waymark at tc, generic and native XDP,
-and of xdp-filter, as far as they are installed; and programs that only drop, as the least
-that a hook takes. Ways take turns on one processor, and each must have dropped what was sent.`, false,
+and of xdp-filter, as it loads by default and for UDP only, as far as they are installed; and
+programs that only drop, as the least that a hook takes. Ways take turns on one processor, and
+each must have dropped what was sent.`, false,
 		func(ctx context.Context, cfg bench.Config, _ string) (report, error) { return bench.Drop(ctx, cfg) },
 	},
 	{

@@ -14,8 +14,6 @@ import (
 type BalanceReport struct {
 	Run
 	Passes
-	Programs []PassRun `json:"programs"`
-	Budgets  []Budget  `json:"budgets"`
 }
 
 const (
@@ -53,23 +51,17 @@ func Balance(ctx context.Context, cfg Config) (*BalanceReport, error) {
 }
 
 func (r *BalanceReport) run(ctx context.Context, cfg Config, connections []int) error {
-	for _, n := range connections {
-		packets := passPackets{flows: n, service: true}
+	plan := passPlan{flows: "connections", packets: passPackets{service: true}, ways: func(n int) ([]passer, []passWork) {
 		ways, work := balancers(), balanceWork()
 		if n > limitConnections { // a lane takes gigabytes then
 			ways, work = slices.DeleteFunc(ways, func(p passer) bool {
 				return strings.HasPrefix(p.name, passBalance) && p.name != passBalance+"L2"
 			}), work[:1]
 		}
-		if err := r.measure(ctx, cfg.Progress, packets, ways); err != nil {
-			return fmt.Errorf("%d connections: %w", n, err)
-		}
-		cfg.Progress(fmt.Sprintf("%d connections: the program alone", n))
-		runs, err := measureRuns(packets, r.Rounds, work)
-		if err != nil {
-			return fmt.Errorf("%d connections: %w", n, err)
-		}
-		r.Programs = append(r.Programs, runs...)
+		return ways, work
+	}}
+	if err := r.each(ctx, cfg.Progress, connections, plan); err != nil {
+		return err
 	}
 	for _, p := range r.Programs {
 		if p.Flows == limitConnections {
@@ -83,8 +75,8 @@ func (r *BalanceReport) run(ctx context.Context, cfg Config, connections []int) 
 // WriteText writes the report as a text with tables.
 func (r *BalanceReport) WriteText(w io.Writer) error {
 	return r.writePasses(w, &r.Run, passText{
-		budgets: r.Budgets, programs: r.Programs, flows: "connections",
-		what: "UDP datagrams to a service with three backends, of connections in turns; the kernel only forwards them",
+		flows: "connections",
+		what:  "UDP datagrams to a service with three backends, of connections in turns; the kernel only forwards them",
 	})
 }
 

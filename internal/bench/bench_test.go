@@ -319,6 +319,30 @@ func TestBars(t *testing.T) {
 	}
 }
 
+// Each budget names what it compares with, and is missing with it.
+func TestDropBudgets(t *testing.T) {
+	cost := func(way string, ns float64) DropCost {
+		return DropCost{Way: way, Receive: only(ns), Ratio: only(ns / 500)}
+	}
+	r := DropReport{Measured: []DropCost{
+		cost(dropNFT, 500), cost(dropFilterUDP, 60), cost(dropFilterAll, 200), cost(dropWaymark, 66),
+		cost(dropFilterUDP+inTurns, 60), cost(dropWaymark+inTurns, 120),
+	}}
+	got := map[string]bool{}
+	for _, b := range r.budgets() {
+		got[b.Name] = b.Met
+	}
+	want := map[string]bool{
+		"receiving and dropping, over nftables at netdev ingress":                true,
+		"the same, over xdp-filter, as it loads by default":                      true,
+		"the same, over xdp-filter, for UDP only (-f udp)":                       false,
+		"the same, 1,024 flows in turns, over xdp-filter, for UDP only (-f udp)": false,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("budgets met (-want +got):\n%s", diff)
+	}
+}
+
 // Each way drops what is sent, which Drop checks.
 func TestDrop(t *testing.T) {
 	r, err := Drop(t.Context(), Config{Quick: true, Progress: func(string) {}})

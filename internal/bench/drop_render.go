@@ -3,10 +3,18 @@ package bench
 import (
 	"fmt"
 	"io"
+	"strings"
 )
 
 // slides are the figures that the first XDP drop test is known by: how many times as many packets as iptables it drops.
 const slides = "The slides that XDP is known by, on one core of another machine: XDP drops 2.9 times as many packets as iptables, and 5.7 times with the compiler for BPF."
+
+// filters say what the programs of xdp-filter do, and Waymark's.
+var filters = []string{
+	dropFilterAll + ": without a choice of features. It looks up both addresses of Ethernet, both of IPv4 or IPv6, and then the port of the destination, and counts by verdict and by port.",
+	dropFilterUDP + ": compiled for ports of UDP alone. It looks up the port of the destination, and counts the same.",
+	"waymark: the same program for all rules. It decides by all rules, and counts by rule, interface and flow; a packet like the one before is only compared with that.",
+}
 
 // WriteText writes the report as a text with tables.
 func (r *DropReport) WriteText(w io.Writer) error {
@@ -62,6 +70,7 @@ func (r *DropReport) WriteText(w io.Writer) error {
 	for _, a := range r.Absent {
 		fmt.Fprintf(w, "\nnot measured: %s: %s\n", a.Probe, a.Why)
 	}
+	fmt.Fprintf(w, "\n%s\n", strings.Join(filters, "\n"))
 	_, err = fmt.Fprintf(w, "\n%s\nOn veth, frames reach native XDP as they were sent, without DMA, and no memory for them is allocated or mapped: what a driver of a network card "+
 		"spends before XDP is missing here, for all ways alike.\n", slides)
 	return err

@@ -27,10 +27,12 @@ func droppers() []dropper {
 		{name: "a tc program that only drops", start: startTC},
 		{name: "an XDP program that only drops, generic", start: xdpStarter(link.XDPGenericMode)},
 		{name: "an XDP program that only drops, native", start: xdpStarter(link.XDPDriverMode)},
-		{name: dropFilter, needs: "xdp-filter", start: startXDPFilter},
+		{name: dropFilterUDP, needs: "xdp-filter", start: xdpFilterStarter("-f udp")},
+		{name: dropFilterAll, needs: "xdp-filter", start: xdpFilterStarter("")},
 		{name: "waymark, tc", start: gateStarter(gate.ModeTC)},
 		{name: dropWaymark, start: gateStarter(gate.ModeNative)},
-		{name: dropFilter + inTurns, needs: "xdp-filter", start: startXDPFilter, flows: manyFlows},
+		{name: dropFilterUDP + inTurns, needs: "xdp-filter", start: xdpFilterStarter("-f udp"), flows: manyFlows},
+		{name: dropFilterAll + inTurns, needs: "xdp-filter", start: xdpFilterStarter(""), flows: manyFlows},
 		{name: dropWaymark + inTurns, start: gateStarter(gate.ModeNative), flows: manyFlows},
 	}
 }
@@ -170,15 +172,22 @@ var xdpFilterCount = regexp.MustCompile(`XDP_DROP\s+(\d+) pkts`)
 // and the end of stdin by taking the program away.
 const xdpFilterScript = `set -e
 mount -n -t bpf bpf /sys/fs/bpf
-xdp-filter load -m native -f udp "$0"
+xdp-filter load -m native $1 "$0"
 xdp-filter port 53 -m dst -p udp
 echo ready
 if read -r line; then xdp-filter status; fi
 xdp-filter unload "$0"
 `
 
-func startXDPFilter(_ context.Context, s *space, iface, _ string) (dropping, error) {
-	cmd := exec.Command("unshare", "-m", "sh", "-c", xdpFilterScript, iface)
+// xdpFilterStarter has xdp-filter load the program for some features; without a choice that for all.
+func xdpFilterStarter(features string) starter {
+	return func(_ context.Context, s *space, iface, _ string) (dropping, error) {
+		return startXDPFilter(s, iface, features)
+	}
+}
+
+func startXDPFilter(s *space, iface, features string) (dropping, error) {
+	cmd := exec.Command("unshare", "-m", "sh", "-c", xdpFilterScript, iface, features)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()

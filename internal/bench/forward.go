@@ -10,8 +10,6 @@ import (
 type ForwardReport struct {
 	Run
 	Passes
-	Programs []PassRun `json:"programs"`
-	Budgets  []Budget  `json:"budgets"`
 }
 
 const (
@@ -48,17 +46,9 @@ func Forward(ctx context.Context, cfg Config) (*ForwardReport, error) {
 }
 
 func (r *ForwardReport) run(ctx context.Context, cfg Config, routes []int) error {
-	for _, n := range routes {
-		packets := passPackets{flows: n, shift: routeShift}
-		if err := r.measure(ctx, cfg.Progress, packets, forwarders()); err != nil {
-			return fmt.Errorf("%d routes: %w", n, err)
-		}
-		cfg.Progress(fmt.Sprintf("%d routes: the program alone", n))
-		runs, err := measureRuns(packets, r.Rounds, forwardWork())
-		if err != nil {
-			return fmt.Errorf("%d routes: %w", n, err)
-		}
-		r.Programs = append(r.Programs, runs...)
+	plan := passPlan{flows: "routes", packets: passPackets{shift: routeShift}, ways: func(int) ([]passer, []passWork) { return forwarders(), forwardWork() }}
+	if err := r.each(ctx, cfg.Progress, routes, plan); err != nil {
+		return err
 	}
 	for _, c := range r.of(passForward) {
 		r.Budgets = append(r.Budgets, budget(fmt.Sprintf("receiving and forwarding, over the kernel, %d routes", c.Flows), limitForward, c.Ratio.Median, "×"))
@@ -70,8 +60,8 @@ func (r *ForwardReport) run(ctx context.Context, cfg Config, routes []int) error
 // WriteText writes the report as a text with tables.
 func (r *ForwardReport) WriteText(w io.Writer) error {
 	return r.writePasses(w, &r.Run, passText{
-		budgets: r.Budgets, programs: r.Programs, flows: "routes",
-		what: "UDP datagrams, one to each route in turns",
+		flows: "routes",
+		what:  "UDP datagrams, one to each route in turns",
 	})
 }
 

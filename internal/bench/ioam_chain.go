@@ -390,18 +390,7 @@ func (c *transitChain) send(n int) (float64, error) {
 		if err := netns.Set(alpha); err != nil {
 			return fmt.Errorf("entering the network namespace of alpha: %w", err)
 		}
-		before, err := threadTime()
-		if err != nil {
-			return err
-		}
-		_, err = c.programs.Programs[generatorAgain].Run(&ebpf.RunOptions{
-			Data: c.frame, Repeat: uint32(n), Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES, BatchSize: 64,
-		})
-		if err != nil {
-			return fmt.Errorf("sending %d frames: %w", n, err)
-		}
-		after, err := threadTime()
-		took = after - before
+		took, err = sendLive(c.programs.Programs[generatorAgain], c.frame, n)
 		return err
 	})
 	return float64(took) / float64(n), err

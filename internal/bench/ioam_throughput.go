@@ -235,7 +235,7 @@ func (l *ioamLane) path(node int, kind string) string {
 // write writes the configuration of a node.
 func (l *ioamLane) write(node int) error {
 	h := l.lab.Hosts()[node]
-	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s]\nprobe: ebpf\nflow: {max_entries: 65536}\napi: {socket: %s}\n", h.Netns, l.path(node, "sock"))
+	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s]\nprobe: ebpf\nflow: {max_entries: 65536}\nhistory: {use: never}\napi: {socket: %s}\n", h.Netns, l.path(node, "sock"))
 	if l.kind == laneOn {
 		var ifaces, spaces []string
 		for n, i := range h.Interfaces {

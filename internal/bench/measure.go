@@ -105,6 +105,20 @@ func threadTime() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
+// sendLive has a program send n frames, at least, which are real ones. It returns the processor time of the thread: the
+// kernel does all of it there, up to what becomes of the frames.
+func sendLive(p *ebpf.Program, frame []byte, n int) (time.Duration, error) {
+	before, err := threadTime()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := p.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n), Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES, BatchSize: 64}); err != nil {
+		return 0, fmt.Errorf("sending %d frames: %w", n, err)
+	}
+	after, err := threadTime()
+	return after - before, err
+}
+
 // testRun sends a frame n times through a program and returns the processor
 // time of one time, in ns. The kernel's own figure is a whole number; the
 // thread's time is finer, and a few µs of system call don't show in 100,000.

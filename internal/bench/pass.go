@@ -31,6 +31,34 @@ type Passes struct {
 	Rounds   int          `json:"rounds"`
 	Measured []PassCost   `json:"measured"`
 	Absent   []AbsentPass `json:"absent"`
+	Programs []PassRun    `json:"programs"`
+	Budgets  []Budget     `json:"budgets"`
+}
+
+// passPlan is what a report measures with each number of flows.
+type passPlan struct {
+	flows   string // what there are many of
+	packets passPackets
+	ways    func(flows int) ([]passer, []passWork)
+}
+
+// each measures ways, and then programs alone, with each number of flows.
+func (r *Passes) each(ctx context.Context, progress func(string), numbers []int, plan passPlan) error {
+	for _, n := range numbers {
+		packets := plan.packets
+		packets.flows = n
+		ways, work := plan.ways(n)
+		if err := r.measure(ctx, progress, packets, ways); err != nil {
+			return fmt.Errorf("%d %s: %w", n, plan.flows, err)
+		}
+		progress(fmt.Sprintf("%d %s: the program alone", n, plan.flows))
+		runs, err := measureRuns(packets, r.Rounds, work)
+		if err != nil {
+			return fmt.Errorf("%d %s: %w", n, plan.flows, err)
+		}
+		r.Programs = append(r.Programs, runs...)
+	}
+	return nil
 }
 
 // Ways that other ways are compared with.

@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/bench/program"
 	"github.com/waymark-net/waymark/internal/lab"
@@ -247,18 +246,8 @@ func (l *passLane) shoot(n int) (v volley, err error) {
 		return v, err
 	}
 	err = l.from.do(senderProcessor, func() error {
-		start, err := threadTime()
-		if err != nil {
-			return err
-		}
-		_, err = l.programs.Programs["pass_send"].Run(&ebpf.RunOptions{
-			Data: l.frame(), Repeat: uint32(n), Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES, BatchSize: 64,
-		})
-		if err != nil {
-			return fmt.Errorf("sending %d frames: %w", n, err)
-		}
-		end, err := threadTime()
-		v.ns = float64(end - start)
+		took, err := sendLive(l.programs.Programs["pass_send"], l.frame(), n)
+		v.ns = float64(took)
 		return err
 	})
 	if err != nil {

@@ -11,10 +11,8 @@ const passElsewhere = "On one core of another machine, receiving alone on veth t
 
 // passText is what differs between reports.
 type passText struct {
-	budgets  []Budget
-	programs []PassRun
-	flows    string // what there are many of
-	what     string
+	flows string // what there are many of
+	what  string
 }
 
 func (p *Passes) writePasses(w io.Writer, run *Run, t passText) error {
@@ -22,7 +20,7 @@ func (p *Passes) writePasses(w io.Writer, run *Run, t passText) error {
 		return err
 	}
 	fmt.Fprint(w, "Budgets: medians\n\n")
-	if err := writeBudgets(w, t.budgets); err != nil {
+	if err := writeBudgets(w, p.Budgets); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%s: %d rounds of %d packets for each way, in turns, on one processor.\n"+
@@ -55,7 +53,7 @@ func (p *Passes) writePasses(w io.Writer, run *Run, t passText) error {
 	}
 	fmt.Fprint(w, "\nThe program at XDP alone, over the empty one (BPF_PROG_TEST_RUN), flows counted too. Instructions are those of a packet of a known flow, in an interpreter.\n\n")
 	rows = nil
-	for _, r := range t.programs {
+	for _, r := range p.Programs {
 		rows = append(rows, []string{fmt.Sprint(r.Flows), r.What, r.Over.String(), number(r.Instructions), number(r.Helpers)})
 	}
 	if err := writeTable(w, []column{{t.flows, true}, {"what", false}, {"ns over the empty program", true}, {"instructions", true}, {"calls of helpers", true}}, rows); err != nil {

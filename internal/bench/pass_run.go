@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -218,12 +219,13 @@ func (r *passRun) close() {
 // showTags tells a program that frames come with their tags: a copy that may be run is bound to no device, and cannot ask
 // for those of veth.
 func showTags(p *ebpf.Program) error {
-	// struct forward_port and enum forward_flag of bpf/forward/abi.h
-	const hidesTags = 1 << 3
-	var ports [256]struct {
-		Iface, Flags uint32
-		Rest         [8]byte
-	}
+	// struct forward_port and enum forward_flag of bpf/forward/abi.h; ports are first in both maps.
+	const (
+		hidesTags = 1 << 3
+		places    = 256
+		size      = 16
+		flags     = 4
+	)
 	info, err := p.Info()
 	if err != nil {
 		return err
@@ -242,13 +244,15 @@ func showTags(p *ebpf.Program) error {
 		if about.Name != ".data.forward" && about.Name != ".data.balance" {
 			continue
 		}
-		if err := m.Lookup(uint32(0), &ports); err != nil {
+		memory := make([]byte, about.ValueSize)
+		if err := m.Lookup(uint32(0), &memory); err != nil {
 			return err
 		}
-		for i := range ports {
-			ports[i].Flags &^= hidesTags
+		for i := range places {
+			at := memory[i*size+flags:]
+			binary.NativeEndian.PutUint32(at, binary.NativeEndian.Uint32(at)&^hidesTags)
 		}
-		if err := m.Put(uint32(0), &ports); err != nil {
+		if err := m.Put(uint32(0), memory); err != nil {
 			return err
 		}
 	}

@@ -191,7 +191,7 @@ func newTransferLane(ctx context.Context, mode, self, dir string) (_ *transferLa
 	}
 	socket, file := filepath.Join(dir, mode+".sock"), filepath.Join(dir, mode+".yaml")
 	l.client = api.NewClient(socket)
-	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s, %s]\nprobe: ebpf\nflow: {max_entries: 65536}\napi: {socket: %s}\n",
+	text := fmt.Sprintf("interfaces: [\"to-*\"]\nnetns: [%s, %s]\nprobe: ebpf\nflow: {max_entries: 65536}\nhistory: {use: never}\napi: {socket: %s}\n",
 		l.lab.Host("alpha").Netns, l.lab.Host("beta").Netns, socket)
 	if err := keepWindow(l.lab.Hosts()); err != nil {
 		return nil, err

@@ -232,18 +232,8 @@ func (l *lane) shoot(n int) (volley, error) {
 		return v, err
 	}
 	err = l.r.from.do(senderProcessor, func() error {
-		start, err := threadTime()
-		if err != nil {
-			return err
-		}
-		_, err = l.programs.Programs["generate"].Run(&ebpf.RunOptions{
-			Data: l.frame, Repeat: uint32(n), Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES, BatchSize: 64,
-		})
-		if err != nil {
-			return fmt.Errorf("sending %d frames: %w", n, err)
-		}
-		end, err := threadTime()
-		v.ns = float64(end - start)
+		took, err := sendLive(l.programs.Programs["generate"], l.frame, n)
+		v.ns = float64(took)
 		return err
 	})
 	if err != nil {

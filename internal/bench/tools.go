@@ -66,8 +66,8 @@ func agentStarter(self, probe string) func(context.Context, *space, string, stri
 		a := &agentRun{iface: iface, client: api.NewClient(socket), sink: sink}
 		// Room for all flows on the one processor that receives.
 		entries := max(1<<19, slotsPerFlow*run.flows)
-		text := fmt.Sprintf("interfaces: [%s]\nprobe: %s\nflow: {max_entries: %d, scan_interval: %s}\napi: {socket: %s}\n"+
-			"export: [{ipfix: {collector: \"udp://%s\", queue: %d}}]\n", iface, probe, entries, run.scan, socket, sink.LocalAddr(), max(1<<16, 2*run.flows))
+		text := fmt.Sprintf("interfaces: [%s]\nprobe: %s\nflow: {max_entries: %d, scan_interval: %s}\napi: {socket: %s}\nhistory: {path: %s}\n"+
+			"export: [{ipfix: {collector: \"udp://%s\", queue: %d}}]\n", iface, probe, entries, run.scan, socket, filepath.Join(dir, probe+"-history"), sink.LocalAddr(), max(1<<16, 2*run.flows))
 		file := filepath.Join(dir, probe+".yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return nil, errors.Join(err, sink.Close())
