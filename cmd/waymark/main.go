@@ -51,8 +51,8 @@ func newRootCommand() (root *cobra.Command, started *bool) {
 		Use:   "waymark",
 		Short: "See every flow on this host: is it the network or the server?",
 		Long: `Waymark counts every packet on the interfaces of a Linux host in the kernel, by
-flow. It shows the flows on the command line, and exports them as IPFIX, JSON lines
-and Prometheus metrics.`,
+flow. It shows the flows on the command line, and exports them as IPFIX, OTLP, JSON
+lines and Prometheus metrics.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -137,7 +137,7 @@ func eachFlag(flags *pflag.FlagSet, show func(f *pflag.Flag, argument, usage, de
 
 // useLine is how the command is called.
 func useLine(cmd *cobra.Command) string {
-	if cmd.HasAvailableSubCommands() {
+	if cmd.HasAvailableSubCommands() && !strings.Contains(cmd.Use, " ") { // it does nothing itself
 		return cmd.CommandPath() + " COMMAND"
 	}
 	return cmd.UseLine()

@@ -49,7 +49,7 @@ type rulesExplain struct {
 
 func (e *rulesExplain) run(cmd *cobra.Command, args []string) error {
 	text := strings.Join(args, " ")
-	if len(args) == 1 && (text == "-" || isFile(text)) {
+	if isCapture(args) {
 		return e.capture(cmd, text)
 	}
 	packet, isHex := rules.ParseHex(text)
@@ -76,6 +76,11 @@ func (e *rulesExplain) run(cmd *cobra.Command, args []string) error {
 		return writeRulesJSON(cmd.OutOrStdout(), decisionOf(d))
 	}
 	return x.writeDecision(cmd.OutOrStdout(), packet, d)
+}
+
+// isCapture reports whether arguments that are a packet name a file of packets.
+func isCapture(args []string) bool {
+	return len(args) == 1 && (args[0] == "-" || isFile(args[0]))
 }
 
 // explainer is that of the file, or of the agent.

@@ -29,6 +29,9 @@ func newStageCommand(v stage.Verb) *cobra.Command {
 		cmd.Args = cobra.MaximumNArgs(1)
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
+	if v.Explainer != nil {
+		cmd.AddCommand(newExplainCommand(v.Name, v.Explainer))
+	}
 	agent.register(cmd)
 	out.register(cmd, v.Formats...)
 	for _, o := range v.Options {

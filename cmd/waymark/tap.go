@@ -37,6 +37,7 @@ type tapCommand struct {
 	buffer  *bufio.Writer
 	packets uint64
 	boot    time.Duration // wall clock less CLOCK_MONOTONIC
+	failed  error         // why no packets will come any more
 }
 
 func newTapCommand() *cobra.Command {
@@ -72,10 +73,10 @@ this command. At the end it reports what became of selected packets, by queue. O
 }
 
 // find asks the agent where sockets are registered, and refuses where the stack would lose packets, or nothing would come.
-func (c *tapCommand) find(ctx context.Context, iface string) error {
+func (c *tapCommand) find(ctx context.Context, iface string) (cfg tap.Config, err error) {
 	s, err := c.agent.client().Status(ctx)
 	if err != nil {
-		return err
+		return cfg, err
 	}
 	var found *hints.Passed
 	if h := hints.StatusOf(&s); h != nil {
@@ -87,17 +88,18 @@ func (c *tapCommand) find(ctx context.Context, iface string) error {
 	}
 	switch {
 	case found == nil:
-		return fmt.Errorf("tap: the agent leaves no metadata at %s: add it to hints.metadata, with hints.sockets: tapped, and to interfaces", iface)
+		return cfg, fmt.Errorf("tap: the agent leaves no metadata at %s: add it to hints.metadata, with hints.sockets: tapped, and to interfaces", iface)
 	case found.SocketMap == 0:
-		return fmt.Errorf("tap: this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)")
+		return cfg, fmt.Errorf("tap: this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)")
 	case !found.Tapped:
-		return fmt.Errorf("tap: hints.sockets is all, so the stack would get no packets of %s any more: set hints.sockets: tapped", iface)
+		return cfg, fmt.Errorf("tap: hints.sockets is all, so the stack would get no packets of %s any more: set hints.sockets: tapped", iface)
 	}
 	if err := tapRules(&s, iface); err != nil {
-		return err
+		return cfg, err
 	}
-	c.cfg.Interface, c.cfg.SocketMap, c.cfg.QueueMap, c.cfg.FirstQueue = iface, found.SocketMap, found.QueueMap, found.FirstQueue
-	return nil
+	cfg = c.cfg
+	cfg.Interface, cfg.SocketMap, cfg.QueueMap, cfg.FirstQueue = iface, found.SocketMap, found.QueueMap, found.FirstQueue
+	return cfg, nil
 }
 
 // tapRules is an error where no packet of an interface meets rules at XDP.
@@ -125,60 +127,74 @@ func (c *tapCommand) run(cmd *cobra.Command, iface string) (err error) {
 	}
 	ctx, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer release()
-	if err := c.find(ctx, iface); err != nil {
+	if c.cfg, err = c.find(ctx, iface); err != nil {
 		return err
 	}
-	closeFile, err := c.open(cmd.OutOrStdout(), iface)
+	out, err := c.create(cmd.OutOrStdout())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeFile()) }()
+	defer func() { err = errors.Join(err, out.Close()) }()
 	t, err := tap.Open(c.cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	ctx, cancel := context.WithCancel(ctx)
-	var flusher sync.WaitGroup
-	flusher.Go(func() { c.flush(ctx) })
-	err = t.Receive(ctx, c.take)
-	cancel()
-	flusher.Wait()
-	if err != nil && !errors.Is(err, errEnough) {
+	if err := c.begin(out); err != nil {
 		return err
 	}
-	return c.finish(cmd.ErrOrStderr(), t)
+	defer func() {
+		if err == nil { // otherwise it may be known
+			err = c.buffer.Flush()
+		}
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	var followed sync.WaitGroup
+	followed.Go(func() { c.follow(ctx, cancel, cmd.ErrOrStderr()) })
+	err = t.Receive(ctx, c.take)
+	cancel()
+	followed.Wait()
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return errors.Join(err, c.failed, c.finish(cmd.ErrOrStderr(), t))
 }
 
-// open begins the file.
-func (c *tapCommand) open(stdout io.Writer, iface string) (closeFile func() error, err error) {
-	var out io.WriteCloser = nopCloser{stdout}
+// create finds out whether the file can be written. What is in it stays until packets can come: another tap may write it.
+func (c *tapCommand) create(stdout io.Writer) (io.WriteCloser, error) {
 	if c.file != "-" {
-		if out, err = os.OpenFile(c.file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
-			return nil, err
-		}
-	} else if term.IsTerminal(stdout) {
+		return os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)
+	}
+	if term.IsTerminal(stdout) {
 		return nil, usageErrorf("tap: -w - would write a pcapng file to the terminal: name a file, or pipe it")
 	}
+	return nopCloser{stdout}, nil
+}
+
+// begin writes the file's head.
+func (c *tapCommand) begin(out io.Writer) (err error) {
+	if f, ok := out.(*os.File); ok {
+		if err := f.Truncate(0); err != nil && !errors.Is(err, syscall.EINVAL) { // a pipe or device has no length
+			return err
+		}
+	}
 	c.buffer = bufio.NewWriterSize(out, 1<<20)
-	closeFile = func() error { return errors.Join(c.buffer.Flush(), out.Close()) }
 	if c.ng, err = capfile.NewWriter(c.buffer, "waymark "+readVersion().Version); err == nil {
-		_, err = c.ng.Add(capfile.Interface{Name: iface, Link: capfile.LinkEthernet, Snap: c.snap})
+		_, err = c.ng.Add(capfile.Interface{Name: c.cfg.Interface, Link: capfile.LinkEthernet, Snap: c.snap})
 	}
 	if err == nil {
 		err = c.buffer.Flush() // readers may begin
 	}
-	if err != nil {
-		return nil, errors.Join(err, closeFile())
-	}
 	c.sync()
-	return closeFile, nil
+	return err
 }
 
-// flush lets readers see what was written, and follows steps of the clock.
-func (c *tapCommand) flush(ctx context.Context) {
+// follow lets readers see what was written, follows steps of the clock, and notices that no packets will come any more: another
+// agent has programs of its own. One that is gone may have left its programs.
+func (c *tapCommand) follow(ctx context.Context, end func(), stderr io.Writer) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	warned, before := false, uint64(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -188,7 +204,23 @@ func (c *tapCommand) flush(ctx context.Context) {
 		c.mu.Lock()
 		_ = c.buffer.Flush() // the next write reports it
 		c.sync()
+		idle := c.packets == before
+		before = c.packets
 		c.mu.Unlock()
+		if !idle {
+			continue
+		}
+		switch now, err := c.find(ctx, c.cfg.Interface); {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !warned:
+			fmt.Fprintf(stderr, "no packets come: %v\n", err)
+			warned = true
+		case err == nil && now != c.cfg:
+			c.failed = errors.New("tap: the agent has restarted: start the tap again, too")
+			end()
+			return
+		}
 	}
 }
 

@@ -100,9 +100,10 @@ type Memory struct {
 // Verb is a command of waymark that shows what the agent reports.
 type Verb struct {
 	Name, Short, Long string
-	Arg               string   // an argument that may follow, as help shows it; empty: none
-	Example           string   // of several lines
-	Formats           []string // of -o, the default first
+	Arg               string     // an argument that may follow, as help shows it; empty: none
+	Explainer         *Explainer // nil: it has none
+	Example           string     // of several lines
+	Formats           []string   // of -o, the default first
 	Options           []Option
 	Run               func(ctx context.Context, c Call) error
 }
