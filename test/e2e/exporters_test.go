@@ -278,6 +278,8 @@ export:
 - ipfix: {collector: "tcp://127.0.0.1:4740", queue: 100}
 - ipfix: {collector: "tcp://127.0.0.1:4741", queue: 100}
 - ipfix: {collector: "tcp://192.0.2.1:4742", queue: 100}
+- otlp: {endpoint: "http://127.0.0.1:4743", queue: 100}
+- otlp: {endpoint: "http://127.0.0.1:4741", queue: 100}
 - jsonl: {path: DIR/flows.jsonl}
 `})
 	var sent uint64
@@ -290,6 +292,8 @@ export:
 		{"ipfix", "a collector that refuses", "queue_full", "refused"},
 		{"ipfix-2", "a collector that never reads", "queue_full", ""},
 		{"ipfix-3", "a collector that nobody reaches", "", "4742"},
+		{"otlp", "an OTLP collector that refuses", "queue_full", "start a collector there"},
+		{"otlp-2", "an OTLP collector that never answers", "queue_full", ""},
 	} {
 		await.Success(t, func() error {
 			e := a.exporter(t, c.exporter)

@@ -27,6 +27,7 @@ func TestRun(t *testing.T) {
 			_, alpha, beta := newLab(t)
 			iface := alpha.Interfaces[0].Name
 			nfcapd := newCollector(t, alpha, "127.0.0.1")
+			otlp := newOTLPCollector(t, alpha, "127.0.0.1:4318")
 			before := readCounters(t, alpha, iface)
 			a := start(t, setup{host: alpha, config: "probe: " + probe + "\n" + quick + `
 interfaces: [` + iface + `]
@@ -34,6 +35,7 @@ export:
 - jsonl: {path: DIR/flows.jsonl}
 - ipfix: {collector: "udp://127.0.0.1:4739"}
 - prometheus: {listen: "127.0.0.1:9474"}
+- otlp: {metrics_interval: 200ms}
 `})
 			counting := readCounters(t, alpha, iface)
 
@@ -74,6 +76,7 @@ export:
 				}
 			}
 			sameSums(t, records, nfcapd.records(t, alpha))
+			otlp.same(t, records)
 			rightEnds(t, records)
 			if !strings.Contains(metrics, "# TYPE waymark_") {
 				t.Errorf("metrics: %s", metrics)

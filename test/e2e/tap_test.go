@@ -15,10 +15,11 @@ func TestTap(t *testing.T) {
 	t.Parallel()
 	_, alpha, beta := newLab(t)
 	iface := alpha.Interfaces[0].Name
-	a := start(t, setup{host: alpha, config: quick + `interfaces: [to-*]
+	const config = quick + `interfaces: [to-*]
 hints: {metadata: [to-*], metadata_time: true, sockets: tapped}
 gate: {interfaces: [to-*], mode: native}
-`})
+`
+	a := start(t, setup{host: alpha, config: config})
 	tap := func(args ...string) *exec.Cmd {
 		return exec.Command(program, append([]string{"tap", iface, "--socket", a.socket}, args...)...)
 	}
@@ -62,6 +63,10 @@ gate: {interfaces: [to-*], mode: native}
 	if got := execute(t, beta, "ping", "-c1", "-W10", alpha.Addr4().String()); got.code != 0 {
 		t.Errorf("what no rule selects is lost: %s", got.stdout)
 	}
+	second := finish(t, alpha, tap("-w", file))
+	if info, err := os.Stat(file); second.code == 0 || !strings.Contains(second.stderr, "somebody else taps it") || err != nil || info.Size() < 1000 {
+		t.Errorf("a second tap: %+v; of the file of the first one is left: %+v, %v", second, info, err)
+	}
 	p.kill()
 	await.True(t, "the stack, after a tap was killed", selected)
 
@@ -74,4 +79,21 @@ gate: {interfaces: [to-*], mode: native}
 			t.Errorf("%v: exit code %d: %s", args, got.code, got.stderr)
 		}
 	}
+
+	// Another agent has programs of its own, and an interface may go: the tap ends, and says why.
+	ends := func(end func(), says string) {
+		t.Helper()
+		p := spawn(t, alpha, tap("-w", file))
+		await.True(t, "a tap", func() bool { return !selected() })
+		end()
+		if code := p.wait(t); code == 0 || !strings.Contains(p.stderr.String(), says) {
+			t.Errorf("exit code %d: %s", code, p.stderr.String())
+		}
+	}
+	ends(func() {
+		a.stop(t)
+		start(t, setup{host: alpha, config: config + "api: {socket: " + a.socket + "}\n"})
+	}, "the agent has restarted")
+	wants(t, a.rules(t, "add", "tap", "icmp", "type", "8", "len", ">", "1000"), 0)
+	ends(func() { must(t, alpha, "ip", "link", "del", iface) }, "the interface is gone")
 }

@@ -49,7 +49,7 @@ func (vm *VM) RunXDP(p *ebpf.Program, frame []byte, ifindex uint32) (verdict int
 
 func (vm *VM) newXDP(frame []byte, ifindex uint32) (*xdpBuff, error) {
 	sizes := map[string]int{}
-	for _, name := range []string{"xdp_buff", "xdp_rxq_info", "net_device"} {
+	for _, name := range []string{"xdp_buff", "xdp_rxq_info", "net_device", "net", "rt6_statistics"} {
 		n, err := vm.kernel.sizeOf(name)
 		if err != nil {
 			return nil, err
@@ -60,9 +60,16 @@ func (vm *VM) newXDP(frame []byte, ifindex uint32) (*xdpBuff, error) {
 	x.head = make([]byte, x.to+tailroom)
 	copy(x.head[x.from:], frame)
 	queue, device := make([]byte, sizes["xdp_rxq_info"]), make([]byte, sizes["net_device"])
+	space, routes := make([]byte, sizes["net"]), make([]byte, sizes["rt6_statistics"])
 	x.address, x.headAt = vm.scratch.add("the xdp_buff", x.raw), vm.scratch.add("the frame", x.head)
 	w := writer{k: vm.kernel}
 	w.put(device, "net_device", "ifindex", 4, uint64(ifindex))
+	w.put(device, "net_device", "nd_net", 8, vm.scratch.add("the net", space))
+	ipv6, err := vm.kernel.offset("net", "ipv6")
+	if err != nil {
+		return nil, err
+	}
+	w.put(space[ipv6:], "netns_ipv6", "rt6_stats", 8, vm.scratch.add("the rt6_statistics", routes))
 	w.put(queue, "xdp_rxq_info", "dev", 8, vm.scratch.add("the net_device", device))
 	w.put(x.raw, "xdp_buff", "rxq", 8, vm.scratch.add("the xdp_rxq_info", queue))
 	w.put(x.raw, "xdp_buff", "data_hard_start", 8, x.headAt)

@@ -1,10 +1,15 @@
-// Programs that judge what Waymark exports, apart from its own dependencies.
-// internal/export/ipfix builds them for its tests.
+// Programs that judge what Waymark exports, and that talk through it, apart from its own dependencies.
+// internal/export/ipfix and internal/balance build them for their tests.
 module github.com/waymark-net/waymark/test/oracles
 
 go 1.26.0
 
-tool github.com/netsampler/goflow2/v2/cmd/goflow2
+tool (
+	github.com/netsampler/goflow2/v2/cmd/goflow2
+	github.com/waymark-net/waymark/test/oracles/quic
+)
+
+require github.com/quic-go/quic-go v0.59.1
 
 require (
 	github.com/Shopify/sarama v1.38.1 // indirect

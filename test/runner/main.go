@@ -152,9 +152,12 @@ func lanes(cfg config, all *packages) []lane {
 	return list
 }
 
-// linkerGOGC has compilers and linkers collect garbage rarely: a link takes a third less CPU time, and some MB more. Tests run
-// with the collector's own setting.
+// linkerGOGC has compilers and linkers collect garbage rarely: a link takes a third less CPU time, and some MB more.
 const linkerGOGC = "GOGC=800"
+
+// testGOGC does the same for tests: up to a fifth less. The agents of test/e2e do without; limits of memory that other tests
+// check have to hold with more garbage, too.
+const testGOGC = "GOGC=400"
 
 // start feeds what the tests say to the tally, until wait returns. That tests fail is no error: the tally knows.
 func (l lane) start(ctx context.Context, box *sandbox, t *tally) (wait func() error) {

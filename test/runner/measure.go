@@ -60,7 +60,7 @@ func measureIn(args []string) (code int, err error) {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = slices.DeleteFunc(box.env(), func(v string) bool { return v == linkerGOGC })
+	cmd.Env = append(slices.DeleteFunc(box.env(), func(v string) bool { return v == linkerGOGC }), testGOGC)
 	// go test kills this process, which must take the tests along. The signal comes when this thread ends, and that
 	// is the process's first.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
