@@ -109,7 +109,8 @@ struct forward_memory {
 	__u32 beat;
 	__u32 seen;
 	__u32 tick;
-	__u32 zero;
+	/* How often neighbours have changed, of all network namespaces. Written by neighbour.bpf.c, read by the programs. */
+	__u32 neighbours;
 	/*
 	 * Written and read by the programs. By a hash of neighbour and period: the period, once one of its packets has
 	 * gone to the kernel. With the period in the hash, no two neighbours keep each other from it for longer than that.

@@ -4,9 +4,9 @@
  * instructions of the kernel, and most of what is asked within a tick was asked before.
  *
  * Input: a packet; what the kernel said. Output: the same for each packet that the kernel would be asked the same of, until
- * the tick ends, or routes change. A neighbour with another link address is met at the next tick. Only what lets packets be
- * forwarded from port to port is remembered: all else is asked for again, as is what VLAN interfaces, bridges and VRFs have a part
- * in. Called by forward.h.
+ * the tick ends, or routes or neighbours change. Without an agent nobody counts changes of neighbours, and they are met at the
+ * next tick. Only what lets packets be forwarded from port to port is remembered: all else is asked for again, as is what VLAN
+ * interfaces, bridges and VRFs have a part in. Called by forward.h.
  */
 #ifndef WAYMARK_FORWARD_KNOWN_H
 #define WAYMARK_FORWARD_KNOWN_H
@@ -28,8 +28,8 @@ static __always_inline struct forward_known *forward_known_here(void)
 }
 
 /*
- * A number that is another one once the kernel's routes, rules, addresses or links have changed: the kernel counts what makes
- * its own sockets ask again. Of IPv6 it counts when it begins to put a route in place of another, so that what is asked right
+ * A number that is another one once the kernel's routes, rules, addresses, links or neighbours have changed: the kernel counts
+ * what makes its own sockets ask again, and neighbour.bpf.c counts neighbours. Of IPv6 it counts when it begins to put a route in place of another, so that what is asked right
  * then may still be used until the tick ends.
  */
 static __always_inline __u16 forward_generation(frame_ctx *xdp, bool ipv6)
@@ -41,8 +41,9 @@ static __always_inline __u16 forward_generation(frame_ctx *xdp, bool ipv6)
 		return 0;
 	buff = bpf_cast_to_kern_ctx(xdp);
 	net = buff->rxq->dev->nd_net.net;
-	return ipv6 ? net->ipv6.fib6_sernum + net->ipv6.rt6_stats->fib_discarded_routes
-		    : net->ipv4.rt_genid;
+	return forward_memory.neighbours +
+	       (ipv6 ? net->ipv6.fib6_sernum + net->ipv6.rt6_stats->fib_discarded_routes
+		     : net->ipv4.rt_genid);
 }
 
 /* Where the way of a hashed packet is. */

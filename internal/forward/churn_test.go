@@ -183,7 +183,6 @@ func (c *churn) setNeighbour(family, out int) {
 		if err != nil {
 			return err
 		}
-		defer nextTick(c.t) // until then the former address is used: see bpf/forward/known.h
 		return netlink.NeighSet(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.ParseIP(churnNextHops[family][out]), HardwareAddr: m[:]})
 	})
 }
@@ -255,7 +254,6 @@ func (c *churn) setAddress(out int) {
 		if err != nil {
 			return err
 		}
-		defer nextTick(c.t) // as for a neighbour: the kernel forgets these
 		return netlink.LinkSetHardwareAddr(l, m[:])
 	}, func(s *tables) {
 		if s.lossy = true; out < 0 {
@@ -333,8 +331,7 @@ func (c *churn) lost(twin int) (n int) {
 }
 
 // TestChurn: while routes, neighbours, links and addresses change under load, nothing that is sent after the kernel has
-// acknowledged a change, of a link address in the tick after it, leaves as before it, and no more is lost than where the kernel
-// forwards.
+// acknowledged a change leaves as before it, and no more is lost than where the kernel forwards.
 func TestChurn(t *testing.T) {
 	c := &churn{t: t, twins: [2]*twin{newTwin(t, scenes[0]), newTwin(t, scenes[0])}}
 	h := *c.twins[0].router

@@ -55,7 +55,8 @@ type Forwarder struct {
 	log  *slog.Logger
 	poke chan struct{} // something may have changed
 
-	watches sync.WaitGroup
+	watches    sync.WaitGroup
+	neighbours neighbours
 
 	core    *datapath.Core // nil: not loaded yet; below: guarded by it
 	maps    map[string]*ebpf.Map
@@ -130,6 +131,9 @@ func (f *Forwarder) open(c *datapath.Core) (err error) {
 		return err
 	}
 	f.core = c
+	if err := f.neighbours.open(f.maps[".data.forward"]); err != nil {
+		f.log.Warn("forward: a neighbour's new link address takes effect only at the next tick of the kernel's timer", "error", err)
+	}
 	return f.memory.Open(f.maps[".data.forward"])
 }
 
@@ -339,6 +343,9 @@ func (f *Forwarder) close() {
 		f.endWatch(netns)
 	}
 	f.watches.Wait()
+	if err := f.neighbours.close(); err != nil {
+		f.log.Debug("forward: counting changes of neighbours does not end", "error", err)
+	}
 	f.memory.Close()
 }
 
