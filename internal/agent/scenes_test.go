@@ -71,7 +71,7 @@ var scenes = []scene{
 	},
 	{
 		name: "dead server, no new connections", topology: "pair", kind: verdict.Unanswered, says: []string{"]:8080 does not answer", "open connection"},
-		change: func(_ *testing.T, cfg *config.Config) { cfg.Flow.ScanInterval = 4 * time.Second }, // three timeouts take 1.4 s
+		change: func(_ *testing.T, cfg *config.Config) { cfg.Flow.ScanInterval = 6 * time.Second }, // three timeouts take 1.4 s, of which half an interval has to be enough
 		fault:  dead,
 	},
 	{

@@ -3,6 +3,7 @@ package datapath
 import (
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -17,6 +18,25 @@ type ticks struct {
 	length int64  // of a tick, ns
 	stamp  uint32 // the low half of a tick's number
 	mono   int64  // when it began, ns
+	wall   *offset
+}
+
+// offset is what wall time is ahead of CLOCK_MONOTONIC, in ns. What both clocks were read with another delay is no change of
+// it: first packets of both directions, often on both sides of a drain, are compared to the µs.
+type offset struct {
+	mu         sync.Mutex
+	ns, within int64 // within: it may be so much more or less; 0: not known yet
+}
+
+// at is the offset as of a reading.
+func (o *offset) at(now Moment) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	read := now.Wall - now.Mono
+	if change := max(read-o.ns, o.ns-read); o.within == 0 || change > o.within+now.Within || 4*now.Within < o.within {
+		o.ns, o.within = read, max(now.Within, 1)
+	}
+	return o.ns
 }
 
 // newTicks waits for a few ticks to begin, and takes the one whose beginning it
@@ -35,7 +55,7 @@ func newTicks() (ticks, error) {
 	}
 	defer read.Close()
 
-	t := ticks{length: res.Nano()}
+	t := ticks{length: res.Nano(), wall: &offset{}}
 	frame := make([]byte, 64)
 	best := int64(-1)
 	var last uint32
@@ -82,7 +102,7 @@ func (t *ticks) read() (clock, error) {
 	}
 	passed := (now.Mono - t.mono) / t.length
 	began := t.mono + passed*t.length
-	return clock{length: t.length, stamp: t.stamp + uint32(passed), wall0: now.Wall - now.Mono + began, mono0: began}, nil
+	return clock{length: t.length, stamp: t.stamp + uint32(passed), wall0: t.wall.at(now) + began, mono0: began}, nil
 }
 
 func clockGettime(id int32) (int64, error) {
@@ -117,6 +137,8 @@ func (c *clock) spread() uint8 {
 type Moment struct {
 	Mono int64 // CLOCK_MONOTONIC, ns
 	Wall int64 // ns since the Unix epoch
+
+	Within int64 // ns that Wall may be more or less at this Mono
 }
 
 // Now reads both. Of three readings the one that took the shortest time is the most exact: a busy machine may stop this
@@ -134,7 +156,7 @@ func Now() (now Moment, err error) {
 			return Moment{}, err
 		}
 		if took := after - before; took < best {
-			best, now = took, Moment{Mono: before + took/2, Wall: wall}
+			best, now = took, Moment{Mono: before + took/2, Wall: wall, Within: took/2 + 1}
 		}
 	}
 	return now, nil

@@ -27,3 +27,27 @@ func TestExactTimes(t *testing.T) {
 		}
 	}
 }
+
+// TestOffset: how both clocks were read does not shift times, a step of the wall clock does, and a sharper reading counts.
+func TestOffset(t *testing.T) {
+	const wall = int64(1_700_000_000_000_000_000)
+	var o offset
+	mono := int64(1 << 40)
+	for i, c := range []struct{ read, within, want int64 }{
+		{0, 100, 0},
+		{150, 60, 0},
+		{-150, 60, 0},
+		{161, 60, 161},
+		{60, 20, 60}, // sharper
+		{100, 20, 60},
+		{1e9, 20, 1e9},
+		{1e9 - 3e5, 1e6, 1e9}, // a busy machine
+		{0, 1e6, 0},
+		{5, 50, 5},
+	} {
+		mono += 50e6
+		if got := o.at(Moment{Mono: mono, Wall: wall + mono + c.read, Within: c.within}); got != wall+c.want {
+			t.Errorf("reading %d: %d, want %d", i, got-wall, c.want)
+		}
+	}
+}
