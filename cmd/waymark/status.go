@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/analyze"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/term"
@@ -45,6 +46,9 @@ func printStatus(w io.Writer, s *obs.Status, format string) error {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(s)
+	}
+	if s.Has("analyze") {
+		return analyze.Text(w, s)
 	}
 	for _, part := range []func(io.Writer, *obs.Status) error{
 		statusAgent, statusHooks, statusCoverage, statusTotals, statusStages, statusExporters, statusMemory, statusLosses, statusPrograms,

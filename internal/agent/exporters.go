@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/export/analyzer"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/export/otlp"
@@ -19,6 +20,7 @@ import (
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/pipeline"
 	"github.com/waymark-net/waymark/internal/stage/list"
+	"github.com/waymark-net/waymark/internal/store"
 )
 
 // exporters are those of the configuration: outputs of the pipeline, and services: pages
@@ -43,6 +45,7 @@ type exporter struct {
 	reopen  func()             // nil: it writes to no file
 	service service            // nil: none
 	stop    context.CancelFunc // of a service that runs
+	pushes  *analyzer.Exporter // nil: it takes no intervals
 }
 
 // service is what an exporter does of its own accord. Listen binds what Run answers at, or Close gives back.
@@ -143,6 +146,11 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 				return nil, err
 			}
 		}
+	case entry.Analyzer != nil:
+		if e.pushes, err = analyzer.New(analyzerConfig(entry.Analyzer), x.log); err != nil {
+			return nil, err
+		}
+		e.service = e.pushes
 	case entry.Prometheus != nil:
 		e.service = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, list.Metrics(), x.log)
 	}
@@ -210,6 +218,30 @@ func (x *exporters) close() {
 	}
 }
 
+// interval hands on what ended, to exporters that take whole intervals.
+func (x *exporters) interval(ended store.Ended) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.list {
+		if e.pushes != nil {
+			e.pushes.Add(ended)
+		}
+	}
+}
+
+// state is the status of all exporters.
+func (x *exporters) state() []obs.Exporter {
+	all := x.pipeline.Status()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.list {
+		if e.pushes != nil {
+			all = append(all, e.pushes.Status())
+		}
+	}
+	return all
+}
+
 // Reopen makes file exporters open their files again, after log rotation.
 func (x *exporters) Reopen() {
 	x.mu.Lock()
@@ -227,6 +259,15 @@ func ipfixConfig(c *config.IPFIX) ipfix.Config {
 	cfg.TemplateInterval, cfg.Biflow, cfg.MTU = c.TemplateInterval, c.Biflow, c.MTU
 	cfg.CA, cfg.Cert, cfg.Key = c.CA, c.Cert, c.Key
 	cfg.Enterprise = c.Enterprise
+	return cfg
+}
+
+func analyzerConfig(c *config.Analyzer) analyzer.Config {
+	cfg := analyzer.Default()
+	cfg.URL, cfg.CA, cfg.Cert, cfg.Key, cfg.Path, cfg.Size = c.URL, c.CA, c.Cert, c.Key, c.Path, c.Size
+	if cfg.Path == "" {
+		cfg.Path = statePath("analyzer")
+	}
 	return cfg
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/store/disk"
 )
 
@@ -21,8 +22,13 @@ func historyPath(c *config.History) string {
 	if c.Path != "" {
 		return c.Path
 	}
+	return statePath("history")
+}
+
+// statePath is a directory of what outlives the agent.
+func statePath(name string) string {
 	list := filepath.SplitList(os.Getenv("STATE_DIRECTORY"))
-	return filepath.Join(cmp.Or(append(list, stateDirectory)...), "history")
+	return filepath.Join(cmp.Or(append(list, stateDirectory)...), name)
 }
 
 // keepsHistory reports whether the configuration wants records on disk.
@@ -34,6 +40,7 @@ func keepsHistory(cfg *config.Config) bool {
 // are demanded, an agent that cannot keep them counts without.
 func (a *Agent) openHistory() error {
 	cfg := a.cfg
+	a.store.OnEnd(a.intervalEnded)
 	if !keepsHistory(&cfg) {
 		return nil
 	}
@@ -50,9 +57,16 @@ func (a *Agent) openHistory() error {
 	}
 	a.disk = s
 	a.store.Resume(s.Last())
-	a.store.OnEnd(s.Append)
 	a.store.Behind(a.host, s)
 	return nil
+}
+
+// intervalEnded hands an interval on to all who keep it longer than the memory does.
+func (a *Agent) intervalEnded(ended store.Ended) {
+	if a.disk != nil {
+		a.disk.Append(ended)
+	}
+	a.exports.interval(ended)
 }
 
 func (a *Agent) historyStatus() *obs.History {

@@ -16,7 +16,7 @@ func (a *Agent) Status() obs.Status {
 	s := obs.Status{
 		Version: obs.ReadBuild().Version, Host: a.host, PID: os.Getpid(), Started: a.started, Now: a.clock(),
 		Probe: a.probe.Name(), Hooks: a.hookStatus(), Interfaces: coverage,
-		Totals: a.totals.list(a.ifaceName), Exporters: a.pipeline.Status(),
+		Totals: a.totals.list(a.ifaceName), Exporters: a.exports.state(),
 	}
 	table, programs, err := a.probe.Status()
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *Agent) losses(table obs.Table) []obs.Loss {
 		add("history", "damaged_files", counts.Damaged)
 		add("history", "torn_bytes", counts.Torn)
 	}
-	for _, e := range a.pipeline.Status() {
+	for _, e := range a.exports.state() {
 		for _, l := range e.Lost {
 			add("exporter "+e.Name, l.Reason, l.Count)
 		}

@@ -42,7 +42,7 @@ func RowFields(by []query.Key, step time.Duration) []RowField {
 		case flow.MergeKey:
 			return !isKey(f.Name) && (!whole || f.Doc != "")
 		case flow.MergeFirst:
-			return !whole
+			return !whole && !isKey(f.Name)
 		}
 		return false
 	})
@@ -102,12 +102,29 @@ func recordField(of *flow.Field) RowField {
 		f.set = func(s string, o *flow.Origin, w *query.Row) error { return of.Set(s, o, &w.Record) }
 	}
 	switch of.Name {
+	case "host":
+		f.ofHost()
 	case "src":
 		f.cut(func(w *query.Row) (*netip.Addr, *netip.Prefix) { return &w.Src, &w.SrcPrefix })
 	case "dst":
 		f.cut(func(w *query.Row) (*netip.Addr, *netip.Prefix) { return &w.Dst, &w.DstPrefix })
 	}
 	return f
+}
+
+// ofHost has the row say which host counted it, where the agent that answers has records of several.
+func (f *RowField) ofHost() {
+	own, set := f.append, f.set
+	f.append = func(b []byte, o *flow.Origin, w *query.Row) []byte {
+		if w.Host != "" {
+			return append(b, w.Host...)
+		}
+		return own(b, o, w)
+	}
+	f.set = func(s string, o *flow.Origin, w *query.Row) error {
+		w.Host = s
+		return set(s, o, w)
+	}
 }
 
 // cut makes an address a prefix where the key cut it.

@@ -57,6 +57,7 @@ type Export struct {
 	JSONL      *JSONL      `yaml:"jsonl,omitempty" doc:"one JSON object per line"`
 	IPFIX      *IPFIX      `yaml:"ipfix,omitempty" doc:"RFC 7011 messages to a collector"`
 	OTLP       *OTLP       `yaml:"otlp,omitempty" doc:"OpenTelemetry's OTLP over HTTP to a collector: records as log records, and metrics"`
+	Analyzer   *Analyzer   `yaml:"analyzer,omitempty" doc:"all records of each interval to waymark analyze, which has those of many hosts"`
 	Prometheus *Prometheus `yaml:"prometheus,omitempty" doc:"metrics of agent, interfaces and protocols over HTTP"`
 }
 
@@ -138,6 +139,16 @@ type OTLP struct {
 	Key             string        `yaml:"key" doc:"https: PEM file with the client key"`
 	Filter          string        `yaml:"filter" kind:"filter" doc:"export only records that match this filter, such as not port 22; empty: all. The rest is counted as filtered"`
 	Queue           int           `yaml:"queue" default:"65536" min:"1" max:"16777216" doc:"capacity of the queue in records; when it is full, records are dropped and counted; smaller under a memory limit"`
+}
+
+// Analyzer sends intervals to waymark analyze.
+type Analyzer struct {
+	URL  string `yaml:"url" kind:"analyzer" doc:"https:// URL of the analyzer"`
+	CA   string `yaml:"ca" doc:"PEM file with the CA of the analyzer; empty: the system's CAs"`
+	Cert string `yaml:"cert" doc:"PEM file with the client certificate, which names the host"`
+	Key  string `yaml:"key" doc:"PEM file with the client key"`
+	Path string `yaml:"path" kind:"directory" doc:"directory for intervals that the analyzer does not have yet; empty: analyzer in $STATE_DIRECTORY, which systemd sets, else in /var/lib/waymark"`
+	Size uint64 `yaml:"size" default:"256MiB" min:"1MiB" kind:"size" doc:"most that they take; beyond it the oldest are lost, and counted"`
 }
 
 // Prometheus serves /metrics.

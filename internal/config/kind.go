@@ -31,6 +31,7 @@ var kinds = map[string]struct {
 	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; to serve other hosts, put an authenticating proxy in front of the unix socket", checkLoopback, false},
 	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector, false},
 	"endpoint":  {"URL", "", "write it like http://127.0.0.1:4318 or https://collector.example:4318", checkEndpoint, false},
+	"analyzer":  {"URL", "", "write it like https://analyzer.example:8476", checkAnalyzer, false},
 	"socket":    {"path", "", "write an absolute path of at most 107 bytes", checkSocket, false},
 	"directory": {"path", "", "write an absolute path", checkDirectory, false},
 	"file":      {"path", "", "write the path of a file, or - for stdout", checkFile, false},
@@ -214,6 +215,16 @@ func checkEndpoint(s string) error {
 		return fmt.Errorf("a password stands in %q, which everybody who sees the configuration would know: write it into headers_file", u.Redacted())
 	case u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%q has more than host, port and path", s)
+	}
+	return nil
+}
+
+func checkAnalyzer(s string) error {
+	if err := checkEndpoint(s); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(s, "https://") {
+		return fmt.Errorf("%q does not begin with https://", s)
 	}
 	return nil
 }

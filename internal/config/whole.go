@@ -37,6 +37,8 @@ func checkWhole(c *Config, origins Origins) Problems {
 			if !c.Records && c.MetricsInterval == 0 {
 				w.complain(key+".otlp.records", "neither records nor metrics are sent", "set records: true, or metrics_interval")
 			}
+		case e.Analyzer != nil:
+			w.checkAnalyzer(key+".analyzer", e.Analyzer)
 		case e.Prometheus != nil:
 			w.take(key+".prometheus.listen", "listener "+e.Prometheus.Listen)
 		}
@@ -61,6 +63,19 @@ func (w *whole) take(key, what string) {
 		return
 	}
 	w.taken[what] = key
+}
+
+func (w *whole) checkAnalyzer(key string, c *Analyzer) {
+	w.take(key+".path", "queue "+c.Path)
+	for _, f := range []struct{ name, value, write string }{
+		{"url", c.URL, "write it like https://analyzer.example:8476"},
+		{"cert", c.Cert, "write the file with the certificate of this host (waymark join makes one)"},
+		{"key", c.Key, "write the file with its key (waymark join makes one)"},
+	} {
+		if f.value == "" {
+			w.complain(key, f.name+" is missing", f.write)
+		}
+	}
 }
 
 // end is the other end of a connection: its key, its URL, and how this begins for TLS.

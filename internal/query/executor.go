@@ -22,14 +22,17 @@ func (x *Executor) Answer(ctx context.Context, p Plan) (Answer, error) {
 	if err := p.wants(x.Host); err != nil {
 		return Answer{}, err
 	}
+	return answerFrom(ctx, &p, x.open())
+}
+
+func answerFrom(ctx context.Context, p *Plan, asked asked) (Answer, error) {
+	defer asked.close()
 	ctx, cancel := context.WithTimeout(ctx, p.Budget.Time)
 	defer cancel()
-	asked := x.open()
-	defer asked.close()
 	if p.Step == 0 {
-		return asked.answer(ctx, &p, &Scratch{})
+		return asked.answer(ctx, p, &Scratch{})
 	}
-	return asked.series(ctx, &p)
+	return asked.series(ctx, p)
 }
 
 // Explanation is what a plan will take.
@@ -43,6 +46,7 @@ type Explanation struct {
 type EngineCost struct {
 	Engine string `json:"engine"`
 	Cost
+	Host string `json:"host,omitempty"` // where there are several
 }
 
 // Explain says what a plan will take, without running it.
@@ -53,8 +57,12 @@ func (x *Executor) Explain(p Plan) (e Explanation, err error) {
 	if err := p.wants(x.Host); err != nil {
 		return e, err
 	}
-	asked := x.open()
-	defer asked.close()
+	return x.open().explain(&p), nil
+}
+
+func (a asked) explain(p *Plan) (e Explanation) {
+	defer a.close()
+	asked := a
 	for _, pass := range []*Plan{p.counted(), p.ranked()} {
 		if pass != nil && asked.counts(pass) {
 			asked = asked.divided(pass)
@@ -62,12 +70,12 @@ func (x *Executor) Explain(p Plan) (e Explanation, err error) {
 		}
 	}
 	for i := range asked {
-		c := EngineCost{asked[i].engine.Name(), asked[i].engine.Explain(p.beyond(asked[i].after), asked[i].before)}
+		c := EngineCost{asked[i].engine.Name(), asked[i].engine.Explain(p.part(&asked[i]), asked[i].before), asked[i].host}
 		e.Cost.add(c.Cost)
 		e.Engines = append(e.Engines, c)
 	}
 	e.Budget = e.Cost.Over(p.Budget)
-	return e, nil
+	return e
 }
 
 // asked are engines with their ranges, oldest first.
@@ -77,6 +85,7 @@ type asked []share
 type share struct {
 	engine        Engine
 	after, before uint64
+	host          string // whose intervals they are; empty: those of the host that answers
 }
 
 // open divides the intervals between the sources. The newest is opened first: what moves from
@@ -130,7 +139,7 @@ func (a asked) divided(pass *Plan) asked {
 		c, ok := list[i].engine.(Counter)
 		newer := &list[i+1]
 		span := newer.engine.Span()
-		if !ok || !c.Counts(pass) || span.First == 0 || !pass.Since.Before(span.Oldest) {
+		if list[i].host != newer.host || !ok || !c.Counts(pass) || span.First == 0 || !pass.Since.Before(span.Oldest) {
 			continue
 		}
 		if first, last := c.Settled(); first <= span.First && last >= span.First {
@@ -223,7 +232,7 @@ func prefixesOf(keys []Key, rows []Row) map[string][]netip.Prefix {
 func (a asked) pass(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
 	var groups []Groups
 	for i := range a {
-		g, err := a[i].engine.Run(ctx, p.beyond(a[i].after), a[i].before)
+		g, err := a[i].engine.Run(ctx, p.part(&a[i]), a[i].before)
 		if err != nil {
 			return Answer{}, err
 		}
@@ -232,8 +241,7 @@ func (a asked) pass(ctx context.Context, p *Plan, sc *Scratch) (Answer, error) {
 		}
 	}
 	answer := p.Collect(groups, sc)
-	spans := a.spans()
-	answer.Short, answer.Oldest = short(spans, p.Since), oldest(spans)
+	answer.Short, answer.Oldest = a.short(p.Since), oldest(a.spans())
 	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return Answer{}, err
 	}

@@ -21,6 +21,8 @@ type Grouping struct {
 	passage    bool // some key is in or out
 	everywhere bool // repeated packets count like others
 	only       map[Digest]int
+	host       string // whose records they are
+	apart      bool   // rows of several hosts are distinguished
 	key        []byte
 }
 
@@ -49,11 +51,15 @@ type pick struct {
 func NewGrouping(p *Plan) *Grouping {
 	by := p.By
 	g := &Grouping{
-		by: by, whole: by.Whole(), everywhere: p.Everywhere, only: p.only,
+		by: by, whole: by.Whole(), everywhere: p.Everywhere, only: p.only, host: p.host,
 		// A peer is one of the host, or namespace, that its packets end at.
 		once: by.Fold != FoldPeer && !by.has("iface") && !by.has("direction"),
 	}
+	g.apart = g.whole || by.has(hostKey)
 	for _, k := range by.Keys {
+		if k.Name == hostKey {
+			continue
+		}
 		field := keyDefs[defOf(k.Name)].field
 		g.picks = append(g.picks, pick{k, field})
 		g.passage = g.passage || field == nil
@@ -115,7 +121,7 @@ func (g *Grouping) Take(r *flow.Record, s *Seen) (turned bool) {
 // Digest is that of the row of a record that was taken; step is Plan.Bucket of its interval.
 // It is not meant where the plan does not ask for its group.
 func (g *Grouping) Digest(r *flow.Record, s *Seen, step time.Time) (d Digest, meant bool) {
-	g.key = g.appendKey(g.key[:0], r, s)
+	g.key = g.appendKey(g.appendHost(g.key[:0], g.host), r, s)
 	if d = digestOf(g.key); g.only != nil {
 		if _, meant = g.only[d]; !meant {
 			return d, false
@@ -130,7 +136,7 @@ func (g *Grouping) Digest(r *flow.Record, s *Seen, step time.Time) (d Digest, me
 
 // base is the digest of a row's keys without the time.
 func (g *Grouping) base(w *Row) Digest {
-	g.key = g.appendKey(g.key[:0], &w.Record, &Seen{In: w.In, Out: w.Out})
+	g.key = g.appendKey(g.appendHost(g.key[:0], w.Host), &w.Record, &Seen{In: w.In, Out: w.Out})
 	return digestOf(g.key)
 }
 
@@ -178,6 +184,13 @@ func (g *Grouping) appendKey(b []byte, r *flow.Record, s *Seen) []byte {
 	return b
 }
 
+func (g *Grouping) appendHost(b []byte, host string) []byte {
+	if !g.apart || host == "" {
+		return b
+	}
+	return appendText(b, host)
+}
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.NativeEndian.AppendUint32(b, uint32(len(s))), s...)
 }
@@ -191,7 +204,7 @@ func boolean(b bool) (n uint8) {
 
 // Begin makes a row with its keys and no sums.
 func (g *Grouping) Begin(w *Row, r *flow.Record, s *Seen, step time.Time) {
-	*w = Row{Time: step}
+	*w = Row{Time: step, Host: g.host}
 	w.Unattributed = g.endpoints && r.Unattributed
 	if g.addresses {
 		w.Family = r.Family

@@ -94,10 +94,14 @@ var keyDefs = func() (list []keyDef) {
 	}
 	return append(
 		list,
+		keyDef{hostKey, "host on which the packets were counted; an analyzer has several", flow.FieldNamed(hostKey), func(a, b *Row) int { return cmp.Compare(a.Host, b.Host) }},
 		keyDef{"in", "interface on which the flow came in; none: it began at this host", nil, func(a, b *Row) int { return cmp.Compare(a.In, b.In) }},
 		keyDef{"out", "interface on which the flow left; none: it ended at this host", nil, func(a, b *Row) int { return cmp.Compare(a.Out, b.Out) }},
 	)
 }()
+
+// hostKey is not read of records: all that an engine has are of one host.
+const hostKey = "host"
 
 // The groups of services. Where ports are keys of themselves, all are meant.
 const (

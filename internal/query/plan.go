@@ -49,6 +49,7 @@ type Plan struct {
 	after         uint64                    // the number of an interval: only later ones are meant
 	only          map[Digest]int            // groups, by their keys without the time, that are meant; nil: all
 	prefixes      map[string][]netip.Prefix // that these groups have, by key
+	host          string                    // whose records the engine has that gets the plan; empty: those of the host that answers
 	full          *atomic.Bool              // set where an engine has more rows than the budget; nil: these are summed
 }
 
@@ -92,13 +93,13 @@ func (p *Plan) wants(host string) error {
 	return fmt.Errorf("no records of host %s: this agent has those of %s", strings.Join(p.Hosts, ", "), host)
 }
 
-// beyond is the plan over intervals with numbers above one.
-func (p *Plan) beyond(after uint64) *Plan {
-	if after == 0 {
+// part is the plan over the intervals of a share.
+func (p *Plan) part(s *share) *Plan {
+	if s.after == 0 && s.host == "" {
 		return p
 	}
 	part := *p
-	part.after = after
+	part.after, part.host = s.after, s.host
 	return &part
 }
 

@@ -13,6 +13,8 @@ type Row struct {
 	// records or unknown; RTT is the mean of those seen.
 	flow.Record
 
+	Host string // where it was counted; empty: at the host that answers, or at several
+
 	In, Out string // interfaces on which a flow came in and left; empty: this host, or no keys
 
 	Time time.Time // the step of time it counts; zero: the plan has none
@@ -133,6 +135,9 @@ func (w *Row) mergeInitiator(r *flow.Record) {
 // Merge adds what another engine, or an earlier or later part of the same one, has of the row.
 // o comes after w.
 func (w *Row) Merge(o *Row, whole bool) {
+	if w.Host != o.Host {
+		w.Host = ""
+	}
 	switch {
 	case o.Records == 0:
 	case w.Records == 0:

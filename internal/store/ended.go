@@ -121,3 +121,10 @@ func (e *Ended) Objects(with map[string]bool) {
 		}
 	}
 }
+
+// Numbered is the interval under another number, as a store gives it that keeps intervals of another host.
+func (e *Ended) Numbered(n uint64) Ended {
+	iv := *e.iv
+	iv.sequence = n
+	return Ended{iv: &iv, repeated: e.Repeated()}
+}

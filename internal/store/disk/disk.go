@@ -60,6 +60,7 @@ type Store struct {
 	lock *os.File
 
 	queue queue
+	ids   *identities // of intervals that came from elsewhere
 
 	mu       sync.Mutex
 	segments []*segment // oldest first
@@ -98,7 +99,10 @@ func Open(cfg Config, deps Deps) (*Store, error) {
 }
 
 // recover lists the files, and cuts off what an agent that was killed had not written whole.
-func (s *Store) recover() error {
+func (s *Store) recover() (err error) {
+	if s.ids, err = openIdentities(s.cfg.Path); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(s.cfg.Path)
 	if err != nil {
 		return err
@@ -185,6 +189,9 @@ func (s *Store) recoverLog(path string, newest bool) error {
 	if torn > 0 {
 		s.counts.Torn += uint64(torn)
 		s.deps.Log.Warn("history: the log ended in the middle of an interval, which is cut off", "path", path, "bytes", torn)
+	}
+	if err := s.ids.recovered(l.ids); err != nil {
+		return err
 	}
 	n := len(l.heads)
 	if n == 0 || s.has(l.heads[n-1].Sequence) {
@@ -279,11 +286,24 @@ func (s *Store) close() error {
 		}
 		s.log = nil
 	}
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(err, s.ids.close(), s.lock.Close())
 }
 
-// write adds an interval to the log. Only the goroutine of Run calls it.
+// Close ends a store that Run does not run.
+func (s *Store) Close() error { return s.close() }
+
+// write adds an interval to the log, or counts it. Only the goroutine of Run calls it.
 func (s *Store) write(e *store.Ended) {
+	if err := s.put(e, nil); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.counts.Errors++
+		s.lose(e.Head(), err.Error())
+	}
+}
+
+// put adds an interval to the log, with the identity that it came with; nil: it has none.
+func (s *Store) put(e *store.Ended, id *Identity) error {
 	from, to := e.Period()
 	if s.due(from) && s.mayTry() {
 		err := s.Seal()
@@ -296,14 +316,11 @@ func (s *Store) write(e *store.Ended) {
 	if s.due(from) && s.log.refused > 1 && uint64(s.log.size) >= s.mostLog() {
 		s.giveUp()
 	}
-	err := s.writeLog(e)
+	if err := s.writeLog(e, id); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		s.counts.Errors++
-		s.lose(e.Head(), err.Error())
-		return
-	}
 	if s.failing != "" && !s.due(from) { // else the log still waits to be sealed
 		s.deps.Log.Info("history: intervals are kept again", "lost", s.counts.Lost)
 		s.failing = ""
@@ -317,9 +334,10 @@ func (s *Store) write(e *store.Ended) {
 	s.last, s.lastTo = e.Sequence(), to
 	s.counts.Intervals++
 	s.counts.Records += uint64(e.Len())
+	return nil
 }
 
-func (s *Store) writeLog(e *store.Ended) error {
+func (s *Store) writeLog(e *store.Ended, id *Identity) error {
 	l := s.log
 	if l == nil {
 		var err error
@@ -328,7 +346,7 @@ func (s *Store) writeLog(e *store.Ended) error {
 		}
 	}
 	s.mu.Lock()
-	err := l.append(e)
+	err := l.append(e, id)
 	s.log = l
 	s.mu.Unlock()
 	if err != nil {

@@ -34,6 +34,7 @@ type log struct {
 	size    int64 // of what is written whole
 	encoder store.Encoder
 	heads   []store.Head
+	ids     []Identity // of the intervals that have one
 	rows    int
 	with    map[string]bool // inner objects that some record has
 	synced  time.Time
@@ -89,6 +90,9 @@ func openLog(path string) (l *log, torn int64, err error) {
 		e, err := d.Decode(b)
 		if err == nil {
 			l.note(&e)
+			if id, ok := trailer(b); ok {
+				l.ids = append(l.ids, id)
+			}
 		}
 		return err
 	})
@@ -140,10 +144,13 @@ func readLog(file io.ReaderAt, each func(d *store.Decoder, b []byte) error) (end
 
 var errNoLog = errors.New("it is no log of Waymark")
 
-// append writes an interval. After an error nothing of it is left.
-func (l *log) append(e *store.Ended) error {
+// append writes an interval, and its identity; nil: it has none. After an error nothing of it is left.
+func (l *log) append(e *store.Ended, id *Identity) error {
 	encoder := l.encoder
 	b := encoder.Append(append(l.scratch[:0], make([]byte, 8)...), e)
+	if id != nil {
+		b = append(id.append(b), trailerMagic...)
+	}
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-8))
 	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
 	if cap(b) < 1<<20 {

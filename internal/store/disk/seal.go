@@ -30,6 +30,9 @@ func (s *Store) Seal() error {
 	if l == nil {
 		return nil
 	}
+	if err := s.ids.sync(); err != nil {
+		return err
+	}
 	path := segmentName(s.cfg.Path, l.heads[0].Sequence, l.heads[len(l.heads)-1].Sequence, false)
 	w, err := newWriter(path, s.deps.Origin, l.with)
 	if err != nil {
@@ -65,6 +68,7 @@ func (s *Store) mostLog() uint64 { return max(min(s.cfg.Size/2, 4*maxLog), 1) }
 // or another record, where that was the reason. Newer intervals are worth more than older ones.
 func (s *Store) giveUp() {
 	l := s.log
+	s.try("write which intervals came", s.ids.sync())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log = nil

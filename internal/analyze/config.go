@@ -1,0 +1,84 @@
+// Package analyze is the analyzer (waymark analyze): it keeps the intervals of many agents, and answers for all of them.
+// Input: frames from exporters analyzer, over TLS with client certificates. Output: a history per host on disk (package
+// store/disk), and one API and console over all of them. Caller: the command line.
+//
+// Whose interval it is says the certificate, never the request. An interval is acknowledged when it is on disk together
+// with its identity, so that it is kept exactly once, whoever is killed at any time, and whatever is sent again.
+package analyze
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/config"
+)
+
+// Config is the section analyze.
+type Config struct {
+	Listen  string        `yaml:"listen" default:"[::]:8476" kind:"listen" doc:"host:port at which agents send, and hosts join; TLS 1.3"`
+	Names   []string      `yaml:"names" doc:"names and addresses under which hosts reach the analyzer, for its certificate; empty: the name of this host, and localhost"`
+	Path    string        `yaml:"path" kind:"directory" doc:"directory for the CA and the records of all hosts; empty: analyze in $STATE_DIRECTORY, which systemd sets, else /var/lib/waymark-analyze"`
+	Size    uint64        `yaml:"size" default:"1GiB" min:"16MiB" kind:"size" doc:"most that the files of one host take; beyond half of it, old hours are reduced to their largest flows and sums, and the oldest leave"`
+	Time    time.Duration `yaml:"time" default:"0s" min:"0s" max:"87600h" doc:"age after which records leave, if the size has not made them leave before; 0: no limit"`
+	Rate    uint64        `yaml:"rate" default:"8MiB" min:"64KiB" kind:"size" doc:"bytes that one host may send in a second, on average; a host that sends more has to wait, and others do not notice"`
+	Hosts   int           `yaml:"hosts" default:"1024" min:"1" max:"65536" doc:"most hosts that may send"`
+	Revoked string        `yaml:"revoked" doc:"file with the serial numbers of certificates that are no longer accepted, one a line in hexadecimal, or a PEM list of the CA (CRL); read again when it changes; empty: revoked in path"`
+}
+
+// Section is that of the configuration. waymark run does not read it.
+var Section = config.Register(config.Section[Config]{
+	Name: "analyze", Doc: "waymark analyze: the records of many hosts. It reads this section, api, console and log; waymark run does not read this section",
+})
+
+// Socket is the default of api.socket for an analyzer, which may run next to an agent.
+const Socket = "/run/waymark-analyze/analyze.sock"
+
+// keys of other sections that an analyzer reads.
+var keys = []string{"analyze", "api", "console", "log"}
+
+// Adapt checks a configuration for an analyzer, and sets what has another default there.
+func Adapt(c *config.Config, origins config.Origins) error {
+	var problems config.Problems
+	for key, at := range origins {
+		top, _, _ := strings.Cut(key, ".")
+		top, _, _ = strings.Cut(top, "[")
+		if key == top && !contains(keys, top) {
+			problems = append(problems, config.Problem{At: at, Key: key, What: "an analyzer counts no packets", Allowed: "allowed here: " + strings.Join(keys, ", ") + "; the agent of this host has a file of its own"})
+		}
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	if _, set := origins["api.socket"]; !set {
+		c.API.Socket = Socket
+	}
+	own := Section.Edit(c)
+	if own.Path == "" {
+		own.Path = "/var/lib/waymark-analyze"
+		if list := filepath.SplitList(os.Getenv("STATE_DIRECTORY")); len(list) > 0 {
+			own.Path = list[0]
+		}
+	}
+	own.Revoked = cmp.Or(own.Revoked, filepath.Join(own.Path, "revoked"))
+	if len(own.Names) == 0 {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name of this host: %w; set analyze.names", err)
+		}
+		own.Names = []string{name, "localhost", "127.0.0.1", "::1"}
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, one := range list {
+		if one == s {
+			return true
+		}
+	}
+	return false
+}

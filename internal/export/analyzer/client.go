@@ -1,0 +1,125 @@
+package analyzer
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/export/clienttls"
+	"github.com/waymark-net/waymark/internal/export/ownsocket"
+)
+
+// client sends requests to an analyzer.
+type client struct {
+	url   string
+	files clienttls.Files
+	http  http.Client
+}
+
+func newClient(cfg Config) (*client, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("export.analyzer.url: %w", err)
+	}
+	c := &client{
+		url:   u.JoinPath(frame.Path).String(),
+		files: clienttls.Files{Section: "export.analyzer", CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key},
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Control: ownsocket.Control}).DialContext,
+		MaxConnsPerHost: 1, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: cfg.Timeout,
+	}
+	if transport.TLSClientConfig, err = c.files.Config(""); err != nil {
+		return nil, err
+	}
+	transport.TLSClientConfig.MinVersion = tls.VersionTLS13
+	c.http = http.Client{
+		Transport: transport, Timeout: cfg.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// refusal is an answer other than success.
+type refusal struct {
+	status int
+	text   string
+	reason string
+	after  time.Duration
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("the analyzer answers %d: %s", r.status, r.text)
+}
+
+// maxAnswer is how much of an answer is read, in bytes, and longestWait bounds what an analyzer may ask for.
+const (
+	maxAnswer   = 64 << 10
+	longestWait = 5 * time.Minute
+)
+
+// post sends frames; kept is how many from the first the analyzer has now, whether there is an error or not.
+func (c *client) post(ctx context.Context, body []byte, version string, lost uint64) (kept int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header = http.Header{
+		"Content-Type": {"application/octet-stream"}, frame.VersionHeader: {frame.Version}, frame.AgentHeader: {version},
+		frame.NowHeader: {strconv.FormatInt(time.Now().UnixNano(), 10)}, frame.LostHeader: {strconv.FormatUint(lost, 10)},
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, c.explain(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	var a struct {
+		frame.Answer
+		What string `json:"what"`
+		How  string `json:"how"`
+	}
+	if parsed := json.Unmarshal(text, &a); parsed != nil {
+		a.What = strings.TrimSpace(string(text))
+	}
+	if resp.StatusCode == http.StatusOK {
+		return a.Kept, err
+	}
+	r := &refusal{status: resp.StatusCode, text: a.What, reason: resp.Header.Get(frame.ReasonHeader)}
+	if a.How != "" {
+		r.text += ": " + a.How
+	}
+	if n, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
+		r.after = min(time.Duration(n)*time.Second, longestWait)
+	}
+	return a.Kept, r
+}
+
+// explain adds what can be done.
+func (c *client) explain(err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	remedy := c.files.Remedy("export.analyzer.url", err)
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		remedy = ": start the analyzer there, or set export.analyzer.url to another"
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		remedy = ": add a route to the analyzer"
+	}
+	return fmt.Errorf("%w%s", err, remedy)
+}

@@ -1,0 +1,86 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fleet answers plans about the records of several hosts. Intervals of different hosts have nothing in common: each
+// host has numbers of its own.
+type Fleet []Executor
+
+// Answer answers a plan.
+func (f Fleet) Answer(ctx context.Context, p Plan) (Answer, error) {
+	asked, err := f.open(&p)
+	if err != nil {
+		return Answer{}, err
+	}
+	return answerFrom(ctx, &p, asked)
+}
+
+// Explain says what a plan will take, without running it.
+func (f Fleet) Explain(p Plan) (Explanation, error) {
+	asked, err := f.open(&p)
+	if err != nil {
+		return Explanation{}, err
+	}
+	return asked.explain(&p), nil
+}
+
+// open are the engines of the hosts that a plan is about, after it was checked.
+func (f Fleet) open(p *Plan) (all asked, err error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	for _, name := range p.Hosts {
+		if !slices.ContainsFunc(f, func(x Executor) bool { return x.Host == name }) {
+			return nil, fmt.Errorf("no records of host %s: there are those of %s", name, strings.Join(f.names(), ", "))
+		}
+	}
+	for i := range f {
+		if len(p.Hosts) > 0 && !slices.Contains(p.Hosts, f[i].Host) {
+			continue
+		}
+		list := f[i].open()
+		for k := range list {
+			list[k].host = f[i].Host
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+func (f Fleet) names() []string {
+	names := make([]string, len(f))
+	for i := range f {
+		names[i] = f[i].Host
+	}
+	return names
+}
+
+// OfHost is the plan for an engine that has records of one of several hosts.
+func (p *Plan) OfHost(name string) *Plan { return p.part(&share{after: p.after, host: name}) }
+
+// short says why the engines of some host do not reach back to a time; a host that joined later is no reason where
+// others reach back.
+func (a asked) short(since time.Time) (why Short) {
+	for from := 0; from < len(a); {
+		to := from + 1
+		for to < len(a) && a[to].host == a[from].host {
+			to++
+		}
+		switch one := short(a[from:to].spans(), since); {
+		case one == ShortHistory:
+			return one
+		case from == 0:
+			why = one
+		case one == "":
+			why = ""
+		}
+		from = to
+	}
+	return why
+}
