@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/waymark-net/waymark/internal/analyze"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
@@ -251,7 +252,7 @@ func writeIPFIX(w io.Writer) error {
 func writeMetrics(w io.Writer) error {
 	p := newPage("Metrics", "What `/metrics` reports besides the Go runtime and the process. No label is ever an address.")
 	var rows [][]string
-	for _, m := range prometheus.Metrics(list.Metrics()) {
+	for _, m := range append(prometheus.Metrics(list.Metrics()), analyze.Metrics()...) {
 		labels := make([]string, len(m.Labels))
 		for i, l := range m.Labels {
 			labels[i] = code(l)

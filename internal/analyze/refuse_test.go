@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
 	"github.com/waymark-net/waymark/test/await"
@@ -136,6 +139,16 @@ func TestRefusals(t *testing.T) {
 	}
 	if n := len(section.Hosts); n != 2 {
 		t.Errorf("%d hosts, want athos and porthos: nothing of the others may be kept", n)
+	}
+	page := httptest.NewRecorder()
+	a.server.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`waymark_analyze_records_total{host="athos"} 5`, `waymark_analyze_repeated_intervals_total{host="athos"} 1`,
+		`waymark_analyze_refused_requests_total{host="",reason="foreign_certificate"} 1`, `waymark_analyze_refused_requests_total{host="athos",reason="other_interval"} 1`,
+	} {
+		if !strings.Contains(page.Body.String(), line+"\n") {
+			t.Errorf("metrics lack %s", line)
+		}
 	}
 	// A list that cannot be read lets nobody in, and says so.
 	if err := os.WriteFile(a.cfg.Revoked, []byte("no number\n"), 0o600); err != nil {
@@ -277,4 +290,48 @@ func TestJoin(t *testing.T) {
 	p.interval(7)
 	p.delivered(t)
 	p.check(t, answer(t, filepath.Join(s.dir, "s")))
+}
+
+// TestFullDisk has the disk of the analyzer be full for a while: agents keep what they have, status and readiness say what to do.
+func TestFullDisk(t *testing.T) {
+	s := newScene(t)
+	if err := unix.Mount("tmpfs", s.dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("mount a small tmpfs: %v: run as root", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(s.dir, unix.MNT_DETACH) })
+	var err error
+	if s.authority, err = OpenAuthority(s.dir, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := s.start(t)
+	await.True(t, "the analyzer to be ready", func() bool { return a.readiness() == nil })
+	filler := filepath.Join(s.dir, "filler")
+	p := s.pusher(t, s.certificate(t, "athos"), filepath.Join(t.TempDir(), "queue"))
+	p.interval(5)
+	p.delivered(t)
+	f, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	f.Close()
+	for range 20 {
+		p.interval(200)
+	}
+	await.True(t, "the agent to say what the analyzer says", func() bool {
+		return strings.Contains(p.exporter.Status().LastError, "make space below analyze.path")
+	})
+	if err := a.readiness(); err == nil || !strings.Contains(err.Error(), "athos") {
+		t.Errorf("ready with a full disk: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	p.delivered(t)
+	p.check(t, answer(t, filepath.Join(s.dir, "s")))
+	if err := a.readiness(); err != nil {
+		t.Errorf("after there was space again: %v", err)
+	}
 }

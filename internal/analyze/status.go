@@ -161,17 +161,17 @@ func Metrics() []prometheus.Metric {
 	}
 	host := []string{"host"}
 	return []prometheus.Metric{
-		{Name: "waymark_analyze_intervals", Type: prometheus.Counter, Labels: host, Help: "Intervals of an agent that the analyzer keeps.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Intervals) })},
-		{Name: "waymark_analyze_records", Type: prometheus.Counter, Labels: host, Help: "Records in them.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Records) })},
-		{Name: "waymark_analyze_received", Type: prometheus.Counter, Unit: "bytes", Labels: host, Help: "Bytes received for them.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Bytes) })},
-		{Name: "waymark_analyze_repeated", Type: prometheus.Counter, Labels: host, Help: "Intervals that an agent sent again, and that are kept once.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Repeated) })},
-		{Name: "waymark_analyze_missing", Type: prometheus.Counter, Labels: host, Help: "Intervals that an agent lost before they were sent.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Missing) })},
-		{Name: "waymark_analyze_lag", Type: prometheus.Gauge, Unit: "seconds", Labels: host, Help: "Time since the end of the latest interval, by the clock of the host.", Collect: perHost(func(h *HostStatus) float64 { return h.Lag })},
-		{Name: "waymark_analyze_clock_offset", Type: prometheus.Gauge, Unit: "seconds", Labels: host, Help: "How far the clock of the host is ahead of the analyzer's.", Collect: perHost(func(h *HostStatus) float64 { return h.ClockOffset.Seconds() })},
-		{Name: "waymark_analyze_disk", Type: prometheus.Gauge, Unit: "bytes", Labels: host, Help: "Bytes of the files of a host.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.History.Bytes) })},
+		{Name: "waymark_analyze_intervals_total", Type: prometheus.Counter, Labels: host, Help: "Intervals of an agent that an analyzer keeps (waymark analyze).", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Intervals) })},
+		{Name: "waymark_analyze_records_total", Type: prometheus.Counter, Labels: host, Help: "Records in them.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Records) })},
+		{Name: "waymark_analyze_received_bytes_total", Type: prometheus.Counter, Unit: "bytes", Labels: host, Help: "Bytes received for them.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Bytes) })},
+		{Name: "waymark_analyze_repeated_intervals_total", Type: prometheus.Counter, Labels: host, Help: "Intervals that an agent sent again, and that are kept once.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Repeated) })},
+		{Name: "waymark_analyze_missing_intervals_total", Type: prometheus.Counter, Labels: host, Help: "Intervals that an agent lost before they were sent.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.Missing) })},
+		{Name: "waymark_analyze_lag_seconds", Type: prometheus.Gauge, Unit: "seconds", Labels: host, Help: "Time since the end of the latest interval, by the clock of the host.", Collect: perHost(func(h *HostStatus) float64 { return h.Lag })},
+		{Name: "waymark_analyze_clock_offset_seconds", Type: prometheus.Gauge, Unit: "seconds", Labels: host, Help: "How far the clock of the host is ahead of the analyzer's.", Collect: perHost(func(h *HostStatus) float64 { return h.ClockOffset.Seconds() })},
+		{Name: "waymark_analyze_disk_bytes", Type: prometheus.Gauge, Unit: "bytes", Labels: host, Help: "Bytes of the files of a host.", Collect: perHost(func(h *HostStatus) float64 { return float64(h.History.Bytes) })},
 		{Name: "waymark_analyze_problems", Type: prometheus.Gauge, Labels: host, Help: "Problems of a host that waymark status names.", Collect: perHost(func(h *HostStatus) float64 { return float64(len(h.Problems)) })},
 		{
-			Name: "waymark_analyze_refused", Type: prometheus.Counter, Labels: []string{"host", "reason"}, Help: "Requests that were refused; without a host: of nobody who is known.",
+			Name: "waymark_analyze_refused_requests_total", Type: prometheus.Counter, Labels: []string{"host", "reason"}, Help: "Requests that were refused; without a host: of nobody who is known.",
 			Collect: func(s *obs.Status, sample func(float64, ...string)) {
 				own := obs.SectionOf[Status](s, sectionName)
 				if own == nil {
