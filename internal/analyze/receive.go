@@ -179,7 +179,7 @@ func (a *Analyzer) keepOne(h *host, f *frame.Frame) *refusal {
 		h.mu.Lock()
 		h.state.Restored++
 		h.mu.Unlock()
-		a.log.Warn("an agent goes on from an earlier state, as after a snapshot was restored: it is told to go on as another run", "host", h.name, "sequence", f.Sequence)
+		a.log.Warn("an agent goes on from an earlier state, as after a snapshot was restored: it has to go on as another run", "host", h.name, "sequence", f.Sequence)
 		return refuse(frame.ReasonOther, http.StatusConflict, fmt.Sprintf("interval %d of this run is another one", f.Sequence), "the agent goes on as another run")
 	}
 	if f.Sequence > before+1 {

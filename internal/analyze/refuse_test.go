@@ -159,7 +159,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestFlood has one host send without pause: it has to wait, and is told how long; another is served as before.
+// TestFlood has one host send without pause: it has to wait, for as long as the answer says; another is served as before.
 func TestFlood(t *testing.T) {
 	s := newScene(t)
 	a, _ := s.start(t, func(c *Config) { c.Rate = 64 << 10 })

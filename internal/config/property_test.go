@@ -79,6 +79,7 @@ func drawScalar(t *rapid.T, f reflect.StructField, v reflect.Value) {
 		"loopback":  {"", "[::1]:3", "localhost:4"},
 		"collector": {"udp://[::1]:4739", "tls://host:1"},
 		"endpoint":  {"http://127.0.0.1:4318", "https://[2001:db8::1]/otlp"},
+		"analyzer":  {"https://[2001:db8::1]:8476"},
 		"prefix6":   {"2001:db8::/32", "2001:db8:1::/48", "fd00::1", "ff0e::/16"},
 		"proto":     {"any", "tcp", "58"},
 		"filter":    {"", "port 22 or proto tcp"},

@@ -78,7 +78,7 @@ func (c *client) post(ctx context.Context, body []byte, version string, lost uin
 		return 0, err
 	}
 	req.Header = http.Header{
-		"Content-Type": {"application/octet-stream"}, frame.VersionHeader: {frame.Version}, frame.AgentHeader: {version},
+		frame.VersionHeader: {frame.Version}, frame.AgentHeader: {version},
 		frame.NowHeader: {strconv.FormatInt(time.Now().UnixNano(), 10)}, frame.LostHeader: {strconv.FormatUint(lost, 10)},
 	}
 	resp, err := c.http.Do(req)

@@ -130,7 +130,7 @@ func appendIdentity(b []byte, id *Identity) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
 }
 
-// rewrite makes the file anew, of the latest identities.
+// rewrite makes the file again, of the latest identities.
 func (n *identities) rewrite() error {
 	if old := len(n.list) - identityMost; old > 0 {
 		list := slices.Clone(n.list[old:])
