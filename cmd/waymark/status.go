@@ -198,7 +198,11 @@ func statusExporters(w io.Writer, s *obs.Status) error {
 		for _, l := range e.Lost {
 			lost += l.Count
 		}
-		t.Add(e.Name, e.Target, term.Count(e.Exported), term.Count(e.Filtered), fmt.Sprintf("%d/%d", e.Queued, e.QueueSize), term.Count(e.Retries), term.Count(lost), e.LastError)
+		queue := fmt.Sprintf("%d/%d", e.Queued, e.QueueSize)
+		if e.QueueSize == 0 { // it is bounded in bytes
+			queue = term.Count(uint64(e.Queued))
+		}
+		t.Add(e.Name, e.Target, term.Count(e.Exported), term.Count(e.Filtered), queue, term.Count(e.Retries), term.Count(lost), e.LastError)
 	}
 	return term.Section(w, t)
 }

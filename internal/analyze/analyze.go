@@ -66,7 +66,7 @@ func New(cfg config.Config, deps Deps) (*Analyzer, error) {
 	return &Analyzer{
 		whole: cfg, cfg: Section.Of(&cfg), log: deps.Log, clock: deps.Clock, ready: deps.Ready, name: name,
 		bodies: make(chan struct{}, maxBodies), work: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		live: live{followers: map[*follower]bool{}}, refusals: map[string]uint64{}, warned: map[string]time.Time{},
+		live: live{every: liveEvery, followers: map[*follower]bool{}}, refusals: map[string]uint64{}, warned: map[string]time.Time{},
 	}, nil
 }
 
@@ -215,7 +215,7 @@ func (a *Analyzer) close() error {
 // api is the API over all hosts.
 func (a *Analyzer) api() *api.Server {
 	deps := api.Deps{
-		Origin: flow.Origin{Host: a.name, Sampling: 1}, History: history{a}, Status: a.Status, Ready: a.readiness, Log: a.log,
+		Origin: flow.Origin{Host: a.name, Sampling: 1}, History: history{a}, Status: a.Status, Ready: a.readiness, Why: a.why, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, prometheus.Page{Metrics: Metrics()}, a.log),
 		Configuration: func() (api.Configuration, error) {
 			var b strings.Builder

@@ -31,14 +31,14 @@ type Config struct {
 
 // Section is that of the configuration. waymark run does not read it.
 var Section = config.Register(config.Section[Config]{
-	Name: "analyze", Doc: "waymark analyze: the records of many hosts. It reads this section, api, console and log; waymark run does not read this section",
+	Name: "analyze", Doc: "waymark analyze: the records of many hosts. It reads this section, api, console, log and why; waymark run does not read this section",
 })
 
 // Socket is the default of api.socket for an analyzer, which may run next to an agent.
 const Socket = "/run/waymark-analyze/analyze.sock"
 
 // keys of other sections that an analyzer reads.
-var keys = []string{"analyze", "api", "console", "log"}
+var keys = []string{"analyze", "api", "console", "log", "why"}
 
 // Adapt checks a configuration for an analyzer, and sets what has another default there.
 func Adapt(c *config.Config, origins config.Origins) error {

@@ -35,6 +35,7 @@ const (
 
 // live are the intervals that came since somebody who follows got some.
 type live struct {
+	every     time.Duration
 	mu        sync.Mutex
 	followers map[*follower]bool
 }
@@ -95,7 +96,7 @@ func (h history) Follow(ctx context.Context, began func(), emit func(store.Perio
 	if began != nil {
 		began()
 	}
-	ticker := time.NewTicker(liveEvery)
+	ticker := time.NewTicker(l.every)
 	defer ticker.Stop()
 	for {
 		select {

@@ -15,16 +15,17 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/store/disk"
+	"github.com/waymark-net/waymark/internal/verdict"
 )
 
 // host is one whose intervals are kept.
 type host struct {
 	name string
 
-	keeping sync.Mutex // of those who write
-	disk    *disk.Store
-	tended  time.Time
-	decoder store.Decoder
+	keeping  sync.Mutex // of those who write
+	disk     *disk.Store
+	tended   time.Time
+	examiner *verdict.Examiner
 
 	mu      sync.Mutex // of what follows
 	bucket  bucket
@@ -68,7 +69,9 @@ func (a *Analyzer) openHost(name string) (*host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("records of %s in %s: %w", name, dir, err)
 	}
-	return &host{name: name, disk: d, state: HostStatus{Name: name}, problem: map[string]string{}}, nil
+	h := &host{name: name, disk: d, state: HostStatus{Name: name}, problem: map[string]string{}}
+	h.examiner = a.newExaminer(h)
+	return h, nil
 }
 
 // openHosts opens those that are known.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/verdict"
+	"github.com/waymark-net/waymark/test/await"
 )
 
 // TestQueries asks for the same flows at two hosts, from the logs and from sealed files: rows by flow and by host are of one
@@ -15,6 +17,7 @@ import (
 func TestQueries(t *testing.T) {
 	s := newScene(t)
 	a, _ := s.start(t)
+	a.live.every = 20 * time.Millisecond
 	from := time.Now().Add(-30 * time.Minute).Truncate(time.Minute)
 	const rows, intervals = 40, 12
 	for _, name := range []string{"alpha", "beta"} {
@@ -78,6 +81,15 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	check("logs")
+	var why verdict.Answer
+	if err := client.Why(context.Background(), api.WhyRequest{Since: "1h"}, &why); err != nil || why.From.IsZero() || len(why.Examined) == 0 {
+		t.Errorf("why: %+v, %v", why, err)
+	}
+	for _, v := range why.Verdicts {
+		if v.Where.Host == "" {
+			t.Errorf("a verdict names no host: %+v", v)
+		}
+	}
 	for _, h := range a.all() {
 		h.keeping.Lock()
 		if err := h.disk.Seal(); err != nil {
@@ -86,4 +98,33 @@ func TestQueries(t *testing.T) {
 		h.keeping.Unlock()
 	}
 	check("files")
+
+	// Who follows gets what comes, of both hosts at once.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	came := make(chan api.Answer, 16)
+	go func() {
+		_ = client.Follow(ctx, api.Request{By: "host", Everywhere: true, Follow: true}, func(a api.Answer) error {
+			came <- a
+			return nil
+		})
+	}()
+	await.True(t, "a follower", func() bool {
+		a.live.mu.Lock()
+		defer a.live.mu.Unlock()
+		return len(a.live.followers) == 1
+	})
+	for _, name := range []string{"alpha", "beta"} {
+		f := s.certificate(t, name)
+		s.push(t, s.client(t, f.Cert, f.Key), bodyOf(intervals+1, rows, from.Add(time.Hour)))
+	}
+	followed := map[string]uint64{}
+	for len(followed) < 2 {
+		for _, row := range await.Signal(t, "what came", came).Rows {
+			followed[row.Host] += row.Records
+		}
+	}
+	if followed["alpha"] != rows || followed["beta"] != rows {
+		t.Errorf("followed %v", followed)
+	}
 }

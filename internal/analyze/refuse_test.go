@@ -164,7 +164,7 @@ func TestFlood(t *testing.T) {
 	s := newScene(t)
 	a, _ := s.start(t, func(c *Config) { c.Rate = 64 << 10 })
 	f := s.certificate(t, "flood")
-	body := bodyOf(1, 20000, time.Now())
+	body := bodyOf(1, 5000, time.Now())
 	client := s.client(t, f.Cert, f.Key)
 	ctx, cancel := context.WithCancel(context.Background())
 	var flooding sync.WaitGroup

@@ -90,6 +90,7 @@ type Consequence struct {
 
 // Where is the place of what is wrong. What has no meaning for it is absent.
 type Where struct {
+	Host      string     `json:"host,omitempty"` // of an analyzer, which has several
 	Netns     string     `json:"netns,omitempty"`
 	Iface     string     `json:"iface,omitempty"`
 	Direction string     `json:"direction,omitempty"`

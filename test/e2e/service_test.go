@@ -101,10 +101,14 @@ func TestServiceExposure(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd is not installed")
 	}
-	for _, drop := range []string{"", "afpacket", "lldp", "netns", "tunnel"} {
+	for _, drop := range []string{"", "afpacket", "lldp", "netns", "tunnel", "analyze"} {
 		unit := filepath.Join(openDir(t), "waymark.service")
 		text := readText(t, "../../deploy/systemd/waymark.service")
-		if drop != "" {
+		switch drop {
+		case "":
+		case "analyze": // a unit of its own
+			text = readText(t, "../../deploy/systemd/waymark-analyze.service")
+		default:
 			text = strings.Replace(text, "\n[Install]", readText(t, "../../deploy/systemd/"+drop+".conf")+"\n[Install]", 1)
 		}
 		if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {

@@ -540,6 +540,7 @@ export interface VerdictAnswer {
 }
 
 export interface Where {
+	host?: string;
 	netns?: string;
 	iface?: string;
 	direction?: string;
