@@ -303,3 +303,24 @@ func TestRestartedAgent(t *testing.T) {
 	second.records, second.packets = second.records+first.records, second.packets+first.packets
 	second.check(t, rows)
 }
+
+// TestSharedQueue has an exporter take over the queue of another one, as after a reload with a changed configuration.
+func TestSharedQueue(t *testing.T) {
+	s := newScene(t)
+	_, stop := s.start(t)
+	stop()
+	f := s.certificate(t, "athos")
+	queue := filepath.Join(t.TempDir(), "queue")
+	first, second := s.pusher(t, f, queue), s.pusher(t, f, queue)
+	first.interval(10)
+	second.interval(20)
+	await.True(t, "the first to have its interval in the queue", func() bool { return first.exporter.Status().Queued == 10 })
+	if st := second.exporter.Status(); !strings.Contains(st.LastError, "has its queue there") {
+		t.Errorf("two have the queue: %+v", st)
+	}
+	first.stop()
+	s.start(t)
+	await.True(t, "both intervals to be sent", func() bool { return second.exporter.Status().Exported == 30 })
+	second.records, second.packets = second.records+first.records, second.packets+first.packets
+	second.check(t, answer(t, filepath.Join(s.dir, "s")))
+}

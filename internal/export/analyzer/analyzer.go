@@ -73,12 +73,42 @@ func newBoot() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Listen opens the queue, and reads what an earlier agent left.
-func (e *Exporter) Listen() (err error) {
-	if e.queue, err = openQueue(e.cfg.Path, e.cfg.Size); err == nil && e.queue.count > 0 {
-		e.log.Info("analyzer: intervals of an earlier run are sent first", "intervals", e.queue.count, "bytes", e.queue.bytes)
+// Listen opens the queue, and reads what an earlier agent left. A queue that another exporter still has is no error: after a
+// reload, it is that of the same queue with another configuration, which ends soon.
+func (e *Exporter) Listen() error {
+	q, err := openQueue(e.cfg.Path, e.cfg.Size)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case errors.Is(err, errLocked):
+		e.failing = err.Error()
+		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	if e.queue, e.failing = q, ""; q.count > 0 {
+		e.log.Info("analyzer: intervals of an earlier run are sent first", "intervals", q.count, "bytes", q.bytes)
+	}
+	return nil
+}
+
+// lockedPause is how long is waited before a queue is tried again that another exporter has.
+const lockedPause = 100 * time.Millisecond
+
+// opened waits for the queue, unless Listen got it.
+func (e *Exporter) opened(ctx context.Context) bool {
+	for e.queue == nil {
+		timer := time.NewTimer(lockedPause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		if err := e.Listen(); err != nil || e.queue == nil && ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Close gives back what Listen took.
@@ -108,6 +138,13 @@ const endPatience = 2 * time.Second
 
 // Run writes intervals to the queue, and sends what is there, until ctx ends.
 func (e *Exporter) Run(ctx context.Context) error {
+	if !e.opened(ctx) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.lose("queue_not_written", e.records)
+		e.log.Error("analyzer: the queue could not be opened, what waited for it is lost", "path", e.cfg.Path, "records", e.records, "reason", e.failing)
+		return nil
+	}
 	defer e.queue.close()
 	var sending sync.WaitGroup
 	more := make(chan struct{}, 1)
