@@ -31,9 +31,7 @@ analyzer is not reachable, agents keep intervals on their own disk.
 The CA of the analyzer is made at the first start, below analyze.path. A host joins
 with a token: waymark analyze token NAME here, and waymark join URL TOKEN there.`,
 		Example: `  waymark analyze --config /etc/waymark/analyze.yaml
-  waymark analyze token athos
-  waymark flows --socket /run/waymark-analyze/analyze.sock --by host --since 1h
-  waymark status --socket /run/waymark-analyze/analyze.sock`,
+  waymark analyze --config analyze.yaml --set analyze.names=analyzer.example`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := analyzerConfig(cmd, &flags)
 			if err != nil {
