@@ -1,3 +1,4 @@
 package pdm
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpf -output-suffix el -no-global-types -type feature -type mark_key -type mark_kind -type mark_reason -type mark_totals -type pdm_state -type pdm_near -type pdm_nears -type pdm_word -type pdm_shared -type state_id -type pdm_delays_key -type pdm_histogram -type pdm_flow_delays -type delay -type policy -type stamp -type policy_ports -type policy_rule -type policy_prefix -type policy_mask -type policy_iface -type pdm_reason -type pdm_totals -type pdm_cpu -type mark_path_key -type mark_path -type pdm_event -type pdm_arrival -type pdm_suspicion abi ../../../bpf/pdm/types.bpf.c -- -I../../../bpf -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate ../../../scripts/pack-object abi
