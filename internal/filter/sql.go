@@ -10,20 +10,39 @@ import (
 
 // Dialect is how an engine of SQL reads what differs between them.
 type Dialect struct {
-	Parameter func(n int) string                // the n-th, from 1 on
+	Column    func(name string) string          // of a field; nil: its name in quotes
+	Parameter func(n int, v any) string         // the n-th, from 1 on
 	Match     func(column, regex string) string // the text matches a regular expression
+	And       func(a, b string) string          // of bits; nil: &
 }
 
 // DuckDB reads the files of the history.
 var DuckDB = Dialect{
-	Parameter: func(n int) string { return fmt.Sprintf("$%d", n) },
+	Parameter: func(n int, _ any) string { return fmt.Sprintf("$%d", n) },
 	Match:     func(column, regex string) string { return "regexp_matches(" + column + ", " + regex + ")" },
 }
 
 // SQLite is that of its command line.
 var SQLite = Dialect{
-	Parameter: func(n int) string { return fmt.Sprintf("?%d", n) },
+	Parameter: func(n int, _ any) string { return fmt.Sprintf("?%d", n) },
 	Match:     func(column, regex string) string { return column + " REGEXP " + regex },
+}
+
+// ClickHouse has named parameters with types: p1, p2, …
+var ClickHouse = Dialect{
+	Column: flow.Column,
+	Parameter: func(n int, v any) string {
+		kind := "UInt64"
+		switch v.(type) {
+		case string:
+			kind = "String"
+		case []byte:
+			kind = "IPv6"
+		}
+		return fmt.Sprintf("{p%d:%s}", n, kind)
+	},
+	Match: func(column, regex string) string { return "match(" + column + ", " + regex + ")" },
+	And:   func(a, b string) string { return "bitAnd(" + a + ", " + b + ")" },
 }
 
 // SQL is a condition with parameters: no value is part of the text.
@@ -47,17 +66,31 @@ func (f Filter) SQL(d Dialect) SQL {
 	return q
 }
 
+func (d *Dialect) column(name string) string {
+	if d.Column == nil {
+		return `"` + name + `"`
+	}
+	return d.Column(name)
+}
+
+func (d *Dialect) and(a, b string) string {
+	if d.And == nil {
+		return "(" + a + " & " + b + ")"
+	}
+	return d.And(a, b)
+}
+
 func (q *SQL) arg(d Dialect, v any) string {
 	q.Args = append(q.Args, v)
-	return d.Parameter(len(q.Args))
+	return d.Parameter(len(q.Args), v)
 }
 
 var sqlOrders = map[Op]string{OpEqual: "=", OpLess: "<", OpLessOrEqual: "<=", OpGreater: ">", OpGreaterOrEqual: ">="}
 
 func (q *SQL) test(d Dialect, t *Test) string {
-	column := `"` + t.Field.Name + `"`
+	column := d.column(t.Field.Name)
 	if t.Mask != 0 {
-		column = fmt.Sprintf("(%s & %s)", column, q.arg(d, t.Mask))
+		column = d.and(column, q.arg(d, t.Mask))
 	}
 	value := func(n uint64) any {
 		if t.Field.Kind == flow.Name {
@@ -69,14 +102,14 @@ func (q *SQL) test(d Dialect, t *Test) string {
 	case OpBetween:
 		return fmt.Sprintf("%s BETWEEN %s AND %s", column, q.arg(d, t.Low), q.arg(d, t.High))
 	case OpAllBits:
-		return fmt.Sprintf("(%s & %s) = %s", column, q.arg(d, t.Low), q.arg(d, t.Low))
+		return d.and(column, q.arg(d, t.Low)) + " = " + q.arg(d, t.Low)
 	case OpIs:
 		return column + " = " + q.arg(d, t.Text)
 	case OpMatch:
 		return d.Match(column, q.arg(d, t.Text))
 	case OpWithin:
-		family, first, last := edges(t.Prefix)
-		return fmt.Sprintf(`"family" = %s AND %s BETWEEN %s AND %s`, q.arg(d, family), column, q.arg(d, first), q.arg(d, last))
+		family, first, last := Edges(t.Prefix)
+		return fmt.Sprintf("%s = %s AND %s BETWEEN %s AND %s", d.column("family"), q.arg(d, family), column, q.arg(d, first), q.arg(d, last))
 	case OpTrue:
 		return column
 	case OpPresent:
@@ -85,8 +118,8 @@ func (q *SQL) test(d Dialect, t *Test) string {
 	return column + " " + sqlOrders[t.Op] + " " + q.arg(d, value(t.Low))
 }
 
-// edges are the first and the last address of a prefix, IPv4 mapped to IPv6.
-func edges(p netip.Prefix) (family uint64, first, last []byte) {
+// Edges are the first and the last address of a prefix, IPv4 mapped to IPv6.
+func Edges(p netip.Prefix) (family uint64, first, last []byte) {
 	a, bits := p.Masked().Addr(), p.Bits()
 	if family = 6; a.Is4() {
 		family, bits = 4, bits+96

@@ -9,13 +9,13 @@ import (
 // value can be missing, which is not 0; see Field.Missing.
 func (f *Field) ClickHouse() string {
 	name := map[Kind]string{
-		Address: "IPv6", Time: "DateTime64(9, 'UTC')", Signed: "Int64", Flag: "Bool", Pairs: "Array(Tuple(UInt8, UInt64))",
+		Address: "IPv6", Time: "DateTime64(9, 'UTC')", Signed: "Int64", Flag: "Bool", Pairs: "Array(UInt64)",
 	}[f.Kind]
 	switch {
 	case f.Kind == Text:
 		return "LowCardinality(String)"
 	case f.Kind == Pairs:
-		return name // an array is empty where there is none
+		return name // index and count by turns; an array is empty where there is none
 	case f.Kind == Name:
 		values := make([]string, len(f.Values))
 		for i, v := range f.Values {
@@ -29,6 +29,20 @@ func (f *Field) ClickHouse() string {
 		return "Nullable(" + name + ")"
 	}
 	return name
+}
+
+// Column is the name of a field, or of another column, in a database: a dot would make it part of a structure.
+func Column(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+// ClickHouseCodec is how the column is compressed there; empty: as columns are by default.
+func (f *Field) ClickHouseCodec() string {
+	switch {
+	case f.Kind == Time:
+		return "DoubleDelta, ZSTD(1)"
+	case f.Kind == Signed, f.Kind.Number():
+		return "T64, ZSTD(1)"
+	}
+	return "ZSTD(1)"
 }
 
 // Parquet is the logical type of the field's column in a Parquet file, optional where

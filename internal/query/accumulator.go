@@ -54,6 +54,37 @@ func (a *Accumulator) Row(w *Row) {
 	row.Merge(w, a.grouping.whole)
 }
 
+// Partial is what somebody else summed of records that have the same keys, and the same of what rows keep only where records agree.
+type Partial struct {
+	flow.Record // keys as a fold turned them, what they agree on, and the sums
+	Records     uint64
+	Back, Again flow.Counters // of Row
+	Trips       RoundTrips
+}
+
+// Partial adds such sums, which are changed.
+func (a *Accumulator) Partial(p *Partial, step time.Time) {
+	seen := Seen{}
+	d, meant := a.grouping.Digest(&p.Record, &seen, step)
+	if !meant {
+		return
+	}
+	var w Row
+	a.grouping.Begin(&w, &p.Record, &seen, step)
+	w.Digest, w.repeated = d, p.Again
+	if p.Records > 0 {
+		w.Records, w.Back = p.Records, p.Back
+		w.CopyMerged(&p.Record)
+	}
+	w.mergeInitiator(&p.Record)
+	w.Measured(&p.Trips)
+	if p.PDM != nil {
+		w.PDM = p.PDM
+	}
+	w.mergeIOAM(&p.Record, false)
+	a.Row(&w)
+}
+
 // row is where a group is summed; it is new unless known.
 func (a *Accumulator) row(d Digest) (row *Row, known bool) {
 	if i, ok := a.index[d]; ok {

@@ -12,6 +12,13 @@ type Source interface {
 	Open() Engine
 }
 
+// Far is a Source that is asked over a network: only for what newer ones do not have.
+type Far interface {
+	Source
+	// Far reports whether there is one to ask.
+	Far() bool
+}
+
 // Engine is what a source has at one moment.
 type Engine interface {
 	// Name says where the records are.
@@ -31,6 +38,11 @@ type Span struct {
 	Began       time.Time // of the first interval that the source ever had; zero: it had none
 	Oldest      time.Time // the earliest begin of one that it has; zero: none
 	Dropped     time.Time // end of the latest interval that it had to forget; zero: none
+}
+
+// has reports whether the engine has all that is asked for, as far as there ever was any.
+func (s *Span) has(p *Plan) bool {
+	return s.First > 0 && !p.Since.IsZero() && !p.Since.Before(s.Oldest) && !p.Since.Before(s.Dropped)
 }
 
 // Groups are the groups of one engine.

@@ -22,7 +22,7 @@ func (x *Executor) Answer(ctx context.Context, p Plan) (Answer, error) {
 	if err := p.wants(x.Host); err != nil {
 		return Answer{}, err
 	}
-	return answerFrom(ctx, &p, x.open())
+	return answerFrom(ctx, &p, x.open(&p))
 }
 
 func answerFrom(ctx context.Context, p *Plan, asked asked) (Answer, error) {
@@ -57,7 +57,7 @@ func (x *Executor) Explain(p Plan) (e Explanation, err error) {
 	if err := p.wants(x.Host); err != nil {
 		return e, err
 	}
-	return x.open().explain(&p), nil
+	return x.open(&p).explain(&p), nil
 }
 
 func (a asked) explain(p *Plan) (e Explanation) {
@@ -91,12 +91,16 @@ type share struct {
 // open divides the intervals between the sources. The newest is opened first: what moves from
 // it to an older one meanwhile is asked of it alone. Where it has forgotten intervals, its first
 // one is asked of the older one, which knows what was seen in the one before that.
-func (x *Executor) open() asked {
+func (x *Executor) open(p *Plan) asked {
 	var list asked
-	before, forgot := ^uint64(0), false
+	before, forgot, all := ^uint64(0), false, false
 	for i, s := range x.Sources {
+		if far, is := s.(Far); is && (all || !far.Far()) {
+			continue
+		}
 		e := s.Open()
 		span := e.Span()
+		all = all || span.has(p)
 		if forgot && span.Last >= before {
 			list[i-1].after = before
 			before++

@@ -44,7 +44,7 @@ func (f Fleet) open(p *Plan) (all asked, err error) {
 		if len(p.Hosts) > 0 && !slices.Contains(p.Hosts, f[i].Host) {
 			continue
 		}
-		list := f[i].open()
+		list := f[i].open(p)
 		for k := range list {
 			list[k].host = f[i].Host
 		}

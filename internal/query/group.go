@@ -80,6 +80,12 @@ func (g *Grouping) Idle() bool { return g.everywhere && !g.passage }
 // Passage reports whether rows are distinguished by where packets came in or left.
 func (g *Grouping) Passage() bool { return g.passage }
 
+// Joins reports whether an engine has to find out again where packets were seen first: what it stored about that is of all records,
+// and of rows that distinguish no places.
+func (g *Grouping) Joins(p *Plan) bool {
+	return !g.Idle() && (g.Apart() || g.Passage() || p.Records().TestsPlaces())
+}
+
 // Seen is where the packets of a record were seen.
 type Seen struct {
 	In, Out  string // interfaces on which they came in and left; empty: this host

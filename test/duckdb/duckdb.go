@@ -10,10 +10,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
+
+	"github.com/waymark-net/waymark/test/python"
 )
 
 // Query is a statement; args are of type uint64, string or []byte.
@@ -35,33 +34,9 @@ var ErrMissing = errors.New("the Python package duckdb is not installed: scripts
 //go:embed ask.py
 var script string
 
-// folder is where scripts/setup puts the package, in the tree that the working directory is in.
-func folder() string {
-	const within = ".cache/python"
-	dir, err := os.Getwd()
-	for err == nil && dir != "/" {
-		if at := filepath.Join(dir, within); isDir(at) {
-			return at
-		}
-		dir = filepath.Dir(dir)
-	}
-	return within
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
-
-func python(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "python3", args...)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+folder()+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
-	return cmd
-}
-
 // Version is that of DuckDB, or an error that says what is missing.
 func Version(ctx context.Context) (string, error) {
-	out, err := python(ctx, "-c", "import duckdb; print(duckdb.__version__)").Output()
+	out, err := python.Command(ctx, "-c", "import duckdb; print(duckdb.__version__)").Output()
 	if err != nil {
 		return "", ErrMissing
 	}
@@ -97,7 +72,7 @@ func Ask(ctx context.Context, queries []Query) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := python(ctx, "-c", script)
+	cmd := python.Command(ctx, "-c", script)
 	cmd.Stdin = bytes.NewReader(in)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

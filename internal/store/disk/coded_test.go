@@ -151,7 +151,7 @@ func TestRowGroups(t *testing.T) {
 				case c.name == columnRepeated:
 					want = parquet.Int64Value(int64((row+n)%2) * int64(r.Packets))
 				case !c.optional || !c.field.Missing(r):
-					want = valueOf(c, &entry{r, &w.space.origin, 70_000})
+					want = valueOf(c, &entry{Record: r, origin: &w.space.origin, interval: 70_000})
 				}
 				if !parquet.Equal(v, want) {
 					t.Fatalf("%s of row %d is %v, not %v", c.name, row+n, v, want)

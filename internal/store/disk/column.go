@@ -29,6 +29,9 @@ type entry struct {
 	*flow.Record
 	origin   *flow.Origin
 	interval uint64
+	// For databases: when the interval began, in ns since the Unix epoch, and the place in it.
+	from int64
+	row  int
 }
 
 // The extras: names that no field has.
@@ -36,6 +39,8 @@ const (
 	columnInterval = "interval"
 	columnRepeated = "repeated"
 	columnIfIndex  = "ifindex"
+	columnTime     = "time" // of the begin of an interval, for databases; files have it with their intervals
+	columnRow      = "row"  // place in the interval, likewise
 )
 
 // objectNames are the inner objects that few records have.

@@ -83,7 +83,7 @@ func (c *counts) textID(text []byte) uint64 {
 // Counts implements query.Counter: columns are read alone where it need not be found out again
 // where packets were seen first.
 func (e *engine) Counts(p *query.Plan) bool {
-	return len(e.segments) > 0 && !joins(query.NewGrouping(p), p)
+	return len(e.segments) > 0 && !query.NewGrouping(p).Joins(p)
 }
 
 // Settled implements query.Counter: the intervals of the newest files, as far as nothing is missing between them. Those of

@@ -53,6 +53,8 @@ func (c *encoder) node() parquet.Node {
 // space is a block, and memory for its values.
 type space struct {
 	origin  flow.Origin
+	from    int64 // when the interval began, where that is a column
+	before  int   // rows of the interval in front of the block, likewise
 	block   *store.Block
 	records []flow.Record // as far as it has them
 	values  []parquet.Value
@@ -63,7 +65,9 @@ type space struct {
 }
 
 // entry is a record with what files have in addition.
-func (s *space) entry(row int) entry { return entry{&s.records[row], &s.origin, s.block.Interval()} }
+func (s *space) entry(row int) entry {
+	return entry{&s.records[row], &s.origin, s.block.Interval(), s.from, s.before + row}
+}
 
 // values are those of the block, until the next call. Where the library takes them from elsewhere, they say no more than
 // which are missing.
@@ -174,7 +178,7 @@ func (c *encoder) read(s *space) (list []uint64, same bool) {
 
 // sameIn reports whether all rows of a block have the same, without a look at them.
 func (c *encoder) sameIn(s *space) bool {
-	return c.name == columnInterval || c.ofOrigin() || c.ofPlace() && s.block.OnePlace()
+	return c.name == columnInterval || c.name == columnTime || c.ofOrigin() || c.ofPlace() && s.block.OnePlace()
 }
 
 // missing finds out which rows have no value, and returns how many.

@@ -121,7 +121,7 @@ func (e *engine) Run(ctx context.Context, p *query.Plan, before uint64) (query.G
 	g := query.NewGrouping(p)
 	r := &run{engine: e, ctx: ctx, plan: p, before: before, grouping: g, matches: filter.Compile(p.Records(), selections())}
 	r.groups = query.NewAccumulator(p, g)
-	r.join = joins(g, p)
+	r.join = g.Joins(p)
 	r.joiner = joiner{run: r}
 	if !r.join && (p.Counters() != nil || p.Chosen() && p.By.Counted()) {
 		r.counts = newCounts(r)
@@ -156,11 +156,6 @@ func (e *engine) leads(p *query.Plan, before uint64, i int) bool {
 		next = e.segments[i+1].heads
 	}
 	return len(next) > 0 && next[0].Sequence == e.segments[i].last+1 && meant(p, before, &next[0])
-}
-
-// joins reports whether it has to be found out again where packets were seen first.
-func joins(g *query.Grouping, p *query.Plan) bool {
-	return !g.Idle() && (g.Apart() || g.Passage() || p.Records().TestsPlaces())
 }
 
 // over reports whether the plan has used up its budget, and says so in the report.

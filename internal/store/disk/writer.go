@@ -63,33 +63,11 @@ type groupMeta struct {
 // that some record has.
 func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, error) {
 	w := &writer{path: path, space: space{origin: origin}}
-	list := slices.Clone(columns)
-	for _, object := range objectNames {
-		if with[object] {
-			list = append(list, objects[object]...)
-		}
+	schema, encoders, err := schemaOf(listOf(with), func(name string) string { return name })
+	if err != nil {
+		return nil, err
 	}
-	root := parquet.Group{}
-	encoders := make([]encoder, len(list))
-	for i := range list {
-		encoders[i] = newEncoder(&list[i])
-		root[list[i].name] = encoders[i].node()
-	}
-	schema := parquet.NewSchema("flows", root)
-	w.columns = make([]encoder, len(list))
-	for i := range list {
-		path := []string{list[i].name}
-		if list[i].pairs {
-			path = append(path, "list", "element")
-		}
-		leaf, ok := schema.Lookup(path...)
-		if !ok {
-			return nil, errors.New("no column " + list[i].name)
-		}
-		encoders[i].index = leaf.ColumnIndex
-		w.columns[leaf.ColumnIndex] = encoders[i]
-	}
-	var err error
+	w.columns = encoders
 	if w.file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode); err != nil {
 		return nil, err
 	}
@@ -101,6 +79,42 @@ func newWriter(path string, origin flow.Origin, with map[string]bool) (*writer, 
 	w.parquet = parquet.NewGenericWriter[any](w.sums, schema, parquet.PageBufferSize(pageBytes), parquet.DataPageStatistics(false),
 		parquet.ColumnPageBuffers(w.pages), parquet.CreatedBy("waymark", "1", ""))
 	return w, nil
+}
+
+// listOf are the columns of a file, with those of inner objects that some record has.
+func listOf(with map[string]bool) []column {
+	list := slices.Clone(columns)
+	for _, object := range objectNames {
+		if with[object] {
+			list = append(list, objects[object]...)
+		}
+	}
+	return list
+}
+
+// schemaOf is that of columns, and their encoders in its order.
+func schemaOf(list []column, named func(string) string) (*parquet.Schema, []encoder, error) {
+	root := parquet.Group{}
+	made := make([]encoder, len(list))
+	for i := range list {
+		made[i] = newEncoder(&list[i])
+		root[named(list[i].name)] = made[i].node()
+	}
+	schema := parquet.NewSchema("flows", root)
+	encoders := make([]encoder, len(list))
+	for i := range list {
+		path := []string{named(list[i].name)}
+		if list[i].pairs {
+			path = append(path, "list", "element")
+		}
+		leaf, ok := schema.Lookup(path...)
+		if !ok {
+			return nil, nil, errors.New("no column " + list[i].name)
+		}
+		made[i].index = leaf.ColumnIndex
+		encoders[leaf.ColumnIndex] = made[i]
+	}
+	return schema, encoders, nil
 }
 
 // add writes the records of an interval.
@@ -120,9 +134,14 @@ func (w *writer) block(b *store.Block) error {
 		}
 	}
 	w.group.add(b)
-	w.space.block, w.space.records = b, b.Records()
-	for i, to := range w.parquet.ColumnWriters() {
-		if _, err := to.WriteRowValues(w.columns[i].values(&w.space)); err != nil {
+	return w.space.write(b, w.columns, w.parquet)
+}
+
+// write writes the rows of a block, column by column.
+func (s *space) write(b *store.Block, columns []encoder, to *parquet.GenericWriter[any]) error {
+	s.block, s.records = b, b.Records()
+	for i, w := range to.ColumnWriters() {
+		if _, err := w.WriteRowValues(columns[i].values(s)); err != nil {
 			return err
 		}
 	}
