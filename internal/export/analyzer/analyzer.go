@@ -114,8 +114,8 @@ func (e *Exporter) opened(ctx context.Context) bool {
 // Close gives back what Listen took.
 func (e *Exporter) Close() { e.queue.close() }
 
-// Add takes an interval that ended; it waits for nothing.
-func (e *Exporter) Add(ended store.Ended) {
+// Append takes an interval that ended; it waits for nothing.
+func (e *Exporter) Append(ended store.Ended) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.records > 0 && e.records+ended.Len() > maxWaiting {

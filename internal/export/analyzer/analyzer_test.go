@@ -60,7 +60,7 @@ func TestSetBack(t *testing.T) {
 	}
 	run(t, e.Run)
 	s := store.New(store.Default())
-	s.OnEnd(e.Add)
+	s.OnEnd(e.Append)
 	want := uint64(0)
 	interval := func(rows int) {
 		addInterval(s, rows)
