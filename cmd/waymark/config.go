@@ -12,9 +12,9 @@ import (
 func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration, or print the effective one",
+		Short: "Check a configuration, print the effective one, or the schema of a database",
 	}
-	cmd.AddCommand(newConfigCheckCommand(), newConfigDumpCommand())
+	cmd.AddCommand(newConfigCheckCommand(), newConfigDumpCommand(), newConfigClickHouseCommand())
 	return cmd
 }
 

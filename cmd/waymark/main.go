@@ -52,7 +52,7 @@ func newRootCommand() (root *cobra.Command, started *bool) {
 		Short: "See every flow on this host: is it the network or the server?",
 		Long: `Waymark counts every packet on the interfaces of a Linux host in the kernel, by
 flow. It shows the flows on the command line, and exports them as IPFIX, OTLP, JSON
-lines and Prometheus metrics.`,
+lines and Prometheus metrics, and to ClickHouse.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

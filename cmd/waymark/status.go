@@ -198,11 +198,7 @@ func statusExporters(w io.Writer, s *obs.Status) error {
 		for _, l := range e.Lost {
 			lost += l.Count
 		}
-		queue := fmt.Sprintf("%d/%d", e.Queued, e.QueueSize)
-		if e.QueueSize == 0 { // it is bounded in bytes
-			queue = term.Count(uint64(e.Queued))
-		}
-		t.Add(e.Name, e.Target, term.Count(e.Exported), term.Count(e.Filtered), queue, term.Count(e.Retries), term.Count(lost), e.LastError)
+		t.Add(e.Name, e.Target, term.Count(e.Exported), term.Count(e.Filtered), queueText(&e), term.Count(e.Retries), term.Count(lost), e.LastError)
 	}
 	return term.Section(w, t)
 }
@@ -238,4 +234,12 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// queueText is how full the queue of an exporter is: of one in memory in records, of one on disk in bytes, too.
+func queueText(e *obs.Exporter) string {
+	if e.QueueBytes == 0 {
+		return fmt.Sprintf("%d/%d", e.Queued, e.QueueSize)
+	}
+	return fmt.Sprintf("%d, %sB/%sB", e.Queued, term.Count(e.QueuedBytes), term.Count(e.QueueBytes))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/analyzer"
+	"github.com/waymark-net/waymark/internal/export/clickhouse"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
 	"github.com/waymark-net/waymark/internal/export/otlp"
@@ -45,7 +46,13 @@ type exporter struct {
 	reopen  func()             // nil: it writes to no file
 	service service            // nil: none
 	stop    context.CancelFunc // of a service that runs
-	pushes  *analyzer.Exporter // nil: it takes no intervals
+	whole   keeper             // nil: it takes records, no whole intervals
+}
+
+// keeper takes whole intervals, and waits for nothing.
+type keeper interface {
+	Append(store.Ended)
+	Status() obs.Exporter
 }
 
 // service is what an exporter does of its own accord. Listen binds what Run answers at, or Close gives back.
@@ -147,10 +154,17 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 			}
 		}
 	case entry.Analyzer != nil:
-		if e.pushes, err = analyzer.New(analyzerConfig(entry.Analyzer), x.log); err != nil {
+		pushes, err := analyzer.New(analyzerConfig(entry.Analyzer), x.log)
+		if err != nil {
 			return nil, err
 		}
-		e.service = e.pushes
+		e.service, e.whole = pushes, pushes
+	case entry.ClickHouse != nil:
+		database, err := clickhouse.New(clickhouseConfig(entry.ClickHouse), x.origin, uint64(x.clock().UnixNano()), x.log)
+		if err != nil {
+			return nil, err
+		}
+		e.service, e.whole = database, database
 	case entry.Prometheus != nil:
 		e.service = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, list.Metrics(), x.log)
 	}
@@ -223,8 +237,8 @@ func (x *exporters) interval(ended store.Ended) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.list {
-		if e.pushes != nil {
-			e.pushes.Add(ended)
+		if e.whole != nil {
+			e.whole.Append(ended)
 		}
 	}
 }
@@ -235,8 +249,8 @@ func (x *exporters) state() []obs.Exporter {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.list {
-		if e.pushes != nil {
-			all = append(all, e.pushes.Status())
+		if e.whole != nil {
+			all = append(all, e.whole.Status())
 		}
 	}
 	return all
@@ -251,6 +265,28 @@ func (x *exporters) Reopen() {
 			e.reopen()
 		}
 	}
+}
+
+// databases are those that are asked, too.
+func (x *exporters) databases() (list []*clickhouse.Exporter) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.list {
+		if d, ok := e.whole.(*clickhouse.Exporter); ok {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func clickhouseConfig(c *config.ClickHouse) clickhouse.Config {
+	cfg := clickhouse.Default()
+	cfg.URL, cfg.User, cfg.PasswordFile, cfg.CA, cfg.Cert, cfg.Key = c.URL, c.User, c.PasswordFile, c.CA, c.Cert, c.Key
+	cfg.Database, cfg.Flows, cfg.QueuePath, cfg.QueueSize = c.Database, c.Table, c.QueuePath, c.QueueSize
+	if cfg.QueuePath == "" {
+		cfg.QueuePath = statePath("clickhouse")
+	}
+	return cfg
 }
 
 func ipfixConfig(c *config.IPFIX) ipfix.Config {

@@ -9,14 +9,16 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
+	"github.com/waymark-net/waymark/internal/store/clickhouse"
 	"github.com/waymark-net/waymark/internal/store/disk"
 )
 
 // stateDirectory is where the history is without systemd.
 const stateDirectory = "/var/lib/waymark"
 
-// historyPath is the directory of the history. systemd sets the variable to one directory, or to
+// historyPath is the directory of the history. systemd sets the variable of statePath to one directory, or to
 // several with colons.
 func historyPath(c *config.History) string {
 	if c.Path != "" {
@@ -40,7 +42,13 @@ func keepsHistory(cfg *config.Config) bool {
 // are demanded, an agent that cannot keep them counts without.
 func (a *Agent) openHistory() error {
 	cfg := a.cfg
+	last := uint64(0)
+	for _, e := range a.exports.databases() {
+		last = max(last, e.Last())
+	}
+	a.store.Resume(last)
 	a.store.OnEnd(a.intervalEnded)
+	a.store.Behind(a.host, far{a})
 	if !keepsHistory(&cfg) {
 		return nil
 	}
@@ -56,8 +64,8 @@ func (a *Agent) openHistory() error {
 		return nil
 	}
 	a.disk = s
-	a.store.Resume(s.Last())
-	a.store.Behind(a.host, s)
+	a.store.Resume(max(last, s.Last()))
+	a.store.Behind(a.host, s, far{a})
 	return nil
 }
 
@@ -67,6 +75,22 @@ func (a *Agent) intervalEnded(ended store.Ended) {
 		a.disk.Append(ended)
 	}
 	a.exports.interval(ended)
+}
+
+// far is the first server that gets whole intervals: it has what is no longer here.
+type far struct{ *Agent }
+
+// Far implements query.Far.
+func (f far) Far() bool { return len(f.exports.databases()) > 0 }
+
+// Open implements query.Source.
+func (f far) Open() query.Engine {
+	list := f.exports.databases()
+	if len(list) == 0 { // it left with a reload, since Far was asked
+		return (&store.Store{}).Open()
+	}
+	s := clickhouse.Source{Client: list[0].Client(), Tables: list[0].Tables(), Host: f.host}
+	return s.Open()
 }
 
 func (a *Agent) historyStatus() *obs.History {

@@ -132,7 +132,7 @@ func (s *scene) pusher(t *testing.T, f Files, queue string) *pusher {
 		t.Fatal(err)
 	}
 	p := &pusher{name: f.Name, exporter: e, store: store.New(store.Default()), from: time.Now().Add(-time.Hour)}
-	p.store.OnEnd(e.Add)
+	p.store.OnEnd(e.Append)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()

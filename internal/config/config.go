@@ -58,6 +58,7 @@ type Export struct {
 	IPFIX      *IPFIX      `yaml:"ipfix,omitempty" doc:"RFC 7011 messages to a collector"`
 	OTLP       *OTLP       `yaml:"otlp,omitempty" doc:"OpenTelemetry's OTLP over HTTP to a collector: records as log records, and metrics"`
 	Analyzer   *Analyzer   `yaml:"analyzer,omitempty" doc:"all records of each interval to waymark analyze, which has those of many hosts"`
+	ClickHouse *ClickHouse `yaml:"clickhouse,omitempty" doc:"ClickHouse over HTTP: the records of each scan interval, which waymark flows and the console then also query"`
 	Prometheus *Prometheus `yaml:"prometheus,omitempty" doc:"metrics of agent, interfaces and protocols over HTTP"`
 }
 
@@ -149,6 +150,20 @@ type Analyzer struct {
 	Key  string `yaml:"key" doc:"PEM file with the client key"`
 	Path string `yaml:"path" kind:"directory" doc:"directory for intervals that the analyzer does not have yet; empty: analyzer in $STATE_DIRECTORY, which systemd sets, else in /var/lib/waymark"`
 	Size uint64 `yaml:"size" default:"256MiB" min:"1MiB" kind:"size" doc:"most that they take; beyond it the oldest are lost, and counted"`
+}
+
+// ClickHouse keeps the records of every interval.
+type ClickHouse struct {
+	URL          string `yaml:"url" default:"http://127.0.0.1:8123" kind:"endpoint" doc:"http:// or https:// URL at which ClickHouse answers HTTP"`
+	Database     string `yaml:"database" default:"waymark" doc:"database with the tables; waymark config clickhouse prints their schema"`
+	Table        string `yaml:"table" default:"flows" doc:"table of records; names of the others begin so"`
+	User         string `yaml:"user" doc:"name of a user who may insert and select; empty: default"`
+	PasswordFile string `yaml:"password_file" doc:"file with the password in its first line; empty: none"`
+	CA           string `yaml:"ca" doc:"https: PEM file with the CA of the server; empty: the system's CAs"`
+	Cert         string `yaml:"cert" doc:"https: PEM file with the client certificate"`
+	Key          string `yaml:"key" doc:"https: PEM file with the client key"`
+	QueuePath    string `yaml:"queue_path" kind:"directory" doc:"directory for intervals that wait to be sent; empty: clickhouse in $STATE_DIRECTORY, which systemd sets, else in /var/lib/waymark"`
+	QueueSize    uint64 `yaml:"queue_size" default:"1GiB" min:"1MiB" kind:"size" doc:"most that these take; beyond it the oldest leave, and their records are counted as lost"`
 }
 
 // Prometheus serves /metrics.

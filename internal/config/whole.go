@@ -39,6 +39,10 @@ func checkWhole(c *Config, origins Origins) Problems {
 			}
 		case e.Analyzer != nil:
 			w.checkAnalyzer(key+".analyzer", e.Analyzer)
+		case e.ClickHouse != nil:
+			c := e.ClickHouse
+			w.checkTLS(key+".clickhouse", end{"url", c.URL, "https://"}, c.CA, c.Cert, c.Key)
+			w.take(key+".clickhouse.queue_path", "directory "+c.QueuePath)
 		case e.Prometheus != nil:
 			w.take(key+".prometheus.listen", "listener "+e.Prometheus.Listen)
 		}

@@ -165,11 +165,14 @@ type Exporter struct {
 	Target    string `json:"target"`
 	Queued    int    `json:"queued"`
 	QueueSize int    `json:"queue_size"`
-	Exported  uint64 `json:"exported"`
-	Filtered  uint64 `json:"filtered"` // records that the exporter's filter does not match
-	Retries   uint64 `json:"retries"`
-	Lost      []Loss `json:"lost"`
-	LastError string `json:"last_error,omitempty"`
+	// Of a queue on disk: the bytes that it has, and may have.
+	QueuedBytes uint64 `json:"queued_bytes,omitempty"`
+	QueueBytes  uint64 `json:"queue_bytes,omitempty"`
+	Exported    uint64 `json:"exported"`
+	Filtered    uint64 `json:"filtered"` // records that the exporter's filter does not match
+	Retries     uint64 `json:"retries"`
+	Lost        []Loss `json:"lost"`
+	LastError   string `json:"last_error,omitempty"`
 }
 
 // Loss is an amount of records or packets that were lost, with the reason.
