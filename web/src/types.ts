@@ -164,6 +164,8 @@ export interface Exporter {
 	target: string;
 	queued: number;
 	queue_size: number;
+	queued_bytes?: number;
+	queue_bytes?: number;
 	exported: number;
 	filtered: number;
 	retries: number;
