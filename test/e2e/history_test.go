@@ -140,8 +140,8 @@ func TestHistoryDiskFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 63<<20), 0o600); err != nil {
+	ballast := filepath.Join(dir, "ballast") // what it leaves is full within seconds, and holds the first intervals
+	if err := os.WriteFile(ballast, make([]byte, 64<<20-256<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h := oneLink(t)
@@ -159,6 +159,9 @@ func TestHistoryDiskFull(t *testing.T) {
 	}
 	has("full", func(s *obs.Status) bool { return s.History.Failing != "" && s.History.Counts.LostRecords > 4000 })
 	full := a.status(t)
+	if full.History.Counts.Records == 0 {
+		t.Errorf("nothing was kept before: %+v", *full.History)
+	}
 	has("counts on", func(s *obs.Status) bool {
 		return s.Drain.Count > full.Drain.Count+3 && s.Drain.Records > full.Drain.Records+4000
 	})
