@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
@@ -73,7 +71,7 @@ func TestBatchesAgree(t *testing.T) {
 			}
 		}
 		eachSlot(together, func(s *slot) { batches += int(s.Packets) })
-		if diff := cmp.Diff(merged(one), counted(t, together), anyOrder, cmpopts.EquateEmpty()); diff != "" {
+		if diff := diffFlows(merged(one), counted(t, together)); diff != "" {
 			rt.Fatalf("flows (-alone +together):\n%s", diff)
 		}
 	})

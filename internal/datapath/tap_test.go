@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"pgregory.net/rapid"
 
@@ -195,7 +194,7 @@ func TestTapBursts(t *testing.T) {
 					reported[name] = map[string]uint64{}
 				}
 				got, reasons := drainUntil(t, probe, uint64(packets), reported[name])
-				if diff := cmp.Diff(timeless(want), timeless(got)); diff != "" || len(reasons) > 0 {
+				if diff := diffTimeless(want, got); diff != "" || len(reasons) > 0 {
 					rt.Fatalf("%s (-segments +burst):\n%s\nnot counted: %v", name, diff, reasons)
 				}
 			}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/waymark-net/waymark/internal/datapath/datapathtest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
@@ -92,7 +90,7 @@ func TestCasesOnVeth(t *testing.T) {
 				got, seen = v.drain(t, d, got, c)
 			}
 			for _, direction := range []flow.Direction{flow.Ingress, flow.Egress} {
-				if diff := cmp.Diff(onlyWire(c.Flows), onlyWire(got[direction]), anyOrder); diff != "" {
+				if diff := diffFlows(onlyWire(c.Flows), onlyWire(got[direction])); diff != "" {
 					t.Errorf("%v: flows (-want +got):\n%s", direction, diff)
 				}
 				counts := reasons[direction].direction(t, d, direction)
