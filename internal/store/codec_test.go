@@ -50,7 +50,10 @@ func sameInterval(t *rapid.T, want, got *Ended) {
 	}
 	for i := range want.Len() {
 		a, b := want.record(i), got.record(i)
-		if reflect.DeepEqual(a, b) { // that is soon known
+		// That is soon known: package reflect sees only what records point to, as the race detector makes it slow.
+		x, y := a, b
+		x.Drop, x.PDM, x.IOAM, y.Drop, y.PDM, y.IOAM = nil, nil, nil, nil, nil, nil
+		if x == y && reflect.DeepEqual(a.Drop, b.Drop) && reflect.DeepEqual(a.PDM, b.PDM) && reflect.DeepEqual(a.IOAM, b.IOAM) {
 			continue
 		}
 		if diff := gocmp.Diff(a, b, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
