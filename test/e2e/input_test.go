@@ -103,7 +103,7 @@ func TestBadCommandLine(t *testing.T) {
 		{"run -i lo extra", 2, "extra"},
 		{"runn", 2, "did you mean run"},
 		{"--frobnicate", 2, "unknown flag"},
-		{"config", 2, "check, dump"},
+		{"config", 2, "check, clickhouse, dump"},
 		{"config check", 2, "FILE"},
 		{"flows proto tpc", 2, "did you mean tcp"},
 		{"flows dport ==", 2, "dport"},
