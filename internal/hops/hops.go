@@ -1,0 +1,127 @@
+// Package hops finds the way of a flow from what several hosts counted of it, and what each part of that way lost. Input:
+// the records of one flow, of all hosts. Output: a Path: links and hosts in the order in which packets pass them, with the
+// counts at both ends. Callers: the API of the analyzer.
+//
+// Packets need no mark. A router lowers the hop limit by one, so that points with a higher hop limit come first; at one hop
+// limit, packets leave a host before they come in at the next one. Clocks of hosts decide only where both are equal, and the
+// path then says that its order is not confirmed.
+package hops
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
+)
+
+// Point is a place where the packets of a flow were counted.
+type Point struct {
+	Node
+	Iface     string
+	Direction flow.Direction
+
+	VLAN, InnerVLAN uint16
+	Tunnel          flow.Tunnel // packets of the flow are inside it here
+	VNI             uint32
+
+	TTLMin, TTLMax uint8
+	Packets, Bytes uint64
+	Dropped        uint64 // packets, among Packets, that rules of the gate dropped
+	First, Last    time.Time
+
+	Again []Point // further interfaces of the node on which the same packets were counted, as bridges and VLANs have them
+}
+
+// Node is a network namespace of a host.
+type Node struct{ Host, Netns string }
+
+func (n Node) String() string {
+	if n.Netns == "" {
+		return n.Host
+	}
+	return n.Host + "/" + n.Netns
+}
+
+func (p *Point) String() string { return p.Node.String() + " " + p.Iface }
+
+// End is an interface of a host at one end of a link.
+type End struct {
+	Node
+	Iface string
+}
+
+// Link joins two interfaces, as somebody knows who has seen the topology.
+type Link struct{ A, B End }
+
+// Window is the time of which a host has records.
+type Window struct{ From, To time.Time }
+
+// Facts are what is known besides the records.
+type Facts struct {
+	Links   []Link            // not all need be known
+	Windows map[string]Window // by host; a host without one has records of all the time
+	Clock   time.Duration     // how far clocks of hosts may differ, and packets be under way
+}
+
+// Points merges the records of one flow into points.
+type Points struct {
+	of     flow.Record
+	points map[place]*Point
+}
+
+type place struct {
+	node            Node
+	iface           string
+	direction       flow.Direction
+	vlan, innerVLAN uint16
+	tunnel          flow.Tunnel
+	vni             uint32
+}
+
+// Add takes a record. One of another flow is an error: its packets may be the same ones behind a translation of addresses,
+// which counts do not say.
+func (p *Points) Add(host string, r *flow.Record) error {
+	if p.points == nil {
+		p.of, p.points = *r, map[place]*Point{}
+	}
+	o := &p.of
+	if r.Unattributed || o.Src != r.Src || o.Dst != r.Dst || o.Proto != r.Proto || o.SrcPort != r.SrcPort || o.DstPort != r.DstPort {
+		return fmt.Errorf("a record of %s is of another flow: a path is of one flow in one direction", host)
+	}
+	at := place{Node{host, r.Netns}, r.Iface, r.Direction, r.VLAN, r.InnerVLAN, r.Tunnel, r.VNI}
+	one := p.points[at]
+	if one == nil {
+		one = &Point{
+			Node: at.node, Iface: at.iface, Direction: at.direction, VLAN: at.vlan, InnerVLAN: at.innerVLAN, Tunnel: at.tunnel, VNI: at.vni,
+			TTLMin: r.TTLMin, TTLMax: r.TTLMax, First: r.First, Last: r.Last,
+		}
+		p.points[at] = one
+	}
+	one.Packets, one.Bytes, one.Dropped = one.Packets+r.Packets, one.Bytes+r.Bytes, one.Dropped+r.Dropped
+	one.TTLMin, one.TTLMax = min(one.TTLMin, r.TTLMin), max(one.TTLMax, r.TTLMax)
+	if r.First.Before(one.First) {
+		one.First = r.First
+	}
+	if r.Last.After(one.Last) {
+		one.Last = r.Last
+	}
+	return nil
+}
+
+// list are the points in an order that depends on them alone.
+func (p *Points) list() (all []Point) {
+	for _, one := range p.points {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, comparePoints)
+	return all
+}
+
+func comparePoints(a, b Point) int {
+	return cmp.Or(
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Iface, b.Iface), cmp.Compare(a.Direction, b.Direction),
+		cmp.Compare(a.Tunnel, b.Tunnel), cmp.Compare(a.VNI, b.VNI), cmp.Compare(a.VLAN, b.VLAN), cmp.Compare(a.InnerVLAN, b.InnerVLAN),
+	)
+}

@@ -1,0 +1,120 @@
+package hops
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// emit appends links in the order in which packets pass them, and behind each the hosts that they come to.
+func (f *finder) emit(parts []Part) {
+	for len(parts) > 0 {
+		// Links from hosts that packets still have to come to, over another one of these links, wait.
+		next := slices.IndexFunc(parts, func(p Part) bool {
+			return !slices.ContainsFunc(parts, func(o Part) bool {
+				return slices.ContainsFunc(o.To, func(to Point) bool { return len(ofNode(p.From, to.Node)) > 0 })
+			})
+		})
+		if next < 0 {
+			f.doubt("links of one hop limit are a loop")
+			next = 0
+		}
+		p := parts[next]
+		parts = slices.Delete(parts, next, next+1)
+		if p.Kind = OnLink; len(p.From) > 0 {
+			f.compare(&p)
+			f.path.Parts = append(f.path.Parts, p)
+		}
+		for _, n := range nodes(p.To) {
+			f.cross(n)
+		}
+	}
+}
+
+// cross appends what a host did with the packets.
+func (f *finder) cross(n Node) {
+	in, out := ofNode(f.in, n), ofNode(f.out, n)
+	if f.crossed[n] || len(in) == 0 || len(out) == 0 {
+		return
+	}
+	f.crossed[n] = true
+	p := Part{Kind: InHost, From: in, To: out}
+	f.compare(&p)
+	f.path.Parts = append(f.path.Parts, p)
+}
+
+// compare counts what is missing.
+func (f *finder) compare(p *Part) {
+	p.Sent, p.Received = packets(p.From), packets(p.To)
+	switch {
+	case p.Sent >= p.Received:
+		p.Lost = p.Sent - p.Received
+	default:
+		p.Gained = p.Received - p.Sent
+	}
+	if p.Kind == InHost {
+		for i := range p.From {
+			p.Dropped += p.From[i].Dropped
+		}
+		p.Dropped = min(p.Dropped, p.Lost)
+	}
+	p.Margin = f.margin(p)
+}
+
+// margin is Part.Margin.
+func (f *finder) margin(p *Part) uint64 {
+	var all []Window
+	from, to := time.Time{}, time.Time{}
+	for _, points := range [][]Point{p.From, p.To} {
+		for i := range points {
+			if w, ok := f.facts.Windows[points[i].Host]; ok {
+				all = append(all, w)
+			}
+			if from.IsZero() || points[i].First.Before(from) {
+				from = points[i].First
+			}
+			if points[i].Last.After(to) {
+				to = points[i].Last
+			}
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	clock := f.facts.Clock
+	if p.Kind == InHost { // of one clock; both directions are counted over the same intervals
+		clock = 0
+	}
+	begin := slices.MinFunc(all, func(a, b Window) int { return a.From.Compare(b.From) }).From
+	began := slices.MaxFunc(all, func(a, b Window) int { return a.From.Compare(b.From) }).From
+	end := slices.MinFunc(all, func(a, b Window) int { return a.To.Compare(b.To) }).To
+	ended := slices.MaxFunc(all, func(a, b Window) int { return a.To.Compare(b.To) }).To
+	var open time.Duration
+	if !from.After(began.Add(clock)) {
+		open += began.Sub(begin) + clock
+	}
+	if !to.Before(end.Add(-clock)) {
+		open += ended.Sub(end) + clock
+	}
+	if open <= 0 {
+		return 0
+	}
+	most := max(p.Sent, p.Received)
+	lasted := max(to.Sub(from), time.Millisecond)
+	return min(most, uint64(math.Ceil(float64(most)*open.Seconds()/lasted.Seconds())))
+}
+
+// ends says where the path begins and ends.
+func (f *finder) ends() {
+	if len(f.in)+len(f.out) == 0 {
+		return
+	}
+	began := slices.ContainsFunc(f.out, func(p Point) bool { return len(ofNode(f.in, p.Node)) == 0 })
+	if !began {
+		f.path.Notes = append(f.path.Notes, "the flow comes from a host without an agent, or its addresses were translated before: it is not followed further back")
+	}
+	for _, p := range f.pending {
+		f.path.Notes = append(f.path.Notes, fmt.Sprintf("%d packets that left at %s were not seen again: they go to a host without an agent, or are translated: they are not followed", p.Packets, &p))
+	}
+}
