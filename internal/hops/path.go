@@ -1,7 +1,9 @@
 package hops
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -57,7 +59,8 @@ func (p *Points) Find(facts *Facts) Path {
 			f.out = append(f.out, one)
 		}
 	}
-	f.in, f.out = f.distinct(f.in, f.out), f.distinct(f.out, f.in)
+	f.out = f.distinct(f.out, f.in)
+	f.in = f.distinct(f.in, f.out)
 	f.walk()
 	f.ends()
 	return f.path
@@ -150,7 +153,7 @@ func (f *finder) linked(out, in []Point) (groups []Part) {
 func at(points []Point, e End) (list []Point) {
 	for i := range points {
 		p := &points[i]
-		if p.Node == e.Node && (p.Iface == e.Iface || slices.ContainsFunc(p.Again, func(o Point) bool { return o.Iface == e.Iface })) {
+		if p.Node == e.Node && p.Iface == e.Iface {
 			list = append(list, *p)
 		}
 	}
@@ -259,39 +262,86 @@ func distance(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 func (f *finder) distinct(points, others []Point) (list []Point) {
 	for _, n := range nodes(points) {
 		mine := ofNode(points, n)
-		for level := 255; level >= 0; level-- {
-			same := atLevel(mine, level)
-			if len(same) < 2 {
-				list = append(list, same...)
-				continue
-			}
-			var each []uint64
-			for i := range same {
-				each = append(each, same[i].Packets)
-			}
-			if reference := f.reference(n, level, points, others); parallel(each, reference) {
-				list = append(list, same...)
-				continue
-			}
-			list = append(list, outermost(same))
+		if ends := f.ofLinks(mine, f.reference(mine, others)); len(ends) > 0 {
+			list = append(list, ends...)
+			continue
 		}
+		list = append(list, nearest(mine, f.reference(mine, others))...)
 	}
 	return list
 }
 
-// reference is what the counts of a node can be compared with: its other direction, or the same hop limit elsewhere.
-func (f *finder) reference(n Node, level int, points, others []Point) uint64 {
-	var most uint64
-	for _, p := range ofNode(others, n) {
-		most = max(most, p.Packets)
+// ofLinks are the points at ends of known links, unless further ones of the node are needed for all that passed it.
+func (f *finder) ofLinks(mine []Point, reference uint64) []Point {
+	ends := slices.DeleteFunc(slices.Clone(mine), func(p Point) bool {
+		return !slices.ContainsFunc(f.facts.Links, func(l Link) bool {
+			e := End{p.Node, p.Iface}
+			return l.A == e || l.B == e
+		})
+	})
+	if len(ends) == 0 || reference > 0 && distance(packets(mine), reference) < distance(packets(ends), reference) {
+		return nil
 	}
-	if most > 0 && len(ofNode(others, n)) == 1 {
-		return most
+	ends[0].Again = without(mine, ends)
+	return ends
+}
+
+// reference is what the counts of a node can be compared with: its other direction, where that is at one interface, or what
+// comes in at, or leaves, the hosts at the other end of the links with the same hop limits; 0: nothing.
+func (f *finder) reference(mine, others []Point) (sum uint64) {
+	if here := ofNode(others, mine[0].Node); len(here) == 1 {
+		return here[0].Packets
 	}
-	if sum := packets(atLevel(others, level)); sum > 0 {
-		return sum
+	for _, p := range others {
+		level := func(o Point) bool { return o.TTLMax == p.TTLMax }
+		// Hosts that packets cross with one hop limit would count them once more.
+		through := slices.ContainsFunc(ofNode(f.in, p.Node), level) && slices.ContainsFunc(ofNode(f.out, p.Node), level)
+		if p.Node != mine[0].Node && !through && slices.ContainsFunc(mine, level) {
+			sum += p.Packets
+		}
 	}
-	return most
+	return sum
+}
+
+// mostPoints is for how many interfaces of a node nearest tries all choices.
+const mostPoints = 10
+
+// nearest chooses the points which together counted each packet once: of the choices that come nearest to the reference, the
+// one with the most points, since what divides packets between interfaces is behind what counts them all.
+func nearest(mine []Point, reference uint64) []Point {
+	if len(mine) < 2 {
+		return mine
+	}
+	if reference == 0 || len(mine) > mostPoints {
+		return []Point{outermost(mine)}
+	}
+	sums := make([]uint64, 1<<len(mine))
+	best := reference
+	for set := 1; set < len(sums); set++ {
+		last := bits.TrailingZeros(uint(set))
+		sums[set] = sums[set&^(1<<last)] + mine[last].Packets
+		best = min(best, distance(sums[set], reference))
+	}
+	chosen := 0
+	for set := 1; set < len(sums); set++ {
+		if off := distance(sums[set], reference); off <= best+reference/16 && (chosen == 0 || cmp.Or(
+			cmp.Compare(bits.OnesCount(uint(set)), bits.OnesCount(uint(chosen))), cmp.Compare(distance(sums[chosen], reference), off)) > 0) {
+			chosen = set
+		}
+	}
+	var list, again []Point
+	for i := range mine {
+		if chosen&(1<<i) != 0 {
+			list = append(list, mine[i])
+		} else {
+			again = append(again, mine[i])
+		}
+	}
+	if len(list) == 1 {
+		return []Point{outermost(mine)}
+	}
+	list[0].Again = again
+	return list
 }
 
 // outermost is the interface of a row of them that is next to the link: the first of those that come in has lost least, the
