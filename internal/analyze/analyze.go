@@ -215,7 +215,7 @@ func (a *Analyzer) close() error {
 // api is the API over all hosts.
 func (a *Analyzer) api() *api.Server {
 	deps := api.Deps{
-		Origin: flow.Origin{Host: a.name, Sampling: 1}, History: history{a}, Status: a.Status, Ready: a.readiness, Why: a.why, Log: a.log,
+		Origin: flow.Origin{Host: a.name, Sampling: 1}, History: history{a}, Status: a.Status, Ready: a.readiness, Why: a.why, Points: a.points, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, prometheus.Page{Metrics: Metrics()}, a.log),
 		Configuration: func() (api.Configuration, error) {
 			var b strings.Builder

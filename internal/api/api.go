@@ -52,6 +52,7 @@ func Endpoints() []Endpoint {
 		{TopologyChangesPath, TopologyChangesDoc},
 		{DoctorPath, "What the agent found of this kernel and of its privileges when it started: the `checks` of `waymark doctor -o json`"},
 		{whyPath, "What is slow or broken, and why, as `waymark why -o json` shows it"},
+		{pointsPath, "Of an analyzer: the way of each flow over its hosts, with the packets that each link and each host lost; parameters as of /api/v1/why"},
 	}
 }
 
@@ -91,6 +92,8 @@ type Deps struct {
 	Ready   func() error // nil once flows are counted, else what is missing
 	// Why finds verdicts; the request is checked. Nil: /api/v1/why is not found.
 	Why func(context.Context, WhyRequest) (any, error)
+	// Points finds the ways of flows over several hosts; the request is checked. Nil: /api/v1/points is not found.
+	Points func(context.Context, WhyRequest) (any, error)
 	// Topology is what was connected with what at a moment; the zero time: now. Nil: /api/v1/topology is not found.
 	Topology func(at time.Time) (any, error)
 	// Configuration is the one in force. Nil: /api/v1/config is not found.

@@ -89,6 +89,11 @@ func (r WhyRequest) Range(now time.Time) (since, until time.Time, err error) {
 
 // answerWhy answers with verdicts.
 func (s *Server) answerWhy(w http.ResponseWriter, r *http.Request) error {
+	return s.examined(w, r, s.deps.Why)
+}
+
+// examined answers with what is found in the records of a time.
+func (s *Server) examined(w http.ResponseWriter, r *http.Request, find func(context.Context, WhyRequest) (any, error)) error {
 	req, err := parseWhy(r.URL.Query())
 	if err != nil {
 		return err
@@ -103,7 +108,7 @@ func (s *Server) answerWhy(w http.ResponseWriter, r *http.Request) error {
 	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), whyTimeout)
 	defer cancel()
-	answer, err := s.deps.Why(ctx, req)
+	answer, err := find(ctx, req)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &Error{http.StatusServiceUnavailable, fmt.Sprintf("the history of that time is not examined within %v", whyTimeout), "choose a shorter time with since and until"}
 	}

@@ -19,23 +19,31 @@ import (
 // Point is a place where the packets of a flow were counted.
 type Point struct {
 	Node
-	Iface     string
-	Direction flow.Direction
+	Iface     string         `json:"iface"`
+	Direction flow.Direction `json:"-"` // the side of a part says it
 
-	VLAN, InnerVLAN uint16
-	Tunnel          flow.Tunnel // packets of the flow are inside it here
-	VNI             uint32
+	VLAN      uint16      `json:"vlan,omitempty"`
+	InnerVLAN uint16      `json:"inner_vlan,omitempty"`
+	Tunnel    flow.Tunnel `json:"-"` // packets of the flow are inside it here
+	VNI       uint32      `json:"vni,omitempty"`
 
-	TTLMin, TTLMax uint8
-	Packets, Bytes uint64
-	Dropped        uint64 // packets, among Packets, that rules of the gate dropped
-	First, Last    time.Time
+	TTLMin  uint8     `json:"ttl_min"`
+	TTLMax  uint8     `json:"ttl_max"`
+	Packets uint64    `json:"packets"`
+	Bytes   uint64    `json:"bytes"`
+	Dropped uint64    `json:"dropped,omitempty"` // packets, among Packets, that rules of the gate dropped
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
 
-	Again []Point // further interfaces of the node on which the same packets were counted, as bridges and VLANs have them
+	// Again are further interfaces of the node on which the same packets were counted, as bridges and VLANs have them.
+	Again []Point `json:"again,omitempty"`
 }
 
 // Node is a network namespace of a host.
-type Node struct{ Host, Netns string }
+type Node struct {
+	Host  string `json:"host"`
+	Netns string `json:"netns,omitempty"`
+}
 
 func (n Node) String() string {
 	if n.Netns == "" {

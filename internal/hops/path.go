@@ -20,18 +20,20 @@ const (
 
 // Part is a part of a path. Several points of one side are parallel: packets of the flow are divided between them.
 type Part struct {
-	Kind     Kind
-	From, To []Point
+	Kind Kind    `json:"kind"`
+	From []Point `json:"from"`
+	To   []Point `json:"to"`
 
-	Sent, Received uint64
-	Lost           uint64 // packets that are missing at the end
-	Gained         uint64 // packets that came in at no point of the begin: duplicates, or a way without an agent
-	Dropped        uint64 // of Lost, those that rules of the gate dropped
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
+	Lost     uint64 `json:"lost"`              // packets that are missing at the end
+	Gained   uint64 `json:"gained,omitempty"`  // packets that came in at no point of the begin: duplicates, or a way without an agent
+	Dropped  uint64 `json:"dropped,omitempty"` // of Lost, those that rules of the gate dropped
 	// Margin is how many packets Lost or Gained may be off: those that passed while one host was counting and the other one
 	// was not, at their mean rate. 0: the flow began and ended while both counted.
-	Margin uint64
+	Margin uint64 `json:"margin"`
 	// Hidden is how many routers without an agent are between both ends.
-	Hidden int
+	Hidden int `json:"hidden_routers,omitempty"`
 }
 
 // Significant reports whether packets were certainly lost.
@@ -39,11 +41,11 @@ func (p *Part) Significant() bool { return p.Lost > p.Margin }
 
 // Path is the way of a flow.
 type Path struct {
-	Parts []Part
+	Parts []Part `json:"parts"`
 	// Unconfirmed are the reasons why the order may be another one; none: hop limits, directions and links say it.
-	Unconfirmed []string
+	Unconfirmed []string `json:"unconfirmed,omitempty"`
 	// Notes say where the path begins and ends, as far as there are agents.
-	Notes []string
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Find orders the points.

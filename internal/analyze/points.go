@@ -1,0 +1,141 @@
+package analyze
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/hops"
+	"github.com/waymark-net/waymark/internal/query"
+)
+
+// Bounds of a question about ways. Beyond them it is refused: a path without some of its points would show loss.
+const (
+	mostRows  = 4096 // of a host
+	mostPaths = 64
+)
+
+// clockSpread is how far clocks of hosts may differ, with the time that packets are under way, where no problem is reported.
+const clockSpread = 100 * time.Millisecond
+
+// Way is a flow with its path.
+type Way struct {
+	Proto uint8      `json:"proto"`
+	Src   netip.Addr `json:"src"`
+	Sport uint16     `json:"sport"`
+	Dst   netip.Addr `json:"dst"`
+	Dport uint16     `json:"dport"`
+	hops.Path
+}
+
+// Ways are the answer of /api/v1/points.
+type Ways struct {
+	Flows      []Way    `json:"flows"`                // most packets first
+	Others     int      `json:"others,omitempty"`     // flows that are left out
+	Incomplete []string `json:"incomplete,omitempty"` // why records of some host are missing: counts cannot be compared with its
+}
+
+type flowID struct {
+	proto        uint8
+	src, dst     netip.Addr
+	sport, dport uint16
+}
+
+// points finds the way of each flow that is meant.
+func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
+	since, until, err := r.Range(a.clock())
+	if err != nil {
+		return nil, err
+	}
+	if since.IsZero() {
+		since = a.clock().Add(-10 * time.Minute)
+	}
+	f, err := filter.Parse(r.Filter)
+	if err != nil {
+		return nil, err
+	}
+	ways, flows := Ways{Flows: []Way{}}, map[flowID]*gathered{}
+	facts := hops.Facts{Windows: map[string]hops.Window{}, Clock: clockSpread}
+	for _, h := range a.all() {
+		answer, err := own{h}.Query(ctx, query.Plan{Filter: f, Since: since, Until: until, Limit: mostRows, Everywhere: true})
+		switch {
+		case err != nil:
+			return nil, err
+		case answer.Groups > len(answer.Rows):
+			return nil, &api.Error{Status: http.StatusBadRequest, What: fmt.Sprintf("the filter means %d flows of %s, and paths are of %d at most", answer.Groups, h.name, mostRows), How: "name addresses and ports"}
+		case len(answer.Rows) == 0:
+			continue
+		}
+		facts.Windows[h.name] = hops.Window{From: answer.From, To: answer.To}
+		if text := missing(&answer); text != "" {
+			ways.Incomplete = append(ways.Incomplete, h.name+": "+text)
+		}
+		if off := h.status(a.clock()).ClockOffset; off < 0 {
+			facts.Clock = max(facts.Clock, clockSpread-off)
+		} else {
+			facts.Clock = max(facts.Clock, clockSpread+off)
+		}
+		if err := gather(flows, h.name, answer.Rows); err != nil {
+			return nil, err
+		}
+	}
+	list := make([]*gathered, 0, len(flows))
+	for _, g := range flows {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(x, y *gathered) int {
+		return cmp.Or(cmp.Compare(y.packets, x.packets), x.Src.Compare(y.Src), x.Dst.Compare(y.Dst), cmp.Compare(x.Sport, y.Sport), cmp.Compare(x.Dport, y.Dport), cmp.Compare(x.Proto, y.Proto))
+	})
+	ways.Others = max(0, len(list)-mostPaths)
+	for _, g := range list[:len(list)-ways.Others] {
+		g.Path = g.points.Find(&facts)
+		ways.Flows = append(ways.Flows, g.Way)
+	}
+	return ways, nil
+}
+
+// gathered are the points of a flow.
+type gathered struct {
+	Way
+	points  hops.Points
+	packets uint64
+}
+
+func gather(flows map[flowID]*gathered, host string, rows []query.Row) error {
+	for i := range rows {
+		w := &rows[i]
+		if w.Unattributed {
+			continue
+		}
+		id := flowID{w.Proto, w.Src, w.Dst, w.SrcPort, w.DstPort}
+		g := flows[id]
+		if g == nil {
+			g = &gathered{Way: Way{Proto: w.Proto, Src: w.Src, Sport: w.SrcPort, Dst: w.Dst, Dport: w.DstPort}}
+			flows[id] = g
+		}
+		g.packets += w.Packets
+		if err := g.points.Add(host, &w.Record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing says why an answer has not all records of its time.
+func missing(a *query.Answer) string {
+	switch {
+	case a.Partial != "":
+		return a.Partial
+	case a.Lost > 0:
+		return fmt.Sprintf("%d intervals could not be kept or read", a.Lost)
+	case a.Summed > 0:
+		return fmt.Sprintf("%d records were too many to keep, and are in no flow", a.Summed)
+	}
+	return ""
+}

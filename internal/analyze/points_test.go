@@ -1,0 +1,86 @@
+package analyze
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/store"
+)
+
+// TestPoints has three hosts send what they counted of a flow, of which the second link loses packets, and the router some.
+func TestPoints(t *testing.T) {
+	s := newScene(t)
+	s.start(t)
+	from := time.Now().Add(-5 * time.Minute).Truncate(time.Second)
+	type seen struct {
+		iface     string
+		direction flow.Direction
+		ttl       uint8
+		packets   uint64
+	}
+	const egress, ingress = flow.Egress, flow.Ingress
+	for host, list := range map[string][]seen{
+		"alpha":   {{"eth0", egress, 64, 1000}},
+		"porthos": {{"eth1", ingress, 64, 1000}, {"eth0", egress, 63, 998}},
+		"omega":   {{"eth0", ingress, 63, 900}},
+	} {
+		files := s.certificate(t, host)
+		client := s.client(t, files.Cert, files.Key)
+		for n := range 3 { // an empty interval before and after it: the flow is over
+			var ended store.Ended
+			st := store.New(store.Default())
+			st.OnEnd(func(e store.Ended) { ended = e })
+			at := from.Add(time.Duration(n) * 10 * time.Second)
+			iv := st.Begin(at)
+			rows := 0
+			for _, one := range list {
+				if n != 1 {
+					break
+				}
+				rows++
+				iv.Add(&flow.Record{
+					Iface: one.iface, IfIndex: 2, Direction: one.direction, Family: 4, Proto: 17, SrcPort: 4000, DstPort: 53,
+					Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.9.0.1"), TTLMin: one.ttl, TTLMax: one.ttl,
+					Counters: flow.Counters{Packets: one.packets, Bytes: one.packets * 100}, First: at.Add(time.Second), Last: at.Add(8 * time.Second),
+				})
+			}
+			iv.End(at.Add(10 * time.Second))
+			var encoder store.Encoder
+			body := encoder.Append(frame.Begin(nil), &ended)
+			frame.Finish(body, 1, uint64(n+1), uint32(rows))
+			if status, text, _ := s.push(t, client, body); status != 200 {
+				t.Fatalf("%s: %d %s", host, status, text)
+			}
+		}
+	}
+	var ways Ways
+	client := api.NewClient(filepath.Join(s.dir, "s"))
+	if err := client.Points(context.Background(), api.WhyRequest{Filter: "dport 53", Since: "1h"}, &ways); err != nil {
+		t.Fatal(err)
+	}
+	if len(ways.Flows) != 1 || len(ways.Incomplete) > 0 || len(ways.Flows[0].Unconfirmed) > 0 || len(ways.Flows[0].Notes) > 0 {
+		t.Fatalf("%+v", ways)
+	}
+	want := []struct {
+		from, to             string
+		sent, received, lost uint64
+	}{{"alpha", "porthos", 1000, 1000, 0}, {"porthos", "porthos", 1000, 998, 2}, {"porthos", "omega", 998, 900, 98}}
+	parts := ways.Flows[0].Parts
+	if len(parts) != len(want) {
+		t.Fatalf("%+v", parts)
+	}
+	for i, w := range want {
+		if p := parts[i]; p.From[0].Host != w.from || p.To[0].Host != w.to || p.Sent != w.sent || p.Received != w.received || p.Lost != w.lost || p.Margin != 0 {
+			t.Errorf("part %d: %+v, want %+v", i, p, w)
+		}
+	}
+	if err := client.Points(context.Background(), api.WhyRequest{Filter: "dprt 53"}, &ways); err == nil {
+		t.Error("a filter that nobody understands is taken")
+	}
+}
