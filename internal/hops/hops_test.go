@@ -100,7 +100,7 @@ func draw(r *rand.Rand) (way []hop, known bool) {
 	way = append(way, hop{names: []string{"omega"}})
 	for i := 1; i < len(way); i++ {
 		known = known || way[i].bridge && (way[i-1].bridge || i > 1 && way[i-2].bridge)
-		// Two next to two, or bridges next to each other, are told apart by links alone.
+		// Two next to two, or bridges next to each other, are distinguished by links alone.
 		known = known || len(way[i].names) > 1 && len(way[i-1].names) > 1
 	}
 	return way, known || r.IntN(2) == 0
