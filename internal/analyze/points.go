@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/hops"
+	"github.com/waymark-net/waymark/internal/order"
 	"github.com/waymark-net/waymark/internal/query"
 )
 
@@ -89,7 +89,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 	for _, g := range flows {
 		list = append(list, g)
 	}
-	slices.SortFunc(list, func(x, y *gathered) int {
+	order.By(list, func(x, y *gathered) int {
 		return cmp.Or(cmp.Compare(y.packets, x.packets), x.Src.Compare(y.Src), x.Dst.Compare(y.Dst), cmp.Compare(x.Sport, y.Sport), cmp.Compare(x.Dport, y.Dport), cmp.Compare(x.Proto, y.Proto))
 	})
 	ways.Others = max(0, len(list)-mostPaths)

@@ -10,10 +10,10 @@ package hops
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Point is a place where the packets of a flow were counted.
@@ -123,7 +123,7 @@ func (p *Points) list() (all []Point) {
 	for _, one := range p.points {
 		all = append(all, *one)
 	}
-	slices.SortFunc(all, comparePoints)
+	order.By(all, comparePoints)
 	return all
 }
 

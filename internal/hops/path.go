@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/order"
 )
 
 // Kind says what a part of a path is.
@@ -212,7 +213,7 @@ func (f *finder) order(level int, through []Node, in, out, from []Point) (groups
 	if parallel(each, packets(from)) {
 		return [][]Node{through}
 	}
-	slices.SortStableFunc(through, func(a, b Node) int { return first(ofNode(in, a)).Compare(first(ofNode(in, b))) })
+	order.By(through, func(a, b Node) int { return first(ofNode(in, a)).Compare(first(ofNode(in, b))) })
 	f.doubt("packets pass %v with hop limit %d alike: they are in the order of their clocks", through, level)
 	for _, n := range through {
 		groups = append(groups, []Node{n})
