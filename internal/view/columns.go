@@ -141,6 +141,11 @@ const (
 // keyColumns are those of keys that are shown in a way of their own; the others have
 // the column of any field.
 var keyColumns = map[string]Column{
+	"host": {
+		Name:   "host",
+		Column: term.Column{Title: "HOST", Least: leastName},
+		cell:   func(_ Merging, w *api.Row) string { return w.Host },
+	},
 	"netns": {
 		Name:   "netns",
 		Column: term.Column{Title: "NETNS", Least: leastName},

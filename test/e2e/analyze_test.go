@@ -86,5 +86,8 @@ func TestAnalyze(t *testing.T) {
 	run()
 	equal(9)
 	wants(t, waymark(t, "status", "--socket", socket), 0)
+	if r := waymark(t, "flows", "--by", "host", "--socket", socket); !strings.Contains(r.stdout, "\nathos ") {
+		t.Errorf("no column says which host it was:\n%s", r.stdout)
+	}
 	a.stop(t)
 }
