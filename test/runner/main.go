@@ -131,7 +131,7 @@ type lane struct {
 }
 
 // lanes: what works on namespaces and programs comes before all others, so that counts and times are disturbed little,
-// and is built as it is shipped, without cgo. Its packages often wait, so one more than there are CPUs run at a time. Plain code may use all CPUs; where it
+// and is built as it is shipped, without cgo. Its packages mostly wait, so some run at a time. Plain code may use all CPUs; where it
 // starts goroutines, the race detector looks at it. Emulated machines yield no more than that: they take as long as all else.
 func lanes(cfg config, all *packages) []lane {
 	// make lint vets. Without symbols, linking takes half as long. What decides how packages are compiled is in GOFLAGS.
@@ -139,7 +139,7 @@ func lanes(cfg config, all *packages) []lane {
 	atATime := func(n int) []string { return append([]string{"-p=" + strconv.Itoa(n)}, common...) }
 	static := []string{"CGO_ENABLED=0"}
 	list := []lane{
-		{name: "packages that use the kernel", packages: all.kernel, flags: atATime(runtime.NumCPU() + 1), env: static},
+		{name: "packages that use the kernel", packages: all.kernel, flags: atATime(max(2, runtime.NumCPU())), env: static},
 		{name: "plain packages", packages: all.plain, flags: common, env: static, nice: 5},
 		{name: "packages with goroutines", packages: all.concurrent, flags: common, env: static, nice: 5},
 		{name: "packages that boot machines", packages: all.machines, flags: atATime(1), env: static, nice: 5},
