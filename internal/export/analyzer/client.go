@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
 	"github.com/waymark-net/waymark/internal/export/clienttls"
@@ -83,7 +80,7 @@ func (c *client) post(ctx context.Context, body []byte, version string, lost uin
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return 0, c.explain(err)
+		return 0, c.files.Explain("export.analyzer.url", "the analyzer", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -106,20 +103,4 @@ func (c *client) post(ctx context.Context, body []byte, version string, lost uin
 		r.after = min(time.Duration(n)*time.Second, longestWait)
 	}
 	return a.Kept, r
-}
-
-// explain adds what can be done.
-func (c *client) explain(err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
-	remedy := c.files.Remedy("export.analyzer.url", err)
-	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
-		remedy = ": start the analyzer there, or set export.analyzer.url to another"
-	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		remedy = ": add a route to the analyzer"
-	}
-	return fmt.Errorf("%w%s", err, remedy)
 }

@@ -16,8 +16,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/waymark-net/waymark/internal/export/clienttls"
 	"github.com/waymark-net/waymark/internal/export/ownsocket"
 )
@@ -209,23 +207,10 @@ func exception(resp *http.Response, text string) *Exception {
 
 // explain adds the remedy of an error on the way.
 func (c *Client) explain(err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	remedy := c.files.Remedy(section+".url", err)
-	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
-		remedy = ": start ClickHouse there, or set " + section + ".url to where it answers HTTP"
-	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		remedy = ": add a route to it"
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		remedy = ": set " + section + ".url to http://, or to the port on which it serves TLS"
-	}
-	return fmt.Errorf("%w%s", err, remedy)
+	return c.files.Explain(section+".url", "ClickHouse", err)
 }
 
 // Close ends the connections.

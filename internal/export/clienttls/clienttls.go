@@ -7,8 +7,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Files are those of one exporter.
@@ -71,4 +74,22 @@ func (f Files) Remedy(address string, err error) string {
 		return ": the collector refuses the agent, set " + f.Section + ".cert and " + f.Section + ".key to a certificate it knows"
 	}
 	return ""
+}
+
+// Explain adds to an error of a request over HTTP what a user can do. address is as for Remedy, peer is who should answer there.
+func (f Files) Explain(address, peer string, err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	remedy := f.Remedy(address, err)
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		remedy = ": start " + peer + " there, or set " + address + " to another"
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		remedy = ": add a route to " + peer
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		remedy = ": set " + address + " to http://, or to the port on which " + peer + " serves TLS"
+	}
+	return fmt.Errorf("%w%s", err, remedy)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +15,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/waymark-net/waymark/internal/export/clienttls"
@@ -161,13 +159,13 @@ func (c *client) post(ctx context.Context, parts ...[]byte) (answer []byte, err 
 	req.Header = c.header
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.files.Explain("export.otlp.endpoint", "a collector", err)
 	}
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode/100 == 2 {
 		if err != nil { // it may have taken the request
-			return nil, c.explain(err)
+			return nil, c.files.Explain("export.otlp.endpoint", "a collector", err)
 		}
 		return answer, nil
 	}
@@ -241,24 +239,6 @@ func eachField(b []byte, f func(n protowire.Number, number uint64, bytes []byte)
 			b = b[size:]
 		}
 	}
-}
-
-// explain adds what was tried and the remedy.
-func (c *client) explain(err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
-	remedy := c.files.Remedy("export.otlp.endpoint", err)
-	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
-		remedy = ": start a collector there, or set export.otlp.endpoint to another"
-	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		remedy = ": add a route to the collector"
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		remedy = ": set export.otlp.endpoint to http://, or to the port on which the collector serves TLS"
-	}
-	return fmt.Errorf("%w%s", err, remedy)
 }
 
 // close ends the connection.
