@@ -139,7 +139,7 @@ func lanes(cfg config, all *packages) []lane {
 	atATime := func(n int) []string { return append([]string{"-p=" + strconv.Itoa(n)}, common...) }
 	static := []string{"CGO_ENABLED=0"}
 	list := []lane{
-		{name: "packages that use the kernel", packages: all.kernel, flags: atATime(max(2, runtime.NumCPU())), env: static},
+		{name: "packages that use the kernel", packages: all.kernel, flags: atATime(runtime.NumCPU() + 1), env: static},
 		{name: "plain packages", packages: all.plain, flags: common, env: static, nice: 5},
 		{name: "packages with goroutines", packages: all.concurrent, flags: common, env: static, nice: 5},
 		{name: "packages that boot machines", packages: all.machines, flags: atATime(1), env: static, nice: 5},
