@@ -84,7 +84,7 @@ func TestManyAtOnce(t *testing.T) {
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {
-			for range 200 {
+			for range 50 {
 				a, err := s.Query(context.Background(), query.Plan{By: query.By{Keys: []query.Key{{Name: "src", Bits4: 24, Bits6: 48}}}})
 				if err != nil || a.Records > 0 && a.Total.Bytes != 10*a.Records {
 					t.Errorf("%v, %d bytes in %d records", err, a.Total.Bytes, a.Records)
@@ -92,7 +92,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
-	for n := range 200 {
+	for n := range 100 {
 		var batch []flow.Record
 		for i := range 50 {
 			batch = append(batch, record(byte(i), byte(n), 10))

@@ -178,7 +178,7 @@ func TestRecordsAreJSONLines(t *testing.T) {
 	cfg := Default()
 	cfg.Endpoint, cfg.Gzip = c.URL, false
 	e := newExporter(t, cfg)
-	for range soak.Times(10, 1000) { // each of 100 times, of 10 records
+	for range soak.Times(3, 1000) { // each of 100 times, of 10 records
 		rapid.Check(t, func(t *rapid.T) {
 			records := rapid.SliceOfN(rapid.Custom(flowtest.Record), 1, 10).Draw(t, "records")
 			c.requests = nil
