@@ -311,6 +311,7 @@ enum feature {
 	FEATURE_META = 1 << 7, /* hints are passed on, in front of each frame */
 	FEATURE_FORWARD = 1 << 8, /* packets are forwarded at XDP */
 	FEATURE_BALANCE = 1 << 9, /* packets go to backends of services, or come from balancers */
+	FEATURE_OFFLOAD = 1 << 10, /* the kernel shows flow tables of netfilter to programs */
 };
 
 /* A hash has so many keys; the loader writes them in place of these numbers and up. */

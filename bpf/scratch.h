@@ -18,7 +18,7 @@ struct scratch {
 	SCRATCH_PART(gate_seen, 96); /* of the packet */
 	SCRATCH_PART(gate_matching, 56); /* where the rules are that match so far */
 	SCRATCH_PART(gate_answer, 256);
-	SCRATCH_PART(forward_view, 256);
+	SCRATCH_PART(forward_view, 320);
 	SCRATCH_PART(balance_view, 192);
 	SCRATCH_PART(balance_outer, 48);
 	SCRATCH_PART(balance_budget, 8); /* kept from packet to packet */

@@ -27,6 +27,8 @@ enum forward_flag {
 	/* Below are those of balancing, too: see enum balance_flag. */
 	FORWARD_ADDRESSES =
 		1 << 10, /* not all interfaces above it have the address in forward_port */
+	FORWARD_OFFLOADED =
+		1 << 11, /* netfilter has rules: only flows of flow tables are forwarded */
 };
 
 /* An interface between which packets are forwarded. Free where iface is 0. */
@@ -57,6 +59,30 @@ struct forward_known_way {
 /* An IPv4 source that the kernel accepts: address and interface, tick, generation and type of service. */
 struct forward_source {
 	__u64 word[2];
+};
+
+/* Where things are in the kernel's struct flow_offload, in bytes from a direction on. */
+struct forward_offload_at {
+	__s32 next; /* the tuple of the second direction, from the first */
+	__s32 previous; /* the tuple of the first, from the second */
+	__s32 bits; /* the byte with the number of the direction, and the way of sending */
+};
+
+/* Begins the kernel's struct flow_offload_tuple. IPv4 addresses are in the first four bytes. */
+struct forward_tuple {
+	__u8 src[16];
+	__u8 dst[16];
+	__be16 sport;
+	__be16 dport;
+	__u32 ifindex; /* where it arrives */
+};
+
+/* What identifies a packet behind a translation, as in struct flow_slot. */
+struct forward_behind {
+	__u8 saddr[16];
+	__u8 daddr[16];
+	__be16 sport;
+	__be16 dport;
 };
 
 /* What a CPU remembers. */
@@ -138,6 +164,7 @@ enum forward_result {
 	FORWARD_ICMP_ERROR,
 	FORWARD_CHECKSUM,
 	FORWARD_CPU,
+	FORWARD_NO_FLOW,
 	/* What bpf_fib_lookup() says of the destination, in its order. */
 	FORWARD_BLACKHOLE,
 	FORWARD_UNREACHABLE,

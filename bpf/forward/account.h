@@ -122,6 +122,40 @@ static __always_inline void forward_account(frame_ctx *xdp, struct flow_batch *b
 }
 
 /*
+ * As forward_account(), of a packet that a flow table translates: it is of one flow where it arrives, and of another one where
+ * it leaves.
+ */
+static __always_inline void forward_account_offloaded(frame_ctx *xdp, const struct forward_view *v,
+						      struct flow_batch *batch, struct packet *p,
+						      __u32 out, bool recorded)
+{
+	struct packet *spare = batch_spare(), *q;
+	bool sampled = is_sampled(cfg_features);
+	__u32 in = p->id.iface, bytes = sizeof(struct ethhdr) + v->total;
+
+	if (!spare)
+		return;
+	*spare = *p;
+	if (sampled && recorded)
+		forward_keep_one(xdp, batch, p, out);
+	else
+		count_some(in, DIRECTION_INGRESS, recorded ? REASON_SAMPLED_OUT : REASON_NO_FLOW, 1,
+			   1, bytes + spare->overhead);
+	if (!sampled) {
+		count_some(cfg_iface + out, DIRECTION_EGRESS, REASON_SAMPLED_OUT, 1, 1, bytes);
+		return;
+	}
+	q = batch_next(batch);
+	*q = *spare;
+	forward_turn(q, out, 1);
+	__builtin_memcpy(q->id.saddr, v->behind.saddr, 16);
+	__builtin_memcpy(q->id.daddr, v->behind.daddr, 16);
+	q->id.sport = v->behind.sport;
+	q->id.dport = v->behind.dport;
+	forward_keep_one(xdp, batch, q, in - cfg_iface);
+}
+
+/*
  * A packet whose frame has a tag at either interface, in the spare packet: at one of them. Its handshake is the one that tc sees.
  * Verified alone.
  */

@@ -18,6 +18,7 @@
 #include "known.h"
 #include "upper.h"
 #include "read.h"
+#include "offload.h"
 #include "account.h"
 
 enum forward_family { FORWARD_INET = 2, FORWARD_INET6 = 10 };
@@ -126,6 +127,27 @@ static __always_inline void forward_question(frame_ctx *xdp, struct forward_view
 	}
 }
 
+/* Whether a flow table has the packet's flow; v->fib then asks for the route of it as it leaves. */
+static __always_inline bool forward_is_offloaded(frame_ctx *xdp, struct forward_view *v,
+						 const struct packet *p)
+{
+	const __be32 *to = (const void *)v->behind.daddr;
+
+	if (!(cfg_features & FEATURE_OFFLOAD) || !forward_is_plain(xdp, v) ||
+	    !forward_may_be_offloaded(xdp, p))
+		return false;
+	forward_question(xdp, v, p);
+	if (!forward_offloaded(xdp, v))
+		return false;
+	forward_behind(v, p);
+	v->fib.dport = v->behind.dport;
+	if (v->fib.family == FORWARD_INET)
+		v->fib.ipv4_dst = to[3];
+	else
+		__builtin_memcpy(v->fib.ipv6_dst, v->behind.daddr, 16);
+	return true;
+}
+
 /*
  * Whether the kernel is to see this packet, because it has seen none to this neighbour for a while: only what it sends
  * makes it ask a neighbour that it has not heard of lately whether it is there.
@@ -157,14 +179,21 @@ static __always_inline enum forward_result forward_ask(frame_ctx *xdp, struct fo
 {
 	long rc;
 
-	if (!(p->id.meta >> META_IPV6_SHIFT & 1) && !forward_is_source(xdp, v, p, known))
-		return FORWARD_SOURCE;
-	forward_question(xdp, v, p);
+	if (v->flags & FORWARD_OFFLOADED) {
+		if (!forward_is_offloaded(xdp, v, p))
+			return FORWARD_NO_FLOW;
+	} else {
+		if (!(p->id.meta >> META_IPV6_SHIFT & 1) && !forward_is_source(xdp, v, p, known))
+			return FORWARD_SOURCE;
+		forward_question(xdp, v, p);
+	}
 	rc = bpf_fib_lookup(xdp, &v->fib, sizeof(v->fib), 0);
 	if (rc < 0 || rc > FORWARD_NO_SOURCE - FORWARD_BLACKHOLE + 1)
 		return FORWARD_LOOKUP;
 	if (rc)
 		return FORWARD_BLACKHOLE + rc - 1;
+	if (forward_offloads(v) && v->fib.ifindex != v->reverse.ifindex)
+		return FORWARD_NO_FLOW; /* its route has changed, which rules are to judge */
 	return v->fib.ifindex == v->device
 		       ? FORWARD_SAME_INTERFACE /* the kernel may tell the sender of a better way */
 		       : FORWARD_DONE;
@@ -189,7 +218,7 @@ static __always_inline enum forward_result forward_find(frame_ctx *xdp, struct f
 		if (place >= FORWARD_PORTS)
 			return FORWARD_NO_PORT;
 		w = &v->way;
-	} else if (!forward_is_plain(xdp, v) ||
+	} else if (forward_offloads(v) || !forward_is_plain(xdp, v) ||
 		   !port_is_mac(forward_memory.ports[place & (FORWARD_PORTS - 1)].mac,
 				v->fib.smac)) {
 		w = &v->way;
@@ -337,8 +366,8 @@ static __always_inline enum forward_result forward_try(frame_ctx *xdp, struct fo
 	w = forward_known_way_of(known, p);
 	/* Before the kernel is asked: what changes meanwhile is not remembered as if it had been there. */
 	v->generation = forward_generation(xdp, p->id.meta >> META_IPV6_SHIFT & 1);
-	asked = v->dry || !cfg_forward_changes || !forward_is_plain(xdp, v) ||
-		!forward_is_known(w, p, v->generation);
+	asked = v->dry || v->flags & FORWARD_OFFLOADED || !cfg_forward_changes ||
+		!forward_is_plain(xdp, v) || !forward_is_known(w, p, v->generation);
 	if (asked) {
 		result = forward_ask(xdp, v, p, known);
 		if (result != FORWARD_DONE)
@@ -352,9 +381,13 @@ static __always_inline enum forward_result forward_try(frame_ctx *xdp, struct fo
 		return result;
 	if (forward_write(xdp, v, w, p->id.meta >> META_IPV6_SHIFT & 1))
 		return FORWARD_MALFORMED;
+	if (forward_offloads(v) && forward_translate(xdp, v, p))
+		return FORWARD_MALFORMED; /* unreachable: it was asked before whether it can be written */
 	if (v->dry)
 		return FORWARD_DONE;
-	if (v->in.vid || v->leaves.vid)
+	if (forward_offloads(v))
+		forward_account_offloaded(xdp, v, batch, p, w->ifindex, recorded);
+	else if (v->in.vid || v->leaves.vid)
 		forward_account_tagged(xdp, v, p, recorded);
 	else
 		forward_account(xdp, batch, p, w->ifindex, 1, sizeof(struct ethhdr) + v->total,

@@ -14,6 +14,7 @@ struct forward_types {
 	enum forward_kind kind;
 	struct forward_key key;
 	struct forward_way way;
+	struct forward_offload_at offload_at;
 	enum dry_flag dry_flag;
 	struct dry_note dry_note;
 };

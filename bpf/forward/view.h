@@ -19,6 +19,8 @@ struct forward_view {
 	__u32 out; /* where it leaves, as flow_slot.iface */
 	struct forward_tag in; /* of the frame as it came, in it or not */
 	struct forward_tag leaves; /* with which it leaves */
+	struct forward_tuple reverse; /* of FORWARD_OFFLOADED: the other direction of the flow */
+	struct forward_behind behind; /* likewise: the packet as it leaves */
 	struct forward_known_way way; /* where it leaves, of what is not remembered */
 };
 

@@ -37,6 +37,9 @@ func resolve(ins *asm.Instruction) error {
 	if !address && !ins.IsKfuncCall() {
 		return nil
 	}
+	if ins.Reference() == kernel.FlowLookup && kernel.FlowTables.Has() {
+		return nil // of a module: the library finds it, where the feature is on
+	}
 	number, err := kernel.Function(ins.Reference())
 	if err != nil {
 		return err

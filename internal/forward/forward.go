@@ -65,6 +65,7 @@ type Forwarder struct {
 	watched map[uint32]*watch               // by network namespace
 	ways    map[abiForwardKey]abiForwardWay // as programs see them
 	netns   int                             // how many have ports
+	offload bool                            // programs find flows in flow tables
 	full    bool                            // not all of them have a place
 }
 
@@ -123,6 +124,9 @@ func (f *Forwarder) set(s *datapath.Spec) error {
 	if err := s.SetConstant("cfg_forward_changes", kernel.TellsChanges()); err != nil {
 		return err
 	}
+	if err := f.setOffload(s); err != nil {
+		return err
+	}
 	return s.SetConstant("cfg_forward_shift", uint32(bits.Len64(uint64(refreshed/time.Duration(max(tick.Nano(), 1)))-1)))
 }
 
@@ -174,10 +178,10 @@ func (f *Forwarder) Run(ctx context.Context) {
 func (f *Forwarder) Refresh() error {
 	return f.do(func() error {
 		var errs []error
-		reasons := map[uint32]string{}
+		known := map[uint32]passing{}
 		for _, p := range f.sorted() {
 			if p.attached {
-				errs = append(errs, f.follow(p, reasons))
+				errs = append(errs, f.follow(p, known))
 			}
 		}
 		if err := errors.Join(append(errs, f.publish())...); err != nil {
@@ -217,7 +221,7 @@ func (f *Forwarder) attach(h datapath.Hook) error {
 	}
 	p.hook, p.attached = h, true
 	f.watch(h.Target).dirty.Store(true)
-	if err := errors.Join(f.follow(p, map[uint32]string{}), f.publish()); err != nil {
+	if err := errors.Join(f.follow(p, map[uint32]passing{}), f.publish()); err != nil {
 		return err
 	}
 	f.sayAlive()
@@ -233,25 +237,25 @@ func (f *Forwarder) freePlace(iface uint32) (uint32, error) {
 	return FreePlace(iface, taken)
 }
 
-// follow has a port be as the kernel says now. reasons are, by network namespace, those of bypassed() that are known: all ports
-// of one share it.
-func (f *Forwarder) follow(p *port, reasons map[uint32]string) error {
+// follow has a port be as the kernel says now. known is what packets would not pass, by network namespace: all ports of one
+// share it.
+func (f *Forwarder) follow(p *port, known map[uint32]passing) error {
 	var now examined
 	err := p.hook.Target.Do(func() (err error) {
-		why, known := reasons[p.hook.Target.Netns]
-		if !known {
-			if why, err = bypassed(f.cfg.BypassNetfilter); err != nil {
+		here, ok := known[p.hook.Target.Netns]
+		if !ok {
+			if here, err = passingHere(f.cfg.BypassNetfilter, f.offload); err != nil {
 				return err
 			}
-			reasons[p.hook.Target.Netns] = why
+			known[p.hook.Target.Netns] = here
 		}
-		now, err = examine(p.hook, why)
+		now, err = examine(p.hook, here)
 		return err
 	})
 	if err != nil { // it may be gone, which the datapath will learn
 		now = examined{off: err.Error(), closed: err.Error()}
 	}
-	if now.off != p.off || now.closed != p.closed {
+	if now.off != p.off || now.closed != p.closed || now.only != p.only {
 		f.report(p, &now)
 	}
 	now.routes = p.routes
@@ -267,6 +271,8 @@ func (f *Forwarder) report(p *port, now *examined) {
 		f.log.Warn("forward: packets of an interface are left to the kernel", "interface", name, "reason", now.off)
 	case now.closed != "":
 		f.log.Warn("forward: packets to an interface are left to the kernel", "interface", name, "reason", now.closed)
+	case now.only != "":
+		f.log.Info("forward: of an interface, flows of flow tables are forwarded at XDP", "interface", name, "reason", now.only)
 	default:
 		f.log.Info("forward: packets of an interface are forwarded at XDP", "interface", name)
 	}
@@ -355,6 +361,7 @@ type Port struct {
 	Mode     string // how the program at XDP is attached
 	Off      string // why packets that arrive are not forwarded; empty: they are
 	Closed   string // why packets do not leave by it
+	Only     string // why only packets of flows in flow tables of nftables are forwarded; empty: all are
 	V4, V6   bool   // the kernel forwards packets of this version that arrive
 	Packets  [results]uint64
 	Bytes    uint64 // that were forwarded
@@ -369,7 +376,7 @@ func (f *Forwarder) Ports() (list []Port, err error) {
 			if err := f.maps["forward_counts"].Lookup(p.place, &counts); err != nil {
 				return fmt.Errorf("reading what was forwarded: %w", err)
 			}
-			one := Port{Iface: p.hook.Target.Iface, Mode: string(p.hook.Target.Early), Off: p.off, Closed: p.closed, Attached: p.attached}
+			one := Port{Iface: p.hook.Target.Iface, Mode: string(p.hook.Target.Early), Off: p.off, Closed: p.closed, Only: p.only, Attached: p.attached}
 			if !p.attached {
 				one.Mode, one.Off = "none", "it is not attached to"
 			}
@@ -395,7 +402,7 @@ func (f *Forwarder) Bypasses() (names []string, err error) {
 	err = f.do(func() error {
 		known := map[uint32]bool{}
 		for _, p := range f.ports {
-			if !p.attached || p.off != "" || known[p.hook.Target.Netns] {
+			if !p.attached || p.off != "" || p.only != "" || known[p.hook.Target.Netns] {
 				continue
 			}
 			known[p.hook.Target.Netns] = true

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/waymark-net/waymark/internal/kernel"
 )
 
 // Of nfnetlink and nf_tables (include/uapi/linux/netfilter/nf_tables.h).
@@ -38,39 +40,68 @@ var families = familyHooks{
 // and postrouting.
 var bridgeFamilies = familyHooks{unix.NFPROTO_BRIDGE: {"bridge", 1<<0 | 1<<1 | 1<<3 | 1<<4}}
 
+// atDevices are hooks that the kernel's own fast path for flow tables passes, too.
+var atDevices = familyHooks{unix.NFPROTO_INET: {"inet", 1 << 5}, unix.NFPROTO_NETDEV: {"netdev", 1<<0 | 1<<1}}
+
 // familyHooks are families by their number.
 type familyHooks map[uint8]struct {
 	name  string
 	hooks uint32
 }
 
-// bypassed says what of the calling thread's namespace forwarded packets would not pass, and what to do; empty: nothing.
-func bypassed(allowed bool) (string, error) {
+// passing is what packets that XDP forwards would not pass in a network namespace, and what follows from that.
+type passing struct {
+	closed  string // why none are forwarded, and what to do; empty: some are
+	rules   string // because of which only flows of flow tables are; empty: all are
+	devices flowDevices
+}
+
+// passingHere is that of the calling thread's namespace. allowed: netfilter may be bypassed. offload: programs see flow tables.
+func passingHere(allowed, offload bool) (p passing, err error) {
 	policies, err := xfrmPolicies()
+	switch {
+	case err != nil:
+		return p, err
+	case policies > 0:
+		p.closed = "there are IPsec policies (ip xfrm policy), which forwarded packets would not meet: remove them, or take the interface out of forward.interfaces"
+		return p, nil
+	case allowed:
+		return p, nil
+	}
+	names, err := chains(families)
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	if policies > 0 {
-		return "there are IPsec policies (ip xfrm policy), which forwarded packets would not meet: remove them, or take the interface out of forward.interfaces", nil
-	}
-	if allowed {
-		return "", nil
-	}
-	chains, err := chains(families)
+	legacy, err := legacyTables()
 	if err != nil {
-		return "", err
+		p.closed = fmt.Sprintf("it is not known whether there are rules of iptables (%v): set forward.bypass_netfilter: true if there are none", err)
+		return p, nil
 	}
-	tables, err := legacyTables()
-	if err != nil {
-		return fmt.Sprintf("it is not known whether there are rules of iptables (%v): set forward.bypass_netfilter: true if there are none", err), nil
+	for _, t := range legacy {
+		names = append(names, "iptables-legacy "+t)
 	}
-	for _, t := range tables {
-		chains = append(chains, "iptables-legacy "+t)
+	if len(names) == 0 {
+		return p, nil
 	}
-	if len(chains) == 0 {
-		return "", nil
+	p.rules = strings.Join(names, ", ")
+	if p.devices, err = flowTables(); err != nil || len(p.devices) == 0 {
+		p.closed = p.bypassed()
+		return p, err
 	}
-	return fmt.Sprintf("netfilter has rules that forwarded packets would not meet (%s): remove them, or set forward.bypass_netfilter: true", strings.Join(chains, ", ")), nil
+	if !offload {
+		p.closed = fmt.Sprintf("%s; flow tables are not used: %v", p.bypassed(), kernel.FlowTables.Check())
+		return p, nil
+	}
+	rules, err := chains(atDevices)
+	if len(rules) > 0 {
+		p.closed = fmt.Sprintf("netfilter has rules at devices, which packets of flow tables would not meet (%s): remove them, or set forward.bypass_netfilter: true", strings.Join(rules, ", "))
+	}
+	return p, err
+}
+
+// bypassed says why packets that no flow table has are not forwarded, and what to do.
+func (p *passing) bypassed() string {
+	return fmt.Sprintf("netfilter has rules that forwarded packets would not meet (%s): remove them, or set forward.bypass_netfilter: true", p.rules)
 }
 
 // chains are those with rules or a policy that drops, at hooks that forwarded packets pass.

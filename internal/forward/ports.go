@@ -24,6 +24,7 @@ type examined struct {
 	index  uint32
 	off    string // why packets that arrive are not forwarded; empty: they are
 	closed string // why none are sent
+	only   string // why only flows of flow tables are forwarded; empty: all are
 	bridge string // that it is a port of
 	routes string // the interface that routes what arrives without a tag; empty: itself
 }
@@ -39,7 +40,7 @@ type Ability struct {
 
 // Examine asks what the interface of a hook can do now. The caller is in its namespace.
 func Examine(h datapath.Hook) (Ability, error) {
-	e, err := examine(h, "")
+	e, err := examine(h, passing{})
 	if e.bridge != "" && e.off == "" {
 		e.off = belongs(e.bridge)
 		e.closed, e.port.Flags = e.off, 0
@@ -58,7 +59,7 @@ func FreePlace(iface uint32, taken map[uint32]bool) (uint32, error) {
 }
 
 // examine asks about an interface. The caller is in its namespace.
-func examine(h datapath.Hook, bypassed string) (e examined, err error) {
+func examine(h datapath.Hook, here passing) (e examined, err error) {
 	l, err := netlink.LinkByName(h.Target.Name)
 	if err != nil {
 		return e, fmt.Errorf("forwarding of %s: %w", h.Target.String(), err)
@@ -66,11 +67,15 @@ func examine(h datapath.Hook, bypassed string) (e examined, err error) {
 	a := l.Attrs()
 	e.index = uint32(a.Index)
 	copy(e.port.Mac[:], a.HardwareAddr)
-	if e.off, e.bridge, err = reason(h, l, bypassed); e.off != "" || err != nil {
+	if e.off, e.bridge, err = reason(h, l, here); e.off != "" || err != nil {
 		e.closed = e.off
 		return e, err
 	}
 	e.port.Flags = uint32(abiForwardFlagFORWARD_RECEIVES)
+	if here.rules != "" {
+		e.only = fmt.Sprintf("netfilter has rules (%s)", here.rules)
+		e.port.Flags |= uint32(abiForwardFlagFORWARD_OFFLOADED)
+	}
 	for flag, is := range map[abiForwardFlag]func(netlink.Link) (bool, error){
 		abiForwardFlagFORWARD_HIDES_TAGS: hidesTags, abiForwardFlagFORWARD_VIRTUAL: isVirtual, abiForwardFlagFORWARD_SOURCES: judgesSources,
 		abiForwardFlagFORWARD_STRICT: func(l netlink.Link) (bool, error) { return isStrict(l.Attrs().Name) },
@@ -101,7 +106,7 @@ func examine(h datapath.Hook, bypassed string) (e examined, err error) {
 }
 
 // reason is why packets of an interface are not forwarded at XDP, if so, and the bridge that it is a port of.
-func reason(h datapath.Hook, l netlink.Link, bypassed string) (why, bridge string, err error) {
+func reason(h datapath.Hook, l netlink.Link, here passing) (why, bridge string, err error) {
 	a := l.Attrs()
 	switch {
 	case h.Target.Early == datapath.ModeXDPGeneric:
@@ -121,7 +126,10 @@ func reason(h datapath.Hook, l netlink.Link, bypassed string) (why, bridge strin
 			return belongs(master.Attrs().Name), "", nil
 		}
 	}
-	return bypassed, bridge, nil
+	if here.closed == "" && here.rules != "" && !here.devices[a.Name] {
+		return here.bypassed() + ", or have a flow table of nftables with this device", bridge, nil
+	}
+	return here.closed, bridge, nil
 }
 
 func belongs(master string) string {

@@ -25,6 +25,7 @@ var Results = [results]Result{
 	abiForwardResultFORWARD_ICMP_ERROR:     {"icmp_error", "it is an ICMP error: of several paths, the kernel takes the one of the packet that it quotes"},
 	abiForwardResultFORWARD_CHECKSUM:       {"checksum", "its checksum was left to the device, or may have been (tx offload of a virtual interface)"},
 	abiForwardResultFORWARD_CPU:            {"cpu_unknown", "it is on a processor that was not there at the start"},
+	abiForwardResultFORWARD_NO_FLOW:        {"no_flow", "netfilter has rules, and no flow table has its flow; or it ends its connection; or the route of the flow has changed"},
 	abiForwardResultFORWARD_BLACKHOLE:      {"blackhole", "its route is a blackhole"},
 	abiForwardResultFORWARD_UNREACHABLE:    {"unreachable", "its route is unreachable, or there is none"},
 	abiForwardResultFORWARD_PROHIBIT:       {"prohibit", "its route is prohibited"},

@@ -120,6 +120,11 @@ var (
 		Without: "clsact filters, which the next agent removes if this one is killed",
 		probe:   probeTCX,
 	}
+	FlowTables = &Feature{
+		Name: "flow-tables", Since: "6.11", Purpose: "forwarding flows of nftables' flow tables at XDP, with their address translation (forward)",
+		Without: "where netfilter has rules, the kernel forwards",
+		probe:   probeFlowTables,
+	}
 	Membarrier = &Feature{
 		Name: "membarrier", Since: "4.3", Purpose: "waiting until no program uses the other half of the table",
 		Without: "a map-in-map update, which waits for the same thing",
@@ -129,7 +134,7 @@ var (
 
 // Features is the whole table.
 func Features() []*Feature {
-	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, XDPHints, TransmitFeatures, SocketMap, TCX}
+	return []*Feature{BPF, Membarrier, Clsact, KernelBTF, MmapableArray, Ticks, RingBuffer, SocketBuffer, FunctionPointers, Atomics, CheckMTU, DeliveryTime, XDPHints, TransmitFeatures, SocketMap, TCX, FlowTables}
 }
 
 // ErrMissing marks errors of a missing kernel feature or privilege.

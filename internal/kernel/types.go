@@ -17,6 +17,7 @@ const typesFile = "/sys/kernel/btf/vmlinux"
 var functions = []string{
 	"bpf_cast_to_kern_ctx", "bpf_xdp_pull_data",
 	"bpf_xdp_metadata_rx_hash", "bpf_xdp_metadata_rx_timestamp", "bpf_xdp_metadata_rx_vlan_tag",
+	FlowLookup,
 }
 
 // facts are what the kernel's type information shows, and why something is missing.

@@ -40,7 +40,7 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 	}
 	forwards := olderKernel() != "6.1" // forward takes Linux 6.3
 	if forwards {
-		suites = append(suites, struct{ name, folder, run string }{"forward", "internal/forward", "TestTwin$/VLAN|TestTwin$/^a_|TestConnectionsBetweenVLANs"})
+		suites = append(suites, struct{ name, folder, run string }{"forward", "internal/forward", "TestTwin$/VLAN|TestTwin$/^a_|TestConnectionsBetweenVLANs|TestFlowTables|TestTranslatedConnections"})
 	}
 	m := Machine{
 		Kernel: olderKernel(), CPUs: 2, Memory: 1536, Timeout: 25 * time.Minute,
@@ -49,8 +49,8 @@ func TestWaymarkOnOlderKernel(t *testing.T) {
 		Cmds:    []Cmd{{Args: []string{"/bin/waymark", "doctor"}}},
 	}
 	if forwards {
-		m.Modules = append(m.Modules, "vrf")
-		for _, name := range []string{"ip", "bridge", "sysctl"} {
+		m.Modules = append(m.Modules, "vrf", "nf_flow_table_inet", "nft_flow_offload", "nft_chain_nat", "nft_nat", "nft_ct")
+		for _, name := range []string{"ip", "bridge", "sysctl", "nft"} {
 			Program(t, m.Files, name)
 		}
 	}

@@ -39,7 +39,8 @@ type Interface struct {
 	Mode      string            `json:"mode"`             // xdp, xdp-generic or none
 	Receives  bool              `json:"receives"`         // packets that arrive are forwarded
 	Sends     bool              `json:"sends"`            // packets are forwarded to it
-	Reason    string            `json:"reason,omitempty"` // why it does not receive or send
+	Reason    string            `json:"reason,omitempty"` // why it does not receive or send, or only flows of flow tables
+	Offloaded bool              `json:"offloaded"`        // only packets of flows in a flow table of nftables are forwarded
 	IPv4      bool              `json:"ipv4"`             // the kernel forwards what arrives
 	IPv6      bool              `json:"ipv6"`             //
 	Forwarded uint64            `json:"forwarded"`        // packets that left by another interface
@@ -74,12 +75,15 @@ func (s *service) status() (*Status, error) {
 
 func (s *service) iface(p *forward.Port) Interface {
 	one := Interface{
-		Mode: p.Mode, Receives: p.Off == "", Sends: p.Closed == "" && p.Attached, Reason: p.Off, IPv4: p.V4, IPv6: p.V6,
+		Mode: p.Mode, Receives: p.Off == "", Sends: p.Closed == "" && p.Attached, Reason: p.Off, Offloaded: p.Only != "", IPv4: p.V4, IPv6: p.V6,
 		Bytes: p.Bytes, Passed: map[string]uint64{},
 	}
 	one.Iface, one.Netns = s.deps.IfaceName(p.Iface)
 	if one.Reason == "" {
 		one.Reason = p.Closed
+	}
+	if one.Reason == "" && one.Offloaded {
+		one.Reason = "only flows of flow tables: " + p.Only
 	}
 	if one.Reason == "" && !p.V4 && !p.V6 {
 		one.Reason = "the kernel does not forward: set the sysctls net.ipv4.ip_forward and net.ipv6.conf.all.forwarding"
