@@ -39,8 +39,9 @@ build/console/built: $(web) scripts/console | setup-console # the console, which
 	@touch $@
 
 .PHONY: build
-build: generate build/console/built ## Make bin/waymark, one static binary
+build: generate build/console/built ## Make bin/waymark, and bin/waymark-analyze for the analyzer: static binaries
 	@scripts/build "$$(go env GOARCH)" "$(VERSION)" bin/waymark
+	@scripts/build "$$(go env GOARCH)" "$(VERSION)" bin/waymark-analyze ./cmd/waymark-analyze
 
 .PHONY: bin/waymark-bench
 bin/waymark-bench: generate
@@ -51,7 +52,7 @@ build/NOTICE: go.mod scripts/notices build/console/built
 	@scripts/notices >$@
 
 .PHONY: install
-install: build build/NOTICE ## Install bin/waymark as a service (as root), or below DESTDIR
+install: build build/NOTICE ## Install them as services (as root), or below DESTDIR
 	@scripts/install "$(DESTDIR)"
 
 .PHONY: archive

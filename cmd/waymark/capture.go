@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/flow"
 	gatecore "github.com/waymark-net/waymark/internal/gate"
 	"github.com/waymark-net/waymark/internal/gate/rules"
@@ -86,17 +87,17 @@ file. Only root and the user of the agent may capture. A reader that is too slow
 // parse reads the conditions as those of a rule.
 func (c *captureCommand) parse(text string) error {
 	if c.snap == 0 || c.snap > gatecore.MaxSnap {
-		return usageErrorf("capture: --snaplen %d: want 1 to %d", c.snap, gatecore.MaxSnap)
+		return command.UsageErrorf("capture: --snaplen %d: want 1 to %d", c.snap, gatecore.MaxSnap)
 	}
 	if text == "" {
 		return nil
 	}
 	rs, _, err := rules.Parse("conditions", "sample "+text, rules.Options{})
 	if err != nil {
-		return usageError{fmt.Errorf("capture: %w", err)}
+		return command.UsageError{Err: fmt.Errorf("capture: %w", err)}
 	}
 	if len(rs.Rules) != 1 || rs.Rules[0].DryRun || !rs.Rules[0].Until.IsZero() {
-		return usageErrorf("capture: %q: want conditions only, such as udp dst port 53", text)
+		return command.UsageErrorf("capture: %q: want conditions only, such as udp dst port 53", text)
 	}
 	c.filter, c.text = rs, text
 	return nil
@@ -260,7 +261,7 @@ func (c *captureCommand) open(ctx context.Context, stdout io.Writer) (captureOut
 		}}, nil
 	case "-":
 		if term.IsTerminal(stdout) {
-			return nil, usageErrorf("capture: -w - would write a pcapng file to the terminal: name a file, or pipe it")
+			return nil, command.UsageErrorf("capture: -w - would write a pcapng file to the terminal: name a file, or pipe it")
 		}
 		return newCaptureFile(ctx, c, nopCloser{stdout})
 	}

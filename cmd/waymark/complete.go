@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/lab"
@@ -106,18 +105,4 @@ func completePrefixes(*cobra.Command, []string, string) ([]cobra.Completion, cob
 		offered = append(offered, cobra.CompletionWithDesc(i.Prefix, i.Topology))
 	}
 	return offered, noFiles
-}
-
-// isCompletion reports whether a shell asks for completions.
-func isCompletion(args []string) bool {
-	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
-}
-
-// plainUsage takes away the backticks that name the argument of a flag: they are
-// shown with the flag's description otherwise.
-func plainUsage(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
-	for _, sub := range cmd.Commands() {
-		plainUsage(sub)
-	}
 }

@@ -70,7 +70,7 @@ after each value that is not a default names its source.`,
 		Example: `  waymark config dump > waymark.yaml
   WAYMARK_FLOW_SAMPLING=10 waymark config dump --config /etc/waymark/waymark.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, origins, err := flags.loadWithOrigins(cmd.ErrOrStderr())
+			cfg, origins, err := flags.Load(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

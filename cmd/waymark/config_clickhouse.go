@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/export/clickhouse"
 )
 
@@ -27,13 +28,13 @@ an earlier one created.`,
 			case "day", "month":
 				schema.Monthly = partition == "month"
 			default:
-				return usageErrorf("--partition %q: write day or month", partition)
+				return command.UsageErrorf("--partition %q: write day or month", partition)
 			}
 			if schema.Keep < 0 || schema.Window < 0 {
-				return usageErrorf("--keep and --window: write 0 or more")
+				return command.UsageErrorf("--keep and --window: write 0 or more")
 			}
 			if err := schema.Check(); err != nil {
-				return usageError{err}
+				return command.UsageError{Err: err}
 			}
 			statements := schema.Statements()
 			if upgrade {
@@ -47,7 +48,7 @@ an earlier one created.`,
 	f.StringVar(&schema.Database, "database", schema.Database, "name of the database")
 	f.StringVar(&schema.Flows, "table", schema.Flows, "name of the table of records; those of others begin so")
 	f.StringVar(&partition, "partition", partition, "time of a partition: day or month")
-	durationVar(f, &schema.Keep, "keep", schema.Keep, "age at which records leave; sums stay ten times as long; 0: never")
+	command.DurationVar(f, &schema.Keep, "keep", schema.Keep, "age at which records leave; sums stay ten times as long; 0: never")
 	f.IntVar(&schema.Window, "window", schema.Window, "inserts that a table remembers, so that one that is sent twice is stored once: more than all agents send within some minutes")
 	f.BoolVar(&upgrade, "upgrade", false, "print statements that add columns to tables of an earlier version")
 	return cmd

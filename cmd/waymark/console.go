@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/access"
+	"github.com/waymark-net/waymark/internal/command"
 )
 
 // consoleCommand is waymark console.
@@ -131,10 +132,10 @@ to its bearer, who sends it as "Authorization: Bearer TOKEN", or logs in with it
 
 func printToken(cmd *cobra.Command, name, role, format string) error {
 	if name == "" || strings.ContainsAny(name, ":\"\\\n") {
-		return usageErrorf("console token: name %q: write one without colons and quotes", name)
+		return command.UsageErrorf("console token: name %q: write one without colons and quotes", name)
 	}
 	if !slices.Contains(access.TokenRoles(), role) {
-		return usageErrorf("console token: role %q: write one of %s", role, strings.Join(access.TokenRoles(), ", "))
+		return command.UsageErrorf("console token: role %q: write one of %s", role, strings.Join(access.TokenRoles(), ", "))
 	}
 	token, hashed := access.NewToken()
 	if format == outputJSON {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/capfile"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/inband"
 	"github.com/waymark-net/waymark/internal/inband/offline"
 	"github.com/waymark-net/waymark/internal/term"
@@ -110,7 +111,7 @@ func (d *decodeCommand) run(cmd *cobra.Command, name string) error {
 func (d *decodeCommand) shown() (decodeShow, error) {
 	format, err := ioam.ParseTimeFormat(d.format)
 	if err != nil {
-		return decodeShow{}, usageErrorf("--ioam-time %s: want ptp, ntp or posix", d.format)
+		return decodeShow{}, command.UsageErrorf("--ioam-time %s: want ptp, ntp or posix", d.format)
 	}
 	show, n := decodeShow{format: format}, 0
 	for name, is := range map[string]*bool{"packets": &show.packets, "ioam": &show.ioam, "flows": &show.flows} {
@@ -120,7 +121,7 @@ func (d *decodeCommand) shown() (decodeShow, error) {
 	}
 	for _, s := range d.show {
 		if s != "packets" && s != "ioam" && s != "flows" {
-			return decodeShow{}, usageErrorf("--show %s: want packets, ioam or flows", s)
+			return decodeShow{}, command.UsageErrorf("--show %s: want packets, ioam or flows", s)
 		}
 	}
 	csv := d.output.format == outputCSV
@@ -128,7 +129,7 @@ func (d *decodeCommand) shown() (decodeShow, error) {
 	case len(d.show) == 0:
 		show.packets, show.ioam, show.flows = true, !csv, !csv
 	case n > 1 && csv:
-		return decodeShow{}, usageErrorf("-o csv shows one table: use --show packets, --show ioam or --show flows")
+		return decodeShow{}, command.UsageErrorf("-o csv shows one table: use --show packets, --show ioam or --show flows")
 	}
 	return show, nil
 }
@@ -173,7 +174,7 @@ func (d *decodeCommand) filter() (func(*offline.Packet) bool, error) {
 	for _, s := range d.hosts {
 		h, err := parseHost(s)
 		if err != nil {
-			return nil, usageErrorf("--host %s: %w", s, err)
+			return nil, command.UsageErrorf("--host %s: %w", s, err)
 		}
 		hosts = append(hosts, h)
 	}
@@ -181,13 +182,13 @@ func (d *decodeCommand) filter() (func(*offline.Packet) bool, error) {
 	for _, s := range d.ports {
 		n, err := strconv.ParseUint(s, 10, 16)
 		if err != nil {
-			return nil, usageErrorf("--port %s: want a number up to 65535", s)
+			return nil, command.UsageErrorf("--port %s: want a number up to 65535", s)
 		}
 		ports = append(ports, uint16(n))
 	}
 	proto, anyProto, err := parseProto(d.proto)
 	if err != nil {
-		return nil, usageErrorf("--proto %s: %w", d.proto, err)
+		return nil, command.UsageErrorf("--proto %s: %w", d.proto, err)
 	}
 	return func(p *offline.Packet) bool {
 		for _, h := range hosts {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/inband/ioam/ioamtest"
 	"github.com/waymark-net/waymark/test/golden"
 	"github.com/waymark-net/waymark/test/packet"
@@ -112,7 +113,7 @@ func TestDecodeIOAMGolden(t *testing.T) {
 	} {
 		t.Run(file, func(t *testing.T) {
 			code, stdout, stderr := runDecode(nil, append(args, name)...)
-			if code != exitOK || stderr != "" {
+			if code != command.ExitOK || stderr != "" {
 				t.Fatalf("exit %d, stderr %q", code, stderr)
 			}
 			golden.Check(t, "testdata/"+file, stdout)
@@ -132,7 +133,7 @@ func TestDecodeShowsIOAM(t *testing.T) {
 		"-o jsonl --show flows":         "",
 	} {
 		code, stdout, stderr := runDecode(nil, append(strings.Fields(args), name)...)
-		if code != exitOK {
+		if code != command.ExitOK {
 			t.Fatal(stderr)
 		}
 		var frames []string
@@ -203,7 +204,7 @@ func TestDecodeIOAMAgreesWithTshark(t *testing.T) {
 	c, types := allTraces(t)
 	name := c.file()
 	code, stdout, errs := runDecode(nil, "-o", "csv", "--show", "ioam", name)
-	if code != exitOK {
+	if code != command.ExitOK {
 		t.Fatal(errs)
 	}
 	if n := ioamtest.AgreesWithTshark(t, name, readCSV(t, stdout)); n != len(types) {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
+
+	"github.com/waymark-net/waymark/internal/command"
 )
 
 // A capture of more 5-tuples than can be tracked takes bounded memory, and what
@@ -34,7 +36,7 @@ func TestDecodeBoundsMemory(t *testing.T) {
 		var stderr strings.Builder
 		go func() {
 			code := execute([]string{"decode", "-o", "jsonl", "--show", show, name}, nil, in, &stderr)
-			in.CloseWithError(map[int]error{exitOK: io.EOF}[code])
+			in.CloseWithError(map[int]error{command.ExitOK: io.EOF}[code])
 		}()
 		shown, totals := 0, map[string]any{}
 		for lines := bufio.NewScanner(out); lines.Scan(); {

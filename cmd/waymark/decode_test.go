@@ -24,6 +24,8 @@ import (
 	"github.com/waymark-net/waymark/test/golden"
 	"github.com/waymark-net/waymark/test/packet"
 	"github.com/waymark-net/waymark/wire/pdm"
+
+	"github.com/waymark-net/waymark/internal/command"
 )
 
 // runDecode runs waymark decode and returns its exit code and what it wrote.
@@ -137,7 +139,7 @@ func TestDecodeGolden(t *testing.T) {
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			code, stdout, stderr := runDecode(nil, append(c.args, name)...)
-			if code != exitOK || stderr != "" {
+			if code != command.ExitOK || stderr != "" {
 				t.Fatalf("exit %d, stderr %q", code, stderr)
 			}
 			golden.Check(t, filepath.Join("testdata", c.golden), stdout)
@@ -148,7 +150,7 @@ func TestDecodeGolden(t *testing.T) {
 // What the exchange was made with is what decode tells of it.
 func TestDecodeTellsTheTruth(t *testing.T) {
 	code, stdout, stderr := runDecode(nil, "-o", "json", exchange(t).file())
-	if code != exitOK {
+	if code != command.ExitOK {
 		t.Fatal(stderr)
 	}
 	var doc struct {
@@ -210,7 +212,7 @@ func TestDecodeFilter(t *testing.T) {
 		{"--proto icmpv6 --port 1", ""},
 	} {
 		code, stdout, stderr := runDecode(nil, append(strings.Fields(tc.args), "-o", "csv", name)...)
-		if code != exitOK {
+		if code != command.ExitOK {
 			t.Errorf("%s: exit %d, %s", tc.args, code, stderr)
 			continue
 		}
@@ -262,25 +264,25 @@ func TestDecodeBadInput(t *testing.T) {
 		stderr string
 		stdout string // a part of it
 	}{
-		{"no file", nil, exitUsage, "decode: missing argument: waymark decode FILE", ""},
-		{"missing", []string{"/nonexistent/trace.pcap"}, exitFailure, "open /nonexistent/trace.pcap: no such file", ""},
-		{"empty", []string{write(nil)}, exitFailure, "neither pcap nor pcapng: it is empty", ""},
-		{"text", []string{write([]byte("hello, world"))}, exitFailure, "it begins with 68 65 6c 6c; capture with tcpdump -w", ""},
-		{"short header", []string{write(whole[:10])}, exitFailure, "byte 0: unexpected EOF", ""},
-		{"cut in the first record header", []string{write(whole[:30])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
-		{"cut behind a record header", []string{write(whole[:40])}, exitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
-		{"cut in the last frame", []string{write(whole[:len(whole)-1])}, exitFailure, "frame 10 at byte", "7 with PDM"},
-		{"impossible length", []string{write(lying)}, exitFailure, "frame 1 at byte 24: 2147483648 bytes were captured", ""},
-		{"damaged gzip", []string{write([]byte{0x1F, 0x8B, 9, 9})}, exitFailure, "byte 0", ""},
-		{"format", []string{"-o", "xml", name}, exitUsage, "one of table, json, jsonl, csv", ""},
-		{"show", []string{"--show", "bytes", name}, exitUsage, "--show bytes: want packets, ioam or flows", ""},
-		{"two tables in one", []string{"-o", "csv", "--show", "packets,flows", name}, exitUsage, "--show packets, --show ioam or --show flows", ""},
-		{"host", []string{"--host", "example", name}, exitUsage, "--host example: want an IPv6 address or prefix", ""},
-		{"prefix", []string{"--host", "2001:db8::/129", name}, exitUsage, "--host 2001:db8::/129", ""},
-		{"IPv4 host", []string{"--host", "192.0.2.1", name}, exitUsage, "PDM and IOAM are options of IPv6", ""},
-		{"time format", []string{"--ioam-time", "unix", name}, exitUsage, "--ioam-time unix: want ptp, ntp or posix", ""},
-		{"port", []string{"--port", "65536", name}, exitUsage, "--port 65536: want a number up to 65535", ""},
-		{"proto", []string{"--proto", "quic", name}, exitUsage, "--proto quic: want tcp", ""},
+		{"no file", nil, command.ExitUsage, "decode: missing argument: waymark decode FILE", ""},
+		{"missing", []string{"/nonexistent/trace.pcap"}, command.ExitFailure, "open /nonexistent/trace.pcap: no such file", ""},
+		{"empty", []string{write(nil)}, command.ExitFailure, "neither pcap nor pcapng: it is empty", ""},
+		{"text", []string{write([]byte("hello, world"))}, command.ExitFailure, "it begins with 68 65 6c 6c; capture with tcpdump -w", ""},
+		{"short header", []string{write(whole[:10])}, command.ExitFailure, "byte 0: unexpected EOF", ""},
+		{"cut in the first record header", []string{write(whole[:30])}, command.ExitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
+		{"cut behind a record header", []string{write(whole[:40])}, command.ExitFailure, "frame 1 at byte 24: unexpected EOF: the file is truncated", ""},
+		{"cut in the last frame", []string{write(whole[:len(whole)-1])}, command.ExitFailure, "frame 10 at byte", "7 with PDM"},
+		{"impossible length", []string{write(lying)}, command.ExitFailure, "frame 1 at byte 24: 2147483648 bytes were captured", ""},
+		{"damaged gzip", []string{write([]byte{0x1F, 0x8B, 9, 9})}, command.ExitFailure, "byte 0", ""},
+		{"format", []string{"-o", "xml", name}, command.ExitUsage, "one of table, json, jsonl, csv", ""},
+		{"show", []string{"--show", "bytes", name}, command.ExitUsage, "--show bytes: want packets, ioam or flows", ""},
+		{"two tables in one", []string{"-o", "csv", "--show", "packets,flows", name}, command.ExitUsage, "--show packets, --show ioam or --show flows", ""},
+		{"host", []string{"--host", "example", name}, command.ExitUsage, "--host example: want an IPv6 address or prefix", ""},
+		{"prefix", []string{"--host", "2001:db8::/129", name}, command.ExitUsage, "--host 2001:db8::/129", ""},
+		{"IPv4 host", []string{"--host", "192.0.2.1", name}, command.ExitUsage, "PDM and IOAM are options of IPv6", ""},
+		{"time format", []string{"--ioam-time", "unix", name}, command.ExitUsage, "--ioam-time unix: want ptp, ntp or posix", ""},
+		{"port", []string{"--port", "65536", name}, command.ExitUsage, "--port 65536: want a number up to 65535", ""},
+		{"proto", []string{"--proto", "quic", name}, command.ExitUsage, "--proto quic: want tcp", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := runDecode(nil, c.args...)
@@ -305,7 +307,7 @@ func TestDecodeStdinAndGzip(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, got, stderr := runDecode(&packed, "-"); code != exitOK || got != want {
+	if code, got, stderr := runDecode(&packed, "-"); code != command.ExitOK || got != want {
 		t.Errorf("packed: exit %d, %s, %s", code, got, stderr)
 	}
 }
@@ -335,7 +337,7 @@ func TestDecodeFollows(t *testing.T) {
 		if rest, err := io.ReadAll(out); err != nil || len(rest) == 0 {
 			t.Errorf("%s: the rest: %q, %v", format, rest, err)
 		}
-		if code := <-done; code != exitOK {
+		if code := <-done; code != command.ExitOK {
 			t.Errorf("%s: exit %d", format, code)
 		}
 	}
@@ -380,7 +382,7 @@ func TestDecodeAgreesWithTshark(t *testing.T) {
 		t.Fatalf("tshark: %v: %s", err, stderr.String())
 	}
 	code, stdout, errs := runDecode(nil, "-o", "csv", name)
-	if code != exitOK {
+	if code != command.ExitOK {
 		t.Fatal(errs)
 	}
 	rows := readCSV(t, stdout)

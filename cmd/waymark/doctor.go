@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/vishvananda/netlink"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/datapath"
 	gateservice "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/hints"
@@ -54,7 +55,7 @@ the eBPF probe cannot run here, or that this is unknown.`,
 				return err
 			}
 			if s := report.Verdict.State; s == kernel.StateMissing || s == kernel.StateUnknown {
-				return fmt.Errorf("%w: %w", errReported, kernel.ErrMissing)
+				return fmt.Errorf("%w: %w", command.ErrReported, kernel.ErrMissing)
 			}
 			return nil
 		},
@@ -132,9 +133,9 @@ func interfaceError(verb, name string, err error) error {
 	}
 	names := present()
 	if near := suggest.Nearest(name, names); near != "" {
-		return usageErrorf("%s: no interface %s: did you mean %s?", verb, name, near)
+		return command.UsageErrorf("%s: no interface %s: did you mean %s?", verb, name, near)
 	}
-	return usageErrorf("%s: no interface %s: the interfaces are %s", verb, name, strings.Join(names, ", "))
+	return command.UsageErrorf("%s: no interface %s: the interfaces are %s", verb, name, strings.Join(names, ", "))
 }
 
 func (r *doctorReport) print(w io.Writer, format string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/capfile"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/datapath"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
@@ -134,11 +135,11 @@ func triedPackets(args []string, stdin io.Reader) (frames []stage.TriedPacket, s
 	}
 	p, err := rules.ParsePacket(text)
 	if err != nil {
-		return nil, 0, usageError{err}
+		return nil, 0, command.UsageError{Err: err}
 	}
 	frame, err := p.Frame()
 	if err != nil {
-		return nil, 0, usageError{err}
+		return nil, 0, command.UsageError{Err: err}
 	}
 	copy(frame[6:], ownMAC)
 	return []stage.TriedPacket{{Data: frame, ToInterface: true}}, 0, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/term"
@@ -101,10 +102,10 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
 	flags.StringVar(&f.request.Until, "until", "", "only what was counted until `TIME`, written as --since")
-	durationVar(flags, &f.request.Step, "step", 0, "show each row for each step of `TIME`: 1m, 1h; --limit counts rows without steps")
-	durationVar(flags, &f.request.Timeout, "timeout", 0, "show what was found after `TIME`; 0 is "+query.DefaultBudget().Time.String())
+	command.DurationVar(flags, &f.request.Step, "step", 0, "show each row for each step of `TIME`: 1m, 1h; --limit counts rows without steps")
+	command.DurationVar(flags, &f.request.Timeout, "timeout", 0, "show what was found after `TIME`; 0 is "+query.DefaultBudget().Time.String())
 	flags.BoolVarP(&f.request.Follow, "follow", "F", false, "show each scan interval as it ends")
-	durationVar(flags, &f.request.Every, "every", 0, "with --follow: request scan intervals of at most `TIME`")
+	command.DurationVar(flags, &f.request.Every, "every", 0, "with --follow: request scan intervals of at most `TIME`")
 	flags.BoolVarP(&f.wide, "wide", "w", false, "show all columns, even if the table is wider than the terminal")
 	f.agent.register(cmd)
 	cmd.ValidArgsFunction = completeFilter
@@ -162,20 +163,20 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	if f.request.Limit < 0 {
-		return usageErrorf("%s: --limit %d: write a number of rows, or 0 for all", f.verb, f.request.Limit)
+		return command.UsageErrorf("%s: --limit %d: write a number of rows, or 0 for all", f.verb, f.request.Limit)
 	}
 	if f.cost && f.request.Follow {
-		return usageErrorf("%s: --follow has no end, and so no cost: omit --explain", f.verb)
+		return command.UsageErrorf("%s: --follow has no end, and so no cost: omit --explain", f.verb)
 	}
 	if f.request.Follow && f.out.format == outputJSON {
-		return usageErrorf("%s: -o json is one document and --follow has no end: use -o jsonl", f.verb)
+		return command.UsageErrorf("%s: -o json is one document and --follow has no end: use -o jsonl", f.verb)
 	}
 	if cmd.Flags().Changed("every") {
 		switch {
 		case !f.request.Follow:
-			return usageErrorf("%s: --every needs --follow", f.verb)
+			return command.UsageErrorf("%s: --every needs --follow", f.verb)
 		case f.request.Every < api.MinEvery:
-			return usageErrorf("%s: --every %v: the minimum is %v", f.verb, f.request.Every, api.MinEvery)
+			return command.UsageErrorf("%s: --every %v: the minimum is %v", f.verb, f.request.Every, api.MinEvery)
 		}
 	}
 	if err := f.checkRead(); err != nil {
@@ -190,7 +191,7 @@ func (f *flowsCommand) check(cmd *cobra.Command, args []string) (err error) {
 		err = q.Check()
 	}
 	if err != nil {
-		return usageErrorf("%s: %w", f.verb, err)
+		return command.UsageErrorf("%s: %w", f.verb, err)
 	}
 	return nil
 }
@@ -201,13 +202,13 @@ func (f *flowsCommand) checkRead() error {
 	case f.read == "":
 		return nil
 	case f.request.Follow:
-		return usageErrorf("%s: --follow needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
+		return command.UsageErrorf("%s: --follow needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.request.Since != "", f.request.Until != "":
-		return usageErrorf("%s: --since and --until are relative to now, but --read %s is a capture: omit one of them", f.verb, f.read)
+		return command.UsageErrorf("%s: --since and --until are relative to now, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.request.Step != 0, f.cost:
-		return usageErrorf("%s: --step and --explain need an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
+		return command.UsageErrorf("%s: --step and --explain need an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.agent.socket != "":
-		return usageErrorf("%s: --socket needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
+		return command.UsageErrorf("%s: --socket needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	}
 	return nil
 }

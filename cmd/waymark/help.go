@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/term"
 )
@@ -26,7 +27,7 @@ func newHelpCommand() *cobra.Command {
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			names := verbs(at)
+			names := command.Verbs(at)
 			if len(args) == 0 {
 				names = append(names, topicFilter)
 			}
@@ -37,11 +38,14 @@ func newHelpCommand() *cobra.Command {
 				return printFilterHelp(cmd.OutOrStdout())
 			}
 			at, rest, err := cmd.Root().Find(args)
+			if at.DisableFlagParsing { // another program's
+				return at.RunE(at, append(rest, "--help"))
+			}
 			if len(rest) > 0 {
-				return usageErrorf("help: %w", unknownCommand(at, rest))
+				return command.UsageErrorf("help: %w", command.UnknownCommand(at, rest))
 			}
 			if err != nil {
-				return usageErrorf("help: %w", err)
+				return command.UsageErrorf("help: %w", err)
 			}
 			at.InitDefaultHelpFlag()
 			return at.Help()

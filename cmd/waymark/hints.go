@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/hints"
 	"github.com/waymark-net/waymark/internal/hints/service"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -50,7 +51,7 @@ again for that, which takes the link down for a moment.`,
 			return printHints(cmd.OutOrStdout(), devices, out.format)
 		},
 	}
-	durationVar(cmd.Flags(), &interval, "for", 0, "count packets by their hints for a `TIME`, such as 3s")
+	command.DurationVar(cmd.Flags(), &interval, "for", 0, "count packets by their hints for a `TIME`, such as 3s")
 	agent.register(cmd)
 	out.register(cmd, outputTable, outputJSON)
 	return cmd

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/topology"
 )
@@ -21,7 +22,7 @@ func defaultInterfaces(cfg *config.Config, log *slog.Logger) error {
 		return fmt.Errorf("run: choosing interfaces: %w", err)
 	}
 	if len(names) == 0 {
-		return usageErrorf("run: no interface is configured, and none has a default route: name one with -i IFACE or under interfaces: in the configuration; the interfaces are %s", strings.Join(present(), ", "))
+		return command.UsageErrorf("run: no interface is configured, and none has a default route: name one with -i IFACE or under interfaces: in the configuration; the interfaces are %s", strings.Join(present(), ", "))
 	}
 	for _, name := range names {
 		cfg.Interfaces = append(cfg.Interfaces, config.Interface{Match: name, Direction: "both"})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/wire"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -62,13 +63,13 @@ func newLabUpCommand() *cobra.Command {
 		cfg.Topology, cfg.Prefix = args[0], *prefix
 		_, err := path.config()
 		if err != nil {
-			return usageErrorf("lab up: %w", err)
+			return command.UsageErrorf("lab up: %w", err)
 		}
 		if cfg.Slow, err = slowHosts(*slow); err != nil {
-			return usageErrorf("lab up: %w", err)
+			return command.UsageErrorf("lab up: %w", err)
 		}
 		if given := path.given(); cfg.Topology != "path" && len(given) > 0 {
-			return usageErrorf("lab up: --%s needs topology path: the links of %s do not delay or drop packets", given[0].Name, cfg.Topology)
+			return command.UsageErrorf("lab up: --%s needs topology path: the links of %s do not delay or drop packets", given[0].Name, cfg.Topology)
 		}
 		l, err := lab.Up(cfg)
 		if err != nil {
@@ -175,14 +176,14 @@ func newLabExecCommand() *cobra.Command {
 			for _, h := range l.Hosts() {
 				names = append(names, h.Name)
 			}
-			return usageErrorf("lab exec: unknown host %q: this lab has %s", args[0], strings.Join(names, ", "))
+			return command.UsageErrorf("lab exec: unknown host %q: this lab has %s", args[0], strings.Join(names, ", "))
 		}
 		argv := args[1:]
 		if argv[0] == "--" {
 			argv = argv[1:]
 		}
 		if len(argv) == 0 {
-			return usageErrorf("lab exec: missing command: write it like: waymark lab exec %s -- ip address", h.Name)
+			return command.UsageErrorf("lab exec: missing command: write it like: waymark lab exec %s -- ip address", h.Name)
 		}
 		return labError("exec", h.Exec(argv))
 	}
@@ -195,7 +196,7 @@ func labError(verb string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, lab.ErrConfig):
-		return usageErrorf("lab %s: %w", verb, err)
+		return command.UsageErrorf("lab %s: %w", verb, err)
 	}
 	return fmt.Errorf("lab %s: %w", verb, err)
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/test/await"
 	"github.com/waymark-net/waymark/test/built"
@@ -42,7 +43,7 @@ func (p program) run(args ...string) (code int, stdout, stderr string) {
 func (p program) must(args ...string) string {
 	p.t.Helper()
 	code, stdout, stderr := p.run(args...)
-	if code != exitOK {
+	if code != command.ExitOK {
 		p.t.Fatalf("waymark %s: exit code %d: %s", strings.Join(args, " "), code, stderr)
 	}
 	return stdout
@@ -69,19 +70,19 @@ func TestLabVerbs(t *testing.T) {
 		code int
 		say  string // on stderr
 	}{
-		{"lab up pair", exitFailure, "waymark lab down " + strings.Replace(prefix, "=", " ", 1)},
-		{"lab down pair", exitFailure, "has topology chain"},
-		{"lab up ring", exitUsage, "chain, pair, path"},
-		{"lab up pair --mtu 1279", exitUsage, "1280"},
-		{"lab up pair --delay 1ms", exitUsage, "--delay needs topology path"},
-		{"lab up path --match sctp", exitUsage, "udp/PORT"},
-		{"lab up path --reorder-every 1", exitUsage, "2 or more"},
-		{"lab up path --delay -1s", exitUsage, "delay"},
-		{"lab up chain --slow gamma=1ms", exitUsage, "topology chain has alpha, athos"},
-		{"lab up chain --slow porthos=1h", exitUsage, "choose up to 10ms"},
-		{"lab up chain --slow porthos=fast", exitUsage, "--slow porthos=fast"},
-		{"lab exec gamma true", exitUsage, "porthos"},
-		{"lab exec alpha no-such-command", exitFailure, "no-such-command"},
+		{"lab up pair", command.ExitFailure, "waymark lab down " + strings.Replace(prefix, "=", " ", 1)},
+		{"lab down pair", command.ExitFailure, "has topology chain"},
+		{"lab up ring", command.ExitUsage, "chain, pair, path"},
+		{"lab up pair --mtu 1279", command.ExitUsage, "1280"},
+		{"lab up pair --delay 1ms", command.ExitUsage, "--delay needs topology path"},
+		{"lab up path --match sctp", command.ExitUsage, "udp/PORT"},
+		{"lab up path --reorder-every 1", command.ExitUsage, "2 or more"},
+		{"lab up path --delay -1s", command.ExitUsage, "delay"},
+		{"lab up chain --slow gamma=1ms", command.ExitUsage, "topology chain has alpha, athos"},
+		{"lab up chain --slow porthos=1h", command.ExitUsage, "choose up to 10ms"},
+		{"lab up chain --slow porthos=fast", command.ExitUsage, "--slow porthos=fast"},
+		{"lab exec gamma true", command.ExitUsage, "porthos"},
+		{"lab exec alpha no-such-command", command.ExitFailure, "no-such-command"},
 		{"lab exec alpha -- sh -c exit_7", 7, ""},
 	} {
 		args := strings.Fields(c.args)
@@ -114,7 +115,7 @@ func TestLabVerbs(t *testing.T) {
 	}
 	waymark.must("lab", "down", prefix)
 	waymark.must("lab", "down", prefix)
-	if code, _, stderr := waymark.run("lab", "exec", prefix, "alpha", "true"); code != exitFailure || !strings.Contains(stderr, "lab up") {
+	if code, _, stderr := waymark.run("lab", "exec", prefix, "alpha", "true"); code != command.ExitFailure || !strings.Contains(stderr, "lab up") {
 		t.Errorf("exec on a lab that is down: %d, %s", code, stderr)
 	}
 }

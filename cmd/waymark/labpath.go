@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/wire"
 )
@@ -27,8 +28,8 @@ type pathFlags struct {
 
 func registerPathFlags(cmd *cobra.Command) *pathFlags {
 	p := &pathFlags{set: pflag.NewFlagSet("path", pflag.ContinueOnError)}
-	durationVar(p.set, &p.delay, "delay", 0, "path: delay in each direction, such as 20ms")
-	durationVar(p.set, &p.back, "delay-back", 0, "path: delay from beta to alpha (default: as --delay)")
+	command.DurationVar(p.set, &p.delay, "delay", 0, "path: delay in each direction, such as 20ms")
+	command.DurationVar(p.set, &p.back, "delay-back", 0, "path: delay from beta to alpha (default: as --delay)")
 	p.set.StringVar(&p.match, "match", "ip", "path: packets to which the --…-every flags apply: "+wire.Matches)
 	p.set.Uint64Var(&p.loss, "loss-every", 0, "path: drop every `N`-th packet in each direction")
 	p.set.Uint64Var(&p.duplicate, "duplicate-every", 0, "path: duplicate every `N`-th packet in each direction")
@@ -86,7 +87,7 @@ func newLabRelayCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := path.config()
 		if err != nil {
-			return usageErrorf("lab relay: %w", err)
+			return command.UsageErrorf("lab relay: %w", err)
 		}
 		l, err := lab.Open(*prefix)
 		if err != nil {

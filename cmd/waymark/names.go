@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/filter"
 )
 
@@ -21,7 +22,7 @@ const resolveTimeout = 3 * time.Second
 // filterOf is the filter of a command line: behind --filter, or as arguments.
 func filterOf(cmd *cobra.Command, flag string, args []string) (string, error) {
 	if flag != "" && len(args) > 0 {
-		return "", usageErrorf("%s: two filters, %q and %q: write one, with or without --filter", cmd.Name(), flag, strings.Join(args, " "))
+		return "", command.UsageErrorf("%s: two filters, %q and %q: write one, with or without --filter", cmd.Name(), flag, strings.Join(args, " "))
 	}
 	if len(args) > 0 {
 		flag = strings.Join(args, " ")
@@ -61,7 +62,7 @@ func resolveFilter(ctx context.Context, text string, resolver *net.Resolver, std
 		},
 	})
 	if err != nil {
-		return "", usageErrorf("%w", err)
+		return "", command.UsageErrorf("%w", err)
 	}
 	return f.String(), nil
 }

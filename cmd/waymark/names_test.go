@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/filter"
 )
 
@@ -37,7 +38,7 @@ func TestResolverHasADeadline(t *testing.T) {
 	defer cancel()
 	var stderr bytes.Buffer
 	_, err = resolveFilter(ctx, "host www.example.com and tcp", resolver, &stderr)
-	if err == nil || !strings.Contains(err.Error(), "host www.example.com: no answer from DNS within 3s: write the address instead") || exitCode(err) != exitUsage {
+	if err == nil || !strings.Contains(err.Error(), "host www.example.com: no answer from DNS within 3s: write the address instead") || command.ExitCode(err) != command.ExitUsage {
 		t.Errorf("%v", err)
 	}
 	// Without a name nobody is asked.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/waymark-net/waymark/internal/command"
 )
 
 // roff escapes what troff reads as more than a letter (groff_char(7)).
@@ -21,7 +23,7 @@ func writeMan(w io.Writer, cmd *cobra.Command) error {
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff.Replace(useLine(cmd)))
 	b.WriteString(".SH DESCRIPTION\n")
 	manText(&b, long(cmd))
-	if verbs := verbs(cmd); len(verbs) > 0 {
+	if verbs := command.Verbs(cmd); len(verbs) > 0 {
 		b.WriteString(".SH COMMANDS\n")
 		for _, sub := range cmd.Commands() {
 			if sub.IsAvailableCommand() {
@@ -35,8 +37,8 @@ func writeMan(w io.Writer, cmd *cobra.Command) error {
 		manText(&b, cmd.Example)
 	}
 	b.WriteString(".SH EXIT STATUS\n")
-	for _, e := range exitCodes {
-		fmt.Fprintf(&b, ".TP\n.B %d\n%s\n", e.code, roff.Replace(e.doc))
+	for _, e := range command.ExitCodes {
+		fmt.Fprintf(&b, ".TP\n.B %d\n%s\n", e.Code, roff.Replace(e.Doc))
 	}
 	if also := seeAlso(cmd); len(also) > 0 {
 		fmt.Fprintf(&b, ".SH SEE ALSO\n%s\n", strings.Join(also, "\n"))
@@ -123,7 +125,7 @@ func eachFlag(flags *pflag.FlagSet, show func(f *pflag.Flag, argument, usage, de
 			return
 		}
 		argument, usage := pflag.UnquoteUsage(f)
-		if name, ok := argumentNames[argument]; ok {
+		if name, ok := command.ArgumentNames[argument]; ok {
 			argument = name
 		}
 		def := f.DefValue

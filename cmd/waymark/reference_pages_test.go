@@ -11,6 +11,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/analyze"
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
@@ -59,8 +60,8 @@ func writeCLI(w io.Writer, root *cobra.Command) error {
 	p := newPage("Command line", "stdout is data, stderr is logs and progress. Verbs that ask a running agent take `--socket PATH`.\n"+
 		"The same text is in the man pages alongside this one.")
 	var codes [][]string
-	for _, e := range exitCodes {
-		codes = append(codes, []string{fmt.Sprint(e.code), e.doc})
+	for _, e := range command.ExitCodes {
+		codes = append(codes, []string{fmt.Sprint(e.Code), e.Doc})
 	}
 	p.table("Exit code|Meaning", codes)
 	for _, cmd := range documented(root) {
@@ -69,7 +70,7 @@ func writeCLI(w io.Writer, root *cobra.Command) error {
 		if cmd.Long != "" {
 			p.WriteString("\n" + markdownText(cmd.Long))
 		}
-		if names := verbs(cmd); len(names) > 0 {
+		if names := command.Verbs(cmd); len(names) > 0 {
 			fmt.Fprintf(p, "\nCommands: `%s`.\n", strings.Join(names, "`, `"))
 		}
 		if cmd.Example != "" {

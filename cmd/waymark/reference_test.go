@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/waymark-net/waymark/internal/analyze/verbs"
+	"github.com/waymark-net/waymark/internal/command"
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
@@ -51,7 +53,7 @@ func withoutCommands(write func(io.Writer) error) func(io.Writer, *cobra.Command
 // TestReference compares docs/reference with what the program's commands, configuration and fields say; -update writes it.
 func TestReference(t *testing.T) {
 	const reference = "../../docs/reference"
-	root, _ := newRootCommand()
+	root := newReferenceCommand()
 	dir := t.TempDir()
 	if *golden.Update {
 		dir = reference
@@ -62,6 +64,20 @@ func TestReference(t *testing.T) {
 	if out, err := exec.Command("diff", "-ru", reference, dir).CombinedOutput(); err != nil {
 		t.Errorf("docs/reference is stale, 'make docs' writes it: %v\n%s", err, out)
 	}
+}
+
+// newReferenceCommand has all verbs, with those of the analyzer, whose program is another one.
+func newReferenceCommand() *cobra.Command {
+	root, _ := newRootCommand()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "analyze" {
+			root.RemoveCommand(cmd)
+		}
+	}
+	analyze := verbs.New()
+	command.Finish(analyze, versionText)
+	root.AddCommand(analyze)
+	return root
 }
 
 func generateDocs(root *cobra.Command, dir string) error {

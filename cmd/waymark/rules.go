@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 )
 
@@ -30,7 +31,7 @@ func readRules(name string, stdin io.Reader) (*rules.Ruleset, []rules.Warning, e
 	}
 	rs, warnings, err := rules.Parse(name, text, rules.Options{Now: time.Now()})
 	if err != nil {
-		return nil, nil, usageError{err}
+		return nil, nil, command.UsageError{Err: err}
 	}
 	return rs, warnings, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/term"
 )
@@ -105,7 +106,7 @@ A rule that would drop the connection over which you are logged in (SSH) is refu
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(args, " ")
 			if first && before != 0 {
-				return usageErrorf("rules add: --first and --before exclude each other: leave one out")
+				return command.UsageErrorf("rules add: --first and --before exclude each other: leave one out")
 			}
 			return c.send(cmd, gate.Change{Add: text + "\n", Before: before, First: first})
 		},
@@ -129,7 +130,7 @@ func newRulesDelCommand() *cobra.Command {
 			for _, arg := range args {
 				id, err := strconv.ParseUint(arg, 10, 32)
 				if err != nil {
-					return usageErrorf("rules del: %q is no id: waymark rules list shows the ids", arg)
+					return command.UsageErrorf("rules del: %q is no id: waymark rules list shows the ids", arg)
 				}
 				change.Delete = append(change.Delete, uint32(id))
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/term"
 )
@@ -74,7 +75,7 @@ gate.state keeps them.`,
 			rest := args[1:]
 			if len(rest) > 0 && rest[0] == "for" {
 				if len(rest) == 1 {
-					return usageErrorf("rules ban: missing duration behind for: write it like for 1h")
+					return command.UsageErrorf("rules ban: missing duration behind for: write it like for 1h")
 				}
 				change.For, rest = rest[1], rest[2:]
 			}
@@ -99,7 +100,7 @@ func newRulesUnbanCommand() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return usageErrorf("rules unban: write addresses or prefixes, or --all")
+				return command.UsageErrorf("rules unban: write addresses or prefixes, or --all")
 			}
 			return c.send(cmd, gate.BanChange{Unban: args, All: all})
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/gate"
 	"github.com/waymark-net/waymark/internal/gate/rules"
@@ -108,7 +109,7 @@ func (c *rulesCheck) fit(ctx context.Context, name string, rs *rules.Ruleset) (u
 		return use, whose, err
 	}
 	if use, err = service.Fit(&cfg, rs); err != nil {
-		err = usageError{rules.Errors{{Pos: rules.Position{File: name}, What: fmt.Sprintf("%v (%s)", err, whose)}}}
+		err = command.UsageError{Err: rules.Errors{{Pos: rules.Position{File: name}, What: fmt.Sprintf("%v (%s)", err, whose)}}}
 	}
 	return use, whose, err
 }
@@ -185,7 +186,7 @@ func checkJSON(w io.Writer, rs *rules.Ruleset, warnings []rules.Warning, use gat
 		return err
 	}
 	if len(errs) > 0 {
-		return usageError{errReported}
+		return command.UsageError{Err: command.ErrReported}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/capfile"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/term"
@@ -56,7 +57,7 @@ func (e *rulesExplain) run(cmd *cobra.Command, args []string) error {
 	if !isHex {
 		var err error
 		if packet, err = rules.ParsePacket(text); err != nil {
-			return usageError{err}
+			return command.UsageError{Err: err}
 		}
 	}
 	x, err := e.explainer(cmd)
@@ -80,7 +81,7 @@ func (e *rulesExplain) run(cmd *cobra.Command, args []string) error {
 
 // isCapture reports whether arguments that are a packet name a file of packets.
 func isCapture(args []string) bool {
-	return len(args) == 1 && (args[0] == "-" || isFile(args[0]))
+	return len(args) == 1 && (args[0] == "-" || command.IsFile(args[0]))
 }
 
 // explainer is that of the file, or of the agent.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/gate/rules"
 	"github.com/waymark-net/waymark/internal/gate/rules/nft"
 	"github.com/waymark-net/waymark/internal/term"
@@ -50,13 +51,13 @@ func importList(set, file string, stdin io.Reader, stdout io.Writer) error {
 	}
 	members, errs := rules.ReadList(file, strings.NewReader(text), time.Now())
 	if errs != nil {
-		return usageError{errs}
+		return command.UsageError{Err: errs}
 	}
 	if len(members) == 0 {
-		return usageErrorf("%s: the block list has no address", file)
+		return command.UsageErrorf("%s: the block list has no address", file)
 	}
 	if !rules.ValidName(set) {
-		return usageErrorf("--set %s: write letters, digits, - and _", set)
+		return command.UsageErrorf("--set %s: write letters, digits, - and _", set)
 	}
 	_, err = fmt.Fprintln(stdout, &rules.Set{Name: set, Prefixes: members})
 	return err
@@ -93,7 +94,7 @@ func importNft(chain, file string, stdin io.Reader, stdout, stderr io.Writer) er
 	}
 	translated, missing, err := nft.Translate(text, chain, time.Now())
 	if err != nil {
-		return usageErrorf("%s: %w", file, err)
+		return command.UsageErrorf("%s: %w", file, err)
 	}
 	if _, err := io.WriteString(stdout, translated); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/command"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	"github.com/waymark-net/waymark/internal/order"
 	"github.com/waymark-net/waymark/internal/term"
@@ -70,7 +71,7 @@ with --packets packets each. Only root and the user of the agent see packets; ot
 		Args: cobra.NoArgs,
 		RunE: m.run,
 	}
-	durationVar(cmd.Flags(), &m.every, "every", time.Second, "length of an interval, as a `TIME`")
+	command.DurationVar(cmd.Flags(), &m.every, "every", time.Second, "length of an interval, as a `TIME`")
 	cmd.Flags().IntVarP(&m.limit, "limit", "n", 20, "show at most `N` rules of an interval")
 	cmd.Flags().IntVarP(&m.packets, "packets", "p", 1, "show at most `N` packets of a rule and interval")
 	cmd.Flags().IntVarP(&m.count, "count", "c", 0, "end after `N` intervals; 0: when interrupted")
@@ -82,7 +83,7 @@ with --packets packets each. Only root and the user of the agent see packets; ot
 func (m *ruleMonitor) run(cmd *cobra.Command, _ []string) error {
 	const least = 100 * time.Millisecond
 	if m.every < least || m.limit < 1 || m.packets < 0 || m.count < 0 {
-		return usageErrorf("rules monitor: want --every of at least %v, --limit of at least 1, and no negative numbers", least)
+		return command.UsageErrorf("rules monitor: want --every of at least %v, --limit of at least 1, and no negative numbers", least)
 	}
 	ctx, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer release()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/agent"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/config"
 )
 
@@ -44,21 +44,21 @@ shows the effective values and their sources.`,
   waymark run -i eth0 --for 60s --set 'export=[{jsonl: {path: flows.jsonl}}]'
   waymark run -i 'veth*' --netns all --set flow.scan_interval=1s --set 'export=[{jsonl: {path: "-"}}]'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, origins, err := flags.loadWithOrigins(cmd.ErrOrStderr())
+			cfg, origins, err := flags.Load(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("for") && limit < time.Second {
-				return usageErrorf("run: --for %v: the minimum is 1s", limit)
+				return command.UsageErrorf("run: --for %v: the minimum is 1s", limit)
 			}
-			options.level.Set(logLevel(cfg.Log))
-			log := newLogger(cfg.Log, &options.level, cmd.ErrOrStderr())
+			options.level.Set(command.Level(cfg.Log))
+			log := command.NewLogger(cfg.Log, &options.level, cmd.ErrOrStderr())
 			if err := defaultInterfaces(&cfg, log); err != nil {
 				return err
 			}
 			options.origins = origins
 			options.load = func() (config.Config, config.Origins, error) {
-				next, origins, err := flags.loadWithOrigins(cmd.ErrOrStderr())
+				next, origins, err := flags.Load(cmd.ErrOrStderr())
 				if err == nil {
 					err = defaultInterfaces(&next, log)
 				}
@@ -68,7 +68,7 @@ shows the effective values and their sources.`,
 		},
 	}
 	flags.register(cmd)
-	durationVar(cmd.Flags(), &limit, "for", 0, "count for `TIME`, such as 60s, then stop as after SIGTERM")
+	command.DurationVar(cmd.Flags(), &limit, "for", 0, "count for `TIME`, such as 60s, then stop as after SIGTERM")
 	cmd.Flags().BoolVar(&options.profile, "pprof", false, "serve profiles of the agent at /debug/pprof/ on the API socket, for root and the agent's user")
 	cmd.Flags().BoolVar(&options.keepPrivileges, "keep-privileges", false, "keep the capabilities that are only needed to start")
 	return cmd
@@ -119,8 +119,8 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 		debug.SetGCPercent(a.HeapGrowth())
 	}
 	go onHangup(ctx, func() {
-		notify(log, "RELOADING=1")
-		defer notify(log, "READY=1")
+		command.Notify(log, "RELOADING=1")
+		defer command.Notify(log, "READY=1")
 		a.Reopen()
 		reload(a, options, log)
 		if err := a.Renew(); err != nil {
@@ -137,11 +137,11 @@ func runAgent(ctx context.Context, cfg config.Config, options *runOptions, stop 
 // interface is missing: units that depend on the agent must not wait for a cable.
 func reportReady(log *slog.Logger, cfg *config.Config, reason error) {
 	if reason != nil {
-		notify(log, "READY=1\nSTATUS=not ready: "+reason.Error())
+		command.Notify(log, "READY=1\nSTATUS=not ready: "+reason.Error())
 		log.Warn("not ready", "reason", reason)
 		return
 	}
-	notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.InterfaceTexts(), ", "))
+	command.Notify(log, "READY=1\nSTATUS=counting on "+strings.Join(cfg.InterfaceTexts(), ", "))
 	log.Info("ready", "interfaces", strings.Join(cfg.InterfaceTexts(), ","), "socket", cfg.API.Socket)
 }
 
@@ -156,7 +156,7 @@ func reload(a *agent.Agent, options *runOptions, log *slog.Logger) {
 		log.Error("configuration not reloaded: the agent keeps the current one", "error", err)
 		return
 	}
-	options.level.Set(logLevel(next.Log))
+	options.level.Set(command.Level(next.Log))
 	for _, c := range applied {
 		log.Info("configuration changed", "key", c.Key, "from", c.Old, "to", c.New)
 	}
@@ -164,21 +164,4 @@ func reload(a *agent.Agent, options *runOptions, log *slog.Logger) {
 		log.Warn("configuration changed, but this key needs a restart", "key", c.Key, "running", c.Old, "configured", c.New)
 	}
 	log.Info("configuration reloaded", "changed", len(applied), "need_restart", len(restart))
-}
-
-// logLevel is a level of the configuration, which allows only names that slog knows.
-func logLevel(cfg config.Log) slog.Level {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
-		return slog.LevelInfo
-	}
-	return level
-}
-
-func newLogger(cfg config.Log, level slog.Leveler, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -3,53 +3,18 @@ package main
 import (
 	"bytes"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/test/await"
 )
-
-func TestNotify(t *testing.T) {
-	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@waymark-test-" + filepath.Base(t.TempDir())} {
-		conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv("NOTIFY_SOCKET", name)
-		notify(slog.New(slog.DiscardHandler), "READY=1\nSTATUS=counting")
-		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		b := make([]byte, 100)
-		n, err := conn.Read(b)
-		if err != nil || string(b[:n]) != "READY=1\nSTATUS=counting" {
-			t.Errorf("%s: %q, %v", name, b[:n], err)
-		}
-		conn.Close()
-	}
-}
-
-func TestNotifyWithoutSystemd(t *testing.T) {
-	var log bytes.Buffer
-	t.Setenv("NOTIFY_SOCKET", "")
-	notify(slog.New(slog.NewTextHandler(&log, nil)), "READY=1")
-	if log.Len() != 0 {
-		t.Errorf("logged %s", log.String())
-	}
-	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
-	notify(slog.New(slog.NewTextHandler(&log, nil)), "READY=1")
-	if !strings.Contains(log.String(), "notifying systemd") {
-		t.Errorf("a socket that is not there is passed over: %s", log.String())
-	}
-}
 
 // kill sends this process a signal.
 func kill(t *testing.T, sig syscall.Signal) {
@@ -132,14 +97,14 @@ func TestHangupReloads(t *testing.T) {
 
 func TestLogger(t *testing.T) {
 	var b bytes.Buffer
-	log := newLogger(config.Log{Format: "json"}, logLevel(config.Log{Level: "warn"}), &b)
+	log := command.NewLogger(config.Log{Format: "json"}, command.Level(config.Log{Level: "warn"}), &b)
 	log.Info("no")
 	log.Warn("yes", "n", 1)
 	if got := b.String(); strings.Contains(got, "no\"") || !strings.Contains(got, `"msg":"yes","n":1`) {
 		t.Errorf("%s", got)
 	}
 	b.Reset()
-	newLogger(config.Log{Format: "text"}, logLevel(config.Log{Level: "debug"}), &b).Debug("yes")
+	command.NewLogger(config.Log{Format: "text"}, command.Level(config.Log{Level: "debug"}), &b).Debug("yes")
 	if !strings.Contains(b.String(), "level=DEBUG msg=yes") {
 		t.Errorf("%s", b.String())
 	}

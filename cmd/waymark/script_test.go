@@ -16,6 +16,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/waymark-net/waymark/internal/analyze/verbs"
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -28,7 +29,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"waymark": main})
+	testscript.Main(m, map[string]func(){
+		"waymark":         main,
+		"waymark-analyze": func() { os.Exit(verbs.Execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
 }
 
 // Each file of testdata/script is a session at a shell.
@@ -279,11 +283,11 @@ func knownStatus() obs.Status {
 // The reference is the same each time and the same everywhere.
 func TestDocsAreReproducible(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
-	root, _ := newRootCommand()
+	root := newReferenceCommand()
 	if err := generateDocs(root, first); err != nil {
 		t.Fatal(err)
 	}
-	again, _ := newRootCommand()
+	again := newReferenceCommand()
 	if err := generateDocs(again, second); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/waymark-net/waymark/internal/command"
 )
 
 // sameStop is how long further signals to stop count as the first one: timeout(1)
@@ -27,7 +29,7 @@ type stopper struct {
 // newStopper makes one for this process; limit 0: it runs until a signal comes.
 func newStopper(log *slog.Logger, limit time.Duration) *stopper {
 	return &stopper{
-		log: log, clock: time.Now, force: func() { os.Exit(exitFailure) }, limit: limit, after: make(chan struct{}),
+		log: log, clock: time.Now, force: func() { os.Exit(command.ExitFailure) }, limit: limit, after: make(chan struct{}),
 	}
 }
 
@@ -65,7 +67,7 @@ func (s *stopper) wait(signals <-chan os.Signal, released <-chan struct{}, cance
 		return
 	}
 	s.log.Info("stopping: draining, exporting, detaching", "reason", reason)
-	notify(s.log, "STOPPING=1")
+	command.Notify(s.log, "STOPPING=1")
 	stopped := s.clock()
 	cancel()
 	for {

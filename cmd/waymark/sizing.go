@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/waymark-net/waymark/internal/agent"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/memory"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -14,11 +15,11 @@ import (
 func sizesTable(cfg config.Config, limit string) (*term.Table, error) {
 	bytes, err := config.ParseSize(limit)
 	if err != nil || bytes == 0 {
-		return nil, usageErrorf("--memory %s: want a size such as 512M", limit)
+		return nil, command.UsageErrorf("--memory %s: want a size such as 512M", limit)
 	}
 	budget, err := agent.Plan(cfg, bytes)
 	if small := (*memory.TooSmallError)(nil); errors.As(err, &small) {
-		return nil, usageErrorf("--memory %s: %w", limit, small)
+		return nil, command.UsageErrorf("--memory %s: %w", limit, small)
 	}
 	if err != nil {
 		return nil, err

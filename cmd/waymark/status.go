@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waymark-net/waymark/internal/analyze"
+	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/stage/list"
 	"github.com/waymark-net/waymark/internal/term"
@@ -48,7 +48,7 @@ func printStatus(w io.Writer, s *obs.Status, format string) error {
 		return enc.Encode(s)
 	}
 	if s.Has("analyze") {
-		return analyze.Text(w, s)
+		return state.Text(w, s)
 	}
 	for _, part := range []func(io.Writer, *obs.Status) error{
 		statusAgent, statusHooks, statusCoverage, statusTotals, statusStages, statusExporters, statusMemory, statusLosses, statusPrograms,

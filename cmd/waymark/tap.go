@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/capfile"
+	"github.com/waymark-net/waymark/internal/command"
 	gate "github.com/waymark-net/waymark/internal/gate/service"
 	hints "github.com/waymark-net/waymark/internal/hints/service"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -120,10 +121,10 @@ func tapRules(s *obs.Status, iface string) error {
 
 func (c *tapCommand) run(cmd *cobra.Command, iface string) (err error) {
 	if c.file == "" {
-		return usageErrorf("tap: name the file to write: -w FILE, or -w - for stdout")
+		return command.UsageErrorf("tap: name the file to write: -w FILE, or -w - for stdout")
 	}
 	if c.snap == 0 || c.cfg.Buffers < 64 || c.cfg.Buffers > tap.MaxBuffers {
-		return usageErrorf("tap: want --snaplen of at least 1, and --buffers of 64 to %d", tap.MaxBuffers)
+		return command.UsageErrorf("tap: want --snaplen of at least 1, and --buffers of 64 to %d", tap.MaxBuffers)
 	}
 	ctx, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer release()
@@ -166,7 +167,7 @@ func (c *tapCommand) create(stdout io.Writer) (io.WriteCloser, error) {
 		return os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)
 	}
 	if term.IsTerminal(stdout) {
-		return nil, usageErrorf("tap: -w - would write a pcapng file to the terminal: name a file, or pipe it")
+		return nil, command.UsageErrorf("tap: -w - would write a pcapng file to the terminal: name a file, or pipe it")
 	}
 	return nopCloser{stdout}, nil
 }

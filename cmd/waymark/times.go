@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/timespec"
 )
 
@@ -24,7 +25,7 @@ func absoluteTime(verb, flag string, now time.Time, text *string) error {
 	}
 	at, err := timespec.Since(*text, now)
 	if err != nil {
-		return usageErrorf("%s: --%s %s: %w", verb, flag, *text, err)
+		return command.UsageErrorf("%s: --%s %s: %w", verb, flag, *text, err)
 	}
 	*text = at.Format(time.RFC3339Nano)
 	return nil

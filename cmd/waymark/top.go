@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/top"
 )
@@ -31,17 +32,17 @@ for the keys.`,
 			cfg.ASCII = !utf8Locale(os.Getenv)
 			t, err := top.New(cfg, top.Deps{Client: agent.client(), In: cmd.InOrStdin(), Out: cmd.OutOrStdout()})
 			if err != nil {
-				return usageErrorf("top: %w", err)
+				return command.UsageErrorf("top: %w", err)
 			}
 			if !term.IsTerminal(cmd.OutOrStdout()) {
-				return usageErrorf("top: stdout is not a terminal; for text use: waymark flows --follow")
+				return command.UsageErrorf("top: stdout is not a terminal; for text use: waymark flows --follow")
 			}
 			return t.Run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVarP(&cfg.Filter, "filter", "f", "", "show only flows that match the filter `EXPR`; --filter may be omitted")
 	cmd.Flags().StringVar(&cfg.View, "view", cfg.View, "start with `VIEW`: "+strings.Join(top.ViewNames(), ", "))
-	durationVar(cmd.Flags(), &cfg.Every, "every", cfg.Every, "request scan intervals of at most `TIME`, 1s or longer")
+	command.DurationVar(cmd.Flags(), &cfg.Every, "every", cfg.Every, "request scan intervals of at most `TIME`, 1s or longer")
 	cmd.ValidArgsFunction = completeFilter
 	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(top.ViewNames(), cobra.ShellCompDirectiveNoFileComp))
 	agent.register(cmd)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/topology/timeline"
@@ -56,11 +57,11 @@ alone, so that a picture of the same state is always the same.`,
 func (c *topologyCommand) run(cmd *cobra.Command) error {
 	switch {
 	case c.follow && c.at != "":
-		return usageErrorf("topology: --follow and --at exclude each other: changes are those from now on")
+		return command.UsageErrorf("topology: --follow and --at exclude each other: changes are those from now on")
 	case c.follow && c.out.format != outputTable && c.out.format != outputJSONL:
-		return usageErrorf("topology: --follow writes a table, or -o jsonl")
+		return command.UsageErrorf("topology: --follow writes a table, or -o jsonl")
 	case !c.follow && c.out.format == outputJSONL:
-		return usageErrorf("topology: -o jsonl is for --follow; write -o json")
+		return command.UsageErrorf("topology: -o jsonl is for --follow; write -o json")
 	}
 	if c.follow {
 		return c.agent.client().Stream(cmd.Context(), api.TopologyChangesPath, func(event json.RawMessage) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/term"
 	"github.com/waymark-net/waymark/internal/verdict"
 )
@@ -66,7 +67,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	if _, _, err := y.request.Range(now); err != nil {
-		return usageErrorf("why: %w", err)
+		return command.UsageErrorf("why: %w", err)
 	}
 	var a verdict.Answer
 	if err := y.agent.client().Why(cmd.Context(), y.request, &a); err != nil {

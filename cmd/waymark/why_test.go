@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/verdict"
@@ -67,15 +68,15 @@ func TestWhy(t *testing.T) {
    waymark flows
 2. gate_drops, low: The gate drops·[31m.
 `
-	if code, out, errs := run(); code != exitOK || out != want || errs != "2 verdicts\n" {
+	if code, out, errs := run(); code != command.ExitOK || out != want || errs != "2 verdicts\n" {
 		t.Errorf("%d\n%s%s", code, out, errs)
 	}
 	var back verdict.Answer
-	if code, out, _ := run("-o", "json", "--since", "1h"); code != exitOK || json.Unmarshal([]byte(out), &back) != nil || len(back.Verdicts) != 2 ||
+	if code, out, _ := run("-o", "json", "--since", "1h"); code != command.ExitOK || json.Unmarshal([]byte(out), &back) != nil || len(back.Verdicts) != 2 ||
 		back.Verdicts[0].Where != found.Verdicts[0].Where || strings.Contains(out, `"dst"`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out, _ := run("-o", "jsonl", "tcp"); code != exitOK || strings.Count(out, "\n") != 2 || !strings.HasPrefix(out, `{"kind":"path_loss"`) {
+	if code, out, _ := run("-o", "jsonl", "tcp"); code != command.ExitOK || strings.Count(out, "\n") != 2 || !strings.HasPrefix(out, `{"kind":"path_loss"`) {
 		t.Errorf("%d %s", code, out)
 	}
 	for want, args := range map[string][]string{
@@ -86,12 +87,12 @@ func TestWhy(t *testing.T) {
 		"want one of table, json, jsonl": {"-o", "csv"},
 		"unknown flag --limit":           {"--limit", "3"},
 	} {
-		if code, _, errs := run(args...); code != exitUsage || !strings.Contains(errs, want) {
+		if code, _, errs := run(args...); code != command.ExitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%v: %d %s, want %s", args, code, errs, want)
 		}
 	}
 	var stderr bytes.Buffer
-	if code := execute([]string{"why", "--socket", filepath.Join(t.TempDir(), "none")}, strings.NewReader(""), &bytes.Buffer{}, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "is the agent running?") {
+	if code := execute([]string{"why", "--socket", filepath.Join(t.TempDir(), "none")}, strings.NewReader(""), &bytes.Buffer{}, &stderr); code != command.ExitFailure || !strings.Contains(stderr.String(), "is the agent running?") {
 		t.Errorf("%d %s", code, &stderr)
 	}
 }
@@ -103,7 +104,7 @@ func TestWhyNothing(t *testing.T) {
 		Examined: []verdict.Matter{{Kind: verdict.Unanswered, Count: 12, What: "services"}, {Kind: verdict.LinkFull, What: "links", Note: "no speed"}},
 	})
 	var stdout bytes.Buffer
-	if code := execute([]string{"why", "--socket", socket}, strings.NewReader(""), &stdout, &bytes.Buffer{}); code != exitOK {
+	if code := execute([]string{"why", "--socket", socket}, strings.NewReader(""), &stdout, &bytes.Buffer{}); code != command.ExitOK {
 		t.Error(code)
 	}
 	want := `No server, path, link or rule stands out

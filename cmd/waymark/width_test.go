@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/api"
+	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 )
@@ -61,7 +62,7 @@ func onTerminal(t *testing.T, columns int, args ...string) string {
 		text, err := bufio.NewReader(other).ReadString(end[0])
 		read <- reading{text, err}
 	}()
-	if code := execute(args, strings.NewReader(""), tty, io.Discard); code != exitOK {
+	if code := execute(args, strings.NewReader(""), tty, io.Discard); code != command.ExitOK {
 		t.Errorf("%v: exit code %d", args, code)
 	}
 	if _, err := io.WriteString(tty, end); err != nil {

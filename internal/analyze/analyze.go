@@ -16,6 +16,8 @@ import (
 
 	"github.com/waymark-net/waymark/internal/access"
 	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/analyze/settings"
+	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/console"
@@ -34,7 +36,7 @@ type Deps struct {
 // Analyzer keeps the records of many hosts.
 type Analyzer struct {
 	whole     config.Config
-	cfg       Config
+	cfg       settings.Config
 	log       *slog.Logger
 	clock     flow.Clock
 	ready     func()
@@ -64,7 +66,7 @@ func New(cfg config.Config, deps Deps) (*Analyzer, error) {
 		return nil, fmt.Errorf("name of this host: %w", err)
 	}
 	return &Analyzer{
-		whole: cfg, cfg: Section.Of(&cfg), log: deps.Log, clock: deps.Clock, ready: deps.Ready, name: name,
+		whole: cfg, cfg: settings.Section.Of(&cfg), log: deps.Log, clock: deps.Clock, ready: deps.Ready, name: name,
 		bodies: make(chan struct{}, maxBodies), work: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		live: live{every: liveEvery, followers: map[*follower]bool{}}, refusals: map[string]uint64{}, warned: map[string]time.Time{},
 	}, nil
@@ -256,7 +258,7 @@ func (a *Analyzer) Status() obs.Status {
 		Version: obs.ReadBuild().Version, Host: a.name, PID: os.Getpid(), Started: a.started, Now: a.clock(),
 		API: a.server.Stats(), Access: a.console.Status(&a.whole.API, a.clock()),
 	}
-	s.Sections = []obs.Section{{Name: sectionName, Value: a.section()}}
+	s.Sections = []obs.Section{{Name: state.Section, Value: a.section()}}
 	obs.FillLists(&s)
 	return s
 }

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/analyze/join"
+	"github.com/waymark-net/waymark/internal/analyze/settings"
+	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/analyzer"
@@ -29,7 +32,7 @@ func TestMain(m *testing.M) {
 	if dir == "" {
 		os.Exit(m.Run())
 	}
-	a, err := New(settings(dir, os.Getenv("ANALYZER_LISTEN")), Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Clock: time.Now})
+	a, err := New(configure(dir, os.Getenv("ANALYZER_LISTEN")), Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Clock: time.Now})
 	if err == nil {
 		err = a.Listen()
 	}
@@ -41,10 +44,10 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-func settings(dir, listen string) config.Config {
+func configure(dir, listen string) config.Config {
 	cfg := config.Default()
 	cfg.API.Socket = filepath.Join(dir, "s")
-	own := Section.Edit(&cfg)
+	own := settings.Section.Edit(&cfg)
 	own.Listen, own.Path, own.Names, own.Revoked = listen, dir, []string{"127.0.0.1"}, filepath.Join(dir, "revoked")
 	own.Rate = 1 << 30
 	return cfg
@@ -71,11 +74,11 @@ func newScene(t *testing.T) *scene {
 }
 
 // start runs an analyzer in this process.
-func (s *scene) start(t *testing.T, change ...func(*Config)) (a *Analyzer, stop func()) {
+func (s *scene) start(t *testing.T, change ...func(*settings.Config)) (a *Analyzer, stop func()) {
 	t.Helper()
-	cfg := settings(s.dir, s.listen)
+	cfg := configure(s.dir, s.listen)
 	for _, f := range change {
-		f(Section.Edit(&cfg))
+		f(settings.Section.Edit(&cfg))
 	}
 	a, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Clock: time.Now})
 	if err != nil {
@@ -104,7 +107,7 @@ func (s *scene) start(t *testing.T, change ...func(*Config)) (a *Analyzer, stop 
 }
 
 // certificate makes the files of a host, as joining does.
-func (s *scene) certificate(t *testing.T, name string) Files {
+func (s *scene) certificate(t *testing.T, name string) join.Files {
 	t.Helper()
 	return certificateOf(t, s.authority, name)
 }
@@ -120,7 +123,7 @@ type pusher struct {
 	from     time.Time
 }
 
-func (s *scene) pusher(t *testing.T, f Files, queue string) *pusher {
+func (s *scene) pusher(t *testing.T, f join.Files, queue string) *pusher {
 	t.Helper()
 	cfg := analyzer.Default()
 	cfg.URL, cfg.CA, cfg.Cert, cfg.Key, cfg.Path, cfg.Size = "https://"+s.listen, f.CA, f.Cert, f.Key, queue, 64<<20
@@ -266,7 +269,7 @@ func TestKilledAnalyzer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := obs.SectionOf[Status](&status, sectionName)
+	own := obs.SectionOf[state.Status](&status, state.Section)
 	if own == nil || len(own.Hosts) != len(agents) {
 		t.Fatalf("status: %+v", own)
 	}
@@ -276,7 +279,7 @@ func TestKilledAnalyzer(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	if err := Text(&text, &status); err != nil || !strings.Contains(text.String(), "host-07") {
+	if err := state.Text(&text, &status); err != nil || !strings.Contains(text.String(), "host-07") {
 		t.Errorf("text of the status: %v\n%s", err, text.String())
 	}
 }

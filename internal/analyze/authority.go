@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/waymark-net/waymark/internal/analyze/join"
 )
 
 // Lifetimes of certificates. That of the analyzer itself is made again while it runs.
@@ -88,10 +90,10 @@ func createAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.Priva
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := writeKey(filepath.Join(dir, keyFile), key); err != nil {
+	if err := join.WriteKey(filepath.Join(dir, keyFile), key); err != nil {
 		return nil, nil, err
 	}
-	if err := writeWhole(filepath.Join(dir, caFile), pemOf(der), 0o644); err != nil {
+	if err := join.WriteWhole(filepath.Join(dir, caFile), pemOf(der), 0o644); err != nil {
 		return nil, nil, err
 	}
 	certificate, err := x509.ParseCertificate(der)
@@ -108,28 +110,6 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecds
 }
 
 func pemOf(der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}) }
-
-func writeKey(path string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return writeWhole(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
-}
-
-// writeWhole has a file be there whole or not at all, even after a loss of power.
-func writeWhole(path string, b []byte, mode fs.FileMode) error {
-	_ = os.Remove(path + ".tmp")
-	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".tmp", path)
-}
 
 // Fingerprint is what hosts recognize the CA by.
 func (a *Authority) Fingerprint() [32]byte { return sha256.Sum256(a.Certificate.Raw) }

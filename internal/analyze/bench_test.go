@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 )
@@ -14,8 +15,8 @@ import (
 // BenchmarkKeep measures what a frame takes from its bytes to the disk: decoded, logged, synchronized, and sealed into files
 // when these are due. It reports rows per second, of one core.
 func BenchmarkKeep(b *testing.B) {
-	cfg := settings(b.TempDir(), "127.0.0.1:0")
-	Section.Edit(&cfg).Size = 1 << 30
+	cfg := configure(b.TempDir(), "127.0.0.1:0")
+	settings.Section.Edit(&cfg).Size = 1 << 30
 	a, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Clock: time.Now})
 	if err != nil {
 		b.Fatal(err)

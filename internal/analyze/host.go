@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/store/disk"
@@ -29,7 +30,7 @@ type host struct {
 
 	mu      sync.Mutex // of what follows
 	bucket  bucket
-	state   HostStatus
+	state   state.Host
 	boots   []run // latest last
 	problem map[string]string
 }
@@ -69,7 +70,7 @@ func (a *Analyzer) openHost(name string) (*host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("records of %s in %s: %w", name, dir, err)
 	}
-	h := &host{name: name, disk: d, state: HostStatus{Name: name}, problem: map[string]string{}}
+	h := &host{name: name, disk: d, state: state.Host{Name: name}, problem: map[string]string{}}
 	h.examiner = a.newExaminer(h)
 	return h, nil
 }

@@ -1,17 +1,11 @@
 package analyze
 
 import (
-	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -19,13 +13,12 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/analyze/join"
 )
 
 // Tokens are those with which hosts may join: files named after hashes, with the name of the host and until when it may.
@@ -33,11 +26,6 @@ type Tokens struct{ dir string }
 
 // OpenTokens are those of an analyzer's directory.
 func OpenTokens(path string) *Tokens { return &Tokens{filepath.Join(path, "tokens")} }
-
-// tokenPrefix makes tokens recognizable, to people and to tools that look for secrets.
-const tokenPrefix = "wmjoin-"
-
-const secretBytes = 20
 
 // pending is what a file of a token says.
 type pending struct {
@@ -50,7 +38,7 @@ func (t *Tokens) New(name string, fingerprint [sha256.Size]byte, until time.Time
 	if err := checkName(name); err != nil {
 		return "", err
 	}
-	var secret [secretBytes]byte
+	var secret [join.SecretBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return "", err
@@ -59,10 +47,10 @@ func (t *Tokens) New(name string, fingerprint [sha256.Size]byte, until time.Time
 	if err != nil {
 		return "", err
 	}
-	if err := writeWhole(t.path(secret[:]), b, 0o600); err != nil {
+	if err := join.WriteWhole(t.path(secret[:]), b, 0o600); err != nil {
 		return "", err
 	}
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(secret[:], fingerprint[:]...)), nil
+	return join.Token(secret, fingerprint), nil
 }
 
 // path is the file of a secret, of which only the hash is kept.
@@ -75,7 +63,7 @@ var errToken = errors.New("the token is unknown, used or too old")
 
 // use gives the name of a token, which nobody can use again.
 func (t *Tokens) use(token string, now time.Time) (name string, err error) {
-	secret, _, err := splitToken(token)
+	secret, _, err := join.Split(token)
 	if err != nil {
 		return "", err
 	}
@@ -101,15 +89,6 @@ func (t *Tokens) use(token string, now time.Time) (name string, err error) {
 		return "", errToken
 	}
 	return p.Name, nil
-}
-
-func splitToken(token string) (secret []byte, fingerprint [sha256.Size]byte, err error) {
-	text, ok := strings.CutPrefix(strings.TrimSpace(token), tokenPrefix)
-	b, decodeErr := base64.RawURLEncoding.DecodeString(text)
-	if !ok || decodeErr != nil || len(b) != secretBytes+sha256.Size {
-		return nil, fingerprint, fmt.Errorf("this is no token: copy all of what waymark analyze token printed, which begins with %s", tokenPrefix)
-	}
-	return b[:secretBytes], [sha256.Size]byte(b[secretBytes:]), nil
 }
 
 // maxJoin is how much a host may send to join, in bytes.
@@ -161,97 +140,4 @@ func publicOf(text string) (*ecdsa.PublicKey, error) {
 		return nil, errors.New("certificate signing request: the key is not of P-256")
 	}
 	return public, nil
-}
-
-// Files are those that Join wrote.
-type Files struct{ Name, CA, Cert, Key string }
-
-// Join makes a key, has the analyzer issue a certificate for it, and writes both to a directory. The token says which
-// analyzer it must be.
-func Join(ctx context.Context, to, token, dir string) (f Files, err error) {
-	_, fingerprint, err := splitToken(token)
-	if err != nil {
-		return f, err
-	}
-	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return f, fmt.Errorf("%q is no address of an analyzer: write it like https://analyzer.example:8476", to)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return f, err
-	}
-	// Written first: a certificate without its key would be lost with the token.
-	f = Files{CA: filepath.Join(dir, "analyzer-ca.pem"), Cert: filepath.Join(dir, "analyzer-cert.pem"), Key: filepath.Join(dir, "analyzer-key.pem")}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return f, err
-	}
-	next := f.Key + ".new"
-	if err := writeKey(next, key); err != nil {
-		return f, err
-	}
-	joined, err := requestJoin(ctx, u, token, fingerprint, key)
-	if err != nil {
-		return f, errors.Join(err, os.Remove(next))
-	}
-	f.Name = joined.Name
-	return f, errors.Join(os.Rename(next, f.Key), writeWhole(f.CA, []byte(joined.CA), 0o644), writeWhole(f.Cert, []byte(joined.Certificate), 0o644))
-}
-
-func requestJoin(ctx context.Context, u *url.URL, token string, fingerprint [sha256.Size]byte, key *ecdsa.PrivateKey) (*frame.Joined, error) {
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "waymark"}}, key)
-	if err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(frame.Join{Token: token, Request: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))})
-	if err != nil {
-		return nil, err
-	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, // what follows verifies instead, by the CA of the token
-		VerifyConnection: func(s tls.ConnectionState) error { return verifyByToken(s, fingerprint) },
-	}}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath(frame.JoinPath).String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		var refused struct{ What, How string }
-		if json.Unmarshal(text, &refused) != nil || refused.What == "" {
-			return nil, fmt.Errorf("%s answers %s: is it an analyzer of Waymark?", u.Host, resp.Status)
-		}
-		return nil, fmt.Errorf("the analyzer refuses: %s; %s", refused.What, refused.How)
-	}
-	var joined frame.Joined
-	if err := json.Unmarshal(text, &joined); err != nil {
-		return nil, fmt.Errorf("answer of the analyzer: %w", err)
-	}
-	return &joined, nil
-}
-
-// verifyByToken accepts an analyzer whose CA is that of the token.
-func verifyByToken(s tls.ConnectionState, fingerprint [sha256.Size]byte) error {
-	pool := x509.NewCertPool()
-	known := false
-	for _, c := range s.PeerCertificates {
-		if print := sha256.Sum256(c.Raw); subtle.ConstantTimeCompare(print[:], fingerprint[:]) == 1 {
-			pool.AddCert(c)
-			known = true
-		}
-	}
-	if !known {
-		return errors.New("this is not the analyzer that made the token: its CA is another one")
-	}
-	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool, DNSName: s.ServerName})
-	return err
 }

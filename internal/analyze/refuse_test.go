@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/analyze/join"
+	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/test/await"
 )
 
@@ -66,7 +68,7 @@ func (s *scene) push(t *testing.T, c *http.Client, body []byte, change ...func(*
 // TestRefusals sends what no agent of the analyzer may send. Whatever is refused is counted, and nothing of it is kept.
 func TestRefusals(t *testing.T) {
 	s := newScene(t)
-	a, _ := s.start(t, func(c *Config) { c.Hosts = 3 })
+	a, _ := s.start(t, func(c *settings.Config) { c.Hosts = 3 })
 	good := s.certificate(t, "athos")
 	other, err := OpenAuthority(t.TempDir(), time.Now())
 	if err != nil {
@@ -162,7 +164,7 @@ func TestRefusals(t *testing.T) {
 // TestFlood has one host send without pause: it has to wait, for as long as the answer says; another is served as before.
 func TestFlood(t *testing.T) {
 	s := newScene(t)
-	a, _ := s.start(t, func(c *Config) { c.Rate = 64 << 10 })
+	a, _ := s.start(t, func(c *settings.Config) { c.Rate = 64 << 10 })
 	f := s.certificate(t, "flood")
 	body := bodyOf(1, 5000, time.Now())
 	client := s.client(t, f.Cert, f.Key)
@@ -260,7 +262,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	f, err := Join(context.Background(), url, token, dir)
+	f, err := join.Host(context.Background(), url, token, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +275,7 @@ func TestJoin(t *testing.T) {
 		"of others": {wrong, "is not the analyzer that made the token"},
 		"garbage":   {"wmjoin-abc", "this is no token"},
 	} {
-		if _, err := Join(context.Background(), url, refused.token, t.TempDir()); err == nil || !strings.Contains(err.Error(), refused.says) {
+		if _, err := join.Host(context.Background(), url, refused.token, t.TempDir()); err == nil || !strings.Contains(err.Error(), refused.says) {
 			t.Errorf("a token that is %s: %v", what, err)
 		}
 	}

@@ -3,6 +3,7 @@ package analyze
 import (
 	"context"
 
+	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/query"
@@ -31,7 +32,7 @@ func (a *Analyzer) newExaminer(h *host) *verdict.Examiner {
 		Conditions: func() (all []verdict.Condition) {
 			status := h.status(a.clock())
 			for _, text := range status.Problems {
-				all = append(all, verdict.Condition{Text: text, Where: verdict.Where{Part: sectionName}})
+				all = append(all, verdict.Condition{Text: text, Where: verdict.Where{Part: state.Section}})
 			}
 			return all
 		},

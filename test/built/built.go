@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// In is `waymark`, one static binary: what E2E_BINARY names, as `make test` does, or what this builds in a folder.
+// In is `waymark`, next to `waymark-analyze`: what E2E_BINARY names, as `make test` does, or what this builds in a folder.
 func In(dir string) (path string, err error) {
 	if path := os.Getenv("E2E_BINARY"); path != "" {
 		return path, nil
 	}
 	path = filepath.Join(dir, "waymark")
-	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-ldflags=-s -w", "-o", path, "github.com/waymark-net/waymark/cmd/waymark")
+	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-ldflags=-s -w", "-o", dir+"/", "github.com/waymark-net/waymark/cmd/waymark", "github.com/waymark-net/waymark/cmd/waymark-analyze")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build waymark: %w\n%s", err, out)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ func TestAnalyze(t *testing.T) {
 	writeText(t, config, "analyze: {listen: '127.0.0.1:8476', names: [127.0.0.1], path: "+filepath.Join(dir, "data")+"}\napi: {socket: "+socket+"}\n")
 	must(t, alpha, "ip", "link", "set", "lo", "up")
 	run := func() *process {
-		p := spawn(t, alpha, command(os.Getenv("E2E_BINARY"), "analyze", "--config", config))
+		p := spawn(t, alpha, command(program, "analyze", "--config", config))
 		await.Success(t, func() error {
 			if r := waymark(t, "status", "--socket", socket); r.code != 0 {
 				return notYet("%s", r.stderr)
@@ -32,9 +31,8 @@ func TestAnalyze(t *testing.T) {
 	}
 	analyzer := run()
 	token := strings.TrimSpace(waymark(t, "analyze", "token", "athos", "--config", config).stdout)
-	binary := os.Getenv("E2E_BINARY")
-	lines := must(t, alpha, binary, "join", "https://127.0.0.1:8476", token, "--dir", filepath.Join(dir, "host"))
-	wants(t, execute(t, alpha, binary, "join", "https://127.0.0.1:8476", token, "--dir", filepath.Join(dir, "again")), 1, "used or too old", "waymark analyze token")
+	lines := must(t, alpha, program, "join", "https://127.0.0.1:8476", token, "--dir", filepath.Join(dir, "host"))
+	wants(t, execute(t, alpha, program, "join", "https://127.0.0.1:8476", token, "--dir", filepath.Join(dir, "again")), 1, "used or too old", "waymark analyze token")
 	lines = strings.Replace(lines, "{url:", "{path: "+filepath.Join(dir, "queue")+", url:", 1)
 
 	a := start(t, setup{host: alpha, config: quick + "interfaces: [to-*]\n" + lines})

@@ -6,19 +6,26 @@ import (
 	"testing"
 )
 
-// binaryBytes is what the agent's binary may have at most.
-// Parquet files of the history take 5 MB of it; the console has its pages in it.
-const binaryBytes = 25_000_000
+// Programs have so many bytes at most. Parquet files of the history take 5 MB of the agent; the console has its pages in it.
+const (
+	agentBytes    = 25_000_000
+	analyzerBytes = 18_000_000
+)
 
-// TestBinary: the agent is one small static file.
+// TestBinary: agent and analyzer are one small static file each.
 func TestBinary(t *testing.T) {
 	t.Parallel()
+	checkBinary(t, program, agentBytes)
+	checkBinary(t, program+"-analyze", analyzerBytes)
+}
+
+func checkBinary(t *testing.T, program string, most int64) {
 	info, err := os.Stat(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Size() > binaryBytes {
-		t.Errorf("%s has %d bytes, at most %d are allowed: text/template makes the linker keep unused methods, and gopacket decoders of 200 protocols; benchmarks and tools belong into waymark-bench", program, info.Size(), binaryBytes)
+	if info.Size() > most {
+		t.Errorf("%s has %d bytes, at most %d are allowed: text/template makes the linker keep unused methods, and gopacket decoders of 200 protocols; benchmarks and tools belong into waymark-bench", program, info.Size(), most)
 	}
 	f, err := elf.Open(program)
 	if err != nil {

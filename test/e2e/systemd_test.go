@@ -25,10 +25,10 @@ type systemd struct {
 	installed string
 }
 
-// installTo is `make install DESTDIR=dir` for the program under test.
+// installTo is `make install DESTDIR=dir` for the programs under test.
 func installTo(dir string) *exec.Cmd {
 	install := exec.Command("../../scripts/install", dir)
-	install.Env = append(os.Environ(), "WAYMARK="+program)
+	install.Env = append(os.Environ(), "PROGRAMS="+filepath.Dir(program))
 	return install
 }
 

@@ -34,22 +34,26 @@ func release(t *testing.T, umask string, env ...string) string {
 func TestReproducible(t *testing.T) {
 	first := release(t, "022")
 	second := release(t, "077", "TZ=Asia/Tokyo", "LC_ALL=C", "TMPDIR="+t.TempDir())
-	for _, name := range []string{archive, sbom, "SHA256SUMS"} {
+	for _, name := range []string{archive, sbom("waymark"), sbom("waymark-analyze"), "SHA256SUMS"} {
 		a, b := read(t, first, name), read(t, second, name)
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s differs: %d and %d bytes", name, len(a), len(b))
 		}
 	}
 	checkSums(t, first)
-	program := checkArchive(t, first)
-	checkMaterials(t, first, program)
+	programs := checkArchive(t, first)
+	checkMaterials(t, first, programs, "waymark")
+	checkMaterials(t, first, programs, "waymark-analyze")
 }
 
 const (
-	stem    = "waymark-" + version + "-linux-amd64"
-	archive = stem + ".tar.gz"
-	sbom    = stem + ".cdx.json"
+	platform = "-" + version + "-linux-amd64"
+	stem     = "waymark" + platform
+	archive  = stem + ".tar.gz"
 )
+
+// sbom is the bill of materials of a program.
+func sbom(program string) string { return program + platform + ".cdx.json" }
 
 func read(t *testing.T, dir, name string) []byte {
 	t.Helper()
@@ -63,12 +67,12 @@ func read(t *testing.T, dir, name string) []byte {
 func checkSums(t *testing.T, dir string) {
 	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil || strings.Count(string(text), ": OK") != 2 {
+	if text, err := cmd.CombinedOutput(); err != nil || strings.Count(string(text), ": OK") != 3 {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
 
-// checkArchive unpacks the archive and returns the program in it.
+// checkArchive unpacks the archive and returns the folder of the programs in it.
 func checkArchive(t *testing.T, dir string) string {
 	root := t.TempDir()
 	if text, err := exec.Command("tar", "-C", root, "-xzf", filepath.Join(dir, archive)).CombinedOutput(); err != nil {
@@ -83,16 +87,21 @@ func checkArchive(t *testing.T, dir string) string {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	program := filepath.Join(root, stem, "usr/bin/waymark")
-	text, err := exec.Command(program, "--version").CombinedOutput()
+	programs := filepath.Join(root, stem, "usr/bin")
+	text, err := exec.Command(filepath.Join(programs, "waymark"), "--version").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(text), "waymark "+version+"\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	return program
+	// It runs the analyzer next to it.
+	if text, err := exec.Command(filepath.Join(programs, "waymark"), "analyze", "--help").CombinedOutput(); err != nil || !strings.Contains(string(text), "waymark analyze token") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	return programs
 }
 
 // checkMaterials compares the bill of materials with what the linker recorded, and with the console's packages in NOTICE.
-func checkMaterials(t *testing.T, dir, program string) {
+func checkMaterials(t *testing.T, dir, programs, name string) {
+	program := filepath.Join(programs, name)
 	var bom struct {
 		BOMFormat string
 		Metadata  struct {
@@ -106,7 +115,7 @@ func checkMaterials(t *testing.T, dir, program string) {
 			Hashes []struct{ Content string }
 		}
 	}
-	if err := json.Unmarshal(read(t, dir, sbom), &bom); err != nil {
+	if err := json.Unmarshal(read(t, dir, sbom(name)), &bom); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(program)

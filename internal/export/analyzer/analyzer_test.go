@@ -11,6 +11,8 @@ import (
 
 	"github.com/waymark-net/waymark/internal/analyze"
 	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/analyze/join"
+	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/flow"
@@ -28,7 +30,7 @@ func TestSetBack(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	cfg := config.Default()
 	cfg.API.Socket = filepath.Join(dir, "s")
-	own := analyze.Section.Edit(&cfg)
+	own := settings.Section.Edit(&cfg)
 	own.Listen, own.Path, own.Names = "127.0.0.1:0", dir, []string{"127.0.0.1"}
 	a, err := analyze.New(cfg, analyze.Deps{Log: slog.New(slog.DiscardHandler), Clock: time.Now})
 	if err != nil {
@@ -47,7 +49,7 @@ func TestSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := "https://" + a.Addr().String()
-	f, err := analyze.Join(context.Background(), url, token, t.TempDir())
+	f, err := join.Host(context.Background(), url, token, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

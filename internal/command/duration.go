@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"time"
@@ -11,8 +11,8 @@ import (
 // durationFlag is a flag with a duration, in the units of package timespec.
 type durationFlag struct{ value *time.Duration }
 
-// durationVar adds such a flag.
-func durationVar(flags *pflag.FlagSet, value *time.Duration, name string, otherwise time.Duration, usage string) {
+// DurationVar adds such a flag.
+func DurationVar(flags *pflag.FlagSet, value *time.Duration, name string, otherwise time.Duration, usage string) {
 	*value = otherwise
 	flags.Var(durationFlag{value}, name, usage)
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"log/slog"
@@ -10,9 +10,9 @@ import (
 // notifyTimeout is how long systemd may take to read a message.
 var notifyTimeout = time.Second
 
-// notify tells systemd about the agent, as sd_notify(3) does. Without systemd
+// Notify tells systemd about the agent, as sd_notify(3) does. Without systemd
 // there is no NOTIFY_SOCKET, and nothing happens.
-func notify(log *slog.Logger, state string) {
+func Notify(log *slog.Logger, state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return

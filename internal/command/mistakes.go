@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -43,7 +43,7 @@ func verbOf(cmd *cobra.Command) string {
 // flagWithArgument is a flag as the help shows it: --since TIME.
 func flagWithArgument(flag *pflag.Flag) string {
 	argument, _ := pflag.UnquoteUsage(flag)
-	if name, ok := argumentNames[argument]; ok {
+	if name, ok := ArgumentNames[argument]; ok {
 		argument = name
 	}
 	return "--" + flag.Name + " " + argument
@@ -182,11 +182,11 @@ var meantCommands = map[string]string{
 	"stop": "systemctl stop waymark, or the signal SIGTERM to the agent",
 }
 
-// unknownCommand says which command there is instead.
-func unknownCommand(parent *cobra.Command, args []string) error {
+// UnknownCommand says which command there is instead.
+func UnknownCommand(parent *cobra.Command, args []string) error {
 	word := args[0]
 	text := fmt.Sprintf("unknown command %q", strings.TrimPrefix(parent.CommandPath()+" "+word, parent.Root().Name()+" "))
-	known := verbs(parent)
+	known := Verbs(parent)
 	near := suggest.Nearest(word, known)
 	for _, k := range known {
 		if near == "" && len(word) > 2 && strings.HasPrefix(k, word) {
@@ -201,7 +201,7 @@ func unknownCommand(parent *cobra.Command, args []string) error {
 		return fmt.Errorf("%s: did you mean waymark flows %s?", text, strings.Join(args, " "))
 	case near != "":
 		return fmt.Errorf("%s: did you mean %s?", text, near)
-	case top && isFile(word):
+	case top && IsFile(word):
 		return fmt.Errorf("%s: did you mean waymark decode %s, or waymark flows --read %s?", text, word, word)
 	}
 	return fmt.Errorf("%s: the commands are %s", text, strings.Join(known, ", "))
@@ -212,13 +212,14 @@ func isFilter(args []string) bool {
 	return err == nil
 }
 
-func isFile(name string) bool {
+// IsFile reports whether a file of this name can be read.
+func IsFile(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// verbs lists what can follow a command.
-func verbs(cmd *cobra.Command) []string {
+// Verbs lists what can follow a command.
+func Verbs(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
@@ -228,8 +229,8 @@ func verbs(cmd *cobra.Command) []string {
 	return names
 }
 
-// argumentNames are for flags whose usage does not name their argument.
-var argumentNames = map[string]string{
+// ArgumentNames are for flags whose usage does not name their argument.
+var ArgumentNames = map[string]string{
 	"int": "N", "uint": "N", "uints": "N,…", "float": "N", "duration": "TIME", "format": "FORMAT",
 	"string": "TEXT", "text": "TEXT", "strings": "TEXT,…", "stringArray": "TEXT",
 }

@@ -1,0 +1,96 @@
+// Package state is the section of the status that an analyzer has. Input: what its hosts counted. Output: JSON, and the text of
+// waymark status. Callers: the analyzer, which fills it, and the command line, which shows it.
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/obs"
+	"github.com/waymark-net/waymark/internal/term"
+)
+
+// Status is the section analyze of the status. Counters run since the analyzer started.
+type Status struct {
+	Listen      string            `json:"listen"`
+	Fingerprint string            `json:"fingerprint"` // of the CA, SHA-256
+	Hosts       []Host            `json:"hosts"`
+	Refused     map[string]uint64 `json:"refused"` // requests of nobody who is known, by reason
+}
+
+// Host is how one host does.
+type Host struct {
+	Name        string            `json:"name"`
+	Version     string            `json:"version,omitempty"` // of its agent; absent: it did not send since the analyzer started
+	Address     string            `json:"address,omitempty"`
+	Seen        time.Time         `json:"seen,omitzero"` // when it sent last
+	Last        time.Time         `json:"last,omitzero"` // end of its latest interval
+	Lag         float64           `json:"lag,omitempty"` // seconds since then, by the clock of the host
+	ClockOffset time.Duration     `json:"clock_offset_ns"`
+	Expires     time.Time         `json:"expires,omitzero"` // its certificate
+	Serial      string            `json:"serial,omitempty"` // of it, for analyze.revoked
+	Intervals   uint64            `json:"intervals"`        // kept
+	Records     uint64            `json:"records"`          // in them
+	Bytes       uint64            `json:"bytes"`            // received for them
+	Repeated    uint64            `json:"repeated"`         // intervals that were sent again, and are kept once
+	Restored    uint64            `json:"restored"`         // times that the agent went on from an earlier state
+	Missing     uint64            `json:"missing"`          // intervals that the agent lost, by their numbers
+	Lost        uint64            `json:"lost"`             // records that the agent says it lost
+	Refused     map[string]uint64 `json:"refused"`          // requests, by reason
+	History     obs.History       `json:"history"`
+	Problems    []string          `json:"problems"` // with their remedies
+}
+
+// Section is the name of the section.
+const Section = "analyze"
+
+// Text writes the section for waymark status.
+func Text(w io.Writer, status *obs.Status) error {
+	s := obs.SectionOf[Status](status, Section)
+	if s == nil {
+		return nil
+	}
+	fmt.Fprintf(w, "analyzer  waymark %s on %s, pid %d, up %s; agents send to %s, CA %s\n", status.Version, status.Host, status.PID,
+		term.Duration(status.Now.Sub(status.Started)), s.Listen, s.Fingerprint)
+	for _, reason := range sorted(s.Refused) {
+		fmt.Fprintf(w, "refused   %s: %s\n", reason, term.Number(s.Refused[reason], "requests"))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nHOST\tVERSION\tLAG\tCLOCK\tINTERVALS\tRECORDS\tMISSING\tREFUSED\tDISK\tFROM")
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		var refused uint64
+		for _, n := range h.Refused {
+			refused += n
+		}
+		lag, clock := "-", "-"
+		if !h.Last.IsZero() {
+			lag, clock = term.Duration(time.Duration(h.Lag*float64(time.Second))), h.ClockOffset.Round(time.Millisecond).String()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%sB\t%s\n", h.Name, cmp.Or(term.Printable(h.Version), "-"), lag, clock, h.Intervals, h.Records, h.Missing, refused,
+			term.Count(h.History.Bytes), h.History.Oldest.Local().Format(time.DateTime))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range s.Hosts {
+		for _, problem := range s.Hosts[i].Problems {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", s.Hosts[i].Name, term.Printable(problem)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func sorted(m map[string]uint64) (names []string) {
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
