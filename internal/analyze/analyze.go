@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/access"
+	"github.com/waymark-net/waymark/internal/analyze/device"
 	"github.com/waymark-net/waymark/internal/analyze/frame"
 	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/internal/analyze/state"
@@ -51,6 +52,7 @@ type Analyzer struct {
 	server    *api.Server
 	console   *access.Server
 	listener  net.Listener
+	devices   *device.Receiver
 
 	mu       sync.Mutex
 	hosts    []*host // by name; replaced, never changed
@@ -65,11 +67,13 @@ func New(cfg config.Config, deps Deps) (*Analyzer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name of this host: %w", err)
 	}
-	return &Analyzer{
+	a := &Analyzer{
 		whole: cfg, cfg: settings.Section.Of(&cfg), log: deps.Log, clock: deps.Clock, ready: deps.Ready, name: name,
 		bodies: make(chan struct{}, maxBodies), work: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		live: live{every: liveEvery, followers: map[*follower]bool{}}, refusals: map[string]uint64{}, warned: map[string]time.Time{},
-	}, nil
+	}
+	a.devices = device.New(&a.cfg, device.Deps{Log: a.log, Warn: a.warnOnce, Clock: a.clock, Open: a.openDevice})
+	return a, nil
 }
 
 // Listen opens what is kept, and binds what others reach the analyzer at.
@@ -87,10 +91,11 @@ func (a *Analyzer) Listen() (err error) {
 	if a.console, err = access.New(&a.whole, access.Deps{Handler: a.server.Handler(), Serve: a.server.Serve, Log: a.log}); err != nil {
 		return errors.Join(err, a.close())
 	}
-	for _, bind := range []func() error{a.server.Listen, a.console.Listen, a.bind} {
+	for _, bind := range []func() error{a.server.Listen, a.console.Listen, a.bind, a.devices.Listen} {
 		if err := bind(); err != nil {
 			a.server.Close()
 			a.console.Close()
+			err = errors.Join(err, a.devices.Close())
 			return errors.Join(err, a.close())
 		}
 	}
@@ -140,6 +145,7 @@ func (a *Analyzer) Run(ctx context.Context) error {
 	start(a.console.Run)
 	start(a.serve)
 	start(a.tendAll)
+	start(a.devices.Run)
 	a.setServing(true)
 	a.log.Info("ready", "listen", a.listener.Addr(), "socket", a.whole.API.Socket, "hosts", len(a.all()), "ca", fmt.Sprintf("%x", a.authority.Fingerprint()))
 	if a.ready != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
@@ -32,6 +33,7 @@ type host struct {
 	bucket  bucket
 	state   state.Host
 	boots   []run // latest last
+	device  bool  // it has no agent
 	problem map[string]string
 }
 
@@ -85,7 +87,7 @@ func (a *Analyzer) openHosts() error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.IsDir() || checkName(e.Name()) != nil {
+		if !e.IsDir() || settings.CheckName(e.Name()) != nil {
 			continue
 		}
 		h, err := a.openHost(e.Name())
@@ -164,15 +166,20 @@ func (h *host) met(s *sender, leaf *x509.Certificate, now time.Time) {
 	h.state.Lost = s.lost
 	h.state.Serial = fmt.Sprintf("%x", leaf.SerialNumber)
 	h.state.ClockOffset = s.clock.Sub(now)
-	if off := h.state.ClockOffset; off > farClock || off < -farClock {
-		h.is("clock", fmt.Sprintf("its clock is %v off: its records stand at other times than those of other hosts: set it (chronyc makestep, timedatectl set-ntp true)", off.Round(time.Second)))
-	} else {
-		h.isNot("clock")
-	}
+	h.clockProblem()
 	if h.state.Expires.Sub(now) < 30*24*time.Hour {
 		h.is("expires", "its certificate ends at "+h.state.Expires.Format(time.DateOnly)+": have it join again")
 	} else {
 		h.isNot("expires")
+	}
+}
+
+// clockProblem notes a clock that is off; h.mu is held.
+func (h *host) clockProblem() {
+	if off := h.state.ClockOffset; off > farClock || off < -farClock {
+		h.is("clock", fmt.Sprintf("its clock is %v off: its records stand at other times than those of other hosts: set it (chronyc makestep, timedatectl set-ntp true)", off.Round(time.Second)))
+	} else {
+		h.isNot("clock")
 	}
 }
 
@@ -181,12 +188,12 @@ func (h *host) is(kind, text string) { h.problem[kind] = text }
 func (h *host) isNot(kind string)    { delete(h.problem, kind) }
 
 // note notes an interval that was kept; twin reports whether an earlier run of the agent goes on at the same time.
-func (h *host) note(f *frame.Frame, head store.Head) (twin bool) {
+func (h *host) note(boot uint64, head store.Head, bytes int) (twin bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := slices.IndexFunc(h.boots, func(r run) bool { return r.boot == f.Boot })
+	i := slices.IndexFunc(h.boots, func(r run) bool { return r.boot == boot })
 	if i < 0 {
-		h.boots = append(h.boots, run{boot: f.Boot, first: head.From})
+		h.boots = append(h.boots, run{boot: boot, first: head.From})
 		if i = len(h.boots) - 1; i > 16 {
 			h.boots = slices.Delete(h.boots, 0, 1)
 			i--
@@ -195,7 +202,7 @@ func (h *host) note(f *frame.Frame, head store.Head) (twin bool) {
 	r := &h.boots[i]
 	h.state.Intervals++
 	h.state.Records += uint64(head.Rows)
-	h.state.Bytes += uint64(frame.Head + len(f.Payload))
+	h.state.Bytes += uint64(bytes)
 	if head.To.After(h.state.Last) {
 		h.state.Last = head.To
 	}

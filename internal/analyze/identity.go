@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/internal/api"
 )
 
@@ -62,21 +63,10 @@ func (a *Analyzer) identify(r *http.Request) (name string, leaf *x509.Certificat
 		return "", nil, refuse(refusedRevoked, http.StatusForbidden, fmt.Sprintf("the certificate %x is revoked", leaf.SerialNumber), "have the host join again, or take the number off analyze.revoked")
 	}
 	name = leaf.Subject.CommonName
-	if err := checkName(name); err != nil {
+	if err := settings.CheckName(name); err != nil {
 		return "", nil, refuse(refusedName, http.StatusForbidden, "the certificate names "+err.Error(), "have the host join again")
 	}
 	return name, leaf, nil
-}
-
-// checkName: a name is a directory, too.
-func checkName(name string) error {
-	other := strings.IndexFunc(name, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
-	})
-	if name == "" || len(name) > 200 || name[0] == '.' || name[0] == '-' || other >= 0 {
-		return fmt.Errorf("%q, which is no name of a host: use up to 200 letters, digits, dots and dashes", name)
-	}
-	return nil
 }
 
 // revocations are the numbers of certificates that are no longer accepted.

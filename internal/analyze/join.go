@@ -19,6 +19,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/analyze/frame"
 	"github.com/waymark-net/waymark/internal/analyze/join"
+	"github.com/waymark-net/waymark/internal/analyze/settings"
 )
 
 // Tokens are those with which hosts may join: files named after hashes, with the name of the host and until when it may.
@@ -35,7 +36,7 @@ type pending struct {
 
 // New makes a token for a host: a secret, and what the analyzer's CA is recognized by.
 func (t *Tokens) New(name string, fingerprint [sha256.Size]byte, until time.Time) (string, error) {
-	if err := checkName(name); err != nil {
+	if err := settings.CheckName(name); err != nil {
 		return "", err
 	}
 	var secret [join.SecretBytes]byte

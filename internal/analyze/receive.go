@@ -59,6 +59,10 @@ func (a *Analyzer) push(w http.ResponseWriter, r *http.Request) {
 		a.answerRefusal(w, r, refused, name)
 		return
 	}
+	if h.isDevice() {
+		a.answerRefusal(w, r, refuse(refusedName, http.StatusForbidden, "a device without an agent sends as "+name, "have the host join under another name, or name the device otherwise in analyze.devices"), name)
+		return
+	}
 	h.met(senderOf(r, now), leaf, now)
 	kept, refused, wait := a.take(r, h)
 	if refused == nil {
@@ -187,7 +191,7 @@ func (a *Analyzer) keepOne(h *host, f *frame.Frame) *refusal {
 		a.log.Warn("intervals were lost at the agent, before they were sent", "host", h.name, "intervals", f.Sequence-before-1,
 			"remedy", "set export.analyzer.size of the host to more")
 	}
-	if h.note(f, e.Head()) {
+	if h.note(f.Boot, e.Head(), frame.Head+len(f.Payload)) {
 		a.warnOnce("twin "+h.name, "two agents send under one name: have one of the hosts join under another", "host", h.name)
 	}
 	a.live.add(h.name, e)

@@ -13,7 +13,7 @@ import (
 // silent is after how long without an interval a host is a problem.
 const silent = 2 * time.Minute
 
-func (h *host) status(now time.Time) state.Host {
+func (h *host) status(now time.Time, device *state.Device) state.Host {
 	history := h.disk.Status()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -31,7 +31,9 @@ func (h *host) status(now time.Time) state.Host {
 	if !s.Last.IsZero() {
 		s.Lag = now.Add(s.ClockOffset).Sub(s.Last).Seconds()
 	}
-	if age := now.Sub(s.Seen); s.Seen.IsZero() || age > silent {
+	if s.Device = device; s.Device != nil || h.device {
+		s.Problems = append(s.Problems, deviceProblems(s.Device, now.Sub(s.Seen))...)
+	} else if age := now.Sub(s.Seen); s.Seen.IsZero() || age > silent {
 		when := "since the analyzer started"
 		if !s.Seen.IsZero() {
 			when = "for " + age.Round(time.Second).String()
@@ -52,10 +54,10 @@ func (h *host) status(now time.Time) state.Host {
 
 func (a *Analyzer) section() *state.Status {
 	print := a.authority.Fingerprint()
-	s := &state.Status{Listen: a.cfg.Listen, Fingerprint: fmt.Sprintf("%x", print), Hosts: []state.Host{}, Refused: map[string]uint64{}}
+	s := &state.Status{Listen: a.cfg.Listen, Fingerprint: fmt.Sprintf("%x", print), Hosts: []state.Host{}, Refused: map[string]uint64{}, Receivers: a.devices.Status()}
 	now := a.clock()
 	for _, h := range a.all() {
-		s.Hosts = append(s.Hosts, h.status(now))
+		s.Hosts = append(s.Hosts, h.status(now, a.devices.Device(h.name)))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -73,6 +73,14 @@ func (m *meter) add(f *frame, at place, now int64) {
 
 	d := m.table.find(&p.Key)
 	flagsBefore := d.TCPFlags
+	p.addTo(d, f, b, now)
+	if p.isHandshake(flagsBefore) && !d.Unattributed {
+		m.handshake(d, at, f, now)
+	}
+}
+
+// addTo counts a frame in its flow.
+func (p *parsed) addTo(d *flow.Delta, f *frame, b burst, now int64) {
 	if d.Packets == 0 {
 		d.First = now
 		d.TOS, d.FlowLabel, d.VNI = p.tos, p.flowLabel, p.vni
@@ -95,9 +103,6 @@ func (m *meter) add(f *frame, at place, now int64) {
 	}
 	if p.fragment != fragmentNone {
 		d.Fragments += b.packets
-	}
-	if p.isHandshake(flagsBefore) && !d.Unattributed {
-		m.handshake(d, at, f, now)
 	}
 }
 

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -41,6 +42,16 @@ func (c *Counters) Subtract(o *Counters) {
 	to, from := c.words(), o.words()
 	for i := range to {
 		to[i] -= from[i]
+	}
+}
+
+// Scale multiplies all by a rate, as where one packet in so many was counted.
+func (c *Counters) Scale(rate float64) {
+	if rate <= 1 {
+		return
+	}
+	for i, n := range c.words() {
+		c.words()[i] = uint64(math.Round(min(float64(n)*rate, math.MaxInt64)))
 	}
 }
 

@@ -20,6 +20,7 @@ type Status struct {
 	Fingerprint string            `json:"fingerprint"` // of the CA, SHA-256
 	Hosts       []Host            `json:"hosts"`
 	Refused     map[string]uint64 `json:"refused"` // requests of nobody who is known, by reason
+	Receivers   []Receiver        `json:"receivers,omitempty"`
 }
 
 // Host is how one host does.
@@ -41,8 +42,35 @@ type Host struct {
 	Missing     uint64            `json:"missing"`          // intervals that the agent lost, by their numbers
 	Lost        uint64            `json:"lost"`             // records that the agent says it lost
 	Refused     map[string]uint64 `json:"refused"`          // requests, by reason
+	Device      *Device           `json:"device,omitempty"` // it has no agent
 	History     obs.History       `json:"history"`
 	Problems    []string          `json:"problems"` // with their remedies
+}
+
+// Receiver is an address that devices send to.
+type Receiver struct {
+	Listen        string            `json:"listen"`
+	Datagrams     uint64            `json:"datagrams"`
+	Bytes         uint64            `json:"bytes"`
+	Buffer        int               `json:"buffer"`         // bytes that the kernel keeps at most
+	KernelDropped uint64            `json:"kernel_dropped"` // datagrams, because that was full
+	Refused       map[string]uint64 `json:"refused"`        // datagrams, by reason
+}
+
+// Device is what is known of a host without an agent.
+type Device struct {
+	Address    string            `json:"address"`
+	Domain     uint32            `json:"domain"` // observation domain, source id, engine or sub-agent
+	Protocols  []string          `json:"protocols"`
+	Sampling   float64           `json:"sampling,omitempty"` // latest rate that counts were multiplied by; absent: 1
+	Interfaces int               `json:"interfaces"`
+	Datagrams  uint64            `json:"datagrams"`
+	Records    uint64            `json:"records"`  // of flows; of sFlow, samples of packets
+	Repeated   uint64            `json:"repeated"` // datagrams that came twice
+	Waiting    int               `json:"waiting"`  // sets of records that wait for their template
+	Summed     uint64            `json:"summed"`   // flows beyond what an interval holds
+	Lost       map[string]uint64 `json:"lost"`     // by sequence numbers: datagrams or records
+	Dropped    map[string]uint64 `json:"dropped"`  // what is in no flow, by reason
 }
 
 // Section is the name of the section.
