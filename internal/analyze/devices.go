@@ -2,6 +2,8 @@ package analyze
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +14,9 @@ import (
 	"github.com/waymark-net/waymark/internal/store/disk"
 	"github.com/waymark-net/waymark/internal/term"
 )
+
+// deviceMark is a file among the records of a host that has no agent.
+const deviceMark = "device"
 
 // deviceHost keeps the intervals of a device without an agent.
 type deviceHost struct {
@@ -29,7 +34,12 @@ func (a *Analyzer) openDevice(name string) (device.Keeper, error) {
 	if h.state.Version != "" {
 		return nil, fmt.Errorf("an agent sends as %s: give the device another name in analyze.devices", name)
 	}
-	h.device = true
+	if !h.device {
+		if err := os.WriteFile(filepath.Join(a.cfg.Path, "hosts", name, deviceMark), nil, 0o640); err != nil {
+			return nil, fmt.Errorf("mark %s as a device: %w", name, err)
+		}
+		h.device = true
+	}
 	return deviceHost{a, h}, nil
 }
 

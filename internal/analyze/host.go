@@ -73,6 +73,9 @@ func (a *Analyzer) openHost(name string) (*host, error) {
 		return nil, fmt.Errorf("records of %s in %s: %w", name, dir, err)
 	}
 	h := &host{name: name, disk: d, state: state.Host{Name: name}, problem: map[string]string{}}
+	if _, err := os.Stat(filepath.Join(dir, deviceMark)); err == nil {
+		h.device = true
+	}
 	h.examiner = a.newExaminer(h)
 	return h, nil
 }

@@ -29,7 +29,10 @@ func (h *host) status(now time.Time, device *state.Device) state.Host {
 	}
 	slices.Sort(s.Problems)
 	if !s.Last.IsZero() {
-		s.Lag = now.Add(s.ClockOffset).Sub(s.Last).Seconds()
+		s.Lag = now.Sub(s.Last).Seconds()
+		if !h.device { // whose intervals have the times of the agent
+			s.Lag += s.ClockOffset.Seconds()
+		}
 	}
 	if s.Device = device; s.Device != nil || h.device {
 		s.Problems = append(s.Problems, deviceProblems(s.Device, now.Sub(s.Seen))...)
@@ -79,7 +82,7 @@ func Metrics() []prometheus.Metric {
 		}
 	}
 	host := []string{"host"}
-	return []prometheus.Metric{
+	return append(deviceMetrics(), []prometheus.Metric{
 		{Name: "waymark_analyze_intervals_total", Type: prometheus.Counter, Labels: host, Help: "Intervals of an agent that an analyzer keeps (waymark analyze).", Collect: perHost(func(h *state.Host) float64 { return float64(h.Intervals) })},
 		{Name: "waymark_analyze_records_total", Type: prometheus.Counter, Labels: host, Help: "Records in them.", Collect: perHost(func(h *state.Host) float64 { return float64(h.Records) })},
 		{Name: "waymark_analyze_received_bytes_total", Type: prometheus.Counter, Unit: "bytes", Labels: host, Help: "Bytes received for them.", Collect: perHost(func(h *state.Host) float64 { return float64(h.Bytes) })},
@@ -106,5 +109,5 @@ func Metrics() []prometheus.Metric {
 				}
 			},
 		},
-	}
+	}...)
 }

@@ -4,6 +4,7 @@ package state
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -87,6 +88,9 @@ func Text(w io.Writer, status *obs.Status) error {
 	for _, reason := range sorted(s.Refused) {
 		fmt.Fprintf(w, "refused   %s: %s\n", reason, term.Number(s.Refused[reason], "requests"))
 	}
+	for i := range s.Receivers {
+		textReceiver(w, &s.Receivers[i])
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nHOST\tVERSION\tLAG\tCLOCK\tINTERVALS\tRECORDS\tMISSING\tREFUSED\tDISK\tFROM")
 	for i := range s.Hosts {
@@ -102,7 +106,7 @@ func Text(w io.Writer, status *obs.Status) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%sB\t%s\n", h.Name, cmp.Or(term.Printable(h.Version), "-"), lag, clock, h.Intervals, h.Records, h.Missing, refused,
 			term.Count(h.History.Bytes), h.History.Oldest.Local().Format(time.DateTime))
 	}
-	if err := t.Flush(); err != nil {
+	if err := errors.Join(t.Flush(), textDevices(w, s.Hosts)); err != nil {
 		return err
 	}
 	for i := range s.Hosts {

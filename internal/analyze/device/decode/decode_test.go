@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/analyze/device/devicetest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/test/packet"
 )
 
 // read hands datagrams to one session.
-func read(t *testing.T, s *Session, datagrams ...buffer) (g *gathered, units uint32, known bool) {
+func read(t *testing.T, s *Session, datagrams ...devicetest.Buffer) (g *gathered, units uint32, known bool) {
 	t.Helper()
 	g = newGathered()
 	for _, b := range datagrams {
@@ -18,7 +19,7 @@ func read(t *testing.T, s *Session, datagrams ...buffer) (g *gathered, units uin
 		if err != nil {
 			t.Fatal(err)
 		}
-		units, known = s.Decode(&h, exported, g)
+		units, known = s.Decode(&h, devicetest.Exported, g)
 	}
 	return g, units, known
 }
@@ -36,33 +37,35 @@ func (g *gathered) check(t *testing.T, flows int, packets, bytes uint64, counted
 
 func TestNetFlow5(t *testing.T) {
 	day := 24 * time.Hour
-	g, units, known := read(t, NewSession(0), v5Of(9, day, 1<<14|100, v5Record(2, 300, day-time.Minute, day-time.Second), v5Record(1, 40, day, day)))
+	g, units, known := read(t, NewSession(0), devicetest.NetFlow5(9, day, 1<<14|100, devicetest.Record5(2, 300, day-time.Minute, day-time.Second), devicetest.Record5(1, 40, day, day)))
 	g.check(t, 2, 300, 34000, map[Reason]uint64{})
 	d := g.flows[0]
 	if units != 2 || !known || g.rate != 100 || g.ifaces[0] != [2]uint32{3, 4} || d.TCPFlags != 0x1b || d.TOS != 0x20 || d.SrcPort != 2000 || d.DstPort != 443 || d.Proto != 6 ||
-		d.First != exported.Add(-time.Minute).UnixNano() || d.Last != exported.Add(-time.Second).UnixNano() {
+		d.First != devicetest.Exported.Add(-time.Minute).UnixNano() || d.Last != devicetest.Exported.Add(-time.Second).UnixNano() {
 		t.Errorf("%+v %v", d, g.ifaces)
 	}
 	// The counter of the uptime wraps between the flow and its export.
-	g, _, _ = read(t, NewSession(0), v5Of(9, 1000*time.Millisecond, 0, v5Record(2, 300, (1<<32-5000)*time.Millisecond, 500*time.Millisecond)))
-	if d := g.flows[0]; d.First != exported.Add(-6*time.Second).UnixNano() || d.Last != exported.Add(-500*time.Millisecond).UnixNano() {
+	g, _, _ = read(t, NewSession(0), devicetest.NetFlow5(9, 1000*time.Millisecond, 0, devicetest.Record5(2, 300, (1<<32-5000)*time.Millisecond, 500*time.Millisecond)))
+	if d := g.flows[0]; d.First != devicetest.Exported.Add(-6*time.Second).UnixNano() || d.Last != devicetest.Exported.Add(-500*time.Millisecond).UnixNano() {
 		t.Errorf("across the wrap of the uptime: %v %v", time.Unix(0, d.First), time.Unix(0, d.Last))
 	}
 }
 
 // Records wait for their template, for a while and within bounds.
 func TestTemplates(t *testing.T) {
-	for name, of := range map[string]func(sets ...buffer) buffer{
-		"ipfix":    func(sets ...buffer) buffer { return ipfixOf(0, 0, sets...) },
-		"netflow9": func(sets ...buffer) buffer { return v9Of(0, 0, time.Hour, sets...) },
+	for name, of := range map[string]func(sets ...devicetest.Buffer) devicetest.Buffer{
+		"ipfix": func(sets ...devicetest.Buffer) devicetest.Buffer { return devicetest.IPFIX(0, 0, sets...) },
+		"netflow9": func(sets ...devicetest.Buffer) devicetest.Buffer {
+			return devicetest.NetFlow9(0, 0, time.Hour, sets...)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setOfTemplates := uint16(2)
 			if name == "netflow9" {
 				setOfTemplates = 0
 			}
-			data := of(set(256, simpleRecord(1, 5, 500).bytes(simpleRecord(2, 6, 600))))
-			template := of(set(setOfTemplates, simpleTemplate(256)))
+			data := of(devicetest.Set(256, devicetest.Record(1, 5, 500).Bytes(devicetest.Record(2, 6, 600))))
+			template := of(devicetest.Set(setOfTemplates, devicetest.Template(256)))
 
 			s := NewSession(0)
 			g, _, known := read(t, s, data)
@@ -76,9 +79,9 @@ func TestTemplates(t *testing.T) {
 			s = NewSession(0)
 			read(t, s, data)
 			g = newGathered()
-			s.Tend(exported.Add(waitTemplate), g)
+			s.Tend(devicetest.Exported.Add(waitTemplate), g)
 			g.check(t, 0, 0, 0, map[Reason]uint64{})
-			s.Tend(exported.Add(waitTemplate+1), g)
+			s.Tend(devicetest.Exported.Add(waitTemplate+1), g)
 			g.check(t, 0, 0, 0, map[Reason]uint64{NoTemplate: 1})
 			if s.Waiting() != 0 || s.bytes != 0 {
 				t.Errorf("%d wait, of %d bytes", s.Waiting(), s.bytes)
@@ -86,7 +89,7 @@ func TestTemplates(t *testing.T) {
 
 			// More than is kept: the oldest are lost.
 			s = NewSession(0)
-			long := of(set(300, make(buffer, 60_000)))
+			long := of(devicetest.Set(300, make(devicetest.Buffer, 60_000)))
 			g, _, _ = read(t, s, long, long, long)
 			g.check(t, 0, 0, 0, map[Reason]uint64{NoTemplate: 1})
 			if s.bytes > mostWaiting {
@@ -96,13 +99,13 @@ func TestTemplates(t *testing.T) {
 	}
 	// One that is replaced, and one that is withdrawn.
 	s := NewSession(0)
-	other := buffer{}.u16(256, 2, 2, 8, 1, 8)
-	g, _, _ := read(t, s, ipfixOf(0, 0, set(2, simpleTemplate(256))), ipfixOf(0, 0, set(2, other)), ipfixOf(0, 0, set(256, buffer{}.u32(0, 7, 0, 70))))
+	other := devicetest.Buffer{}.U16(256, 2, 2, 8, 1, 8)
+	g, _, _ := read(t, s, devicetest.IPFIX(0, 0, devicetest.Set(2, devicetest.Template(256))), devicetest.IPFIX(0, 0, devicetest.Set(2, other)), devicetest.IPFIX(0, 0, devicetest.Set(256, devicetest.Buffer{}.U32(0, 7, 0, 70))))
 	g.check(t, 1, 7, 70, map[Reason]uint64{})
 	if !g.flows[0].Unattributed {
 		t.Error("a flow without addresses is attributed")
 	}
-	read(t, s, ipfixOf(0, 0, set(2, buffer{}.u16(256, 0))))
+	read(t, s, devicetest.IPFIX(0, 0, devicetest.Set(2, devicetest.Buffer{}.U16(256, 0))))
 	if len(s.templates) != 0 || s.fields != 0 {
 		t.Errorf("%d templates with %d fields", len(s.templates), s.fields)
 	}
@@ -111,17 +114,17 @@ func TestTemplates(t *testing.T) {
 // Templates that would never end, or take too much.
 func TestHostileTemplates(t *testing.T) {
 	for name, c := range map[string]struct {
-		datagram buffer
+		datagram devicetest.Buffer
 		why      Reason
 	}{
-		"no bytes in a record":     {ipfixOf(0, 0, set(2, buffer{}.u16(256, 2, 1, 0, 2, 0))), Malformed},
-		"no bytes, of NetFlow 9":   {v9Of(0, 0, 0, set(0, buffer{}.u16(256, 2, 1, 0, 2, 0))), Malformed},
-		"more fields than bytes":   {ipfixOf(0, 0, set(2, buffer{}.u16(256, 65535, 1, 4))), Malformed},
-		"more scopes than fields":  {ipfixOf(0, 0, set(3, buffer{}.u16(256, 1, 2, 1, 4))), Malformed},
-		"a set longer than all":    {ipfixOf(0, 0, buffer{}.u16(256, 100)), Malformed},
-		"a set shorter than heads": {ipfixOf(0, 0, buffer{}.u16(256, 3)), Malformed},
-		"too many fields":          {ipfixOf(0, 0, set(2, buffer{}.u16(256, mostInOne+1).bytes(make([]byte, 0)).repeat(mostInOne+1, 1, 4))), Templates},
-		"variable in NetFlow 9":    {v9Of(0, 0, 0, set(0, buffer{}.u16(256, 1, 82, 65535))), Malformed},
+		"no bytes in a record":     {devicetest.IPFIX(0, 0, devicetest.Set(2, devicetest.Buffer{}.U16(256, 2, 1, 0, 2, 0))), Malformed},
+		"no bytes, of NetFlow 9":   {devicetest.NetFlow9(0, 0, 0, devicetest.Set(0, devicetest.Buffer{}.U16(256, 2, 1, 0, 2, 0))), Malformed},
+		"more fields than bytes":   {devicetest.IPFIX(0, 0, devicetest.Set(2, devicetest.Buffer{}.U16(256, 65535, 1, 4))), Malformed},
+		"more scopes than fields":  {devicetest.IPFIX(0, 0, devicetest.Set(3, devicetest.Buffer{}.U16(256, 1, 2, 1, 4))), Malformed},
+		"a set longer than all":    {devicetest.IPFIX(0, 0, devicetest.Buffer{}.U16(256, 100)), Malformed},
+		"a set shorter than heads": {devicetest.IPFIX(0, 0, devicetest.Buffer{}.U16(256, 3)), Malformed},
+		"too many fields":          {devicetest.IPFIX(0, 0, devicetest.Set(2, devicetest.Buffer{}.U16(256, mostInOne+1).Repeat(mostInOne+1, 1, 4))), Templates},
+		"variable in NetFlow 9":    {devicetest.NetFlow9(0, 0, 0, devicetest.Set(0, devicetest.Buffer{}.U16(256, 1, 82, 65535))), Malformed},
 	} {
 		g, _, _ := read(t, NewSession(0), c.datagram)
 		if !maps.Equal(g.counted, map[Reason]uint64{c.why: 1}) {
@@ -131,29 +134,22 @@ func TestHostileTemplates(t *testing.T) {
 	// As many templates as there are numbers.
 	s := NewSession(0)
 	for id := 256; id < 1<<16; id += 100 {
-		var b buffer
+		var b devicetest.Buffer
 		for i := id; i < min(id+100, 1<<16); i++ {
-			b = b.bytes(simpleTemplate(uint16(i)))
+			b = b.Bytes(devicetest.Template(uint16(i)))
 		}
-		read(t, s, ipfixOf(0, 0, set(2, b)))
+		read(t, s, devicetest.IPFIX(0, 0, devicetest.Set(2, b)))
 	}
 	if len(s.templates) > mostTemplates || s.fields > mostFields {
 		t.Errorf("%d templates with %d fields", len(s.templates), s.fields)
 	}
 }
 
-func (b buffer) repeat(n int, v ...uint16) buffer {
-	for range n {
-		b = b.u16(v...)
-	}
-	return b
-}
-
 // Both halves of a conversation, by RFC 5103.
 func TestBiflow(t *testing.T) {
-	template := buffer{}.u16(256, 9, 8, 4, 12, 4, 7, 2, 11, 2, 4, 1, 2, 4, 1, 4).u16(2|enterpriseBit, 4).u32(reversePEN).u16(1|enterpriseBit, 4).u32(reversePEN)
-	record := simpleRecord(2000, 5, 500).u32(7, 700)
-	g, units, _ := read(t, NewSession(0), ipfixOf(0, 0, set(2, template), set(256, record)))
+	template := devicetest.Buffer{}.U16(256, 9, 8, 4, 12, 4, 7, 2, 11, 2, 4, 1, 2, 4, 1, 4).U16(2|enterpriseBit, 4).U32(reversePEN).U16(1|enterpriseBit, 4).U32(reversePEN)
+	record := devicetest.Record(2000, 5, 500).U32(7, 700)
+	g, units, _ := read(t, NewSession(0), devicetest.IPFIX(0, 0, devicetest.Set(2, template), devicetest.Set(256, record)))
 	g.check(t, 2, 12, 1200, map[Reason]uint64{})
 	a, b := g.flows[0], g.flows[1]
 	if units != 1 || a.Src != b.Dst || a.SrcPort != b.DstPort || a.DstPort != b.SrcPort || a.Direction == b.Direction || b.Packets != 7 {
@@ -163,37 +159,37 @@ func TestBiflow(t *testing.T) {
 
 // Rates of samplers, by their options; names of interfaces.
 func TestOptions(t *testing.T) {
-	template := buffer{}.u16(256, 8, 8, 4, 12, 4, 7, 2, 11, 2, 4, 1, 2, 4, 1, 4, 302, 4)
-	record := func(selector uint32) buffer { return simpleRecord(2000, 5, 500).u32(selector) }
-	interval := buffer{}.u16(300, 3, 1, 302, 4, 305, 4, 306, 4)
+	template := devicetest.Buffer{}.U16(256, 8, 8, 4, 12, 4, 7, 2, 11, 2, 4, 1, 2, 4, 1, 4, 302, 4)
+	record := func(selector uint32) devicetest.Buffer { return devicetest.Record(2000, 5, 500).U32(selector) }
+	interval := devicetest.Buffer{}.U16(300, 3, 1, 302, 4, 305, 4, 306, 4)
 	s := NewSession(0)
-	read(t, s, ipfixOf(0, 0, set(2, template), set(3, interval)))
-	g, units, _ := read(t, s, ipfixOf(0, 0, set(300, buffer{}.u32(1, 1, 99, 2, 10, 490))))
+	read(t, s, devicetest.IPFIX(0, 0, devicetest.Set(2, template), devicetest.Set(3, interval)))
+	g, units, _ := read(t, s, devicetest.IPFIX(0, 0, devicetest.Set(300, devicetest.Buffer{}.U32(1, 1, 99, 2, 10, 490))))
 	if units != 2 || g.rate != 50 {
 		t.Errorf("%d records, rate %v", units, g.rate)
 	}
-	g, _, _ = read(t, s, ipfixOf(0, 0, set(256, record(1))))
+	g, _, _ = read(t, s, devicetest.IPFIX(0, 0, devicetest.Set(256, record(1))))
 	g.check(t, 1, 500, 50_000, map[Reason]uint64{})
-	g, _, _ = read(t, s, ipfixOf(0, 0, set(256, record(2))))
+	g, _, _ = read(t, s, devicetest.IPFIX(0, 0, devicetest.Set(256, record(2))))
 	g.check(t, 1, 250, 25_000, map[Reason]uint64{})
 
 	// NetFlow 9: of the system, without a sampler.
 	s = NewSession(0)
-	options := buffer{}.u16(300, 4, 8, 1, 4, 34, 4, 35, 1)
-	g, _, _ = read(t, s, v9Of(0, 0, time.Hour, set(0, simpleTemplate(256)), set(1, options), set(300, buffer{}.u32(0, 1000).u8(2))), v9Of(0, 1, time.Hour, set(256, simpleRecord(1, 2, 200))))
+	options := devicetest.Buffer{}.U16(300, 4, 8, 1, 4, 34, 4, 35, 1)
+	g, _, _ = read(t, s, devicetest.NetFlow9(0, 0, time.Hour, devicetest.Set(0, devicetest.Template(256)), devicetest.Set(1, options), devicetest.Set(300, devicetest.Buffer{}.U32(0, 1000).U8(2))), devicetest.NetFlow9(0, 1, time.Hour, devicetest.Set(256, devicetest.Record(1, 2, 200))))
 	g.check(t, 1, 2000, 200_000, map[Reason]uint64{})
 	// What the configuration says is used instead.
 	s = NewSession(10)
-	g, _, _ = read(t, s, v9Of(0, 0, time.Hour, set(0, simpleTemplate(256)), set(1, options), set(300, buffer{}.u32(0, 1000).u8(2)), set(256, simpleRecord(1, 2, 200))))
+	g, _, _ = read(t, s, devicetest.NetFlow9(0, 0, time.Hour, devicetest.Set(0, devicetest.Template(256)), devicetest.Set(1, options), devicetest.Set(300, devicetest.Buffer{}.U32(0, 1000).U8(2)), devicetest.Set(256, devicetest.Record(1, 2, 200))))
 	g.check(t, 1, 20, 2000, map[Reason]uint64{})
 
-	names := buffer{}.u16(301, 2, 1, 10, 4, 82, 65535)
-	g, _, _ = read(t, NewSession(0), ipfixOf(0, 0, set(3, names), set(301, buffer{}.u32(7).u8(5).bytes([]byte("xe-0\x00")).u32(8).u8(3).bytes([]byte("a\nb")))))
+	names := devicetest.Buffer{}.U16(301, 2, 1, 10, 4, 82, 65535)
+	g, _, _ = read(t, NewSession(0), devicetest.IPFIX(0, 0, devicetest.Set(3, names), devicetest.Set(301, devicetest.Buffer{}.U32(7).U8(5).Bytes([]byte("xe-0\x00")).U32(8).U8(3).Bytes([]byte("a\nb")))))
 	if g.names[7] != "xe-0" || len(g.names) != 1 {
 		t.Errorf("%v", g.names)
 	}
-	scoped := buffer{}.u16(301, 4, 4, 2, 4, 82, 8)
-	g, _, _ = read(t, NewSession(0), v9Of(0, 0, 0, set(1, scoped), set(301, buffer{}.u32(9).bytes([]byte("Gi0/9\x00\x00\x00")))))
+	scoped := devicetest.Buffer{}.U16(301, 4, 4, 2, 4, 82, 8)
+	g, _, _ = read(t, NewSession(0), devicetest.NetFlow9(0, 0, 0, devicetest.Set(1, scoped), devicetest.Set(301, devicetest.Buffer{}.U32(9).Bytes([]byte("Gi0/9\x00\x00\x00")))))
 	if g.names[9] != "Gi0/9" {
 		t.Errorf("%v", g.names)
 	}
@@ -204,7 +200,7 @@ func TestSFlow(t *testing.T) {
 	udp := packet.Eth().IPv6("2001:db8::1", "2001:db8::2").UDP(2000, 53).Payload(100).Bytes()
 	arp := packet.Eth().Bytes()
 	s := NewSession(0)
-	g, units, _ := read(t, s, sflowOf(1, time.Hour, sample(400, 3, 3, 4, 0, tcp[:128], len(tcp)), sample(400, 4, 3, 4, 9, udp[:128], len(udp)), sample(400, 3, 3, 4, 0, arp, len(arp))))
+	g, units, _ := read(t, s, devicetest.SFlow(1, time.Hour, devicetest.Sample(400, 3, 3, 4, 0, tcp[:128], len(tcp)), devicetest.Sample(400, 4, 3, 4, 9, udp[:128], len(udp)), devicetest.Sample(400, 3, 3, 4, 0, arp, len(arp))))
 	g.check(t, 2, 800, 400*uint64(len(tcp)-18+len(udp)-14), map[Reason]uint64{NoFlow: 1})
 	a, b := g.flows[0], g.flows[1]
 	if units != 1 || a.VLAN != 5 || a.TTLMin != 61 || a.TCPFlags != 0x18 || a.SrcPort != 2000 || a.WireBytes != 400*uint64(len(tcp)) || a.PayloadBytes != 400_000 || g.ifaces[0] != [2]uint32{3, 4} || a.Direction != flow.Ingress {
@@ -213,6 +209,6 @@ func TestSFlow(t *testing.T) {
 	if !b.IPv6 || b.DstPort != 53 || b.Direction != flow.Egress || g.ifaces[1] != [2]uint32{4, 3} {
 		t.Errorf("%+v %v", b, g.ifaces)
 	}
-	g, _, _ = read(t, s, sflowOf(2, time.Hour, sample(400, 4, 3, 4, 12, udp[:128], len(udp))))
+	g, _, _ = read(t, s, devicetest.SFlow(2, time.Hour, devicetest.Sample(400, 4, 3, 4, 12, udp[:128], len(udp))))
 	g.check(t, 1, 400, 400*uint64(len(udp)-14), map[Reason]uint64{DeviceDrops: 3})
 }

@@ -1,0 +1,68 @@
+package analyze
+
+import (
+	"github.com/waymark-net/waymark/internal/analyze/state"
+	"github.com/waymark-net/waymark/internal/export/prometheus"
+	"github.com/waymark-net/waymark/internal/obs"
+)
+
+// deviceMetrics are those of devices without an agent.
+func deviceMetrics() []prometheus.Metric {
+	each := func(collect func(name string, d *state.Device, sample func(float64, ...string))) prometheus.Collect {
+		return func(s *obs.Status, sample func(float64, ...string)) {
+			if own := obs.SectionOf[state.Status](s, state.Section); own != nil {
+				for i := range own.Hosts {
+					if d := own.Hosts[i].Device; d != nil {
+						collect(own.Hosts[i].Name, d, sample)
+					}
+				}
+			}
+		}
+	}
+	number := func(value func(*state.Device) float64) prometheus.Collect {
+		return each(func(name string, d *state.Device, sample func(float64, ...string)) { sample(value(d), name) })
+	}
+	counts := func(value func(*state.Device) map[string]uint64) prometheus.Collect {
+		return each(func(name string, d *state.Device, sample func(float64, ...string)) {
+			for label, n := range value(d) {
+				sample(float64(n), name, label)
+			}
+		})
+	}
+	sockets := func(value func(*state.Receiver, func(float64, ...string))) prometheus.Collect {
+		return func(s *obs.Status, sample func(float64, ...string)) {
+			own := obs.SectionOf[state.Status](s, state.Section)
+			if own == nil || len(own.Receivers) == 0 {
+				return
+			}
+			sums := map[string]float64{}
+			for i := range own.Receivers {
+				value(&own.Receivers[i], func(n float64, labels ...string) { sums[append(labels, "")[0]] += n })
+			}
+			for label, n := range sums {
+				if label == "" {
+					sample(n)
+				} else {
+					sample(n, label)
+				}
+			}
+		}
+	}
+	host := []string{"host"}
+	return []prometheus.Metric{
+		{Name: "waymark_receive_datagrams_total", Type: prometheus.Counter, Help: "Datagrams that came from devices without an agent.", Collect: sockets(func(r *state.Receiver, sample func(float64, ...string)) { sample(float64(r.Datagrams)) })},
+		{Name: "waymark_receive_kernel_dropped_datagrams_total", Type: prometheus.Counter, Help: "Datagrams that the kernel dropped, because the buffer of the socket was full.", Collect: sockets(func(r *state.Receiver, sample func(float64, ...string)) { sample(float64(r.KernelDropped)) })},
+		{Name: "waymark_receive_refused_datagrams_total", Type: prometheus.Counter, Labels: []string{"reason"}, Help: "Datagrams that were refused.", Collect: sockets(func(r *state.Receiver, sample func(float64, ...string)) {
+			for reason, n := range r.Refused {
+				sample(float64(n), reason)
+			}
+		})},
+		{Name: "waymark_device_datagrams_total", Type: prometheus.Counter, Labels: host, Help: "Datagrams of a device.", Collect: number(func(d *state.Device) float64 { return float64(d.Datagrams) })},
+		{Name: "waymark_device_repeated_datagrams_total", Type: prometheus.Counter, Labels: host, Help: "Of these, those that came twice, and count once.", Collect: number(func(d *state.Device) float64 { return float64(d.Repeated) })},
+		{Name: "waymark_device_records_total", Type: prometheus.Counter, Labels: host, Help: "Records of flows of a device; of sFlow, samples of packets.", Collect: number(func(d *state.Device) float64 { return float64(d.Records) })},
+		{Name: "waymark_device_summed_records_total", Type: prometheus.Counter, Labels: host, Help: "Flows beyond what an interval holds, of which there are only sums.", Collect: number(func(d *state.Device) float64 { return float64(d.Summed) })},
+		{Name: "waymark_device_lost_total", Type: prometheus.Counter, Labels: []string{"host", "unit"}, Help: "What was lost on the way, by sequence numbers: datagrams, or records.", Collect: counts(func(d *state.Device) map[string]uint64 { return d.Lost })},
+		{Name: "waymark_device_dropped_total", Type: prometheus.Counter, Labels: []string{"host", "reason"}, Help: "What of a device is in no flow: datagrams (malformed, rate), sets (no_template), templates, samples (no_flow, other_samples, device_drops), else records.", Collect: counts(func(d *state.Device) map[string]uint64 { return d.Dropped })},
+		{Name: "waymark_device_sampling", Type: prometheus.Gauge, Labels: host, Help: "Latest rate that counts of a device were multiplied by; 0 or 1: none.", Collect: number(func(d *state.Device) float64 { return d.Sampling })},
+	}
+}
