@@ -63,6 +63,9 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 	ways, flows := Ways{Flows: []Way{}}, map[flowID]*gathered{}
 	facts := hops.Facts{Windows: map[string]hops.Window{}, Clock: clockSpread}
 	for _, h := range a.all() {
+		if h.isDevice() { // it reports when a flow ends, or later: its counts are of other times than those of agents
+			continue
+		}
 		answer, err := own{h}.Query(ctx, query.Plan{Filter: f, Since: since, Until: until, Limit: mostRows, Everywhere: true})
 		switch {
 		case err != nil:

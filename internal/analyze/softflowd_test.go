@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,8 +163,7 @@ func TestSoftflowd(t *testing.T) {
 			host := "core1"
 			got := map[ends]flow.Record{}
 			for _, row := range r.rows(api.Request{}) {
-				k := row.Record
-				got[ends{netip.AddrPortFrom(k.Src, k.SrcPort), netip.AddrPortFrom(k.Dst, k.DstPort), k.Proto}] = k
+				got[endsOf(&row.Record)] = row.Record
 				host = row.Host
 			}
 			for id, want := range flows {
@@ -186,4 +186,26 @@ func TestSoftflowd(t *testing.T) {
 			}
 		})
 	}
+}
+
+func endsOf(r *flow.Record) ends {
+	return ends{netip.AddrPortFrom(r.Src, r.SrcPort), netip.AddrPortFrom(r.Dst, r.DstPort), r.Proto}
+}
+
+func number(t *testing.T, text string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func addrPort(t *testing.T, address, port string) netip.AddrPort {
+	t.Helper()
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netip.AddrPortFrom(a, uint16(number(t, port)))
 }
