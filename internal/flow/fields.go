@@ -121,7 +121,7 @@ var recordFields = []Field{
 // rareFields are what few records have.
 var rareFields = []Field{
 	absentEmpty(text(Field{
-		Name: "other_iface", Merge: MergeFirst, Doc: "interface on the other side of `forwarded` packets: where those of an ingress record left, those of an egress record came from; absent: none were forwarded at XDP",
+		Name: "other_iface", Merge: MergeFirst, Doc: "interface on the other side of `forwarded` packets: where those of an ingress record left, those of an egress record came from; of records of a device without an agent, where they left, or came from. Absent: none were forwarded at XDP",
 		Example: "other_iface eth1",
 	}, func(r *Record) *string { return &r.Other })),
 	absentZero(number(Field{

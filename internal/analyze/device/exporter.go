@@ -48,7 +48,7 @@ type exporter struct {
 	sequence uint64
 }
 
-// sessionKey is what a sender is told from others by: templates and sequence numbers are its own (RFC 7011, 8).
+// sessionKey distinguishes senders: templates and sequence numbers are its own (RFC 7011, 8).
 type sessionKey struct {
 	protocol decode.Protocol
 	port     uint16
