@@ -13,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/waymark-net/waymark/internal/analyze/state"
 
 	"github.com/waymark-net/waymark/internal/analyze/device/devicetest"
 	"github.com/waymark-net/waymark/internal/analyze/settings"
@@ -59,6 +60,11 @@ func TestDevices(t *testing.T) {
 		}
 		return nil
 	})
+	status := r.a.Status()
+	var text strings.Builder
+	if err := state.Text(&text, &status); err != nil || !strings.Contains(text.String(), "core1-7") || !strings.Contains(text.String(), "netflow9") || !strings.Contains(text.String(), "1 refused (unknown_device)") {
+		t.Errorf("%v: %s", err, &text)
+	}
 	// An agent cannot take the name of a device.
 	f := r.certificate(t, "core1")
 	if status, text, _ := r.push(t, r.client(t, f.Cert, f.Key), bodyOf(1, 1, time.Now())); status != 403 || !strings.Contains(text, "a device without an agent") {
@@ -209,9 +215,7 @@ func tsharkSays(t *testing.T, datagrams []devicetest.Buffer) map[ends]*counted {
 
 // TestSFlowAsTshark: samples of a capture are the flows that tshark reads of them.
 func TestSFlowAsTshark(t *testing.T) {
-	if _, err := exec.LookPath("tshark"); err != nil {
-		t.Skip("tshark is not installed: apt-get install tshark")
-	}
+	need(t, "tshark", "tshark")
 	r := receive(t)
 	_, frames := conversations(t, filepath.Join(t.TempDir(), "flows.pcap"), 60, true)
 	var datagrams []devicetest.Buffer

@@ -3,6 +3,7 @@ package analyze
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -143,48 +144,83 @@ func softflowd(t *testing.T, args ...string) (said *await.Text) {
 	return said
 }
 
+// exported checks what arrived of the flows of a capture. Times may be off by some.
+func (r *receiving) exported(flows map[ends]*counted, margin time.Duration) {
+	r.t.Helper()
+	var packets uint64
+	for _, c := range flows {
+		packets += c.packets
+	}
+	r.arrived(packets)
+	host := ""
+	got := map[ends]flow.Record{}
+	for _, row := range r.rows(api.Request{}) {
+		got[endsOf(&row.Record)] = row.Record
+		host = row.Host
+	}
+	for id, want := range flows {
+		has, ok := got[id]
+		if !ok || has.Packets != want.packets || has.Bytes != want.bytes || has.TCPFlags != want.flags {
+			r.t.Errorf("%v: %+v, want %+v", id, has, want)
+			continue
+		}
+		if a, b := has.First.Sub(want.first).Abs(), has.Last.Sub(want.last).Abs(); a > margin || b > margin {
+			r.t.Errorf("%v: from %v to %v, want %v to %v", id, has.First, has.Last, want.first, want.last)
+		}
+	}
+	if h := r.host(host); len(got) != len(flows) || h.Device == nil || len(h.Device.Lost)+len(h.Device.Dropped) > 0 || h.Device.Records != uint64(len(flows)) {
+		r.t.Errorf("%d flows, want %d; %s: %+v %v", len(got), len(flows), host, h.Device, h.Problems)
+	}
+}
+
+// wholeSeconds is how far times of NetFlow 9 may be off: they are relative to a header that has whole seconds.
+const wholeSeconds = time.Second + 2*time.Millisecond
+
 // TestSoftflowd: what softflowd makes of a capture arrives in each version, each flow with its packets.
 func TestSoftflowd(t *testing.T) {
-	if _, err := exec.LookPath("softflowd"); err != nil {
-		t.Skip("softflowd is not installed: apt-get install softflowd")
+	need(t, "softflowd", "softflowd")
+	for version, margin := range map[string]time.Duration{"5": 2 * time.Millisecond, "9": wholeSeconds, "10": 2 * time.Millisecond} {
+		t.Run(version, func(t *testing.T) {
+			r := receive(t)
+			file := filepath.Join(t.TempDir(), "flows.pcap")
+			flows, _ := conversations(t, file, 120, version != "5")
+			softflowd(t, "-6", "-r", file, "-n", r.to, "-v", version, "-a")
+			r.exported(flows, margin)
+		})
 	}
-	for _, version := range []string{"5", "9", "10"} {
+}
+
+// TestNfreplay: what nfdump makes of a capture arrives in each version.
+func TestNfreplay(t *testing.T) {
+	need(t, "nfpcapd", "nfdump")
+	for version, margin := range map[string]time.Duration{"5": wholeSeconds, "9": wholeSeconds} {
 		t.Run(version, func(t *testing.T) {
 			r := receive(t)
 			dir := t.TempDir()
-			file := filepath.Join(dir, "flows.pcap")
-			flows, _ := conversations(t, file, 120, version != "5")
-			var packets uint64
-			for _, c := range flows {
-				packets += c.packets
+			flows, _ := conversations(t, filepath.Join(dir, "flows.pcap"), 120, version != "5")
+			if out, err := exec.Command("nfpcapd", "-r", filepath.Join(dir, "flows.pcap"), "-l", dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
 			}
-			said := softflowd(t, "-6", "-r", file, "-n", r.to, "-v", version, "-a")
-			r.arrived(packets)
-			host := "core1"
-			got := map[ends]flow.Record{}
-			for _, row := range r.rows(api.Request{}) {
-				got[endsOf(&row.Record)] = row.Record
-				host = row.Host
+			files, err := filepath.Glob(filepath.Join(dir, "nfcapd.2*"))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("%q %v", files, err)
 			}
-			for id, want := range flows {
-				has, ok := got[id]
-				if !ok || has.Packets != want.packets || has.Bytes != want.bytes || has.TCPFlags != want.flags {
-					t.Errorf("%v: %+v, want %+v", id, has, want)
-					continue
-				}
-				// A header of NetFlow 9 has whole seconds, which the times of flows are relative to.
-				margin := 2 * time.Millisecond
-				if version == "9" {
-					margin += time.Second
-				}
-				if a, b := has.First.Sub(want.first).Abs(), has.Last.Sub(want.last).Abs(); a > margin || b > margin {
-					t.Errorf("%v: from %v to %v, want %v to %v", id, has.First, has.Last, want.first, want.last)
+			_, port, _ := net.SplitHostPort(r.to)
+			for _, file := range files {
+				if out, err := exec.Command("nfreplay", "-v", version, "-H", "127.0.0.1", "-p", port, "-r", file).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
 				}
 			}
-			if h := r.host(host); len(got) != len(flows) || h.Device == nil || len(h.Device.Lost)+len(h.Device.Dropped) > 0 {
-				t.Errorf("%d flows, want %d; %s: %+v %v\n%s", len(got), len(flows), host, h.Device, h.Problems, said)
-			}
+			r.exported(flows, margin)
 		})
+	}
+}
+
+// need skips the test where a program is missing.
+func need(t *testing.T, program, from string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("%s is not installed: apt-get install %s", program, from)
 	}
 }
 
