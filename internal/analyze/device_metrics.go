@@ -29,34 +29,40 @@ func deviceMetrics() []prometheus.Metric {
 			}
 		})
 	}
-	sockets := func(value func(*state.Receiver, func(float64, ...string))) prometheus.Collect {
+	receivers := func(s *obs.Status) []state.Receiver {
+		if own := obs.SectionOf[state.Status](s, state.Section); own != nil {
+			return own.Receivers
+		}
+		return nil
+	}
+	total := func(value func(*state.Receiver) uint64) prometheus.Collect {
 		return func(s *obs.Status, sample func(float64, ...string)) {
-			own := obs.SectionOf[state.Status](s, state.Section)
-			if own == nil || len(own.Receivers) == 0 {
-				return
+			var sum uint64
+			list := receivers(s)
+			for i := range list {
+				sum += value(&list[i])
 			}
-			sums := map[string]float64{}
-			for i := range own.Receivers {
-				value(&own.Receivers[i], func(n float64, labels ...string) { sums[append(labels, "")[0]] += n })
+			if len(list) > 0 {
+				sample(float64(sum))
 			}
-			for label, n := range sums {
-				if label == "" {
-					sample(n)
-				} else {
-					sample(n, label)
-				}
+		}
+	}
+	refused := func(s *obs.Status, sample func(float64, ...string)) {
+		sums := map[string]uint64{}
+		for _, r := range receivers(s) {
+			for reason, n := range r.Refused {
+				sums[reason] += n
 			}
+		}
+		for reason, n := range sums {
+			sample(float64(n), reason)
 		}
 	}
 	host := []string{"host"}
 	return []prometheus.Metric{
-		{Name: "waymark_receive_datagrams_total", Type: prometheus.Counter, Help: "Datagrams that came from devices without an agent.", Collect: sockets(func(r *state.Receiver, sample func(float64, ...string)) { sample(float64(r.Datagrams)) })},
-		{Name: "waymark_receive_kernel_dropped_datagrams_total", Type: prometheus.Counter, Help: "Datagrams that the kernel dropped, because the buffer of the socket was full.", Collect: sockets(func(r *state.Receiver, sample func(float64, ...string)) { sample(float64(r.KernelDropped)) })},
-		{Name: "waymark_receive_refused_datagrams_total", Type: prometheus.Counter, Labels: []string{"reason"}, Help: "Datagrams that were refused.", Collect: sockets(func(r *state.Receiver, sample func(float64, ...string)) {
-			for reason, n := range r.Refused {
-				sample(float64(n), reason)
-			}
-		})},
+		{Name: "waymark_receive_datagrams_total", Type: prometheus.Counter, Help: "Datagrams that came from devices without an agent.", Collect: total(func(r *state.Receiver) uint64 { return r.Datagrams })},
+		{Name: "waymark_receive_kernel_dropped_datagrams_total", Type: prometheus.Counter, Help: "Datagrams that the kernel dropped, because the buffer of the socket was full.", Collect: total(func(r *state.Receiver) uint64 { return r.KernelDropped })},
+		{Name: "waymark_receive_refused_datagrams_total", Type: prometheus.Counter, Labels: []string{"reason"}, Help: "Datagrams that were refused.", Collect: refused},
 		{Name: "waymark_device_datagrams_total", Type: prometheus.Counter, Labels: host, Help: "Datagrams of a device.", Collect: number(func(d *state.Device) float64 { return float64(d.Datagrams) })},
 		{Name: "waymark_device_repeated_datagrams_total", Type: prometheus.Counter, Labels: host, Help: "Of these, those that came twice, and count once.", Collect: number(func(d *state.Device) float64 { return float64(d.Repeated) })},
 		{Name: "waymark_device_records_total", Type: prometheus.Counter, Labels: host, Help: "Records of flows of a device; of sFlow, samples of packets.", Collect: number(func(d *state.Device) float64 { return float64(d.Records) })},

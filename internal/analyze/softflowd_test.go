@@ -173,13 +173,13 @@ func (r *receiving) exported(flows map[ends]*counted, margin time.Duration) {
 	}
 }
 
-// wholeSeconds is how far times of NetFlow 9 may be off: they are relative to a header that has whole seconds.
-const wholeSeconds = time.Second + 2*time.Millisecond
+// coarse is how far times of NetFlow 9 may be off: they are relative to a header that has whole seconds.
+const coarse = time.Second + 2*time.Millisecond
 
 // TestSoftflowd: what softflowd makes of a capture arrives in each version, each flow with its packets.
 func TestSoftflowd(t *testing.T) {
 	need(t, "softflowd", "softflowd")
-	for version, margin := range map[string]time.Duration{"5": 2 * time.Millisecond, "9": wholeSeconds, "10": 2 * time.Millisecond} {
+	for version, margin := range map[string]time.Duration{"5": 2 * time.Millisecond, "9": coarse, "10": 2 * time.Millisecond} {
 		t.Run(version, func(t *testing.T) {
 			r := receive(t)
 			file := filepath.Join(t.TempDir(), "flows.pcap")
@@ -193,7 +193,7 @@ func TestSoftflowd(t *testing.T) {
 // TestNfreplay: what nfdump makes of a capture arrives in each version.
 func TestNfreplay(t *testing.T) {
 	need(t, "nfpcapd", "nfdump")
-	for version, margin := range map[string]time.Duration{"5": wholeSeconds, "9": wholeSeconds} {
+	for version, margin := range map[string]time.Duration{"5": coarse, "9": coarse} {
 		t.Run(version, func(t *testing.T) {
 			r := receive(t)
 			dir := t.TempDir()

@@ -27,7 +27,7 @@ type Config struct {
 
 	Receive      []Receive     `yaml:"receive" doc:"where devices without an agent send flows, over UDP: NetFlow 5 and 9, IPFIX and sFlow 5. Their senders can be forged: protect the address by a firewall"`
 	Devices      []Device      `yaml:"devices" doc:"devices that may send"`
-	ScanInterval time.Duration `yaml:"scan_interval" default:"10s" min:"100ms" max:"10m" doc:"what devices send in such a time is an interval"`
+	ScanInterval time.Duration `yaml:"scan_interval" default:"10s" min:"1s" max:"10m" doc:"what devices send in such a time is an interval"`
 }
 
 // Receive is an address that devices send to.

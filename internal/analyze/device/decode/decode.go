@@ -52,9 +52,6 @@ type Header struct {
 	body  []byte
 }
 
-// boot is when the device began, which times of flows count from.
-func (h *Header) boot() time.Time { return h.Exported.Add(-h.Uptime) }
-
 // Output takes what a datagram brings.
 type Output interface {
 	// Flow gets counts of a flow, with the numbers of both interfaces; that where it was counted comes first. d is not kept.

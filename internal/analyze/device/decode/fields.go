@@ -82,7 +82,7 @@ var elements = map[uint32]setter{
 	82:            func(r *record, v []byte) { r.text[0] = string(v) },
 	83:            func(r *record, v []byte) { r.text[1] = string(v) },
 	160:           func(r *record, v []byte) { r.boot = int64(number(v)) },
-	scopeOfV9 | 2: func(r *record, v []byte) { r.in, r.scopeIf = uint32(number(v)), true },
+	scopeOfV9 | 2: func(r *record, v []byte) { r.in = uint32(number(v)) },
 }
 
 func setAddress(to *[16]byte, v []byte, n int) bool {

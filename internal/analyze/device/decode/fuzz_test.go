@@ -40,7 +40,7 @@ func accept(s *Session, b []byte) (flows int) {
 // bound says what a session may not go beyond.
 func bound(t *testing.T, s *Session) {
 	t.Helper()
-	if len(s.templates) > mostTemplates || s.fields > mostFields || s.bytes > mostWaiting+64 || len(s.waiting) > mostWaiting/64+1 || len(s.samplers) > mostSamplers || len(s.drops) > mostTemplates {
+	if len(s.templates) > mostTemplates || s.fields > mostFields || s.bytes > mostWaiting+waitingBytes || len(s.waiting) > mostWaiting/waitingBytes+1 || len(s.awaited) > len(s.waiting) || len(s.samplers) > mostSamplers || len(s.drops) > mostTemplates {
 		t.Fatalf("%d templates with %d fields, %d waiting with %d bytes, %d samplers, %d sources", len(s.templates), s.fields, len(s.waiting), s.bytes, len(s.samplers), len(s.drops))
 	}
 }

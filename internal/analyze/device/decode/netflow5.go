@@ -36,7 +36,8 @@ func (s *Session) netflow5(h *Header, out Output) {
 	}
 	for i := range h.count {
 		b := h.body[head5-22+i*record5:]
-		r := record{forward: half{counted: true}}
+		r := &s.record
+		*r = record{forward: half{counted: true}}
 		r.forward.Packets, r.forward.Bytes = uint64(be.Uint32(b[16:])), uint64(be.Uint32(b[20:]))
 		r.forward.first, r.forward.last = h.uptimeTime(be.Uint32(b[24:])), h.uptimeTime(be.Uint32(b[28:]))
 		r.forward.flags, r.forward.tos, r.key.Proto = uint16(b[37]), b[39], b[38]
@@ -44,7 +45,7 @@ func (s *Session) netflow5(h *Header, out Output) {
 		r.hasAddresses = true
 		r.key.SrcPort, r.key.DstPort = be.Uint16(b[32:]), be.Uint16(b[34:])
 		r.in, r.out = uint32(be.Uint16(b[12:])), uint32(be.Uint16(b[14:]))
-		r.emit(h, rate, out)
+		s.emit(r, h, rate, out)
 	}
 }
 
@@ -95,11 +96,10 @@ type record struct {
 	sampling sampling
 	text     [2]string // name and description of an interface
 	boot     int64     // ms since the epoch
-	scopeIf  bool
 }
 
 // emit hands on the flow of a record, and the way back if it has that.
-func (r *record) emit(h *Header, rate float64, out Output) {
+func (s *Session) emit(r *record, h *Header, rate float64, out Output) {
 	if !r.forward.counted && !r.reverse.counted {
 		out.Count(NoCounters, 1)
 		return
@@ -110,20 +110,21 @@ func (r *record) emit(h *Header, rate float64, out Output) {
 		iface, other = other, iface
 	}
 	if r.forward.counted {
-		d := r.delta(&r.forward, h, rate)
-		out.Flow(&d, iface, other)
+		r.fill(&s.delta, &r.forward, h, rate)
+		out.Flow(&s.delta, iface, other)
 	}
 	if r.reverse.counted {
 		back := r.key.Reverse()
 		back.VLAN = r.key.VLAN
 		r.key = back
-		d := r.delta(&r.reverse, h, rate)
-		out.Flow(&d, iface, other)
+		r.fill(&s.delta, &r.reverse, h, rate)
+		out.Flow(&s.delta, iface, other)
 	}
 }
 
-func (r *record) delta(c *half, h *Header, rate float64) flow.Delta {
-	d := flow.Delta{Key: r.key, Unattributed: !r.hasAddresses}
+// fill makes the delta of one direction.
+func (r *record) fill(d *flow.Delta, c *half, h *Header, rate float64) {
+	*d = flow.Delta{Key: r.key, Unattributed: !r.hasAddresses}
 	if c.hasICMP && (d.Proto == protoICMP || d.Proto == protoICMPv6) {
 		d.DstPort = c.icmp
 	}
@@ -143,7 +144,6 @@ func (r *record) delta(c *half, h *Header, rate float64) flow.Delta {
 	if d.TTLMin == 0 {
 		d.TTLMin = d.TTLMax
 	}
-	return d
 }
 
 const (

@@ -104,5 +104,5 @@ func (s *Session) finish(r *record, h *Header, out Output) {
 	if rate > 1 {
 		out.Sampled(rate)
 	}
-	r.emit(h, rate, out)
+	s.emit(r, h, rate, out)
 }

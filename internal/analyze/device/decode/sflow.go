@@ -80,10 +80,10 @@ func (s *Session) sflow(h *Header, now time.Time, out Output) bool {
 
 // sampled is what a sample says besides the packet.
 type sampled struct {
-	source, source24 uint32 // type and index
-	rate, drops      uint32
-	in, out          uint32
-	records          uint32
+	source, index uint32 // what the packet was sampled at: its type, 0 for an interface, and number
+	rate, drops   uint32
+	in, out       uint32
+	records       uint32
 }
 
 // readSample reads the head of a sample of a packet.
@@ -93,7 +93,7 @@ func readSample(b []byte, expanded bool) (s sampled, rest []byte, right bool) {
 		if len(b) < long {
 			return s, nil, false
 		}
-		s = sampled{source: be.Uint32(b[4:]), source24: be.Uint32(b[8:]), rate: be.Uint32(b[12:]), drops: be.Uint32(b[20:]), records: be.Uint32(b[40:])}
+		s = sampled{source: be.Uint32(b[4:]), index: be.Uint32(b[8:]), rate: be.Uint32(b[12:]), drops: be.Uint32(b[20:]), records: be.Uint32(b[40:])}
 		if be.Uint32(b[24:]) == 0 {
 			s.in = be.Uint32(b[28:])
 		}
@@ -106,7 +106,7 @@ func readSample(b []byte, expanded bool) (s sampled, rest []byte, right bool) {
 		return s, nil, false
 	}
 	source := be.Uint32(b[4:])
-	s = sampled{source: source >> 24, source24: source & 0xffffff, rate: be.Uint32(b[8:]), drops: be.Uint32(b[16:]), records: be.Uint32(b[28:])}
+	s = sampled{source: source >> 24, index: source & 0xffffff, rate: be.Uint32(b[8:]), drops: be.Uint32(b[16:]), records: be.Uint32(b[28:])}
 	if in := be.Uint32(b[20:]); in>>30 == 0 { // else it is why the packet was dropped, or how many interfaces it left at
 		s.in = in
 	}
@@ -123,7 +123,7 @@ func (s *Session) sample(b []byte, expanded bool, now time.Time, out Output) boo
 		return false
 	}
 	s.dropped(&of, out)
-	var d flow.Delta
+	d := &s.delta
 	counted, vlan := false, uint16(0)
 	for range of.records {
 		format, data, rest, right := opaque(b)
@@ -133,9 +133,9 @@ func (s *Session) sample(b []byte, expanded bool, now time.Time, out Output) boo
 		b = rest
 		switch format {
 		case rawHeader, sampledIPv4, sampledIPv6:
-			var one flow.Delta
-			if measure(format, data, &one) && !counted {
-				d, counted = one, true
+			if !counted {
+				*d = flow.Delta{}
+				counted = measure(format, data, d)
 			}
 		case extendedSwitch:
 			if len(data) >= 4 {
@@ -157,17 +157,17 @@ func (s *Session) sample(b []byte, expanded bool, now time.Time, out Output) boo
 	d.Counters.Scale(rate)
 	d.First, d.Last = now.UnixNano(), now.UnixNano()
 	iface, other := of.in, of.out
-	if of.source == 0 && of.source24 == of.out && of.out != of.in {
+	if of.source == 0 && of.index == of.out && of.out != of.in {
 		d.Direction = flow.Egress
 		iface, other = other, iface
 	}
-	out.Flow(&d, iface, other)
+	out.Flow(d, iface, other)
 	return true
 }
 
 // dropped counts samples that the device had to drop, of which it reports the sum.
 func (s *Session) dropped(of *sampled, out Output) {
-	source := uint64(of.source)<<32 | uint64(of.source24)
+	source := uint64(of.source)<<32 | uint64(of.index)
 	before, known := s.drops[source]
 	if !known && len(s.drops) >= mostTemplates {
 		return

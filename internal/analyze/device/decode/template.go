@@ -3,6 +3,8 @@ package decode
 import (
 	"bytes"
 	"time"
+
+	"github.com/waymark-net/waymark/internal/flow"
 )
 
 // Bounds of a session.
@@ -11,6 +13,7 @@ const (
 	mostFields    = 16384 // of all templates
 	mostInOne     = 512   // fields of a template
 	mostWaiting   = 128 << 10
+	waitingBytes  = 64               // of a set, besides its records
 	waitTemplate  = 60 * time.Second // routers send them once a minute, or more often
 	mostSamplers  = 256
 )
@@ -19,18 +22,22 @@ const (
 type Session struct {
 	templates map[uint16]*template
 	fields    int
-	waiting   []waiting // oldest first
-	bytes     int       // of them
+	waiting   []waiting      // oldest first
+	awaited   map[uint16]int // how many of these wait for a template
+	bytes     int            // of them
 	samplers  map[uint64]float64
 	usual     float64           // rate without a sampler's id; 0: not reported
 	boot      int64             // of the device in ms since the epoch, as its options say
 	drops     map[uint64]uint32 // that sFlow reported, by source
 	fixed     float64
+
+	record record     // that is read
+	delta  flow.Delta // of it
 }
 
 // NewSession knows nothing. A sampling rate other than 0 is used for all records, whatever the device reports.
 func NewSession(sampling uint32) *Session {
-	return &Session{templates: map[uint16]*template{}, samplers: map[uint64]float64{}, drops: map[uint64]uint32{}, fixed: float64(sampling)}
+	return &Session{templates: map[uint16]*template{}, awaited: map[uint16]int{}, samplers: map[uint64]float64{}, drops: map[uint64]uint32{}, fixed: float64(sampling)}
 }
 
 // template says what the records of a set have.
@@ -97,9 +104,9 @@ func (s *Session) sets(h *Header, now time.Time, out Output) (records uint32, kn
 			n, right = s.records(t, h, body, out)
 			records += n
 		case h.Protocol == NetFlow9 && id == templates9, h.Protocol == IPFIX && id == templatesIPFIX:
-			right = s.readTemplates(h, body, false, now, out)
+			right = s.readTemplates(h, body, false, out)
 		case h.Protocol == NetFlow9 && id == options9, h.Protocol == IPFIX && id == optionsIPFIX:
-			right = s.readTemplates(h, body, true, now, out)
+			right = s.readTemplates(h, body, true, out)
 		}
 		if !right {
 			out.Count(Malformed, 1)
@@ -121,13 +128,21 @@ func (s *Session) wait(id uint16, h *Header, body []byte, now time.Time, out Out
 	head := *h
 	head.body = nil
 	s.waiting = append(s.waiting, waiting{id, head, bytes.Clone(body), now})
-	s.bytes += len(body) + 64
+	s.bytes += len(body) + waitingBytes
+	s.awaited[id]++
 }
 
 func (s *Session) giveUp(out Output) {
 	out.Count(NoTemplate, 1)
-	s.bytes -= len(s.waiting[0].body) + 64
+	s.forget(&s.waiting[0])
 	s.waiting = s.waiting[1:]
+}
+
+func (s *Session) forget(w *waiting) {
+	s.bytes -= len(w.body) + waitingBytes
+	if s.awaited[w.id]--; s.awaited[w.id] == 0 {
+		delete(s.awaited, w.id)
+	}
 }
 
 // Tend gives up what has waited for too long.
@@ -149,14 +164,17 @@ func (s *Session) Waiting() int { return len(s.waiting) }
 
 // arrived reads what waited for a template.
 func (s *Session) arrived(id uint16, out Output) {
+	if s.awaited[id] == 0 {
+		return // a datagram may have thousands of templates
+	}
 	list := s.waiting
-	s.waiting, s.bytes = nil, 0
+	s.waiting = nil
 	for i := range list {
 		if list[i].id != id {
 			s.waiting = append(s.waiting, list[i])
-			s.bytes += len(list[i].body) + 64
 			continue
 		}
+		s.forget(&list[i])
 		if _, right := s.records(s.templates[id], &list[i].head, list[i].body, out); !right {
 			out.Count(Malformed, 1)
 		}
@@ -164,7 +182,7 @@ func (s *Session) arrived(id uint16, out Output) {
 }
 
 // readTemplates reads a set of templates; false: it is malformed.
-func (s *Session) readTemplates(h *Header, b []byte, options bool, now time.Time, out Output) bool {
+func (s *Session) readTemplates(h *Header, b []byte, options bool, out Output) bool {
 	for len(b) >= 4 {
 		id, count, scopes := be.Uint16(b), int(be.Uint16(b[2:])), 0
 		b = b[4:]
@@ -244,11 +262,23 @@ func readTemplate(p Protocol, b []byte, count, scopes int) (t *template, rest []
 }
 
 func (s *Session) withdraw(id uint16) {
+	if t := s.templates[id]; t != nil {
+		s.fields -= len(t.fields)
+		delete(s.templates, id)
+	}
+	if (id != allTemplates && id != allOptions) || len(s.templates) == 0 {
+		return
+	}
+	kept := map[uint16]*template{}
 	for known, t := range s.templates {
-		if known == id || id == allTemplates && !t.options || id == allOptions && t.options {
+		if t.options != (id == allOptions) {
+			kept[known] = t
+		} else {
 			s.fields -= len(t.fields)
-			delete(s.templates, known)
 		}
+	}
+	if len(kept) < len(s.templates) {
+		s.templates = kept
 	}
 }
 
@@ -270,7 +300,8 @@ func (s *Session) learn(id uint16, t *template, out Output) bool {
 // records reads a set of records; right is false if it is malformed.
 func (s *Session) records(t *template, h *Header, b []byte, out Output) (n uint32, right bool) {
 	for len(b) >= t.least {
-		var r record
+		r := &s.record
+		*r = record{}
 		for i := range t.fields {
 			f := &t.fields[i]
 			length := int(f.length)
@@ -283,16 +314,16 @@ func (s *Session) records(t *template, h *Header, b []byte, out Output) (n uint3
 				return n, false
 			}
 			if f.set != nil {
-				f.set(&r, b[:length])
+				f.set(r, b[:length])
 			}
 			b = b[length:]
 		}
 		n++
 		if t.options {
-			s.option(&r, out)
+			s.option(r, out)
 			continue
 		}
-		s.finish(&r, h, out)
+		s.finish(r, h, out)
 	}
 	return n, true // what is left is padding
 }
