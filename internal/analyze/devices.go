@@ -66,7 +66,7 @@ func (d deviceHost) Keep(e *store.Ended, boot, sequence uint64, heard device.Hea
 		err = h.disk.Sync()
 	}
 	h.mu.Lock()
-	h.state.Address, h.state.Seen, h.state.ClockOffset = heard.Address, heard.Seen, heard.Offset
+	h.state.Address, h.state.ClockOffset = heard.Address, heard.Offset
 	h.clockProblem()
 	if err != nil {
 		h.is("refused", "its records are lost: "+err.Error()+"; "+remedyOf(err))

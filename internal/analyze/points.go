@@ -79,7 +79,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 		if text := missing(&answer); text != "" {
 			ways.Incomplete = append(ways.Incomplete, h.name+": "+text)
 		}
-		if off := h.status(a.clock(), a.devices.Device(h.name)).ClockOffset; off < 0 {
+		if off := h.status(a.clock(), a.devices).ClockOffset; off < 0 {
 			facts.Clock = max(facts.Clock, clockSpread-off)
 		} else {
 			facts.Clock = max(facts.Clock, clockSpread+off)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/analyze/device"
 	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/obs"
@@ -13,7 +14,8 @@ import (
 // silent is after how long without an interval a host is a problem.
 const silent = 2 * time.Minute
 
-func (h *host) status(now time.Time, device *state.Device) state.Host {
+func (h *host) status(now time.Time, devices *device.Receiver) state.Host {
+	sent, seen := devices.Device(h.name)
 	history := h.disk.Status()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -34,8 +36,9 @@ func (h *host) status(now time.Time, device *state.Device) state.Host {
 			s.Lag += s.ClockOffset.Seconds()
 		}
 	}
-	if s.Device = device; s.Device != nil || h.device {
-		s.Problems = append(s.Problems, deviceProblems(s.Device, now.Sub(s.Seen))...)
+	if s.Device = sent; sent != nil || h.device {
+		s.Seen = seen
+		s.Problems = append(s.Problems, deviceProblems(sent, now.Sub(seen))...)
 	} else if age := now.Sub(s.Seen); s.Seen.IsZero() || age > silent {
 		when := "since the analyzer started"
 		if !s.Seen.IsZero() {
@@ -60,7 +63,7 @@ func (a *Analyzer) section() *state.Status {
 	s := &state.Status{Listen: a.cfg.Listen, Fingerprint: fmt.Sprintf("%x", print), Hosts: []state.Host{}, Refused: map[string]uint64{}, Receivers: a.devices.Status()}
 	now := a.clock()
 	for _, h := range a.all() {
-		s.Hosts = append(s.Hosts, h.status(now, a.devices.Device(h.name)))
+		s.Hosts = append(s.Hosts, h.status(now, a.devices))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

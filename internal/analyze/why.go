@@ -30,7 +30,7 @@ func (a *Analyzer) newExaminer(h *host) *verdict.Examiner {
 		Speed:       func(string, string) uint64 { return 0 },
 		Connections: func(string) ([]verdict.Connection, error) { return nil, nil },
 		Conditions: func() (all []verdict.Condition) {
-			status := h.status(a.clock(), a.devices.Device(h.name))
+			status := h.status(a.clock(), a.devices)
 			for _, text := range status.Problems {
 				all = append(all, verdict.Condition{Text: text, Where: verdict.Where{Part: state.Section}})
 			}
@@ -49,7 +49,7 @@ func (a *Analyzer) why(ctx context.Context, r api.WhyRequest) (any, error) {
 	var answers []verdict.Answer
 	for _, h := range a.all() {
 		// Of a sample of packets, rules about handshakes and answers would say what is not so.
-		if d := a.devices.Device(h.name); h.isDevice() && (d == nil || d.Sampling > 1) {
+		if d, _ := a.devices.Device(h.name); h.isDevice() && (d == nil || d.Sampling > 1) {
 			continue
 		}
 		one, err := h.examiner.Examine(ctx, verdict.Request{Filter: r.Filter, Since: since, Until: until}, now)

@@ -32,7 +32,6 @@ type Keeper interface {
 // Heard is what was learned of a device besides its flows.
 type Heard struct {
 	Address string
-	Seen    time.Time
 	Offset  time.Duration // of its clock, ahead of ours
 	Bytes   uint64        // received since the interval before
 }
@@ -230,14 +229,14 @@ func nameOf(k exporterKey, name string) string {
 	return name
 }
 
-// Device is what the status shows of a host; nil: it is none of a device that has sent since the start.
-func (r *Receiver) Device(name string) *state.Device {
+// Device is what the status shows of a host, and when it sent last; nil: it is none of a device that has sent since the start.
+func (r *Receiver) Device(name string) (d *state.Device, seen time.Time) {
 	for _, e := range r.all() {
 		if e.name == name {
 			return e.report()
 		}
 	}
-	return nil
+	return nil, time.Time{}
 }
 
 // Status is that of all sockets.

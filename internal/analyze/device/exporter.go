@@ -224,13 +224,13 @@ func (e *exporter) keep(now time.Time) {
 func (e *exporter) heard() Heard {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := Heard{Address: e.status.Address, Seen: e.seen, Offset: e.offset, Bytes: e.bytes}
+	h := Heard{Address: e.status.Address, Offset: e.offset, Bytes: e.bytes}
 	e.bytes = 0
 	return h
 }
 
 // report is what the status shows.
-func (e *exporter) report() *state.Device {
+func (e *exporter) report() (d *state.Device, seen time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.status
@@ -239,5 +239,5 @@ func (e *exporter) report() *state.Device {
 	for _, session := range e.sessions {
 		s.Waiting += session.Waiting()
 	}
-	return &s
+	return &s, e.seen
 }
