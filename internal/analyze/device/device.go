@@ -62,7 +62,8 @@ type exporterKey struct {
 }
 
 const (
-	mostDomains = 64               // of one address
+	mostDomains = 64 // of one address
+	lastRead    = 100 * time.Millisecond
 	tryAgain    = 10 * time.Second // after an exporter could not be opened
 )
 
@@ -82,7 +83,9 @@ func (r *Receiver) Listen() error {
 	for i := range r.cfg.Receive {
 		s, err := r.open(&r.cfg.Receive[i])
 		if err != nil {
-			return errors.Join(err, r.Close())
+			err = errors.Join(err, r.Close())
+			r.sockets = nil
+			return err
 		}
 		r.sockets = append(r.sockets, s)
 	}
@@ -95,7 +98,6 @@ func (r *Receiver) Close() error {
 	for _, s := range r.sockets {
 		errs = append(errs, s.conn.Close())
 	}
-	r.sockets = nil
 	return errors.Join(errs...)
 }
 
@@ -123,12 +125,12 @@ func (r *Receiver) Run(ctx context.Context) error {
 			r.keepAll()
 		}
 	}
-	for _, s := range r.sockets {
-		err = errors.Join(err, s.conn.Close())
+	for _, s := range r.sockets { // what the kernel has already is read
+		err = errors.Join(err, s.conn.SetReadDeadline(time.Now().Add(lastRead)))
 	}
 	running.Wait()
 	r.keepAll()
-	return err
+	return errors.Join(err, r.Close())
 }
 
 func (r *Receiver) keepAll() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 
@@ -65,12 +66,12 @@ func (s *socket) takes(p decode.Protocol) bool {
 	return len(s.cfg.Protocols) == 0 || slices.Contains(s.cfg.Protocols, p.String())
 }
 
-// run reads until the socket is closed.
+// run reads until the deadline that the end sets.
 func (s *socket) run() error {
 	b, oob := make([]byte, 1<<16), make([]byte, 128)
 	for {
 		n, m, flags, from, err := s.conn.ReadMsgUDPAddrPort(b, oob)
-		if errors.Is(err, net.ErrClosed) {
+		if errors.Is(err, os.ErrDeadlineExceeded) { // the end
 			return nil
 		}
 		if err != nil {
