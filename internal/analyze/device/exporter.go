@@ -43,6 +43,7 @@ type exporter struct {
 	offset   time.Duration
 	seen     time.Time
 	bytes    uint64
+	sampled  bool // it does not count all packets
 	active   bool // it sent something in this interval
 	boot     uint64
 	sequence uint64
@@ -84,7 +85,7 @@ func newExporter(name string, keeper Keeper, address netip.Addr, domain, samplin
 // record takes what a flow had in an interval.
 func (e *exporter) record(r *flow.Record) {
 	// Which of two directions came first is not known of some of their packets.
-	if e.status.Sampling > 1 && r.InitiatorBy == flow.EvidenceFirst {
+	if e.sampled && r.InitiatorBy == flow.EvidenceFirst {
 		r.Initiator, r.InitiatorBy = flow.InitiatorUnknown, flow.EvidenceNone
 	}
 	e.filling.Add(r)
@@ -176,7 +177,10 @@ func (e *exporter) Interface(index uint32, name string) {
 }
 
 // Sampled implements decode.Output.
-func (e *exporter) Sampled(n float64) { e.status.Sampling = n }
+func (e *exporter) Sampled(n float64) {
+	e.status.Sampling = n
+	e.sampled = e.sampled || n > 1
+}
 
 // Count implements decode.Output.
 func (e *exporter) Count(why decode.Reason, n uint64) { e.status.Dropped[string(why)] += n }

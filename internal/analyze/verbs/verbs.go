@@ -50,6 +50,8 @@ status and waymark console work with its socket.
 Each interval is kept exactly once, whichever side is killed at any time. While the
 analyzer is not reachable, agents keep intervals on their own disk.
 
+It also receives NetFlow, IPFIX and sFlow of devices without an agent (analyze.receive).
+
 The CA of the analyzer is made at the first start, below analyze.path. A host joins
 with a token: waymark analyze token NAME here, and waymark join URL TOKEN there.`,
 		Example: `  waymark analyze --config /etc/waymark/analyze.yaml

@@ -58,7 +58,7 @@ type Output interface {
 	Flow(d *flow.Delta, iface, other uint32)
 	// Interface gets the name of one.
 	Interface(index uint32, name string)
-	// Sampled gets the rate of one in n packets that the counts of records were multiplied by.
+	// Sampled gets the rate that the counts of the next records are multiplied by; 1: every packet is counted.
 	Sampled(n float64)
 	// Count counts what is in no flow.
 	Count(why Reason, n uint64)

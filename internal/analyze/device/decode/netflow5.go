@@ -31,9 +31,7 @@ func peek5(b []byte) (h Header, err error) {
 // netflow5 reads records, whose form is fixed.
 func (s *Session) netflow5(h *Header, out Output) {
 	rate := s.rate(float64(be.Uint16(h.body) & 0x3fff)) // two bits are the mode
-	if rate > 1 {
-		out.Sampled(rate)
-	}
+	out.Sampled(rate)
 	for i := range h.count {
 		b := h.body[head5-22+i*record5:]
 		r := &s.record

@@ -101,8 +101,6 @@ func (s *Session) finish(r *record, h *Header, out Output) {
 		r.reverse.first, r.reverse.last = r.forward.first, r.forward.last
 	}
 	rate := s.rateOf(r)
-	if rate > 1 {
-		out.Sampled(rate)
-	}
+	out.Sampled(rate)
 	s.emit(r, h, rate, out)
 }

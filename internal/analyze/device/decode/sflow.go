@@ -151,9 +151,7 @@ func (s *Session) sample(b []byte, expanded bool, now time.Time, out Output) boo
 		d.VLAN = vlan
 	}
 	rate := s.rate(float64(of.rate))
-	if rate > 1 {
-		out.Sampled(rate)
-	}
+	out.Sampled(rate)
 	d.Counters.Scale(rate)
 	d.First, d.Last = now.UnixNano(), now.UnixNano()
 	iface, other := of.in, of.out
