@@ -157,6 +157,18 @@ func TestBiflow(t *testing.T) {
 	}
 }
 
+// Devices may have addresses of both versions in each record.
+func TestBothVersions(t *testing.T) {
+	template := devicetest.Buffer{}.U16(256, 6, 8, 4, 27, 16, 12, 4, 28, 16, 2, 4, 1, 4)
+	four := devicetest.Buffer{}.U8(10, 0, 0, 1).Bytes(make([]byte, 16)).U8(10, 0, 0, 2).Bytes(make([]byte, 16)).U32(1, 100)
+	six := devicetest.Buffer{}.U32(0).U32(0x20010db8, 0, 0, 1).U32(0).U32(0x20010db8, 0, 0, 2).U32(2, 200)
+	g, _, _ := read(t, NewSession(0), devicetest.IPFIX(0, 0, devicetest.Set(2, template), devicetest.Set(256, four.Bytes(six))))
+	g.check(t, 2, 3, 300, map[Reason]uint64{})
+	if a, b := g.flows[0], g.flows[1]; a.IPv6 || a.Src[15] != 1 || a.Dst[15] != 2 || a.Src[10] != 0xff || !b.IPv6 || b.Src[0] != 0x20 || b.Dst[15] != 2 {
+		t.Errorf("%+v\n%+v", a.Key, b.Key)
+	}
+}
+
 // Rates of samplers, by their options; names of interfaces.
 func TestOptions(t *testing.T) {
 	template := devicetest.Buffer{}.U16(256, 8, 8, 4, 12, 4, 7, 2, 11, 2, 4, 1, 2, 4, 1, 4, 302, 4)

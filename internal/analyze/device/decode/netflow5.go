@@ -85,6 +85,7 @@ type record struct {
 	key              flow.Key
 	version          uint8
 	has4, has6       bool
+	v4, v6           [2][16]byte // source and destination; some devices have both in each record
 	hasAddresses     bool
 	in, out          uint32
 	forward, reverse half

@@ -77,19 +77,7 @@ func readable(text string) string {
 
 // finish hands on a record of a flow.
 func (s *Session) finish(r *record, h *Header, out Output) {
-	switch {
-	case r.has6 && (r.version == 6 || !r.has4):
-		r.key.IPv6, r.hasAddresses = true, true
-	case r.has4:
-		r.hasAddresses = true
-		for _, a := range []*[16]byte{&r.key.Src, &r.key.Dst} {
-			if a[10] != 0xff || a[11] != 0xff { // one of both is missing
-				*a = v4([]byte{0, 0, 0, 0})
-			}
-		}
-	default:
-		r.key.IPv6 = r.version == 6
-	}
+	r.address()
 	for _, c := range []*half{&r.forward, &r.reverse} {
 		c.first.absolute(h, s.boot)
 		c.last.absolute(h, s.boot)
@@ -104,3 +92,26 @@ func (s *Session) finish(r *record, h *Header, out Output) {
 	out.Sampled(rate)
 	s.emit(r, h, rate, out)
 }
+
+// address chooses those of the version of IP that the record is of.
+func (r *record) address() {
+	none := [2][16]byte{v4(zero[:]), v4(zero[:])}
+	four := r.has4 && r.version != 6 && (r.version == 4 || !r.has6 || r.v4 != none)
+	six := r.has6 && !four && r.version != 4
+	r.hasAddresses = four || six
+	switch {
+	case six:
+		r.key.IPv6, r.key.Src, r.key.Dst = true, r.v6[0], r.v6[1]
+	case four:
+		r.key.Src, r.key.Dst = r.v4[0], r.v4[1]
+		for _, a := range []*[16]byte{&r.key.Src, &r.key.Dst} {
+			if *a == ([16]byte{}) { // one of both is missing
+				*a = none[0]
+			}
+		}
+	default:
+		r.key.IPv6 = r.version == 6
+	}
+}
+
+var zero [4]byte
