@@ -62,7 +62,7 @@ func TestDevices(t *testing.T) {
 	})
 	status := r.a.Status()
 	var text strings.Builder
-	if err := state.Text(&text, &status); err != nil || !strings.Contains(text.String(), "core1-7") || !strings.Contains(text.String(), "netflow9") || !strings.Contains(text.String(), "1 refused (unknown_device)") {
+	if err := state.Text(&text, &status); err != nil || !strings.Contains(text.String(), "core1-7") || !strings.Contains(text.String(), "netflow9") || !strings.Contains(text.String(), "1 refused (unknown_device), the latest from 127.0.0.") {
 		t.Errorf("%v: %s", err, &text)
 	}
 	// An agent cannot take the name of a device.

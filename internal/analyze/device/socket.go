@@ -85,18 +85,21 @@ func (s *socket) run() error {
 		s.mu.Lock()
 		s.status.Datagrams++
 		s.status.Bytes += uint64(n)
+		more := dropped - s.last
 		if counted {
-			s.status.KernelDropped += uint64(dropped - s.last)
+			s.status.KernelDropped += uint64(more)
 			s.last = dropped
 		}
 		if refused != "" {
 			s.status.Refused[refused]++
+			s.status.LastRefused = from.Addr().Unmap().String()
 		}
 		s.mu.Unlock()
 		if refused != "" {
-			s.receiver.deps.Warn("device "+refused+" "+from.Addr().String(), "datagrams of a device are refused", "reason", refused, "from", from, "at", s.status.Listen, "what", text)
+			// Not for each address: they can be forged.
+			s.receiver.deps.Warn("device "+refused+" "+s.status.Listen, "datagrams of a device are refused", "reason", refused, "from", from, "at", s.status.Listen, "what", text)
 		}
-		if counted && dropped != 0 {
+		if counted && more > 0 {
 			s.receiver.deps.Warn("drops "+s.status.Listen, "the kernel dropped datagrams of devices, whose buffer was full", "at", s.status.Listen, "datagrams", dropped,
 				"remedy", "raise net.core.rmem_max, or have devices send less, or to several ports")
 		}

@@ -14,6 +14,9 @@ func textReceiver(w io.Writer, r *Receiver) {
 	for _, reason := range sorted(r.Refused) {
 		fmt.Fprintf(w, ", %s refused (%s)", term.Count(r.Refused[reason]), reason)
 	}
+	if r.LastRefused != "" {
+		fmt.Fprintf(w, ", the latest from %s", r.LastRefused)
+	}
 	fmt.Fprintln(w)
 }
 

@@ -53,9 +53,10 @@ type Receiver struct {
 	Listen        string            `json:"listen"`
 	Datagrams     uint64            `json:"datagrams"`
 	Bytes         uint64            `json:"bytes"`
-	Buffer        int               `json:"buffer"`         // bytes that the kernel keeps at most
-	KernelDropped uint64            `json:"kernel_dropped"` // datagrams, because that was full
-	Refused       map[string]uint64 `json:"refused"`        // datagrams, by reason
+	Buffer        int               `json:"buffer"`                 // bytes that the kernel keeps at most
+	KernelDropped uint64            `json:"kernel_dropped"`         // datagrams, because that was full
+	Refused       map[string]uint64 `json:"refused"`                // datagrams, by reason
+	LastRefused   string            `json:"last_refused,omitempty"` // address that the latest of these came from
 }
 
 // Device is what is known of a host without an agent.
