@@ -223,6 +223,9 @@ func TestPathsOfCounts(t *testing.T) {
 		if known {
 			facts.Links = w.links
 		}
+		if problem := w.compareSources(t, way); problem != "" {
+			t.Errorf("seed %d, way %+v: %s", seed, way, problem)
+		}
 		path := points.Find(facts)
 		if problem := w.compare(&path, known); problem != "" {
 			t.Errorf("seed %d, way %+v, links known: %v: %s", seed, way, known, problem)

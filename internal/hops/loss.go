@@ -110,11 +110,30 @@ func (f *finder) ends() {
 	if len(f.in)+len(f.out) == 0 {
 		return
 	}
-	began := slices.ContainsFunc(f.out, func(p Point) bool { return len(ofNode(f.in, p.Node)) == 0 })
+	began, unsure := f.begins()
+	if unsure {
+		f.doubt("several hosts may be the first ones that packets pass: it is the one that saw them first")
+	}
 	if !began {
 		f.path.Notes = append(f.path.Notes, "the flow comes from a host without an agent, or its addresses were translated before: it is not followed further back")
 	}
 	for _, p := range f.pending {
 		f.path.Notes = append(f.path.Notes, fmt.Sprintf("%d packets that left at %s were not seen again: they go to a host without an agent, or are translated: they are not followed", p.Packets, &p))
 	}
+}
+
+// begins reports whether packets begin at a host with an agent, and whether counts or clocks had to decide where.
+func (f *finder) begins() (began, unsure bool) {
+	all := nodes(slices.Concat(f.out, f.in))
+	seen := make([]Sight, len(all))
+	for i, n := range all {
+		for _, p := range ofNode(f.out, n) {
+			seen[i].Out.Add(p.TTLMax, p.Packets, p.First.UnixNano())
+		}
+		for _, p := range ofNode(f.in, n) {
+			seen[i].In.Add(p.TTLMax, p.Packets, p.First.UnixNano())
+		}
+	}
+	sources, unsure := Sources(seen, f.copies)
+	return slices.ContainsFunc(sources, func(i int) bool { return !seen[i].In.at(seen[i].Out.TTL) && seen[i].Out.Seen && seen[i].Out.TTL >= seen[i].In.TTL }), unsure
 }

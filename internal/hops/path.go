@@ -51,7 +51,7 @@ type Path struct {
 
 // Find orders the points.
 func (p *Points) Find(facts *Facts) Path {
-	f := finder{facts: facts, crossed: map[Node]bool{}}
+	f := finder{facts: facts, crossed: map[Node]bool{}, copies: Copies(p.of.Dst)}
 	for _, one := range p.list() {
 		if one.TTLMax == 0 && len(f.path.Unconfirmed) == 0 {
 			f.doubt("no hop limit was recorded at %s", &one)
@@ -72,6 +72,7 @@ func (p *Points) Find(facts *Facts) Path {
 type finder struct {
 	facts   *Facts
 	in, out []Point
+	copies  bool // packets may come to several hosts
 	crossed map[Node]bool
 	pending []Point // that left a host, and were not seen since
 	path    Path
@@ -210,7 +211,11 @@ func (f *finder) order(level int, through []Node, in, out, from []Point) (groups
 	for _, n := range through {
 		each = append(each, packets(ofNode(in, n)))
 	}
-	if parallel(each, packets(from)) {
+	reference := packets(from)
+	if reference == 0 { // nobody saw where they come from: what comes to the next hosts
+		reference = packets(slices.DeleteFunc(slices.Clone(in), func(p Point) bool { return slices.Contains(through, p.Node) }))
+	}
+	if parallel(each, reference) {
 		return [][]Node{through}
 	}
 	order.By(through, func(a, b Node) int { return first(ofNode(in, a)).Compare(first(ofNode(in, b))) })
