@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hops/hopstest"
 )
 
 // TestLimits: what counts do not say is reported.
@@ -14,7 +15,7 @@ func TestLimits(t *testing.T) {
 		t.Helper()
 		r := flow.Record{
 			Iface: "eth" + host, Direction: d, TTLMin: ttl, TTLMax: ttl, Counters: flow.Counters{Packets: packets},
-			First: began, Last: began.Add(10 * time.Second),
+			First: hopstest.Began, Last: hopstest.Began.Add(10 * time.Second),
 		}
 		if err := points.Add(host, &r); err != nil {
 			t.Fatal(err)
@@ -24,7 +25,7 @@ func TestLimits(t *testing.T) {
 	add("b", flow.Ingress, 62, 1010) // behind two routers
 	add("b", flow.Egress, 61, 1010)
 	path := points.Find(&Facts{Clock: time.Second, Windows: map[string]Window{
-		"a": {began.Add(-time.Minute), began.Add(10 * time.Second)}, "b": {began.Add(-time.Minute), began.Add(12 * time.Second)},
+		"a": {hopstest.Began.Add(-time.Minute), hopstest.Began.Add(10 * time.Second)}, "b": {hopstest.Began.Add(-time.Minute), hopstest.Began.Add(12 * time.Second)},
 	}})
 	if len(path.Parts) != 2 || path.Parts[0].Hidden != 2 || path.Parts[0].Gained != 10 || path.Parts[0].Lost != 0 || path.Parts[0].Significant() {
 		t.Fatalf("%+v", path)

@@ -135,5 +135,7 @@ func (f *finder) begins() (began, unsure bool) {
 		}
 	}
 	sources, unsure := Sources(seen, f.copies)
-	return slices.ContainsFunc(sources, func(i int) bool { return !seen[i].In.at(seen[i].Out.TTL) && seen[i].Out.Seen && seen[i].Out.TTL >= seen[i].In.TTL }), unsure
+	return slices.ContainsFunc(sources, func(i int) bool {
+		return !seen[i].In.at(seen[i].Out.TTL) && seen[i].Out.Seen && seen[i].Out.TTL >= seen[i].In.TTL
+	}), unsure
 }

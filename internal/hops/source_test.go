@@ -8,18 +8,19 @@ import (
 	"testing"
 
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hops/hopstest"
 )
 
 // sights are what hosts counted, but for some.
-func (w *world) sights(without ...string) (names []string, seen []Sight) {
-	for key, r := range w.records {
-		if slices.Contains(without, key.host) {
+func sights(w *hopstest.World, without ...string) (names []string, seen []Sight) {
+	for key, r := range w.Records {
+		if slices.Contains(without, key.Host) {
 			continue
 		}
-		i := slices.Index(names, key.host)
+		i := slices.Index(names, key.Host)
 		if i < 0 {
 			i = len(names)
-			names, seen = append(names, key.host), append(seen, Sight{})
+			names, seen = append(names, key.Host), append(seen, Sight{})
 		}
 		// A bridge over an interface counts the packets of that once more.
 		side := &seen[i].In
@@ -27,7 +28,7 @@ func (w *world) sights(without ...string) (names []string, seen []Sight) {
 			side = &seen[i].Out
 		}
 		packets := r.Packets
-		if key.iface == "br0" {
+		if key.Iface == "br0" {
 			packets = 0
 		}
 		side.Add(r.TTLMax, packets, r.First.UnixNano())
@@ -37,17 +38,17 @@ func (w *world) sights(without ...string) (names []string, seen []Sight) {
 
 // compareSources takes the agents off one host after the other, from the sender on: what is left begins where packets come to
 // first, and each counts once.
-func (w *world) compareSources(t *testing.T, way []hop) string {
+func compareSources(t *testing.T, w *hopstest.World, way []hopstest.Hop) string {
 	t.Helper()
-	names, seen := w.sights()
+	names, seen := sights(w)
 	sources, unsure := Sources(seen, false)
 	if len(sources) != 1 || names[sources[0]] != "alpha" || unsure {
 		return fmt.Sprintf("sources %v of %v, unsure: %v", sources, names, unsure)
 	}
-	if len(way) < 3 || way[1].bridge && len(way[1].names) > 1 {
+	if len(way) < 3 || way[1].Bridge && len(way[1].Names) > 1 {
 		return ""
 	}
-	names, seen = w.sights("alpha")
+	names, seen = sights(w, "alpha")
 	sources, unsure = Sources(seen, false)
 	var got []string
 	var packets, want uint64
@@ -55,14 +56,14 @@ func (w *world) compareSources(t *testing.T, way []hop) string {
 		got = append(got, names[i])
 		packets += seen[i].In.Packets
 	}
-	for _, one := range w.truth {
-		if one.kind == OnLink && one.from == "alpha" {
-			want += one.received
+	for _, one := range w.Truth {
+		if one.Kind == string(OnLink) && one.From == "alpha" {
+			want += one.Received
 		}
 	}
 	slices.Sort(got)
-	first := slices.Sorted(slices.Values(way[1].names))
-	if unsure && way[1].bridge && way[2].bridge { // clocks decide, and differ
+	first := slices.Sorted(slices.Values(way[1].Names))
+	if unsure && way[1].Bridge && way[2].Bridge { // clocks decide, and differ
 		return ""
 	}
 	if unsure || !slices.Equal(got, first) || packets != want {

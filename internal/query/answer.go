@@ -33,6 +33,11 @@ type Answer struct {
 	// Partial is why some records of the window are not in the answer, and what to do about it;
 	// empty: all are.
 	Partial string
+	// Shared is how many flows several hosts saw: each counts at the host that is nearest to its source. Of Unsure, counts or
+	// clocks had to decide which one that is.
+	Shared, Unsure uint64
+	// EachHost is why packets count at each host that saw them instead; empty: they count once, or at one host.
+	EachHost string
 }
 
 // Short is why the history reaches back less than was asked; empty: it does not.

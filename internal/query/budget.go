@@ -9,12 +9,13 @@ import (
 type Budget struct {
 	Bytes uint64        // read from disk
 	Rows  int           // groups held at the same time, beyond those of the memory engine
+	Flows int           // flows that hosts have in common are found among so many, each as often as nodes saw it: 100 bytes each
 	Time  time.Duration //
 }
 
 // DefaultBudget is that of a plan without one.
 func DefaultBudget() Budget {
-	return Budget{Bytes: 4 << 30, Rows: 1 << 17, Time: 20 * time.Second}
+	return Budget{Bytes: 4 << 30, Rows: 1 << 17, Flows: 1 << 20, Time: 20 * time.Second}
 }
 
 // fill sets what is zero to the default.
@@ -25,6 +26,9 @@ func (b *Budget) fill() {
 	}
 	if b.Rows == 0 {
 		b.Rows = def.Rows
+	}
+	if b.Flows == 0 {
+		b.Flows = def.Flows
 	}
 	if b.Time == 0 {
 		b.Time = def.Time

@@ -29,10 +29,15 @@ func answerFrom(ctx context.Context, p *Plan, asked asked) (Answer, error) {
 	defer asked.close()
 	ctx, cancel := context.WithTimeout(ctx, p.Budget.Time)
 	defer cancel()
+	return asked.rows(ctx, p)
+}
+
+// rows answers with one row for each group, or for each step of one.
+func (a asked) rows(ctx context.Context, p *Plan) (Answer, error) {
 	if p.Step == 0 {
-		return asked.answer(ctx, p, &Scratch{})
+		return a.answer(ctx, p, &Scratch{})
 	}
-	return asked.series(ctx, p)
+	return a.series(ctx, p)
 }
 
 // Explanation is what a plan will take.

@@ -18,7 +18,54 @@ func (f Fleet) Answer(ctx context.Context, p Plan) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return answerFrom(ctx, &p, asked)
+	if p.Everywhere || !asked.severalHosts() {
+		return answerFrom(ctx, &p, asked)
+	}
+	defer asked.close()
+	ctx, cancel := context.WithTimeout(ctx, p.Budget.Time)
+	defer cancel()
+	n := asked.nearest(ctx, &p)
+	p.CountNearest(n)
+	answer, err := asked.rows(ctx, &p)
+	answer.Nearest(n)
+	return answer, err
+}
+
+// severalHosts reports whether more than one host has records.
+func (a asked) severalHosts() bool {
+	first := ""
+	for i := range a {
+		switch span := a[i].engine.Span(); {
+		case span.First == 0:
+		case first == "":
+			first = a[i].host
+		case a[i].host != first:
+			return true
+		}
+	}
+	return false
+}
+
+// nearest finds the host that each flow counts at.
+func (a asked) nearest(ctx context.Context, p *Plan) *Nearest {
+	n := NewNearest(p.Budget)
+	for i := range a {
+		s := &a[i]
+		e, ok := s.engine.(Sighter)
+		if !ok {
+			n.Fail("records of " + s.host + " are in a store that does not compare hosts (" + s.engine.Name() + ")")
+			break
+		}
+		if err := e.Sightings(ctx, p.part(s), s.before, n.Of(s.host)); err != nil {
+			n.Fail(err.Error())
+		}
+		if n.why != "" {
+			break
+		}
+	}
+	n.settle()
+	n.flows, n.sights, n.copies = nil, nil, nil
+	return n
 }
 
 // Explain says what a plan will take, without running it.

@@ -23,6 +23,8 @@ type Grouping struct {
 	only       map[Digest]int
 	host       string // whose records they are
 	apart      bool   // rows of several hosts are distinguished
+	byHost     bool   // because the host is a key
+	away       func(Digest) bool
 	key        []byte
 }
 
@@ -55,7 +57,8 @@ func NewGrouping(p *Plan) *Grouping {
 		// A peer is one of the host, or namespace, that its packets end at.
 		once: by.Fold != FoldPeer && !by.has("iface") && !by.has("direction"),
 	}
-	g.apart = g.whole || by.has(hostKey)
+	g.byHost, g.away = by.has(hostKey), p.away()
+	g.apart = g.whole || g.byHost
 	for _, k := range by.Keys {
 		if k.Name == hostKey {
 			continue
@@ -92,6 +95,7 @@ type Seen struct {
 	First    string // where those came in that were seen here first
 	Repeated uint64 // packets that were seen before
 	Part     Part
+	away     bool // the flow counts at another host
 }
 
 // Part is what of a record is meant. Where only some of its packets are repeated,
@@ -117,6 +121,9 @@ func (g *Grouping) Take(r *flow.Record, s *Seen) (turned bool) {
 	}
 	if g.everywhere {
 		s.Repeated = 0
+	}
+	if s.away = g.away != nil && !r.Unattributed && g.away(flowOf(r)); s.away && !g.HostsApart() {
+		s.Repeated = r.Packets
 	}
 	if turned = g.by.turn(r); turned {
 		s.In, s.Out = s.Out, s.In
@@ -146,6 +153,9 @@ func (g *Grouping) base(w *Row) Digest {
 	return digestOf(g.key)
 }
 
+// HostsApart reports whether rows have what each host counted once, though totals have it of one host.
+func (g *Grouping) HostsApart() bool { return g.byHost && g.once }
+
 // Add merges a record that was taken; r is changed. What it measured counts also where its
 // packets are repeated.
 func (g *Grouping) Add(w *Row, r *flow.Record, s *Seen, turned bool) {
@@ -155,6 +165,9 @@ func (g *Grouping) Add(w *Row, r *flow.Record, s *Seen, turned bool) {
 		if g.once {
 			r.Subtract(&again)
 		}
+	}
+	if s.away && g.HostsApart() {
+		w.addAway(&r.Counters)
 	}
 	if r.Packets > 0 || s.Repeated == 0 {
 		w.count(r, turned)

@@ -50,6 +50,7 @@ type Plan struct {
 	only          map[Digest]int            // groups, by their keys without the time, that are meant; nil: all
 	prefixes      map[string][]netip.Prefix // that these groups have, by key
 	host          string                    // whose records the engine has that gets the plan; empty: those of the host that answers
+	nearest       *Nearest                  // at which host each flow counts; nil: at each that saw it
 	full          *atomic.Bool              // set where an engine has more rows than the budget; nil: these are summed
 }
 

@@ -235,6 +235,10 @@ func (s *Sums) Row(w *Row, once bool) {
 	if !once {
 		s.Total.Subtract(&w.repeated)
 	}
+	if w.away != nil {
+		s.Total.Subtract(w.away)
+		s.Repeated.Add(w.away)
+	}
 }
 
 // named are the counters that the plan names.

@@ -27,7 +27,8 @@ type Row struct {
 
 	Digest Digest // stands for all keys, Time among them
 
-	repeated             flow.Counters // of packets that count in another row
+	repeated             flow.Counters  // of packets that count in another row
+	away                 *flow.Counters // of packets that other rows have, too, and count there; part of the sums
 	responder, initiator mean
 	disputed             bool          // records differ in the initiator
 	path                 flow.IOAMPath // of the first record that has one
@@ -40,6 +41,15 @@ func (w *Row) Rate() float64 { return float64(w.Bytes) * 8 / w.Lasted().Seconds(
 
 // Lasted is the time that rates of the row are of.
 func (w *Row) Lasted() time.Duration { return max(w.Last.Sub(w.First), time.Second) }
+
+// addAway adds to a new sum: rows are copied.
+func (w *Row) addAway(c *flow.Counters) {
+	sum := *c
+	if w.away != nil {
+		sum.Add(w.away)
+	}
+	w.away = &sum
+}
 
 // mean of durations, 0 when there are none.
 type mean struct {
@@ -148,6 +158,9 @@ func (w *Row) Merge(o *Row, whole bool) {
 	w.Records += o.Records
 	w.Back.Add(&o.Back)
 	w.repeated.Add(&o.repeated)
+	if o.away != nil {
+		w.addAway(o.away)
+	}
 	w.RTTSeen += o.RTTSeen
 	w.responder.merge(o.responder)
 	w.initiator.merge(o.initiator)

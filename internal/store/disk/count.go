@@ -110,8 +110,8 @@ func (c *counts) block(b *block) error {
 	if err != nil || len(at) == 0 {
 		return err
 	}
-	m := &again{block: b, idle: c.run.grouping.Idle(), once: c.run.grouping.Once()}
-	if err := m.read(); err != nil {
+	m, err := c.run.againOf(b, at)
+	if err != nil {
 		return err
 	}
 	vectors := make([]*vector, len(c.counters))

@@ -112,31 +112,16 @@ type run struct {
 	bytes    uint64
 	join     bool // where packets were seen first has to be found out again
 	joiner   joiner
-	sums     query.Sums // in a first pass
-	full     bool       // nobody reads what is in more rows
+	sums     query.Sums                 // in a first pass
+	full     bool                       // nobody reads what is in more rows
+	spent    string                     // the budget ended: why
+	sighted  func(*query.Sighting) bool // only this is asked; nil: for groups
 }
 
 // Run implements query.Engine.
 func (e *engine) Run(ctx context.Context, p *query.Plan, before uint64) (query.Groups, error) {
-	g := query.NewGrouping(p)
-	r := &run{engine: e, ctx: ctx, plan: p, before: before, grouping: g, matches: filter.Compile(p.Records(), selections())}
-	r.groups = query.NewAccumulator(p, g)
-	r.join = g.Joins(p)
-	r.joiner = joiner{run: r}
-	if !r.join && (p.Counters() != nil || p.Chosen() && p.By.Counted()) {
-		r.counts = newCounts(r)
-	}
-	for i, seg := range e.segments {
-		if r.over() {
-			break
-		}
-		if n, _ := asked(p, before, seg.heads); n > 0 || r.join && e.leads(p, before, i) {
-			r.segment(seg)
-		}
-	}
-	if !r.over() {
-		r.logged()
-	}
+	r := e.newRun(ctx, p, before)
+	r.all()
 	r.joiner.finish()
 	groups := r.groups.Groups(r.report)
 	if r.counts != nil && p.Counters() != nil {
@@ -146,6 +131,33 @@ func (e *engine) Run(ctx context.Context, p *query.Plan, before uint64) (query.G
 		e.store.count(func(c *obs.HistoryCounts) { c.Partial++ })
 	}
 	return groups, nil
+}
+
+func (e *engine) newRun(ctx context.Context, p *query.Plan, before uint64) *run {
+	g := query.NewGrouping(p)
+	r := &run{engine: e, ctx: ctx, plan: p, before: before, grouping: g, matches: filter.Compile(p.Records(), selections())}
+	r.groups = query.NewAccumulator(p, g)
+	r.join = g.Joins(p)
+	r.joiner = joiner{run: r}
+	if !r.join && (p.Counters() != nil || p.Chosen() && p.By.Counted()) {
+		r.counts = newCounts(r)
+	}
+	return r
+}
+
+// all reads what is asked for, file by file, and the log.
+func (r *run) all() {
+	for i, seg := range r.segments {
+		if r.over() {
+			break
+		}
+		if n, _ := asked(r.plan, r.before, seg.heads); n > 0 || r.join && r.sighted == nil && r.leads(r.plan, r.before, i) {
+			r.segment(seg)
+		}
+	}
+	if !r.over() {
+		r.logged()
+	}
 }
 
 // leads reports whether the interval behind a file is asked for: packets may have been seen first
@@ -164,13 +176,19 @@ func (r *run) over() bool {
 	case r.full:
 		return true
 	case r.ctx.Err() != nil:
-		r.partial(fmt.Sprintf("the time of the query (%v) ended: ask for less time, filter by address, or allow more with timeout", r.plan.Budget.Time))
+		r.end(fmt.Sprintf("the time of the query (%v) ended: ask for less time, filter by address, or allow more with timeout", r.plan.Budget.Time))
 	case r.bytes > r.plan.Budget.Bytes:
-		r.partial(fmt.Sprintf("more than %d bytes would have to be read: ask for less time, or filter by address", r.plan.Budget.Bytes))
+		r.end(fmt.Sprintf("more than %d bytes would have to be read: ask for less time, or filter by address", r.plan.Budget.Bytes))
 	default:
 		return false
 	}
 	return true
+}
+
+// end ends the run, because the budget did.
+func (r *run) end(why string) {
+	r.spent = why
+	r.partial(why)
 }
 
 func (r *run) partial(why string) {
@@ -206,6 +224,8 @@ func (r *run) segment(seg *segment) {
 			}
 			b := newBlock(file, seg, i, &r.memory)
 			switch {
+			case r.sighted != nil:
+				err = r.sight(b)
 			case r.join:
 				err = r.joined(b)
 			case r.plan.Counters() != nil:
@@ -355,7 +375,12 @@ func (r *run) logged() {
 			return err
 		}
 		h := ended.Head()
-		r.joiner.ended(&h, ended)
+		switch {
+		case r.sighted == nil:
+			r.joiner.ended(&h, ended)
+		case meant(r.plan, r.before, &h):
+			ended.Sightings(r.plan.Records(), r.sighted)
+		}
 		if rest = rest[1:]; meant(r.plan, r.before, &h) {
 			r.note(&h, h.Sequence)
 		}
