@@ -71,8 +71,10 @@ both.
 
 A forwarded packet is seen on several interfaces. It is counted once, where it was seen
 first; rows of an interface or direction include everything seen there, and --everywhere
-counts it on every interface. --by transit shows each flow once, with its input and
-output interface; --by in,out shows the traffic between each pair of interfaces.`,
+counts it on every interface. An analyzer counts a flow at the host that is nearest to its
+source; rows by host include everything that the host counted. --by transit shows each
+flow once, with its input and output interface; --by in,out shows the traffic between each
+pair of interfaces.`,
 		Example: `  waymark flows
   waymark flows tcp and dport 443 --since 5m --sort rtt
   waymark flows --by conversation --limit 10
@@ -98,7 +100,7 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	flags.StringVarP(&f.request.By, "by", "b", by, "group by `KEYS`, separated by commas")
 	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(query.SortNames(), ", ")+" or a key of --by")
 	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "reverse order: sums smallest first, keys largest first")
-	flags.BoolVar(&f.request.Everywhere, "everywhere", false, "count a packet on every interface that it passes, instead of once")
+	flags.BoolVar(&f.request.Everywhere, "everywhere", false, "count a packet on every interface and at every host that it passes, instead of once")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
 	flags.StringVar(&f.request.Until, "until", "", "only what was counted until `TIME`, written as --since")
@@ -256,12 +258,12 @@ func (f *flowsCommand) print(stdout, stderr io.Writer, a api.Answer) error {
 
 // warn says that an answer covers less than was asked, in every format.
 func warn(stderr io.Writer, a api.Answer) error {
-	warning := a.Warning()
-	if warning == "" {
-		return nil
+	for _, text := range a.Warnings() {
+		if _, err := fmt.Fprintln(stderr, "waymark: "+text); err != nil {
+			return err
+		}
 	}
-	_, err := fmt.Fprintln(stderr, "waymark: "+warning)
-	return err
+	return nil
 }
 
 // shown are the columns that have something to show and room on the terminal.
@@ -302,7 +304,14 @@ func (f *flowsCommand) summary(a api.Answer) string {
 		s += "; --limit 0 shows all"
 	}
 	if n := a.Repeated.Packets; n > 0 {
-		s += fmt.Sprintf("; %s seen on a further interface, counted once", term.Number(n, "packets"))
+		where := "on a further interface"
+		if a.SharedFlows > 0 {
+			where = "on a further interface or host"
+		}
+		s += fmt.Sprintf("; %s seen %s, counted once", term.Number(n, "packets"), where)
+	}
+	if n := a.UnsureFlows; n > 0 {
+		s += fmt.Sprintf("; which host %s passed first is not certain (waymark points)", term.Number(n, "flows"))
 	}
 	if a.Summed > 0 {
 		s += fmt.Sprintf("; %s beyond the size of the history, shown as a sum", term.Number(a.Summed, "records"))

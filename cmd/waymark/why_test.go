@@ -12,32 +12,13 @@ import (
 
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/command"
-	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/verdict"
 )
 
 // whyAgent is the API of an agent that answers why in one way.
 func whyAgent(t *testing.T, answer verdict.Answer) (socket string) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "agent.sock")
-	server := api.New(api.Config{Socket: socket}, api.Deps{
-		Origin: flow.Origin{Host: "alpha", Sampling: 1}, History: store.New(store.Default()),
-		Why: func(context.Context, api.WhyRequest) (any, error) { return answer, nil },
-	})
-	if err := server.Listen(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return socket
+	return serveAPI(t, api.Deps{Why: func(context.Context, api.WhyRequest) (any, error) { return answer, nil }})
 }
 
 // TestWhy: verdicts as sentences, JSON and JSON lines, and an answer without any; mistakes are usage

@@ -24,23 +24,6 @@ const (
 // clockSpread is how far clocks of hosts may differ, with the time that packets are under way, where no problem is reported.
 const clockSpread = 100 * time.Millisecond
 
-// Way is a flow with its path.
-type Way struct {
-	Proto uint8      `json:"proto"`
-	Src   netip.Addr `json:"src"`
-	Sport uint16     `json:"sport"`
-	Dst   netip.Addr `json:"dst"`
-	Dport uint16     `json:"dport"`
-	hops.Path
-}
-
-// Ways are the answer of /api/v1/points.
-type Ways struct {
-	Flows      []Way    `json:"flows"`                // most packets first
-	Others     int      `json:"others,omitempty"`     // flows that are left out
-	Incomplete []string `json:"incomplete,omitempty"` // why records of some host are missing: counts cannot be compared with its
-}
-
 type flowID struct {
 	proto        uint8
 	src, dst     netip.Addr
@@ -60,7 +43,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ways, flows := Ways{Flows: []Way{}}, map[flowID]*gathered{}
+	ways, flows := hops.Ways{Flows: []hops.Way{}}, map[flowID]*gathered{}
 	facts := hops.Facts{Windows: map[string]hops.Window{}, Clock: clockSpread}
 	for _, h := range a.all() {
 		if h.isDevice() { // it reports when a flow ends, or later: its counts are of other times than those of agents
@@ -105,7 +88,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 
 // gathered are the points of a flow.
 type gathered struct {
-	Way
+	hops.Way
 	points  hops.Points
 	packets uint64
 }
@@ -119,7 +102,7 @@ func gather(flows map[flowID]*gathered, host string, rows []query.Row) error {
 		id := flowID{w.Proto, w.Src, w.Dst, w.SrcPort, w.DstPort}
 		g := flows[id]
 		if g == nil {
-			g = &gathered{Way: Way{Proto: w.Proto, Src: w.Src, Sport: w.SrcPort, Dst: w.Dst, Dport: w.DstPort}}
+			g = &gathered{Way: hops.Way{Proto: w.Proto, Src: w.Src, Sport: w.SrcPort, Dst: w.Dst, Dport: w.DstPort}}
 			flows[id] = g
 		}
 		g.packets += w.Packets

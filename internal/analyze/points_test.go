@@ -10,6 +10,8 @@ import (
 	"github.com/waymark-net/waymark/internal/analyze/frame"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hops"
+	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -59,7 +61,7 @@ func TestPoints(t *testing.T) {
 			}
 		}
 	}
-	var ways Ways
+	var ways hops.Ways
 	client := api.NewClient(filepath.Join(s.dir, "s"))
 	if err := client.Points(context.Background(), api.WhyRequest{Filter: "dport 53", Since: "1h"}, &ways); err != nil {
 		t.Fatal(err)
@@ -80,7 +82,79 @@ func TestPoints(t *testing.T) {
 			t.Errorf("part %d: %+v, want %+v", i, p, w)
 		}
 	}
+	for _, by := range []string{"flow", "dport", "host", "iface"} {
+		for _, everywhere := range []bool{false, true} {
+			a, err := client.Flows(context.Background(), api.Request{By: by, Everywhere: everywhere})
+			if err != nil {
+				t.Fatal(err)
+			}
+			total, repeated, shared := uint64(1000), uint64(2898), uint64(1)
+			if everywhere {
+				total, repeated, shared = 3898, 0, 0
+			}
+			if a.Total.Packets != total || a.Repeated.Packets != repeated || a.SharedFlows != shared || a.UnsureFlows != 0 || len(a.Warnings()) > 0 {
+				t.Errorf("by %s, everywhere %t: %d packets, %d repeated, %d flows of several hosts, %q", by, everywhere, a.Total.Packets, a.Repeated.Packets, a.SharedFlows, a.Warnings())
+			}
+		}
+	}
 	if err := client.Points(context.Background(), api.WhyRequest{Filter: "dprt 53"}, &ways); err == nil {
 		t.Error("a filter that nobody understands is taken")
+	}
+}
+
+// TestFollowersCountOnce: intervals of the hosts that a flow passes come one after the other. Once the sender's was there, the flow
+// counts at the sender alone, also where that is silent for some time.
+func TestFollowersCountOnce(t *testing.T) {
+	p, err := query.ParseBy("dport")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := query.Plan{By: p}
+	if err := plan.Check(); err != nil {
+		t.Fatal(err)
+	}
+	interval := func(host string, d flow.Direction, ttl uint8) came {
+		var e store.Ended
+		st := store.New(store.Default())
+		st.OnEnd(func(ended store.Ended) { e = ended })
+		iv := st.Begin(time.Unix(0, 0))
+		iv.Add(&flow.Record{
+			Iface: "eth0", IfIndex: 2, Direction: d, Family: 4, Proto: 17, SrcPort: 4000, DstPort: 53,
+			Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.9.0.1"), TTLMin: ttl, TTLMax: ttl,
+			Counters: flow.Counters{Packets: 10}, First: time.Unix(1, 0), Last: time.Unix(2, 0),
+		})
+		iv.End(time.Unix(10, 0))
+		return came{host, e}
+	}
+	sender, router := interval("alpha", flow.Egress, 64), interval("porthos", flow.Ingress, 64)
+	recents, number := map[string]*recent{}, uint64(0)
+	total := func(plan query.Plan, list ...came) (packets, repeated uint64) {
+		number++
+		a := (&period{number: number, list: list, recent: recents}).Answer(plan)
+		return a.Total.Packets, a.Repeated.Packets
+	}
+	for i, step := range []struct {
+		list            []came
+		times           int
+		total, repeated uint64
+	}{
+		{[]came{router}, 1, 10, 0}, // nobody else has seen it yet
+		{[]came{sender}, 1, 10, 0},
+		{[]came{router}, recentPeriods - 3, 0, 10},
+		{[]came{router, sender}, 3, 10, 10},
+		{[]came{router}, recentPeriods - 3, 0, 10},
+		{[]came{router}, 2 * recentPeriods, 10, 0}, // the sender's are of long ago, at the end
+	} {
+		var got, again uint64
+		for range step.times {
+			got, again = total(plan, step.list...)
+		}
+		if got != step.total || again != step.repeated {
+			t.Errorf("step %d: %d packets, %d repeated, want %d, %d", i, got, again, step.total, step.repeated)
+		}
+	}
+	plan.Everywhere = true
+	if got, _ := total(plan, router, sender); got != 20 {
+		t.Errorf("everywhere: %d packets", got)
 	}
 }

@@ -21,7 +21,7 @@ type Answer struct {
 	Groups    int           `json:"groups"`   // rows before the limit
 	Records   uint64        `json:"records"`  // that match
 	Total     flow.Counters `json:"total"`    // of all packets that match, each counted once unless asked for everywhere
-	Repeated  flow.Counters `json:"repeated"` // what was seen again on a further interface
+	Repeated  flow.Counters `json:"repeated"` // what was seen again on a further interface, or at a further host
 	Summed    uint64        `json:"summed"`   // records too many to keep, now in unattributed rows
 	Missed    uint64        `json:"missed"`   // intervals that this follower was too late for
 	// Since is what was asked for. Incomplete is why the rows cover less: "history",
@@ -34,8 +34,13 @@ type Answer struct {
 	Step       string      `json:"step,omitempty"`    // likewise
 	Lost       uint64      `json:"lost,omitempty"`    // intervals that the history could not keep, or cannot read
 	Partial    string      `json:"partial,omitempty"` // why some records are not in the answer; absent: all are
-	Whole      []Row       `json:"whole,omitempty"`   // with step and limit: the groups over all the time, in the order of rows
-	Rows       []Row       `json:"rows"`
+	// SharedFlows are flows that several hosts saw: each counts at the one that is nearest to its source. Of UnsureFlows, counts
+	// or clocks decided which one that is. EachHost is why packets count at each host that saw them instead.
+	SharedFlows uint64 `json:"shared_flows,omitempty"`
+	UnsureFlows uint64 `json:"unsure_flows,omitempty"`
+	EachHost    string `json:"each_host,omitempty"`
+	Whole       []Row  `json:"whole,omitempty"` // with step and limit: the groups over all the time, in the order of rows
+	Rows        []Row  `json:"rows"`
 }
 
 // Row is a row of the store with its JSON. Rows by flow are flow records as the
@@ -52,6 +57,7 @@ func NewAnswer(a query.Answer, o flow.Origin) Answer {
 		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
 		Total: a.Total, Repeated: a.Repeated, Summed: a.Summed, Missed: a.Missed,
 		Since: a.Asked, Until: a.AskedUntil, Incomplete: a.Short, Lost: a.Lost, Partial: a.Partial,
+		SharedFlows: a.Shared, UnsureFlows: a.Unsure, EachHost: a.EachHost,
 	}
 	if a.Intervals == 0 {
 		out.Oldest = a.Oldest
@@ -97,6 +103,23 @@ func (a *Answer) Warning() string {
 	}
 	return fmt.Sprintf("the history covers %s only, from %s on: %s",
 		a.To.Sub(a.From).Round(time.Second), a.From.Local().Format(time.DateTime), why)
+}
+
+// Warnings are lines that say what the rows do not cover, and why packets count at several hosts.
+func (a *Answer) Warnings() (list []string) {
+	if text := a.Warning(); text != "" {
+		list = append(list, text)
+	}
+	if a.Partial != "" {
+		list = append(list, "the answer is partial: "+a.Partial)
+	}
+	if a.Lost > 0 {
+		list = append(list, fmt.Sprintf("%d scan intervals of that time are missing: the history could not keep or read them", a.Lost))
+	}
+	if a.EachHost != "" {
+		list = append(list, a.EachHost)
+	}
+	return list
 }
 
 // MarshalJSON implements json.Marshaler.

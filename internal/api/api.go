@@ -52,7 +52,7 @@ func Endpoints() []Endpoint {
 		{TopologyChangesPath, TopologyChangesDoc},
 		{DoctorPath, "What the agent found of this kernel and of its privileges when it started: the `checks` of `waymark doctor -o json`"},
 		{whyPath, "What is slow or broken, and why, as `waymark why -o json` shows it"},
-		{pointsPath, "Of an analyzer: the way of each flow over its hosts, with the packets that each link and each host lost; parameters as of /api/v1/why"},
+		{pointsPath, "Of an analyzer: the way of each flow over its hosts, with the packets that each link and each host lost, as `waymark points -o json` shows it; parameters as of /api/v1/why"},
 	}
 }
 

@@ -10,6 +10,9 @@ const pointsPath = "/api/v1/points"
 
 // answerPoints answers with the ways of flows.
 func (s *Server) answerPoints(w http.ResponseWriter, r *http.Request) error {
+	if s.deps.Points == nil {
+		return &Error{http.StatusNotFound, "an agent has the records of one host, and does not compare hosts", "ask an analyzer, such as with --socket /run/waymark-analyze/analyze.sock"}
+	}
 	return s.examined(w, r, s.deps.Points)
 }
 

@@ -47,7 +47,7 @@ var parameters = []Parameter{
 	{"by", "Keys to merge records by, with commas; `flow` when left out"},
 	{"sort", "What decides the order; `bytes` when left out"},
 	{"reverse", "`true`: the order the other way round"},
-	{"everywhere", "`true`: a packet counts on each interface that it passes; left out, it counts once, in totals and in rows that are of no interface"},
+	{"everywhere", "`true`: a packet counts on each interface that it passes, and at each host of an analyzer; left out, it counts once, in totals and in rows that are of no interface"},
 	{"limit", "Rows to answer with; `0` and nothing: all"},
 	{"sums", "Counters that rows and totals have, with commas; all others are 0. Of files, only their columns are read: left out, rows have all that is known of their records"},
 	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},

@@ -135,9 +135,7 @@ func (s *Server) Handler() http.Handler {
 	if s.deps.Why != nil {
 		mux.HandleFunc(whyPath, s.answering(s.answerWhy))
 	}
-	if s.deps.Points != nil {
-		mux.HandleFunc(pointsPath, s.answering(s.answerPoints))
-	}
+	mux.HandleFunc(pointsPath, s.answering(s.answerPoints))
 	if s.deps.Topology != nil {
 		mux.HandleFunc(topologyPath, s.answering(s.topology))
 	}

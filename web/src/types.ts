@@ -35,6 +35,9 @@ export interface Answer {
 	step?: string;
 	lost?: number;
 	partial?: string;
+	shared_flows?: number;
+	unsure_flows?: number;
+	each_host?: string;
 	whole?: Row[];
 	rows: Row[];
 }

@@ -136,6 +136,8 @@ function Coverage(p: { of: Result }) {
 			<span>{clock(r.range.from)} – {clock(r.range.to)} in steps of {ago(r.step)}</span>
 			{a.incomplete && <span class="flag">history begins {clock(Date.parse(a.from!) / 1000)}</span>}
 			{a.partial && <span class="flag">partial: {a.partial}</span>}
+			{a.each_host && <span class="flag">{a.each_host}</span>}
+			{a.shared_flows && <span>{counted(a.shared_flows, "flow")} of several hosts, each counted once</span>}
 			{a.lost ? <span class="flag">missing: {counted(a.lost, "interval")}</span> : null}
 			{waiting.value > 0 && <span class="flag">{waiting.value} newer</span>}
 		</div>
