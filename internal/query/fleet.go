@@ -63,8 +63,7 @@ func (a asked) nearest(ctx context.Context, p *Plan) *Nearest {
 			break
 		}
 	}
-	n.settle()
-	n.flows, n.sights, n.copies = nil, nil, nil
+	n.forget()
 	return n
 }
 

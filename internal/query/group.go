@@ -1,12 +1,12 @@
 package query
 
 import (
-	"cmp"
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/digest"
 	"github.com/waymark-net/waymark/internal/flow"
 )
 
@@ -24,18 +24,12 @@ type Grouping struct {
 	host       string // whose records they are
 	apart      bool   // rows of several hosts are distinguished
 	byHost     bool   // because the host is a key
-	away       func(Digest) bool
+	away       *Away  // nil: all flows count at the host
 	key        []byte
 }
 
-// Digest stands for the keys of a row: a tenth of their size, and different
-// for different ones but with a probability of 2⁻¹²⁸, whoever chose them.
-type Digest [2]uint64
-
-// Compare orders digests.
-func (d Digest) Compare(o Digest) int {
-	return cmp.Or(cmp.Compare(d[0], o[0]), cmp.Compare(d[1], o[1]))
-}
+// Digest stands for the keys of a row: a tenth of their size.
+type Digest = digest.Digest
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
@@ -122,7 +116,7 @@ func (g *Grouping) Take(r *flow.Record, s *Seen) (turned bool) {
 	if g.everywhere {
 		s.Repeated = 0
 	}
-	if s.away = g.away != nil && !r.Unattributed && g.away(flowOf(r)); s.away && !g.HostsApart() {
+	if s.away = g.away.record(r); s.away && !g.HostsApart() {
 		s.Repeated = r.Packets
 	}
 	if turned = g.by.turn(r); turned {
@@ -152,6 +146,9 @@ func (g *Grouping) base(w *Row) Digest {
 	g.key = g.appendKey(g.appendHost(g.key[:0], w.Host), &w.Record, &Seen{In: w.In, Out: w.Out})
 	return digestOf(g.key)
 }
+
+// Away finds flows that count at another host; nil: there are none.
+func (g *Grouping) Away() *Away { return g.away }
 
 // HostsApart reports whether rows have what each host counted once, though totals have it of one host.
 func (g *Grouping) HostsApart() bool { return g.byHost && g.once }

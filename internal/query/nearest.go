@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 
+	"github.com/waymark-net/waymark/internal/digest"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/hops"
 )
@@ -28,10 +30,13 @@ type Sighting struct {
 // Sighter is an engine that knows of each record what it says about that.
 type Sighter interface {
 	Engine
-	// Sightings calls each for the records that a checked plan means, as long as it returns true. It is an error if the
-	// budget ends before.
-	Sightings(ctx context.Context, p *Plan, before uint64, each func(*Sighting) bool) error
+	// Sightings calls each with those of the records that a checked plan means, as long as it returns true. It is an error if
+	// the budget ends before.
+	Sightings(ctx context.Context, p *Plan, before uint64, each func([]Sighting) bool) error
 }
+
+// SightingsAtOnce is how many of them are best taken at once: the processor waits for their flows at the same time.
+const SightingsAtOnce = 1 << 8
 
 // flowSecrets are of this process: whoever chooses flows does not know their digests.
 var flowSecrets = func() (s [10]uint64) {
@@ -70,15 +75,18 @@ type Nearest struct {
 	most   int
 	hosts  []string
 	nodes  []node
-	flows  map[Digest]int32 // the last of the sights of each
-	sights []sight
-	copies map[Digest]bool // flows whose packets may come to several hosts
-	why    string          // not all flows are known
+	flows  digest.Table
+	last   []int32   // of each flow: the sight that was added last
+	sights [][]sight // sightsChunk each
+	count  int       // of sights
+	copies map[int32]bool // flows whose packets may come to several hosts
+	why    string         // not all flows are known
 
-	at      map[Digest]int32 // flows of several hosts: the number of the one host, or −1 less the number of a list
-	lists   [][]int32        // of hosts that have parts of a flow
-	unsure  uint64
-	settled bool
+	// What is found: of each flow the number of its host, −1 where only one host saw it, or −2 less the number of a list.
+	at             []int32
+	lists          [][]int32 // of hosts that have parts of a flow
+	shared, unsure uint64
+	settled        bool
 }
 
 // node is a network namespace of a host.
@@ -93,10 +101,18 @@ type sight struct {
 	node, before int32 // before: the one of the same flow that was added before; −1: none
 }
 
+// sightsChunk is how many are allocated at once.
+const sightsChunk = 1 << 12
+
+func (n *Nearest) sight(i int32) *sight { return &n.sights[i/sightsChunk][i%sightsChunk] }
+
+// onlyHere is the host of flows that one host alone saw.
+const onlyHere = -1
+
 // NewNearest is for the flows of one answer, or of several that follow each other.
 func NewNearest(b Budget) *Nearest {
 	b.fill()
-	return &Nearest{most: b.Flows, flows: map[Digest]int32{}, copies: map[Digest]bool{}}
+	return &Nearest{most: b.Flows, copies: map[int32]bool{}}
 }
 
 func (n *Nearest) host(name string) int32 {
@@ -110,14 +126,29 @@ func (n *Nearest) host(name string) int32 {
 }
 
 // Of takes what a host has; the function returns false if there is no more space.
-func (n *Nearest) Of(host string) func(*Sighting) bool {
+func (n *Nearest) Of(host string) func([]Sighting) bool {
 	number, last := n.host(host), int32(-1)
 	n.settled = false
-	return func(s *Sighting) bool {
-		if last < 0 || n.nodes[last].netns != s.Netns {
-			last = n.node(node{number, s.Netns})
+	var digests [SightingsAtOnce]Digest
+	var flows [SightingsAtOnce]int32
+	return func(list []Sighting) bool {
+		for len(list) > 0 {
+			part := list[:min(len(list), SightingsAtOnce)]
+			list = list[len(part):]
+			for i := range part {
+				digests[i] = part[i].Flow
+			}
+			n.flows.Find(digests[:len(part)], flows[:len(part)])
+			for i := range part {
+				if last < 0 || n.nodes[last].netns != part[i].Netns {
+					last = n.node(node{number, part[i].Netns})
+				}
+				if !n.add(last, flows[i], &part[i]) {
+					return false
+				}
+			}
 		}
-		return n.add(last, s)
+		return true
 	}
 }
 
@@ -131,30 +162,40 @@ func (n *Nearest) node(of node) int32 {
 	return int32(len(n.nodes) - 1)
 }
 
-func (n *Nearest) add(at int32, s *Sighting) bool {
-	head, known := n.flows[s.Flow]
-	if !known {
-		head = -1
+// add takes a sighting of a flow with a number; −1: it had none before those that are taken at once.
+func (n *Nearest) add(at, flow int32, s *Sighting) bool {
+	if flow < 0 {
+		flow = n.flows.One(s.Flow)
 	}
-	to := head
-	for to >= 0 && n.sights[to].node != at {
-		to = n.sights[to].before
+	before := int32(-1)
+	if flow >= 0 {
+		before = n.last[flow]
+	}
+	to := before
+	for to >= 0 && n.sight(to).node != at {
+		to = n.sight(to).before
 	}
 	if to < 0 {
-		if len(n.sights) >= n.most {
+		if n.count >= n.most {
 			n.Fail(fmt.Sprintf("there are more flows than the %d that are compared between hosts; ask for less time, or filter", n.most))
 			return false
 		}
-		to = int32(len(n.sights))
-		n.sights = append(n.sights, sight{node: at, before: head})
-		n.flows[s.Flow] = to
-		if s.Copies {
-			n.copies[s.Flow] = true
+		if flow < 0 {
+			flow = n.flows.Add(s.Flow)
+			n.last = append(n.last, 0)
+		}
+		if to = int32(n.count); to%sightsChunk == 0 {
+			n.sights = append(n.sights, make([]sight, sightsChunk))
+		}
+		n.count++
+		*n.sight(to) = sight{node: at, before: before}
+		if n.last[flow] = to; s.Copies {
+			n.copies[flow] = true
 		}
 	}
-	side := &n.sights[to].In
+	side := &n.sight(to).In
 	if s.Egress {
-		side = &n.sights[to].Out
+		side = &n.sight(to).Out
 	}
 	side.Add(s.TTL, s.Packets, s.First)
 	return true
@@ -172,32 +213,33 @@ func (n *Nearest) settle() {
 	if n.settled {
 		return
 	}
-	n.at, n.lists, n.unsure, n.settled = map[Digest]int32{}, nil, 0, true
+	n.at, n.lists, n.shared, n.unsure, n.settled = make([]int32, 0, len(n.last)), nil, 0, 0, true
 	if n.why != "" {
 		return
 	}
 	var seen []hops.Sight
 	var of []int32
-	for flow, last := range n.flows {
+	for flow, last := range n.last {
 		if n.oneHost(last) {
+			n.at = append(n.at, onlyHere)
 			continue
 		}
 		seen, of = seen[:0], of[:0]
-		for i := last; i >= 0; i = n.sights[i].before {
-			seen, of = append(seen, n.sights[i].Sight), append(of, n.nodes[n.sights[i].node].host)
+		for i := last; i >= 0; i = n.sight(i).before {
+			seen, of = append(seen, n.sight(i).Sight), append(of, n.nodes[n.sight(i).node].host)
 		}
-		sources, unsure := hops.Sources(seen, n.copies[flow])
-		if unsure {
+		sources, unsure := hops.Sources(seen, n.copies[int32(flow)])
+		if n.shared++; unsure {
 			n.unsure++
 		}
-		n.at[flow] = n.list(sources, of)
+		n.at = append(n.at, n.list(sources, of))
 	}
 }
 
 func (n *Nearest) oneHost(last int32) bool {
-	host := n.nodes[n.sights[last].node].host
-	for i := last; i >= 0; i = n.sights[i].before {
-		if n.nodes[n.sights[i].node].host != host {
+	host := n.nodes[n.sight(last).node].host
+	for i := last; i >= 0; i = n.sight(i).before {
+		if n.nodes[n.sight(i).node].host != host {
 			return false
 		}
 	}
@@ -218,29 +260,18 @@ func (n *Nearest) list(sources []int, of []int32) int32 {
 		hosts = append(hosts, of[i])
 	}
 	n.lists = append(n.lists, hosts)
-	return -int32(len(n.lists))
+	return onlyHere - int32(len(n.lists))
 }
 
-// elsewhere reports whether the packets of a flow count at another host than this one.
-func (n *Nearest) elsewhere(host int32, flow Digest) bool {
-	at, several := n.at[flow]
-	if !several {
-		return false
-	}
-	if at >= 0 {
-		return at != host
-	}
-	for _, one := range n.lists[-1-at] {
-		if one == host {
-			return false
-		}
-	}
-	return true
+// forget leaves what was found alone.
+func (n *Nearest) forget() {
+	n.settle()
+	n.last, n.sights, n.copies = nil, nil, nil
 }
 
 // CountNearest has a plan count each flow at one host, unless Everywhere is set or that is not known.
 func (p *Plan) CountNearest(n *Nearest) {
-	if n.settle(); n.why == "" && len(n.at) > 0 && !p.Everywhere {
+	if n.settle(); n.why == "" && n.shared > 0 && !p.Everywhere {
 		p.nearest = n
 	}
 }
@@ -251,17 +282,54 @@ func (a *Answer) Nearest(n *Nearest) {
 		a.EachHost = "packets count at each host that saw them: " + n.why
 		return
 	}
-	a.Shared, a.Unsure = uint64(len(n.at)), n.unsure
+	a.Shared, a.Unsure = n.shared, n.unsure
 }
 
-// Away finds flows that count at another host than the one whose records an engine has; nil: each counts there.
-func (g *Grouping) Away() func(Digest) bool { return g.away }
+// Away finds flows of a host that count at another one.
+type Away struct {
+	nearest *Nearest
+	host    int32
+	flow    [1]Digest
+	is      [1]byte
+}
 
-// away is Grouping.Away.
-func (p *Plan) away() func(Digest) bool {
+// away is of the host whose records an engine has; nil: all of its flows count there.
+func (p *Plan) away() *Away {
 	if p.nearest == nil {
 		return nil
 	}
-	host := p.nearest.host(p.host)
-	return func(flow Digest) bool { return p.nearest.elsewhere(host, flow) }
+	return &Away{nearest: p.nearest, host: p.nearest.host(p.host)}
+}
+
+// Mark writes 1 for each flow that counts at another host, else 0.
+func (a *Away) Mark(flows []Digest, marks []byte) {
+	var numbers [SightingsAtOnce]int32
+	for len(flows) > 0 {
+		n := min(len(flows), len(numbers))
+		a.nearest.flows.Find(flows[:n], numbers[:n])
+		for i, number := range numbers[:n] {
+			marks[i] = 0
+			if number >= 0 && a.elsewhere(a.nearest.at[number]) {
+				marks[i] = 1
+			}
+		}
+		flows, marks = flows[n:], marks[n:]
+	}
+}
+
+func (a *Away) elsewhere(at int32) bool {
+	if at >= onlyHere {
+		return at != onlyHere && at != a.host
+	}
+	return !slices.Contains(a.nearest.lists[onlyHere-1-at], a.host)
+}
+
+// record reports whether the flow of a record counts at another host.
+func (a *Away) record(r *flow.Record) bool {
+	if a == nil || r.Unattributed {
+		return false
+	}
+	a.flow[0] = flowOf(r)
+	a.Mark(a.flow[:], a.is[:])
+	return a.is[0] != 0
 }

@@ -434,6 +434,7 @@ func (v *vector) addDictionary(c *column, d parquet.Dictionary) error {
 		if err != nil {
 			return err
 		}
+		v.numbers = slices.Grow(v.numbers, d.Len())
 		for i := range d.Len() {
 			v.numbers = append(v.numbers, number(i))
 		}

@@ -220,7 +220,7 @@ func (c *counts) place(b *block, at []int32) (rows, ids []int32, err error) {
 	if c.run.plan.Step > 0 {
 		l.steps()
 	}
-	known, err := l.find(&c.ids, func(_ int, key []uint64, d digest) (int32, error) { return c.newGroup(key, d) })
+	known, err := l.find(&c.ids, func(_ int, key []uint64, d query.Digest) (int32, error) { return c.newGroup(key, d) })
 	if err != nil {
 		return nil, nil, b.damaged(err)
 	}
@@ -236,13 +236,13 @@ func (c *counts) choose(l *local) error {
 		return nil
 	}
 	meant := l.block.memory.marks(len(l.firsts))
-	known, err := l.find(&c.meant, func(g int, key []uint64, d digest) (int32, error) {
+	known, err := l.find(&c.meant, func(g int, key []uint64, d query.Digest) (int32, error) {
 		r, err := c.recordOf(key)
 		if err != nil {
 			return 0, err
 		}
 		is := c.run.grouping.Means(r)
-		if meant[g] = mark(is); c.meant.n >= c.run.plan.Budget.Rows { // it is found out again
+		if meant[g] = mark(is); c.meant.Len() >= c.run.plan.Budget.Rows { // it is found out again
 			return groupBeyond, nil
 		}
 		c.isMeant = append(c.isMeant, is)
@@ -277,8 +277,8 @@ func (c *counts) chosen(b *block, at []int32) ([]int32, error) {
 }
 
 // newGroup adds the group of a key.
-func (c *counts) newGroup(key []uint64, d digest) (int32, error) {
-	if c.ids.n >= c.run.plan.Budget.Rows {
+func (c *counts) newGroup(key []uint64, d query.Digest) (int32, error) {
+	if c.ids.Len() >= c.run.plan.Budget.Rows {
 		c.run.full = c.run.plan.Full()
 		c.beyond = true
 		return groupBeyond, nil
@@ -337,9 +337,9 @@ func (c *counts) answer(whole query.Groups) query.Groups {
 	}
 	whole.Sums = &c.run.sums
 	switch {
-	case c.ids.n == 0:
+	case c.ids.Len() == 0:
 	case whole.Count == 0:
-		whole.Rows, whole.Count = c.rows(c.ordered), c.ids.n
+		whole.Rows, whole.Count = c.rows(c.ordered), c.ids.Len()
 		first, left := c.first()
 		whole.First, whole.Left = c.rows(func() []placed { return c.placed(first) }), left
 	default:
@@ -368,7 +368,7 @@ func (c *counts) placed(ids []int32) []placed {
 
 // ordered are all groups in the order of their digests.
 func (c *counts) ordered() []placed {
-	all := make([]int32, c.ids.n)
+	all := make([]int32, c.ids.Len())
 	for i := range all {
 		all[i] = int32(i)
 	}
@@ -383,10 +383,10 @@ func (c *counts) first() (first []int32, left int) {
 	p := c.run.plan
 	column := slices.IndexFunc(c.counters, func(f *flow.Field) bool { return f == p.Sorted() })
 	least := uint64(0)
-	if p.Limit > 0 && p.Limit < c.ids.n && column >= 0 && !p.Reverse {
+	if p.Limit > 0 && p.Limit < c.ids.Len() && column >= 0 && !p.Reverse {
 		least = c.largest(column, p.Limit)
 	}
-	for i := range c.ids.n {
+	for i := range c.ids.Len() {
 		sums := c.sums[i*c.stride:][:c.stride]
 		switch {
 		case least == 0 || sums[1+column] >= least:
@@ -401,7 +401,7 @@ func (c *counts) first() (first []int32, left int) {
 // largest is the n-th largest sum of a counter.
 func (c *counts) largest(column, n int) uint64 {
 	heap := make([]uint64, n) // the least one first
-	for i := range c.ids.n {
+	for i := range c.ids.Len() {
 		sum := c.sums[i*c.stride+1+column]
 		if sum <= heap[0] {
 			continue

@@ -112,10 +112,10 @@ type run struct {
 	bytes    uint64
 	join     bool // where packets were seen first has to be found out again
 	joiner   joiner
-	sums     query.Sums                 // in a first pass
-	full     bool                       // nobody reads what is in more rows
-	spent    string                     // the budget ended: why
-	sighted  func(*query.Sighting) bool // only this is asked; nil: for groups
+	sums     query.Sums                  // in a first pass
+	full     bool                        // nobody reads what is in more rows
+	spent    string                      // the budget ended: why
+	sighted  func([]query.Sighting) bool // only this is asked; nil: for groups
 }
 
 // Run implements query.Engine.

@@ -103,11 +103,16 @@ func (b *block) side(c *column) (s side, err error) {
 
 // addressAt is that of a row; without one, nil.
 func (v *vector) addressAt(row int32) []byte {
-	if v == nil {
+	code := int32(0)
+	switch {
+	case v == nil || v.same && len(v.packed) == 0:
 		return nil
+	case !v.same:
+		if code = v.codes[row]; code < 0 {
+			return nil
+		}
 	}
-	_, address, _ := v.cell(int(row))
-	return address
+	return v.packed[int(code)*addressBytes:][:addressBytes]
 }
 
 // allPorts is the dictionary of ports that were turned: each is its own code.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/digest"
 	"github.com/waymark-net/waymark/internal/store"
 )
 
@@ -177,21 +178,21 @@ func (l *local) numbers(words []uint64, width int, firsts []int32, column int) {
 }
 
 // find finds the numbers of all groups in a table; missing numbers those that are not there.
-func (l *local) find(in *table, missing func(group int, key []uint64, d digest) (int32, error)) (numbers []int32, err error) {
+func (l *local) find(in *table, missing func(group int, key []uint64, d digest.Digest) (int32, error)) (numbers []int32, err error) {
 	numbers = l.block.memory.codes(len(l.firsts))
-	var digests [keysAtOnce]digest
+	var digests [keysAtOnce]digest.Digest
 	for from := 0; from < len(numbers); from += keysAtOnce {
 		part := numbers[from:min(from+keysAtOnce, len(numbers))]
 		words := l.keysOf(from, from+len(part), in.width)
 		for i := range part {
 			digests[i] = digestOf(words[i*in.width:][:in.width])
 		}
-		in.find(digests[:len(part)], part)
+		in.Find(digests[:len(part)], part)
 		for i, n := range part {
 			if n >= 0 {
 				continue
 			}
-			if part[i] = in.one(digests[i]); part[i] >= 0 { // another group of the part was
+			if part[i] = in.One(digests[i]); part[i] >= 0 { // another group of the part was
 				continue
 			}
 			if part[i], err = missing(from+i, words[i*in.width:][:in.width], digests[i]); err != nil {

@@ -11,10 +11,10 @@ import (
 )
 
 // Sightings implements query.Sighter. Of what cannot be read, an answer has no records either.
-func (e *engine) Sightings(ctx context.Context, p *query.Plan, before uint64, each func(*query.Sighting) bool) error {
+func (e *engine) Sightings(ctx context.Context, p *query.Plan, before uint64, each func([]query.Sighting) bool) error {
 	r := e.newRun(ctx, p, before)
-	r.sighted = func(s *query.Sighting) bool {
-		r.full = r.full || !each(s)
+	r.sighted = func(list []query.Sighting) bool {
+		r.full = r.full || !each(list)
 		return !r.full
 	}
 	r.all()
@@ -39,7 +39,7 @@ func (b *block) flows() (f flows, err error) {
 	return f, nil
 }
 
-// of is the flow of a row; it is not known of unattributed ones.
+// of is the flow of a row; it is not known of unattributed ones, and zero.
 func (f *flows) of(row int32) (flow query.Digest, known bool) {
 	src, dst := f.src.addressAt(row), f.dst.addressAt(row)
 	if src == nil || dst == nil {
@@ -77,23 +77,36 @@ func (r *run) sight(b *block) error {
 		}
 	}
 	egress := flow.Egress.String()
-	var s query.Sighting
 	var netns []byte
+	list, name := make([]query.Sighting, 0, query.SightingsAtOnce), ""
 	for _, row := range at {
-		known := false
-		if s.Flow, known = of.of(row); !known {
+		flow, known := of.of(row)
+		if !known {
 			continue
 		}
-		s.Copies = hops.Copies(netip.AddrFrom16([16]byte(of.dst.addressAt(row))).Unmap())
-		s.Packets = vectors[0].orZero(row) - m.times(int(row))
-		s.TTL, s.First = uint8(vectors[1].orZero(row)), int64(vectors[2].orZero(row))
-		s.Egress = string(vectors[3].textAt(row)) == egress
 		if text := vectors[4].textAt(row); string(text) != string(netns) {
-			netns, s.Netns = text, string(text)
+			netns, name = text, string(text)
 		}
-		if !r.sighted(&s) {
-			return nil
+		list = append(list, query.Sighting{
+			Flow: flow, Copies: of.copies(row), Netns: name, Egress: string(vectors[3].textAt(row)) == egress,
+			TTL: uint8(vectors[1].orZero(row)), Packets: vectors[0].orZero(row) - m.times(int(row)), First: int64(vectors[2].orZero(row)),
+		})
+		if len(list) == cap(list) {
+			if !r.sighted(list) {
+				return nil
+			}
+			list = list[:0]
 		}
 	}
+	r.sighted(list)
 	return nil
 }
+
+// copies reports whether packets of a row may come to several hosts.
+func (f *flows) copies(row int32) bool {
+	a := f.dst.addressAt(row)
+	return mayCopy(a) && hops.Copies(netip.AddrFrom16([16]byte(a)).Unmap())
+}
+
+// mayCopy sorts out most addresses: others are of multicast, of IPv6 or, mapped to it, of IPv4.
+func mayCopy(a []byte) bool { return a[0] == 0xff || a[0] == 0 && a[12] >= 224 }

@@ -2,10 +2,13 @@ package disk
 
 import "math/bits"
 
+// pairCell is a place: one more than the pair, and its number.
+type pairCell [2]uint64
+
 // pairs numbers the pairs of a group and a code of a block, in the order in which they come.
 type pairs struct {
 	memory *memory
-	cells  []digest // of each: one more than the pair, 0 if it is free; and its number
+	cells  []pairCell // of each: one more than the pair, 0 if it is free; and its number
 	shift  int
 	n      int
 }
@@ -31,7 +34,7 @@ func (p *pairs) number(pair uint64) int32 {
 			p.grow()
 			c = p.find(pair + 1)
 		}
-		*c = digest{pair + 1, uint64(p.n)}
+		*c = pairCell{pair + 1, uint64(p.n)}
 		p.n++
 	}
 	return int32(c[1])
@@ -39,7 +42,7 @@ func (p *pairs) number(pair uint64) int32 {
 
 // find is where a key is or belongs. The factor is a secret of this process: whoever chooses what is grouped does not know
 // which pairs share a cell.
-func (p *pairs) find(key uint64) *digest {
+func (p *pairs) find(key uint64) *pairCell {
 	at, mask := int(key*secrets[2]>>p.shift), len(p.cells)-1
 	for p.cells[at][0] != 0 && p.cells[at][0] != key {
 		at = (at + 1) & mask

@@ -35,7 +35,7 @@ func (m *again) read() (err error) {
 }
 
 // elsewhere finds the rows whose packets count at another host.
-func (m *again) elsewhere(at []int32, away func(query.Digest) bool) error {
+func (m *again) elsewhere(at []int32, away *query.Away) error {
 	of, err := m.flows()
 	if err != nil {
 		return err
@@ -44,9 +44,18 @@ func (m *again) elsewhere(at []int32, away func(query.Digest) bool) error {
 		return err
 	}
 	m.away = m.memory.marks(m.rows)
-	for _, row := range at {
-		flow, known := of.of(row)
-		m.away[row] = mark(known && away(flow))
+	var flows [query.SightingsAtOnce]query.Digest
+	var marks [query.SightingsAtOnce]byte
+	for len(at) > 0 {
+		rows := at[:min(len(at), len(flows))]
+		at = at[len(rows):]
+		for i, row := range rows {
+			flows[i], _ = of.of(row)
+		}
+		away.Mark(flows[:len(rows)], marks[:])
+		for i, row := range rows {
+			m.away[row] = marks[i]
+		}
 	}
 	return nil
 }
