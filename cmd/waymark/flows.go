@@ -313,6 +313,9 @@ func (f *flowsCommand) summary(a api.Answer) string {
 	if n := a.UnsureFlows; n > 0 {
 		s += fmt.Sprintf("; which host %s passed first is not certain (waymark points)", term.Number(n, "flows"))
 	}
+	if n := a.BehindFlows; n > 0 {
+		s += fmt.Sprintf("; of %s, a further host counted more packets (--by host)", term.Number(n, "flows"))
+	}
 	if a.Summed > 0 {
 		s += fmt.Sprintf("; %s beyond the size of the history, shown as a sum", term.Number(a.Summed, "records"))
 	}

@@ -35,9 +35,11 @@ type Answer struct {
 	Lost       uint64      `json:"lost,omitempty"`    // intervals that the history could not keep, or cannot read
 	Partial    string      `json:"partial,omitempty"` // why some records are not in the answer; absent: all are
 	// SharedFlows are flows that several hosts saw: each counts at the one that is nearest to its source. Of UnsureFlows, counts
-	// or clocks decided which one that is. EachHost is why packets count at each host that saw them instead.
+	// or clocks decided which one that is. Of BehindFlows, a further host counted over a sixteenth more packets: the nearest one was not
+	// counting all the time, or packets were duplicated. EachHost is why packets count at each host that saw them instead.
 	SharedFlows uint64 `json:"shared_flows,omitempty"`
 	UnsureFlows uint64 `json:"unsure_flows,omitempty"`
+	BehindFlows uint64 `json:"behind_flows,omitempty"`
 	EachHost    string `json:"each_host,omitempty"`
 	Whole       []Row  `json:"whole,omitempty"` // with step and limit: the groups over all the time, in the order of rows
 	Rows        []Row  `json:"rows"`
@@ -57,7 +59,7 @@ func NewAnswer(a query.Answer, o flow.Origin) Answer {
 		From: a.From, To: a.To, Intervals: a.Intervals, Groups: a.Groups, Records: a.Records,
 		Total: a.Total, Repeated: a.Repeated, Summed: a.Summed, Missed: a.Missed,
 		Since: a.Asked, Until: a.AskedUntil, Incomplete: a.Short, Lost: a.Lost, Partial: a.Partial,
-		SharedFlows: a.Shared, UnsureFlows: a.Unsure, EachHost: a.EachHost,
+		SharedFlows: a.Shared, UnsureFlows: a.Unsure, BehindFlows: a.Behind, EachHost: a.EachHost,
 	}
 	if a.Intervals == 0 {
 		out.Oldest = a.Oldest

@@ -34,8 +34,8 @@ type Answer struct {
 	// empty: all are.
 	Partial string
 	// Shared is how many flows several hosts saw: each counts at the host that is nearest to its source. Of Unsure, counts or
-	// clocks had to decide which one that is.
-	Shared, Unsure uint64
+	// clocks had to decide which one that is; of Behind, a further host counted over a sixteenth more packets.
+	Shared, Unsure, Behind uint64
 	// EachHost is why packets count at each host that saw them instead; empty: they count once, or at one host.
 	EachHost string
 }

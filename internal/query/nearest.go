@@ -76,9 +76,9 @@ type Nearest struct {
 	hosts  []string
 	nodes  []node
 	flows  digest.Table
-	last   []int32   // of each flow: the sight that was added last
-	sights [][]sight // sightsChunk each
-	count  int       // of sights
+	last   []int32        // of each flow: the sight that was added last
+	sights [][]sight      // sightsChunk each
+	count  int            // of sights
 	copies map[int32]bool // flows whose packets may come to several hosts
 	why    string         // not all flows are known
 
@@ -86,6 +86,7 @@ type Nearest struct {
 	at             []int32
 	lists          [][]int32 // of hosts that have parts of a flow
 	shared, unsure uint64
+	behind         uint64 // flows of which a further host counted clearly more
 	settled        bool
 }
 
@@ -213,7 +214,8 @@ func (n *Nearest) settle() {
 	if n.settled {
 		return
 	}
-	n.at, n.lists, n.shared, n.unsure, n.settled = make([]int32, 0, len(n.last)), nil, 0, 0, true
+	n.at, n.lists, n.settled = make([]int32, 0, len(n.last)), nil, true
+	n.shared, n.unsure, n.behind = 0, 0, 0
 	if n.why != "" {
 		return
 	}
@@ -232,8 +234,26 @@ func (n *Nearest) settle() {
 		if n.shared++; unsure {
 			n.unsure++
 		}
+		if fewer(seen, sources) {
+			n.behind++
+		}
 		n.at = append(n.at, n.list(sources, of))
 	}
+}
+
+// fewer reports whether some other node counted more than the sources of a flow, by over a sixteenth: ends of intervals make
+// differences of a few packets.
+func fewer(seen []hops.Sight, sources []int) bool {
+	var first, other uint64
+	for i := range seen {
+		packets := max(seen[i].In.Packets, seen[i].Out.Packets)
+		if slices.Contains(sources, i) {
+			first += packets
+		} else {
+			other = max(other, packets)
+		}
+	}
+	return other > first+first/16
 }
 
 func (n *Nearest) oneHost(last int32) bool {
@@ -282,7 +302,7 @@ func (a *Answer) Nearest(n *Nearest) {
 		a.EachHost = "packets count at each host that saw them: " + n.why
 		return
 	}
-	a.Shared, a.Unsure = n.shared, n.unsure
+	a.Shared, a.Unsure, a.Behind = n.shared, n.unsure, n.behind
 }
 
 // Away finds flows of a host that count at another one.

@@ -37,6 +37,7 @@ export interface Answer {
 	partial?: string;
 	shared_flows?: number;
 	unsure_flows?: number;
+	behind_flows?: number;
 	each_host?: string;
 	whole?: Row[];
 	rows: Row[];

@@ -170,7 +170,7 @@ func TestFlowsCountOnce(t *testing.T) {
 				for _, p := range []query.Plan{{}, {Sums: []string{"packets"}}, {Sort: "packets", Limit: 7}, {Step: time.Minute}} {
 					p.By, _ = query.ParseBy(by)
 					a := askFleet(t, hosts, p)
-					if a.Total.Packets != total || a.Total.Packets+a.Repeated.Packets != every || a.Shared != 20 || a.EachHost != "" {
+					if a.Total.Packets != total || a.Total.Packets+a.Repeated.Packets != every || a.Shared != 20 || a.Behind+a.Unsure != 0 || a.EachHost != "" {
 						t.Errorf("%s, seed %d, by %s, %+v: %d packets in total, %d repeated, %d flows; want %d of %d", name, seed, by, p, a.Total.Packets, a.Repeated.Packets, a.Shared, total, every)
 					}
 					if by == "dport" && p.Limit == 0 {
@@ -218,6 +218,28 @@ func (f *fleet) fillHost(t *testing.T, host string, all map[int64][]*flow.Record
 			if err := b.disk.Seal(); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// TestFurtherHostCountsMore: the sender's agent saw half of a flow. It counts there, and the answer says that there was more.
+func TestFurtherHostCountsMore(t *testing.T) {
+	f := fleet{t.TempDir(), map[string]*both{}}
+	defer f.close(t)
+	for host, packets := range map[string]uint64{"alpha": 50, "omega": 100} {
+		r := flow.Record{
+			Iface: "eth0", Direction: flow.Egress, Family: 4, Proto: 17, Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
+			TTLMax: 64, Counters: flow.Counters{Packets: packets}, First: at(0), Last: at(0),
+		}
+		if host == "omega" {
+			r.Direction = flow.Ingress
+		}
+		f.of(t, host).fill(0, r)
+	}
+	memory, disk := f.both()
+	for _, hosts := range []query.Fleet{memory, disk} {
+		if a := askFleet(t, hosts, query.Plan{}); a.Total.Packets != 50 || a.Repeated.Packets != 100 || a.Behind != 1 {
+			t.Errorf("%d packets, %d repeated, %d flows with more behind", a.Total.Packets, a.Repeated.Packets, a.Behind)
 		}
 	}
 }
