@@ -19,6 +19,9 @@ const (
 // the other.
 const recentPeriods = 24
 
+// recentFlows is how many flows are compared then, for each filter that somebody follows: they take some 50 MB.
+const recentFlows = 1 << 18
+
 // live are the intervals that came since somebody who follows got some.
 type live struct {
 	every     time.Duration
@@ -64,6 +67,8 @@ type recent struct {
 	began, last uint64 // periods: of next, and the one added last
 }
 
+func newRecent() *query.Nearest { return query.NewNearest(query.Budget{Flows: recentFlows}) }
+
 // Answer implements store.Period.
 func (p *period) Answer(plan query.Plan) query.Answer {
 	var n *query.Nearest
@@ -88,14 +93,14 @@ func (p *period) nearest(plan *query.Plan) *query.Nearest {
 	key := plan.Filter.String()
 	r := p.recent[key]
 	if r == nil {
-		r = &recent{flows: query.NewNearest(plan.Budget), next: query.NewNearest(plan.Budget), began: p.number}
+		r = &recent{flows: newRecent(), next: newRecent(), began: p.number}
 		p.recent[key] = r
 	}
 	if r.last == p.number {
 		return r.flows
 	}
 	if r.last = p.number; p.number-r.began >= recentPeriods {
-		r.flows, r.next, r.began = r.next, query.NewNearest(plan.Budget), p.number
+		r.flows, r.next, r.began = r.next, newRecent(), p.number
 	}
 	for _, c := range p.list {
 		for _, n := range []*query.Nearest{r.flows, r.next} {

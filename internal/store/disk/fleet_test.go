@@ -244,6 +244,11 @@ func TestFurtherHostCountsMore(t *testing.T) {
 	}
 }
 
+// deaf is a source that knows nothing of other hosts.
+type deaf struct{ query.Source }
+
+func (d deaf) Open() query.Engine { return struct{ query.Engine }{d.Source.Open()} }
+
 // TestTooManyFlows: where not all flows can be compared, each host counts its own, and the answer says so.
 func TestTooManyFlows(t *testing.T) {
 	f := fleet{t.TempDir(), map[string]*both{}}
@@ -267,6 +272,11 @@ func TestTooManyFlows(t *testing.T) {
 	a = askFleet(t, disk, query.Plan{Budget: query.Budget{Flows: 199}})
 	if a.Total.Packets != 200 || !strings.Contains(a.EachHost, "more flows than the 199") || a.Shared != 0 {
 		t.Errorf("%d packets of %d flows, %q", a.Total.Packets, a.Shared, a.EachHost)
+	}
+	elsewhere := slices.Clone(disk)
+	elsewhere[1].Sources = []query.Source{deaf{f.hosts["omega"].memory}}
+	if a = askFleet(t, elsewhere, query.Plan{}); a.Total.Packets != 200 || !strings.Contains(a.EachHost, "records of omega are in a store that does not compare hosts (memory)") {
+		t.Errorf("%d packets, %q", a.Total.Packets, a.EachHost)
 	}
 	if err := f.hosts["alpha"].disk.Seal(); err != nil {
 		t.Fatal(err)
