@@ -27,13 +27,14 @@ type Point struct {
 	Tunnel    flow.Tunnel `json:"-"` // packets of the flow are inside it here
 	VNI       uint32      `json:"vni,omitempty"`
 
-	TTLMin  uint8     `json:"ttl_min"`
-	TTLMax  uint8     `json:"ttl_max"`
-	Packets uint64    `json:"packets"`
-	Bytes   uint64    `json:"bytes"`
-	Dropped uint64    `json:"dropped,omitempty"` // packets, among Packets, that rules of the gate dropped
-	First   time.Time `json:"first"`
-	Last    time.Time `json:"last"`
+	TTLMin    uint8     `json:"ttl_min"`
+	TTLMax    uint8     `json:"ttl_max"`
+	Packets   uint64    `json:"packets"`
+	Bytes     uint64    `json:"bytes"`
+	Dropped   uint64    `json:"dropped,omitempty"`   // packets, among Packets, that rules of the gate dropped
+	Fragments uint64    `json:"fragments,omitempty"` // packets, among Packets, that are IP fragments
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
 
 	// Again are further interfaces of the node on which the same packets were counted, as bridges and VLANs have them.
 	Again []Point `json:"again,omitempty"`
@@ -107,7 +108,7 @@ func (p *Points) Add(host string, r *flow.Record) error {
 		}
 		p.points[at] = one
 	}
-	one.Packets, one.Bytes, one.Dropped = one.Packets+r.Packets, one.Bytes+r.Bytes, one.Dropped+r.Dropped
+	one.Packets, one.Bytes, one.Dropped, one.Fragments = one.Packets+r.Packets, one.Bytes+r.Bytes, one.Dropped+r.Dropped, one.Fragments+r.Fragments
 	one.TTLMin, one.TTLMax = min(one.TTLMin, r.TTLMin), max(one.TTLMax, r.TTLMax)
 	if r.First.Before(one.First) {
 		one.First = r.First

@@ -47,3 +47,29 @@ func TestLimits(t *testing.T) {
 		t.Errorf("unconfirmed %q", path.Unconfirmed)
 	}
 }
+
+// TestFragments: packets that a router cuts are more behind it, which is no way without an agent.
+func TestFragments(t *testing.T) {
+	var points Points
+	for _, one := range []struct {
+		host               string
+		direction          flow.Direction
+		ttl                uint8
+		packets, fragments uint64
+	}{{"a", flow.Egress, 64, 100, 0}, {"b", flow.Ingress, 64, 100, 0}, {"b", flow.Egress, 63, 200, 200}, {"c", flow.Ingress, 63, 198, 198}} {
+		r := flow.Record{
+			Iface: "eth0", Direction: one.direction, TTLMin: one.ttl, TTLMax: one.ttl,
+			Counters: flow.Counters{Packets: one.packets, Fragments: one.fragments}, First: hopstest.Began, Last: hopstest.Began,
+		}
+		if err := points.Add(one.host, &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := points.Find(&Facts{})
+	if len(path.Parts) != 3 || path.Parts[1].Gained != 100 || path.Parts[2].Lost != 2 || len(path.Notes) != 1 || len(path.Unconfirmed) != 0 {
+		t.Fatalf("%+v", path)
+	}
+	if want := "between b eth0 and b eth0, packets are cut into fragments: what is lost there is not known from counts"; path.Notes[0] != want {
+		t.Errorf("%s", path.Notes[0])
+	}
+}

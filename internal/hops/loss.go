@@ -60,6 +60,16 @@ func (f *finder) compare(p *Part) {
 		p.Dropped = min(p.Dropped, p.Lost)
 	}
 	p.Margin = f.margin(p)
+	if before, after := fragments(p.From), fragments(p.To); after > before && p.Received > p.Sent {
+		f.path.Notes = append(f.path.Notes, fmt.Sprintf("between %s and %s, packets are cut into fragments: what is lost there is not known from counts", &p.From[0], &p.To[0]))
+	}
+}
+
+func fragments(points []Point) (n uint64) {
+	for i := range points {
+		n += points[i].Fragments
+	}
+	return n
 }
 
 // margin is Part.Margin.
