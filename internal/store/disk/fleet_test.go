@@ -249,6 +249,18 @@ type deaf struct{ query.Source }
 
 func (d deaf) Open() query.Engine { return struct{ query.Engine }{d.Source.Open()} }
 
+// slow is a source of which the first pass takes all of its time.
+type slow struct{ query.Source }
+
+func (s slow) Open() query.Engine { return slowEngine{s.Source.Open()} }
+
+type slowEngine struct{ query.Engine }
+
+func (slowEngine) Sightings(ctx context.Context, _ *query.Plan, _ uint64, _ func([]query.Sighting) bool) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // TestTooManyFlows: where not all flows can be compared, each host counts its own, and the answer says so.
 func TestTooManyFlows(t *testing.T) {
 	f := fleet{t.TempDir(), map[string]*both{}}
@@ -277,6 +289,10 @@ func TestTooManyFlows(t *testing.T) {
 	elsewhere[1].Sources = []query.Source{deaf{f.hosts["omega"].memory}}
 	if a = askFleet(t, elsewhere, query.Plan{}); a.Total.Packets != 200 || !strings.Contains(a.EachHost, "records of omega are in a store that does not compare hosts (memory)") {
 		t.Errorf("%d packets, %q", a.Total.Packets, a.EachHost)
+	}
+	elsewhere[1].Sources = []query.Source{slow{f.hosts["omega"].memory}}
+	if a = askFleet(t, elsewhere, query.Plan{Budget: query.Budget{Time: time.Second}}); a.Total.Packets != 200 || a.Partial != "" || !strings.Contains(a.EachHost, "half of the time of the query (1s) was too short") {
+		t.Errorf("%d packets, partial %q, %q", a.Total.Packets, a.Partial, a.EachHost)
 	}
 	if err := f.hosts["alpha"].disk.Seal(); err != nil {
 		t.Fatal(err)
