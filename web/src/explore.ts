@@ -35,7 +35,8 @@ export interface Result {
 }
 
 const folds = ["conversation", "service", "pair", "session", "peer", "peer_port", "peer_service", "local_service"];
-const places = ["flow", "transit", "iface", "netns", "direction", "in", "out"];
+// places have rows of which several have the same packets: on interfaces, at hosts, and of peers at both ends.
+const places = ["flow", "transit", "iface", "netns", "direction", "in", "out", "host", "session", "peer", "peer_port", "peer_service", "local_service"];
 const has = (by: string, names: string[]) => by.split(",").some((k) => names.includes(k.split("/")[0]!));
 
 // label names a group by the values of its keys.
