@@ -76,6 +76,9 @@ func (m *model) subline() string {
 		term.Rate(float64(m.answer.Total.Packets), d) + " packets/s",
 		term.Number(uint64(m.answer.Groups), views[m.view].rows),
 	}
+	if m.answer.EachHost != "" {
+		parts = append(parts, "counted at each host")
+	}
 	if c, ok := m.coverage(); ok {
 		parts = append(parts, "coverage "+term.Percent(c))
 	}
@@ -253,7 +256,8 @@ func helpLines(height int) []string {
 		"",
 		"  Rates are those of the last interval. RTT is the round-trip time of the",
 		"  TCP handshake that ended last in the history. A packet that is seen on",
-		"  several interfaces counts once in totals.",
+		"  several interfaces counts once in totals; at an analyzer, also one that",
+		"  several hosts saw, unless the second line says so.",
 	}
 	return lines[:min(len(lines), height)]
 }

@@ -256,6 +256,19 @@ func TestBeforeTheFirstInterval(t *testing.T) {
 	}
 }
 
+// TestEachHost: where an analyzer cannot compare its hosts, totals have the packets of each.
+func TestEachHost(t *testing.T) {
+	m := testModel(0)
+	a := answers(t, views[0].by, "bytes", 1, nil)[0]
+	for _, why := range []string{"", "packets count at each host that saw them: too many flows"} {
+		a.EachHost = why
+		m.send(answerMsg{0, a})
+		if s := screen(t, m); strings.Contains(s, "counted at each host") != (why != "") {
+			t.Errorf("%q: %s", why, s)
+		}
+	}
+}
+
 func TestAgentGone(t *testing.T) {
 	m := testModel(0)
 	m.send(answerMsg{0, answers(t, views[0].by, "bytes", 1, nil)[0]})

@@ -71,7 +71,7 @@ func askFleet(t rapid.TB, f query.Fleet, p query.Plan) query.Answer {
 func TestHostsHaveOneAnswer(t *testing.T) {
 	dir := t.TempDir()
 	n, shared := 0, uint64(0)
-	checks(t, soak.Times(5, 1000))
+	checks(t, soak.Times(5, 300))
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		f := fleet{fmt.Sprintf("%s/%d", dir, n), map[string]*both{}}
@@ -134,7 +134,7 @@ func index(iface string) (n uint32) {
 // TestFlowsCountOnce: flows pass random networks. Totals and rows of all hosts are what the senders' interfaces counted, whatever is lost
 // behind them, and each host has its own view.
 func TestFlowsCountOnce(t *testing.T) {
-	for seed := range uint64(soak.Times(1, 60)) {
+	for seed := range uint64(soak.Times(1, 30)) {
 		f := fleet{t.TempDir(), map[string]*both{}}
 		sent, every, byHost := map[uint16]uint64{}, uint64(0), map[string]uint64{}
 		records := map[string]map[int64][]*flow.Record{}
