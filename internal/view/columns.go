@@ -64,7 +64,16 @@ func (m Merging) has(name string) bool {
 // Columns are the columns for rows. A column in which no row has anything is left
 // out, unless its title is among keep: columns that were shown before.
 func (m Merging) Columns(rows []api.Row, keep []string) []Column {
-	return shownColumns(m.withSort(append(m.keyColumns(), sumColumns...)), rows, keep)
+	columns := append(m.keyColumns(), sumColumns...)
+	if c := keyColumns["host"]; m.whole && (severalHosts(rows) || slices.Contains(keep, c.Title)) {
+		columns = slices.Insert(columns, 0, c)
+	}
+	return shownColumns(m.withSort(columns), rows, keep)
+}
+
+// severalHosts reports whether flows are of more than one, as an analyzer has them.
+func severalHosts(rows []api.Row) bool {
+	return slices.ContainsFunc(rows, func(w api.Row) bool { return w.Host != rows[0].Host })
 }
 
 // withSort adds the column of what rows are sorted by, where it is none of the others.

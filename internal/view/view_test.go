@@ -218,3 +218,24 @@ func TestColumnsThatWereShownStay(t *testing.T) {
 		t.Errorf("columns %v, though RTT was shown before", kept)
 	}
 }
+
+// TestFlowsOfHosts: rows by flow name their host where there are several, and where these were shown before.
+func TestFlowsOfHosts(t *testing.T) {
+	m := NewMerging(query.ByFlow())
+	one, other := api.Row{Row: query.Row{Host: "alpha"}}, api.Row{Row: query.Row{Host: "beta"}}
+	for _, tt := range []struct {
+		rows []api.Row
+		keep []string
+		want bool
+	}{
+		{[]api.Row{one, one}, nil, false},
+		{[]api.Row{one, other}, nil, true},
+		{[]api.Row{one}, []string{"HOST"}, true},
+		{nil, nil, false},
+	} {
+		columns := m.Columns(tt.rows, tt.keep)
+		if got := columns[0].Title == "HOST"; got != tt.want {
+			t.Errorf("%d rows, %v shown before: first column %s", len(tt.rows), tt.keep, columns[0].Title)
+		}
+	}
+}
