@@ -10,6 +10,8 @@ import (
 	"github.com/waymark-net/waymark/internal/hops/hopstest"
 )
 
+var began = hopstest.Began
+
 func names(points []Point) string {
 	var list []string
 	for _, n := range nodes(points) {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
-	"github.com/waymark-net/waymark/internal/hops/hopstest"
 )
 
 // TestLimits: what counts do not say is reported.
@@ -15,7 +14,7 @@ func TestLimits(t *testing.T) {
 		t.Helper()
 		r := flow.Record{
 			Iface: "eth" + host, Direction: d, TTLMin: ttl, TTLMax: ttl, Counters: flow.Counters{Packets: packets},
-			First: hopstest.Began, Last: hopstest.Began.Add(10 * time.Second),
+			First: began, Last: began.Add(10 * time.Second),
 		}
 		if err := points.Add(host, &r); err != nil {
 			t.Fatal(err)
@@ -25,7 +24,7 @@ func TestLimits(t *testing.T) {
 	add("b", flow.Ingress, 62, 1010) // behind two routers
 	add("b", flow.Egress, 61, 1010)
 	path := points.Find(&Facts{Clock: time.Second, Windows: map[string]Window{
-		"a": {hopstest.Began.Add(-time.Minute), hopstest.Began.Add(10 * time.Second)}, "b": {hopstest.Began.Add(-time.Minute), hopstest.Began.Add(12 * time.Second)},
+		"a": {began.Add(-time.Minute), began.Add(10 * time.Second)}, "b": {began.Add(-time.Minute), began.Add(12 * time.Second)},
 	}})
 	if len(path.Parts) != 2 || path.Parts[0].Hidden != 2 || path.Parts[0].Gained != 10 || path.Parts[0].Lost != 0 || path.Parts[0].Significant() {
 		t.Fatalf("%+v", path)
@@ -59,7 +58,7 @@ func TestFragments(t *testing.T) {
 	}{{"a", flow.Egress, 64, 100, 0}, {"b", flow.Ingress, 64, 100, 0}, {"b", flow.Egress, 63, 200, 200}, {"c", flow.Ingress, 63, 198, 198}} {
 		r := flow.Record{
 			Iface: "eth0", Direction: one.direction, TTLMin: one.ttl, TTLMax: one.ttl,
-			Counters: flow.Counters{Packets: one.packets, Fragments: one.fragments}, First: hopstest.Began, Last: hopstest.Began,
+			Counters: flow.Counters{Packets: one.packets, Fragments: one.fragments}, First: began, Last: began,
 		}
 		if err := points.Add(one.host, &r); err != nil {
 			t.Fatal(err)
