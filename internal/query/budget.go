@@ -50,6 +50,9 @@ func (c *Cost) add(o Cost) {
 	c.Skipped += o.Skipped
 }
 
+// twice is the cost of two passes over the same records.
+func (c *Cost) twice() { c.Records, c.Bytes = 2*c.Records, 2*c.Bytes }
+
 // Over says which part of a budget a cost is beyond; empty: none. Time and groups are known
 // only when the plan runs.
 func (c *Cost) Over(b Budget) string {

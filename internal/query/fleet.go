@@ -79,7 +79,15 @@ func (f Fleet) Explain(p Plan) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	return asked.explain(&p), nil
+	twice := !p.Everywhere && asked.severalHosts()
+	e := asked.explain(&p)
+	if twice { // a first pass compares the hosts
+		e.twice()
+		for i := range e.Engines {
+			e.Engines[i].twice()
+		}
+	}
+	return e, nil
 }
 
 // open are the engines of the hosts that a plan is about, after it was checked.

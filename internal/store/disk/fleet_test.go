@@ -182,6 +182,13 @@ func TestFlowsCountOnce(t *testing.T) {
 					}
 				}
 			}
+			once, err := hosts.Explain(query.Plan{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if each, err := hosts.Explain(query.Plan{Everywhere: true}); err != nil || once.Records != 2*each.Records || once.Engines[0].Bytes != 2*each.Engines[0].Bytes || each.Records == 0 {
+				t.Errorf("%s: %d records are read, everywhere %d: %v", name, once.Records, each.Records, err)
+			}
 			everywhere := askFleet(t, hosts, query.Plan{Everywhere: true})
 			if everywhere.Total.Packets != every || everywhere.Shared != 0 {
 				t.Errorf("%s: everywhere %d packets, want %d", name, everywhere.Total.Packets, every)
