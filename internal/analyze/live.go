@@ -19,7 +19,7 @@ const (
 // the other.
 const recentPeriods = 24
 
-// recentFlows is how many flows are compared then, for each filter that somebody follows: they take some 50 MB.
+// recentFlows is how many flows are compared then, for each filter that somebody follows: they take up to 65 MB.
 const recentFlows = 1 << 18
 
 // live are the intervals that came since somebody who follows got some.

@@ -9,7 +9,7 @@ import (
 type Budget struct {
 	Bytes uint64        // read from disk
 	Rows  int           // groups held at the same time, beyond those of the memory engine
-	Flows int           // flows that hosts have in common are found among so many, each as often as nodes saw it: 100 bytes each
+	Flows int           // flows that hosts have in common are found among so many, each as often as nodes saw it: 130 bytes each
 	Time  time.Duration //
 }
 
