@@ -101,6 +101,7 @@ func (f *flowsCommand) register(cmd *cobra.Command, by, sort string) {
 	flags.StringVarP(&f.request.Sort, "sort", "s", sort, "sort by `KEY`: "+strings.Join(query.SortNames(), ", ")+" or a key of --by")
 	flags.BoolVarP(&f.request.Reverse, "reverse", "r", false, "reverse order: sums smallest first, keys largest first")
 	flags.BoolVar(&f.request.Everywhere, "everywhere", false, "count a packet on every interface and at every host that it passes, instead of once")
+	flags.StringVar(&f.request.Hosts, "host", "", "show what the hosts `NAMES`, separated by commas, saw, of those that an analyzer has")
 	flags.IntVarP(&f.request.Limit, "limit", "n", 20, "show `N` rows; 0 is all")
 	flags.StringVar(&f.request.Since, "since", "", "only what was counted since `TIME`: 90s, 5m, 1d, 09:50, or a date and time")
 	flags.StringVar(&f.request.Until, "until", "", "only what was counted until `TIME`, written as --since")
@@ -209,6 +210,8 @@ func (f *flowsCommand) checkRead() error {
 		return command.UsageErrorf("%s: --since and --until are relative to now, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.request.Step != 0, f.cost:
 		return command.UsageErrorf("%s: --step and --explain need an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
+	case f.request.Hosts != "":
+		return command.UsageErrorf("%s: --host needs an analyzer, but --read %s is a capture: omit one of them", f.verb, f.read)
 	case f.agent.socket != "":
 		return command.UsageErrorf("%s: --socket needs an agent, but --read %s is a capture: omit one of them", f.verb, f.read)
 	}

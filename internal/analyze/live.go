@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ type period struct {
 	number  uint64
 	list    []came
 	missed  uint64
-	recent  map[string]*recent // by filter
+	recent  map[string]*recent // by hosts and filter
 	scratch query.Scratch
 }
 
@@ -77,7 +78,7 @@ func (p *period) Answer(plan query.Plan) query.Answer {
 		plan.CountNearest(n)
 	}
 	var groups []query.Groups
-	for _, c := range p.list {
+	for _, c := range p.of(&plan) {
 		groups = append(groups, store.Group(plan.OfHost(c.host), nil, []store.Ended{c.ended}))
 	}
 	a := plan.Collect(groups, &p.scratch)
@@ -88,9 +89,19 @@ func (p *period) Answer(plan query.Plan) query.Answer {
 	return a
 }
 
+// of are the intervals of the hosts that a plan is about.
+func (p *period) of(plan *query.Plan) (list []came) {
+	for _, c := range p.list {
+		if plan.Wants(c.host) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // nearest says at which host flows count, as far as is known by now.
 func (p *period) nearest(plan *query.Plan) *query.Nearest {
-	key := plan.Filter.String()
+	key := strings.Join(plan.Hosts, ",") + " " + plan.Filter.String()
 	r := p.recent[key]
 	if r == nil {
 		r = &recent{flows: newRecent(), next: newRecent(), began: p.number}
@@ -102,7 +113,7 @@ func (p *period) nearest(plan *query.Plan) *query.Nearest {
 	if r.last = p.number; p.number-r.began >= recentPeriods {
 		r.flows, r.next, r.began = r.next, newRecent(), p.number
 	}
-	for _, c := range p.list {
+	for _, c := range p.of(plan) {
 		for _, n := range []*query.Nearest{r.flows, r.next} {
 			c.ended.Sightings(plan.Records(), n.Of(c.host))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,17 @@ func TestPoints(t *testing.T) {
 			}
 		}
 	}
+	for hosts, want := range map[string]uint64{"porthos": 1000, "omega": 900, "omega,porthos": 1000, "alpha,omega": 1000} {
+		if a, err := client.Flows(context.Background(), api.Request{By: "dport", Hosts: hosts}); err != nil || a.Total.Packets != want {
+			t.Errorf("%s: %d packets, %v", hosts, a.Total.Packets, err)
+		}
+	}
+	for _, follow := range []bool{false, true} {
+		err := client.Follow(context.Background(), api.Request{Hosts: "aramis", Follow: follow}, func(api.Answer) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "no records of host aramis: there are those of alpha, omega, porthos") {
+			t.Errorf("follow %t: %v", follow, err)
+		}
+	}
 	if err := client.Points(context.Background(), api.WhyRequest{Filter: "dprt 53"}, &ways); err == nil {
 		t.Error("a filter that nobody understands is taken")
 	}
@@ -153,7 +165,11 @@ func TestFollowersCountOnce(t *testing.T) {
 			t.Errorf("step %d: %d packets, %d repeated, want %d, %d", i, got, again, step.total, step.repeated)
 		}
 	}
-	plan.Everywhere = true
+	plan.Hosts = []string{"porthos"}
+	if got, again := total(plan, router, sender); got != 10 || again != 0 {
+		t.Errorf("porthos alone: %d packets, %d repeated", got, again)
+	}
+	plan.Hosts, plan.Everywhere = nil, true
 	if got, _ := total(plan, router, sender); got != 20 {
 		t.Errorf("everywhere: %d packets", got)
 	}

@@ -274,7 +274,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"/nothing", 404, `{"what":"nothing at /nothing","how":"there are /livez, /readyz, /metrics, /api/v1/status, /api/v1/flows and /api/v1/why"}`},
 		{"/api/v1/flows?fliter=tcp", 400, `{"what":"parameter \"fliter\" is not known","how":"did you mean filter?"}`},
-		{"/api/v1/flows?colour=blue", 400, `{"what":"parameter \"colour\" is not known","how":"there are filter, by, sort, reverse, everywhere, limit, sums, since, until, step, timeout, follow, every"}`},
+		{"/api/v1/flows?colour=blue", 400, `{"what":"parameter \"colour\" is not known","how":"there are filter, by, sort, reverse, everywhere, hosts, limit, sums, since, until, step, timeout, follow, every"}`},
 		{"/api/v1/flows?limit=1&limit=2", 400, `{"what":"parameter limit is given 2 times","how":"give it once"}`},
 		{"/api/v1/flows?limit=-1", 400, `{"what":"limit \"-1\" is not a number of rows","how":"write one like 20, or 0 for all"}`},
 		{"/api/v1/flows?since=tomorrow", 400, `{"what":"since \"tomorrow\" is neither a duration nor a time","how":"write a duration back from now, such as 90s, 5m or 1d, or a time, such as 09:50, 2026-01-02 09:50 or 2026-01-02T15:04:05Z"}`},
@@ -303,7 +303,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestRequestValues(t *testing.T) {
-	want := Request{Filter: "a=b & c", By: "src/24", Sort: "rtt", Reverse: true, Everywhere: true, Limit: 3, Since: "5m", Follow: true, Every: 2 * time.Second}
+	want := Request{Filter: "a=b & c", By: "src/24", Sort: "rtt", Reverse: true, Everywhere: true, Hosts: "alpha,beta", Limit: 3, Since: "5m", Follow: true, Every: 2 * time.Second}
 	got, err := parseRequest(want.Values())
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)

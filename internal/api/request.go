@@ -25,6 +25,7 @@ type Request struct {
 	// Everywhere: count a packet on each interface that it passes; else once, in
 	// rows that are of no interface.
 	Everywhere bool
+	Hosts      string        // hosts: whose records, with commas; empty: of all
 	Since      string        // since: as timespec.Since reads it; empty: all that is kept
 	Until      string        // until: likewise; empty: now
 	Step       time.Duration // step: a row of each group for each step of time; 0: one for all
@@ -48,6 +49,7 @@ var parameters = []Parameter{
 	{"sort", "What decides the order; `bytes` when left out"},
 	{"reverse", "`true`: the order the other way round"},
 	{"everywhere", "`true`: a packet counts on each interface that it passes, and at each host of an analyzer; left out, it counts once, in totals and in rows that are of no interface"},
+	{"hosts", "Names of hosts, with commas: only their records, as these hosts saw them; left out, those of all that an analyzer has"},
 	{"limit", "Rows to answer with; `0` and nothing: all"},
 	{"sums", "Counters that rows and totals have, with commas; all others are 0. Of files, only their columns are read: left out, rows have all that is known of their records"},
 	{"since", "Only intervals that ended after it: a duration back from now (`5m`, `1d`), a time of day (`09:50`, in the agent's time zone) or a date with a time (RFC 3339)"},
@@ -79,6 +81,7 @@ func (r Request) Values() url.Values {
 	set("sort", r.Sort, r.Sort != "")
 	set("reverse", "true", r.Reverse)
 	set("everywhere", "true", r.Everywhere)
+	set("hosts", r.Hosts, r.Hosts != "")
 	set("limit", strconv.Itoa(r.Limit), r.Limit != 0)
 	set("sums", r.Sums, r.Sums != "")
 	set("since", r.Since, r.Since != "")
@@ -113,6 +116,8 @@ func (r *Request) set(name, value string) (err error) {
 		r.Sort = value
 	case "sums":
 		r.Sums = value
+	case "hosts":
+		r.Hosts = value
 	case "since":
 		r.Since = value
 	case "until":
@@ -165,6 +170,9 @@ func (r Request) Query(now time.Time) (q query.Plan, err error) {
 	}
 	q.Sort, q.Reverse, q.Limit, q.Everywhere = r.Sort, r.Reverse, r.Limit, r.Everywhere
 	q.Step, q.Budget.Time = r.Step, r.Timeout
+	if r.Hosts != "" {
+		q.Hosts = strings.Split(r.Hosts, ",")
+	}
 	if r.Sums != "" {
 		q.Sums = strings.Split(r.Sums, ",")
 	}

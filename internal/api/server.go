@@ -302,6 +302,9 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, req Request, q q
 	if err := q.Check(); err != nil {
 		return err
 	}
+	if _, err := s.deps.History.Explain(q); err != nil { // it knows which hosts there are
+		return err
+	}
 	leaveFollowers, err := s.joinFollowers(r.Context(), req)
 	if err != nil {
 		return err
@@ -337,7 +340,7 @@ var errSlow = errors.New("too slow")
 
 // feedKey is the same for requests that one feed answers.
 func feedKey(r Request) string {
-	return Request{Filter: r.Filter, By: r.By, Sort: r.Sort, Reverse: r.Reverse, Everywhere: r.Everywhere, Limit: r.Limit}.Values().Encode()
+	return Request{Filter: r.Filter, By: r.By, Sort: r.Sort, Reverse: r.Reverse, Everywhere: r.Everywhere, Hosts: r.Hosts, Limit: r.Limit}.Values().Encode()
 }
 
 // writeNext writes the answer that a follower has not got yet.

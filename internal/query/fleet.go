@@ -101,7 +101,7 @@ func (f Fleet) open(p *Plan) (all asked, err error) {
 		}
 	}
 	for i := range f {
-		if len(p.Hosts) > 0 && !slices.Contains(p.Hosts, f[i].Host) {
+		if !p.Wants(f[i].Host) {
 			continue
 		}
 		list := f[i].open(p)

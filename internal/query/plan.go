@@ -86,9 +86,12 @@ func (p *Plan) Check() error {
 // MinStep is the shortest step of a series.
 const MinStep = time.Second
 
+// Wants reports whether records of a host are asked for.
+func (p *Plan) Wants(host string) bool { return len(p.Hosts) == 0 || slices.Contains(p.Hosts, host) }
+
 // wants refuses a plan for other hosts than the one whose records there are.
 func (p *Plan) wants(host string) error {
-	if len(p.Hosts) == 0 || slices.Contains(p.Hosts, host) {
+	if p.Wants(host) {
 		return nil
 	}
 	return fmt.Errorf("no records of host %s: this agent has those of %s", strings.Join(p.Hosts, ", "), host)

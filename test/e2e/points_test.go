@@ -116,6 +116,9 @@ func TestPoints(t *testing.T) {
 			t.Errorf("by %s: %d packets in total, %d repeated, %d flows of several hosts", by, a.Total.Packets, a.Repeated.Packets, a.SharedFlows)
 		}
 	}
+	if a := ask(t, socket, "udp dst port 9000", "dport", "--host", "aramis,beta"); a.Total.Packets != kept || a.SharedFlows != 1 {
+		t.Errorf("aramis and beta: %d packets", a.Total.Packets)
+	}
 	if r := waymark(t, "flows", "udp dst port 9000", "--socket", socket); !strings.HasPrefix(r.stdout, "HOST ") || strings.Count(r.stdout, "\n") != 9 {
 		t.Errorf("rows by flow name no host:\n%s", r.stdout)
 	}
