@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS waymark.flows
     fragments UInt64 COMMENT 'packets that are IP fragments; absent: none' CODEC(T64, ZSTD(1)),
     ce_packets UInt64 COMMENT 'packets marked congestion experienced (RFC 3168); absent: none' CODEC(T64, ZSTD(1)),
     forwarded UInt64 COMMENT 'packets, among `packets`, that were forwarded at XDP, past the kernel\'s stack; absent: none' CODEC(T64, ZSTD(1)),
-    other_iface LowCardinality(String) COMMENT 'interface on the other side of `forwarded` packets: where those of an ingress record left, those of an egress record came from; absent: none were forwarded at XDP' CODEC(ZSTD(1)),
+    other_iface LowCardinality(String) COMMENT 'interface on the other side of `forwarded` packets: where those of an ingress record left, those of an egress record came from; of records of a device without an agent, where they left, or came from. Absent: none were forwarded at XDP' CODEC(ZSTD(1)),
     ttl_min UInt8 COMMENT 'smallest TTL or hop limit; absent: 0' CODEC(T64, ZSTD(1)),
     ttl_max UInt8 COMMENT 'largest TTL or hop limit; absent: 0' CODEC(T64, ZSTD(1)),
     flow_label UInt32 COMMENT 'IPv6 flow label of the first packet; absent: 0' CODEC(T64, ZSTD(1)),
