@@ -1,8 +1,10 @@
 package analyze
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -67,4 +69,50 @@ func bodyOf(sequence uint64, rows int, from time.Time) []byte {
 	body := encoder.Append(frame.Begin(nil), &ended)
 	frame.Finish(body, 1, sequence, uint32(rows))
 	return body
+}
+
+// BenchmarkHosts measures what an analyzer has of so many hosts: memory after a collection of garbage, and bytes on disk for a row,
+// once a day of intervals of 1,000 rows is kept.
+func BenchmarkHosts(b *testing.B) {
+	cfg := configure(b.TempDir(), "127.0.0.1:0")
+	a, err := New(cfg, Deps{Log: slog.New(slog.DiscardHandler), Clock: time.Now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const rows, intervals = 1000, 288
+	from := time.Now().Add(-24 * time.Hour)
+	bodies := make([][]byte, intervals)
+	for i := range bodies {
+		bodies[i] = bodyOf(uint64(i+1), rows, from.Add(time.Duration(i)*5*time.Minute))
+	}
+	hosts := 0
+	for b.Loop() {
+		h, refused := a.host(fmt.Sprintf("host-%d", hosts))
+		if refused != nil {
+			b.Fatal(&refused.Error)
+		}
+		defer h.disk.Close()
+		hosts++
+		for i, body := range bodies {
+			body = append([]byte(nil), body...)
+			frame.Finish(body, 1, uint64(1+i), rows)
+			if _, refused := a.keep(h, body); refused != nil {
+				b.Fatal(&refused.Error)
+			}
+		}
+	}
+	b.ReportMetric(heap()/1e6, "heap-MB")
+	var bytes uint64
+	for _, h := range a.all() {
+		bytes += h.disk.Status().Bytes
+	}
+	b.ReportMetric(float64(bytes)/float64(hosts*intervals*rows), "disk-B/row")
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC() // what the first one finalized
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }
