@@ -136,7 +136,7 @@ func New(cfg config.Config, deps Deps) (*Agent, error) {
 	a.leaving = &leaving{pipeline: a.pipeline}
 	a.exports = &exporters{
 		origin: flow.Origin{Host: host, Sampling: cfg.Flow.Sampling}, clock: deps.Clock, log: deps.Log,
-		status: a.Status, pipeline: a.pipeline,
+		status: a.Status, topology: func() []byte { return a.survey.timeline.Newest() }, pipeline: a.pipeline,
 	}
 	if err := a.exports.set(bounded.Export); err != nil {
 		return nil, err

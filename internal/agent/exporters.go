@@ -31,6 +31,7 @@ type exporters struct {
 	clock    flow.Clock
 	log      *slog.Logger
 	status   func() obs.Status
+	topology func() []byte // as it is, compressed
 	pipeline *pipeline.Pipeline
 	// serve runs a service until the agent ends. Nil before the agent runs.
 	serve func(func(context.Context) error)
@@ -154,7 +155,7 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 			}
 		}
 	case entry.Analyzer != nil:
-		pushes, err := analyzer.New(analyzerConfig(entry.Analyzer), x.log)
+		pushes, err := analyzer.New(analyzerConfig(entry.Analyzer, x.topology), x.log)
 		if err != nil {
 			return nil, err
 		}
@@ -298,8 +299,9 @@ func ipfixConfig(c *config.IPFIX) ipfix.Config {
 	return cfg
 }
 
-func analyzerConfig(c *config.Analyzer) analyzer.Config {
+func analyzerConfig(c *config.Analyzer, topology func() []byte) analyzer.Config {
 	cfg := analyzer.Default()
+	cfg.Topology = topology
 	cfg.URL, cfg.CA, cfg.Cert, cfg.Key, cfg.Path, cfg.Size = c.URL, c.CA, c.Cert, c.Key, c.Path, c.Size
 	if cfg.Path == "" {
 		cfg.Path = statePath("analyzer")

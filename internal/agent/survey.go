@@ -128,7 +128,8 @@ func (a *Agent) noteTopology(now time.Time) error {
 	sources := timeline.Sources{Host: a.host, Links: links, Neighbours: int(s.cfg.Neighbours), Announced: s.announced(&links)}
 	for _, one := range a.stages.all {
 		if one.Traces != nil {
-			sources.Traces = append(sources.Traces, one.Traces()...)
+			own, traces := one.Traces()
+			sources.Own, sources.Traces = append(sources.Own, own...), append(sources.Traces, traces...)
 		}
 	}
 	_, err = s.timeline.Note(now, timeline.Build(sources))

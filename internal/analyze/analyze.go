@@ -49,6 +49,7 @@ type Analyzer struct {
 	bodies    chan struct{}
 	work      chan struct{}
 	live      live
+	network   network
 	server    *api.Server
 	console   *access.Server
 	listener  net.Listener
@@ -171,6 +172,7 @@ func (a *Analyzer) setServing(is bool) {
 func (a *Analyzer) serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc(frame.Path, a.push)
+	mux.HandleFunc(frame.TopologyPath, a.describe)
 	mux.HandleFunc(frame.JoinPath, a.join)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		(&api.Error{Status: http.StatusNotFound, What: "nothing at " + r.URL.Path, How: "agents of another version? upgrade the older one; flows are at the socket, or at console.listen"}).Answer(w)
@@ -223,7 +225,7 @@ func (a *Analyzer) close() error {
 // api is the API over all hosts.
 func (a *Analyzer) api() *api.Server {
 	deps := api.Deps{
-		Origin: flow.Origin{Host: a.name, Sampling: 1}, History: history{a}, Status: a.Status, Ready: a.readiness, Why: a.why, Points: a.points, Log: a.log,
+		Origin: flow.Origin{Host: a.name, Sampling: 1}, History: history{a}, Status: a.Status, Ready: a.readiness, Why: a.why, Points: a.points, Topology: a.topology, Log: a.log,
 		Metrics: prometheus.Handler(a.Status, prometheus.Page{Metrics: Metrics()}, a.log),
 		Configuration: func() (api.Configuration, error) {
 			var b strings.Builder

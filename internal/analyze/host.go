@@ -17,6 +17,7 @@ import (
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/store/disk"
+	"github.com/waymark-net/waymark/internal/topology/joined"
 	"github.com/waymark-net/waymark/internal/verdict"
 )
 
@@ -32,8 +33,10 @@ type host struct {
 	mu      sync.Mutex // of what follows
 	bucket  bucket
 	state   state.Host
-	boots   []run // latest last
-	device  bool  // it has no agent
+	boots   []run        // latest last
+	device  bool         // it has no agent
+	said    *joined.Host // nil: it did not send its topology
+	saidSum uint32       // of what it sent
 	problem map[string]string
 }
 
@@ -77,6 +80,7 @@ func (a *Analyzer) openHost(name string) (*host, error) {
 		h.device = true
 	}
 	h.examiner = a.newExaminer(h)
+	a.recall(h)
 	return h, nil
 }
 

@@ -41,38 +41,58 @@ func senderOf(r *http.Request, now time.Time) *sender {
 	return s
 }
 
-// push takes frames of an agent.
-func (a *Analyzer) push(w http.ResponseWriter, r *http.Request) {
+// admit finds which host sends; nil: it was answered that it may not.
+func (a *Analyzer) admit(w http.ResponseWriter, r *http.Request) *host {
 	now := a.clock()
 	name, leaf, refused := a.identify(r)
 	if refused != nil {
 		a.answerRefusal(w, r, refused, "")
-		return
+		return nil
 	}
 	if v := r.Header.Get(frame.VersionHeader); r.Method != http.MethodPost || v != frame.Version {
 		a.answerRefusal(w, r, refuse(refusedVersion, http.StatusBadRequest,
 			fmt.Sprintf("requests of version %q, and this analyzer takes version %s", v, frame.Version), "upgrade the older one of both"), name)
-		return
+		return nil
 	}
 	h, refused := a.host(name)
 	if refused != nil {
 		a.answerRefusal(w, r, refused, name)
-		return
+		return nil
 	}
 	if h.isDevice() {
 		a.answerRefusal(w, r, refuse(refusedName, http.StatusForbidden, "a device without an agent sends as "+name, "have the host join under another name, or name the device otherwise in analyze.devices"), name)
-		return
+		return nil
 	}
 	h.met(senderOf(r, now), leaf, now)
-	kept, refused, wait := a.take(r, h)
+	return h
+}
+
+// push takes frames of an agent.
+func (a *Analyzer) push(w http.ResponseWriter, r *http.Request) {
+	h := a.admit(w, r)
+	if h == nil {
+		return
+	}
+	kept := 0
+	refused, wait := a.receive(r, h, frame.Most, func(body []byte) (refused *refusal) {
+		kept, refused = a.keep(h, body)
+		h.tend(a.clock())
+		return refused
+	})
 	if refused == nil {
 		h.mu.Lock()
 		h.isNot("refused")
+		has := h.saidSum
 		h.mu.Unlock()
-		writeJSON(w, http.StatusOK, frame.Answer{Kept: kept})
+		writeJSON(w, http.StatusOK, frame.Answer{Kept: kept, Topology: &has})
 		return
 	}
 	h.refused(refused)
+	answerLater(w, refused, wait, kept)
+}
+
+// answerLater answers a host that has to send again.
+func answerLater(w http.ResponseWriter, refused *refusal, wait time.Duration, kept int) {
 	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	}
@@ -96,39 +116,41 @@ const (
 	refusedBytes = "unreadable"    // of a newer schema, or of no agent
 )
 
-// take reads frames and keeps them; kept are how many of them are on disk.
-func (a *Analyzer) take(r *http.Request, h *host) (kept int, refused *refusal, wait time.Duration) {
+// receive reads what a host sends, and uses it while the host can send nothing else.
+func (a *Analyzer) receive(r *http.Request, h *host, most int64, use func(body []byte) *refusal) (refused *refusal, wait time.Duration) {
 	if !h.keeping.TryLock() {
-		return 0, refuse(refusedBusy, http.StatusTooManyRequests, "another request of this host is at work", "one at a time; have each host join under a name of its own"), waitBusy
+		return refuse(refusedBusy, http.StatusTooManyRequests, "another request of this host is at work", "one at a time; have each host join under a name of its own"), waitBusy
 	}
 	defer h.keeping.Unlock()
 	n := r.ContentLength
-	if n < 0 || n > frame.Most {
-		return 0, refuse(refusedSize, http.StatusRequestEntityTooLarge, fmt.Sprintf("a request of %d bytes", n), fmt.Sprintf("at most %d are taken, with Content-Length: shorten flow.scan_interval", frame.Most)), 0
+	if n < 0 || n > most {
+		reason, remedy := refusedSize, "shorten flow.scan_interval"
+		if most == frame.MostTopology {
+			reason, remedy = refusedTopology, "set topology.neighbours of the host to less"
+		}
+		return refuse(reason, http.StatusRequestEntityTooLarge, fmt.Sprintf("a request of %d bytes", n), fmt.Sprintf("at most %d are taken, with Content-Length: %s", most, remedy)), 0
 	}
 	h.mu.Lock()
 	wait = h.bucket.take(float64(n), float64(a.cfg.Rate), time.Now())
 	h.mu.Unlock()
 	if wait > 0 {
-		return 0, refuse(refusedRate, http.StatusTooManyRequests, fmt.Sprintf("more than %d bytes in a second", a.cfg.Rate), "it is sent later; set analyze.rate to more, if the host has so many flows"), wait
+		return refuse(refusedRate, http.StatusTooManyRequests, fmt.Sprintf("more than %d bytes in a second", a.cfg.Rate), "it is sent later; set analyze.rate to more, if the host has so many flows"), wait
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), waitWork)
 	defer cancel()
 	if !acquire(ctx, a.bodies) {
-		return 0, refuse(refusedWork, http.StatusServiceUnavailable, "the analyzer is busy", "it is sent later"), waitBusy
+		return refuse(refusedWork, http.StatusServiceUnavailable, "the analyzer is busy", "it is sent later"), waitBusy
 	}
 	defer func() { <-a.bodies }()
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
-		return 0, refuse(refusedBytes, http.StatusBadRequest, "read the request: "+err.Error(), ""), 0
+		return refuse(refusedBytes, http.StatusBadRequest, "read the request: "+err.Error(), ""), 0
 	}
 	if !acquire(ctx, a.work) {
-		return 0, refuse(refusedWork, http.StatusServiceUnavailable, "the analyzer is busy", "it is sent later"), waitBusy
+		return refuse(refusedWork, http.StatusServiceUnavailable, "the analyzer is busy", "it is sent later"), waitBusy
 	}
 	defer func() { <-a.work }()
-	kept, refused = a.keep(h, body)
-	h.tend(a.clock())
-	return kept, refused, 0
+	return use(body), 0
 }
 
 func acquire(ctx context.Context, places chan struct{}) bool {

@@ -82,8 +82,9 @@ type Stage struct {
 	Status func() (any, error)
 	// Events emits what a stream of the kind reports, by its path.
 	Events map[string]func(ctx context.Context, emit func(api.Event)) error
-	// Traces are the ids of nodes that packets to this host passed, from the first to the last, for the topology.
-	Traces func() [][]string
+	// Traces are the ids of this host as a node, and those of nodes that packets to it passed, from the first to the last, for
+	// the topology.
+	Traces func() (own []string, traces [][]string)
 	// Pages answer what a page of the kind asks for, by its path.
 	Pages map[string]func() (any, error)
 	// Changes make a change to what a page shows, by its path.

@@ -18,6 +18,7 @@ const (
 	LostHeader    = "Waymark-Lost"    // records that the agent lost before they reached it, since its run began
 	ReasonHeader  = "Waymark-Reason"  // why a request was refused: one of the reasons below
 	Path          = "/push/v1"
+	TopologyPath  = "/topology/v1"
 	JoinPath      = "/join/v1"
 )
 
@@ -32,6 +33,9 @@ const (
 	Most        = 64 << 20
 	MostRequest = 4 << 20
 )
+
+// MostTopology is how many bytes the topology of a host may have, compressed.
+const MostTopology = 1 << 20
 
 // Frame is an interval on its way.
 type Frame struct {
@@ -55,8 +59,11 @@ func Finish(b []byte, boot, sequence uint64, rows uint32) {
 	binary.LittleEndian.PutUint64(b[8:], boot)
 	binary.LittleEndian.PutUint64(b[16:], sequence)
 	binary.LittleEndian.PutUint32(b[24:], rows)
-	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
+	binary.LittleEndian.PutUint32(b[4:], Checksum(b[8:]))
 }
+
+// Checksum is what frames and topologies are recognized by.
+func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // ErrDamaged says that bytes are no frame.
 var ErrDamaged = errors.New("the bytes of an interval are not what was written")
@@ -75,7 +82,7 @@ func Next(b []byte) (f Frame, rest []byte, err error) {
 		Boot: binary.LittleEndian.Uint64(one[8:]), Sequence: binary.LittleEndian.Uint64(one[16:]), Rows: binary.LittleEndian.Uint32(one[24:]),
 		Sum: binary.LittleEndian.Uint32(one[4:]), Payload: one[Head:],
 	}
-	if crc32.Checksum(one[8:], castagnoli) != f.Sum || f.Sequence == 0 {
+	if Checksum(one[8:]) != f.Sum || f.Sequence == 0 {
 		return f, nil, ErrDamaged
 	}
 	return f, b[n:], nil
@@ -84,6 +91,8 @@ func Next(b []byte) (f Frame, rest []byte, err error) {
 // Answer is what an analyzer says of a request.
 type Answer struct {
 	Kept int `json:"kept"` // frames from the first that it has now, or had before
+	// Topology is the checksum of what it has of the host; 0: nothing; absent: it takes none.
+	Topology *uint32 `json:"topology,omitempty"`
 }
 
 // Join is what a host sends to become one of an analyzer, and Joined the answer.

@@ -6,6 +6,7 @@
 package analyzer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -26,10 +27,12 @@ type Config struct {
 	Path          string // directory of the queue
 	Size          uint64 // bytes of it
 	Timeout       time.Duration
+	Topology      func() []byte // of the host as it is, compressed; nil: none is sent
+	TopologyEvery time.Duration // at most
 }
 
 // Default waits for an analyzer in another continent.
-func Default() Config { return Config{Timeout: 30 * time.Second} }
+func Default() Config { return Config{Timeout: 30 * time.Second, TopologyEvery: 10 * time.Second} }
 
 // maxWaiting is how many records may wait in memory to be written to the queue.
 const maxWaiting = 1 << 18
@@ -53,6 +56,8 @@ type Exporter struct {
 	encoder  []byte
 	boot     uint64
 	sequence uint64
+	unshown  string // why the analyzer does not have the topology
+	shown    time.Time
 }
 
 // New takes the directory of the queue. Files of the configuration are read now.
@@ -261,8 +266,12 @@ func (e *Exporter) send(ctx context.Context) (wait time.Duration, err error) {
 	if len(batch) == 0 {
 		return 0, nil
 	}
-	kept, refused := e.client.post(ctx, body, e.version, e.lostRecords())
+	answer, refused := e.client.post(ctx, frame.Path, body, e.version, e.lostRecords())
+	kept := answer.Kept
 	records := e.queue.remove(batch[:min(kept, len(batch))])
+	if refused == nil && answer.Topology != nil {
+		e.show(ctx, *answer.Topology)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sent += uint64(records)
@@ -287,6 +296,28 @@ func (e *Exporter) send(ctx context.Context) (wait time.Duration, err error) {
 		wait = r.after
 	}
 	return wait, refused
+}
+
+// show sends the topology, unless the analyzer has it.
+func (e *Exporter) show(ctx context.Context, has uint32) {
+	if e.cfg.Topology == nil || time.Since(e.shown) < e.cfg.TopologyEvery {
+		return
+	}
+	b := e.cfg.Topology()
+	if len(b) == 0 || frame.Checksum(b) == has {
+		return
+	}
+	e.shown = time.Now()
+	_, err := e.client.post(ctx, frame.TopologyPath, b, e.version, e.lostRecords())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.unshown
+	if e.unshown = ""; err != nil && ctx.Err() == nil {
+		e.unshown = "send the topology: " + err.Error()
+	}
+	if e.unshown != "" && e.unshown != before {
+		e.log.Warn("analyzer: "+e.unshown, "url", e.cfg.URL)
+	}
 }
 
 // again gives what waits of a run an identity that is new to the analyzer. It has other intervals with theirs: this machine
@@ -314,7 +345,7 @@ func (e *Exporter) lostRecords() (n uint64) {
 func (e *Exporter) Status() obs.Exporter {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := obs.Exporter{Name: "analyzer", Target: e.cfg.URL, Exported: e.sent, Retries: e.retries, LastError: e.failing, Lost: []obs.Loss{}}
+	s := obs.Exporter{Name: "analyzer", Target: e.cfg.URL, Exported: e.sent, Retries: e.retries, LastError: cmp.Or(e.failing, e.unshown), Lost: []obs.Loss{}}
 	s.Queued, s.QueueSize = e.queue.records(), 0
 	for _, reason := range []string{"disk_slow", "queue_damaged", "queue_full", "queue_not_written"} {
 		if n := e.lost[reason]; n > 0 {

@@ -21,7 +21,7 @@ import (
 
 // client sends requests to an analyzer.
 type client struct {
-	url   string
+	base  *url.URL
 	files clienttls.Files
 	http  http.Client
 }
@@ -32,7 +32,7 @@ func newClient(cfg Config) (*client, error) {
 		return nil, fmt.Errorf("export.analyzer.url: %w", err)
 	}
 	c := &client{
-		url:   u.JoinPath(frame.Path).String(),
+		base:  u,
 		files: clienttls.Files{Section: "export.analyzer", CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key},
 	}
 	transport := &http.Transport{
@@ -68,11 +68,11 @@ const (
 	longestWait = 5 * time.Minute
 )
 
-// post sends frames; kept is how many from the first the analyzer has now, whether there is an error or not.
-func (c *client) post(ctx context.Context, body []byte, version string, lost uint64) (kept int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+// post sends frames, or a topology. What an answer has kept is valid whether there is an error or not.
+func (c *client) post(ctx context.Context, path string, body []byte, version string, lost uint64) (a frame.Answer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
-		return 0, err
+		return a, err
 	}
 	req.Header = http.Header{
 		frame.VersionHeader: {frame.Version}, frame.AgentHeader: {version},
@@ -80,27 +80,27 @@ func (c *client) post(ctx context.Context, body []byte, version string, lost uin
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return 0, c.files.Explain("export.analyzer.url", "the analyzer", err)
+		return a, c.files.Explain("export.analyzer.url", "the analyzer", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	var a struct {
+	var all struct {
 		frame.Answer
 		What string `json:"what"`
 		How  string `json:"how"`
 	}
-	if parsed := json.Unmarshal(text, &a); parsed != nil {
-		a.What = strings.TrimSpace(string(text))
+	if parsed := json.Unmarshal(text, &all); parsed != nil {
+		all.What = strings.TrimSpace(string(text))
 	}
 	if resp.StatusCode == http.StatusOK {
-		return a.Kept, err
+		return all.Answer, err
 	}
-	r := &refusal{status: resp.StatusCode, text: a.What, reason: resp.Header.Get(frame.ReasonHeader)}
-	if a.How != "" {
-		r.text += ": " + a.How
+	r := &refusal{status: resp.StatusCode, text: all.What, reason: resp.Header.Get(frame.ReasonHeader)}
+	if all.How != "" {
+		r.text += ": " + all.How
 	}
 	if n, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
 		r.after = min(time.Duration(n)*time.Second, longestWait)
 	}
-	return a.Kept, r
+	return all.Answer, r
 }

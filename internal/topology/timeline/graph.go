@@ -81,6 +81,7 @@ type Sources struct {
 	Host       string
 	Links      topology.Graph
 	Announced  []Announcement
+	Own        []string   // ids of this host as an IOAM node
 	Traces     [][]string // ids of IOAM nodes, from the first to this host
 	Neighbours int        // at most, of each interface
 }
@@ -112,7 +113,7 @@ func Build(s Sources) Graph {
 		b.connect(&s.Links.Nodes[i])
 	}
 	b.neighbours(slices.Concat(s.Links.Neighbours, tunnels(s.Links.Nodes)), s.Announced, max(s.Neighbours, 1))
-	b.traces(s.Traces)
+	b.traces(s.Own, s.Traces)
 	return b.finish()
 }
 
@@ -212,8 +213,11 @@ func (b *builder) edge(kind EdgeKind, from, to string) {
 	}
 }
 
-// traces adds the nodes of IOAM traces.
-func (b *builder) traces(all [][]string) {
+// traces adds the nodes of IOAM traces; own are those that this host is.
+func (b *builder) traces(own []string, all [][]string) {
+	for _, name := range own {
+		b.add(Node{ID: "ioam/" + name, Kind: IOAM, Name: name, In: "host"})
+	}
 	for _, nodes := range all {
 		before := ""
 		for _, name := range nodes {

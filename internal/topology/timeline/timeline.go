@@ -96,11 +96,14 @@ func pack(g *Graph) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func unpack(data []byte) (g Graph, err error) {
+func unpack(data []byte) (Graph, error) { return Unpack(data, maxVersion) }
+
+// Unpack reads what Newest gave, up to a number of bytes as JSON.
+func Unpack(data []byte, most int64) (g Graph, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err == nil {
 		var text []byte
-		if text, err = io.ReadAll(io.LimitReader(r, maxVersion)); err == nil {
+		if text, err = io.ReadAll(io.LimitReader(r, most)); err == nil {
 			err = json.Unmarshal(text, &g)
 		}
 	}
@@ -133,6 +136,16 @@ func (t *Timeline) At(at time.Time) (Graph, error) {
 		}
 	}
 	return unpack(t.versions[n-1].data)
+}
+
+// Newest is the latest version, compressed as it is kept; nil: nothing has been read yet.
+func (t *Timeline) Newest() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.versions); n > 0 {
+		return t.versions[n-1].data
+	}
+	return nil
 }
 
 // Status reports what is kept.

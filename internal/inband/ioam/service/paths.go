@@ -105,8 +105,15 @@ func (s *service) page() (any, error) {
 	return s.paths(), nil
 }
 
-// nodesOfPaths are the names of the nodes of each path.
-func (s *service) nodesOfPaths() (all [][]string) {
+// nodesOfPaths are the names of this node, and of the nodes of each path.
+func (s *service) nodesOfPaths() (own []string, all [][]string) {
+	cfg := s.current()
+	if cfg.Node.ID != ioam.Unavailable24 {
+		own = append(own, fmt.Sprint(cfg.Node.ID))
+	}
+	if wide := number(cfg.Node.WideID, ioam.Unavailable56); wide != ioam.Unavailable56 {
+		own = append(own, fmt.Sprintf(wideFormat, wide))
+	}
 	for _, p := range s.node.Paths() {
 		var nodes []string
 		path := s.path(&p)
@@ -115,7 +122,7 @@ func (s *service) nodesOfPaths() (all [][]string) {
 		}
 		all = append(all, nodes)
 	}
-	return all
+	return own, all
 }
 
 // paths are all of them, with their flows.
@@ -174,6 +181,8 @@ func digits[T comparable](v *T, format string) *string {
 	return &text
 }
 
+const wideFormat = "%014x"
+
 // hopOf is what a node says of itself.
 func hopOf(number int, h *ioam.Hop) Hop {
 	out := Hop{
@@ -181,7 +190,7 @@ func hopOf(number int, h *ioam.Hop) Hop {
 		NodeID:            has(h, ioam.HopLimitNodeID, h.NodeID, ioam.Unavailable24),
 		Ingress:           has(h, ioam.InterfaceIDs, h.Ingress, ioam.Unavailable16),
 		Egress:            has(h, ioam.InterfaceIDs, h.Egress, ioam.Unavailable16),
-		NodeIDWide:        digits(has(h, ioam.HopLimitNodeIDWide, h.NodeIDWide, ioam.Unavailable56), "%014x"),
+		NodeIDWide:        digits(has(h, ioam.HopLimitNodeIDWide, h.NodeIDWide, ioam.Unavailable56), wideFormat),
 		IngressWide:       has(h, ioam.InterfaceIDsWide, h.IngressWide, ioam.Unavailable32),
 		EgressWide:        has(h, ioam.InterfaceIDsWide, h.EgressWide, ioam.Unavailable32),
 		NamespaceData:     digits(has(h, ioam.NamespaceData, h.NamespaceData, ioam.Unavailable32), "%08x"),
