@@ -123,10 +123,13 @@ type pusher struct {
 	from     time.Time
 }
 
-func (s *scene) pusher(t *testing.T, f join.Files, queue string) *pusher {
+func (s *scene) pusher(t *testing.T, f join.Files, queue string, change ...func(*analyzer.Config)) *pusher {
 	t.Helper()
 	cfg := analyzer.Default()
 	cfg.URL, cfg.CA, cfg.Cert, cfg.Key, cfg.Path, cfg.Size = "https://"+s.listen, f.CA, f.Cert, f.Key, queue, 64<<20
+	for _, f := range change {
+		f(&cfg)
+	}
 	e, err := analyzer.New(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 		return nil, err
 	}
 	ways, flows := hops.Ways{Flows: []hops.Way{}}, map[flowID]*gathered{}
-	facts := hops.Facts{Links: a.links(), Windows: map[string]hops.Window{}, Clock: clockSpread}
+	facts := hops.Facts{Links: a.links(), Named: a.joined().Node, Windows: map[string]hops.Window{}, Clock: clockSpread}
 	for _, h := range a.all() {
 		if h.isDevice() { // it reports when a flow ends, or later: its counts are of other times than those of agents
 			continue

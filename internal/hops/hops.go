@@ -72,12 +72,16 @@ type Facts struct {
 	Links   []Link            // not all need be known
 	Windows map[string]Window // by host; a host without one has records of all the time
 	Clock   time.Duration     // how far clocks of hosts may differ, and packets be under way
+	// Named is the host of an IOAM node; empty: it is not known. Nil: none is.
+	Named func(id string) string
 }
 
 // Points merges the records of one flow into points.
 type Points struct {
 	of     flow.Record
 	points map[place]*Point
+	nodes  string // of IOAM traces
+	ways   bool   // these differ
 }
 
 type place struct {
@@ -99,6 +103,7 @@ func (p *Points) Add(host string, r *flow.Record) error {
 	if r.Unattributed || o.Src != r.Src || o.Dst != r.Dst || o.Proto != r.Proto || o.SrcPort != r.SrcPort || o.DstPort != r.DstPort {
 		return fmt.Errorf("a record of %s is of another flow: a path is of one flow in one direction", host)
 	}
+	p.trace(r)
 	at := place{Node{host, r.Netns}, r.Iface, r.Direction, r.VLAN, r.InnerVLAN, r.Tunnel, r.VNI}
 	one := p.points[at]
 	if one == nil {

@@ -52,6 +52,9 @@ type Path struct {
 // Find orders the points.
 func (p *Points) Find(facts *Facts) Path {
 	f := finder{facts: facts, crossed: map[Node]bool{}, copies: Copies(p.of.Dst)}
+	if !p.ways {
+		f.nodes = p.nodes
+	}
 	for _, one := range p.list() {
 		if one.TTLMax == 0 && len(f.path.Unconfirmed) == 0 {
 			f.doubt("no hop limit was recorded at %s", &one)
@@ -71,6 +74,7 @@ func (p *Points) Find(facts *Facts) Path {
 
 type finder struct {
 	facts   *Facts
+	nodes   string // of its IOAM traces; empty: none, or they differ
 	in, out []Point
 	copies  bool // packets may come to several hosts
 	crossed map[Node]bool
@@ -218,6 +222,12 @@ func (f *finder) order(level int, through []Node, in, out, from []Point) (groups
 	if parallel(each, reference) {
 		return [][]Node{through}
 	}
+	if f.traced(through) {
+		for _, n := range through {
+			groups = append(groups, []Node{n})
+		}
+		return groups
+	}
 	order.By(through, func(a, b Node) int { return first(ofNode(in, a)).Compare(first(ofNode(in, b))) })
 	f.doubt("packets pass %v with hop limit %d alike: they are in the order of their clocks", through, level)
 	for _, n := range through {
@@ -287,6 +297,10 @@ func (f *finder) ofLinks(mine []Point, reference uint64) []Point {
 			return l.A == e || l.B == e
 		})
 	})
+	// Tunnels and what they lie on are ends of links, of which the packets inside a tunnel pass both.
+	if inside := slices.DeleteFunc(slices.Clone(ends), func(p Point) bool { return p.Tunnel == flow.TunnelNone }); len(inside) > 0 {
+		ends = inside
+	}
 	if len(ends) == 0 || reference > 0 && distance(packets(mine), reference) < distance(packets(ends), reference) {
 		return nil
 	}
