@@ -13,6 +13,7 @@ import (
 	"github.com/waymark-net/waymark/internal/command"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/term"
+	"github.com/waymark-net/waymark/internal/topology/joined"
 	"github.com/waymark-net/waymark/internal/topology/timeline"
 )
 
@@ -40,11 +41,15 @@ bridges, ends of tunnels, and who announces itself (LLDP). Nodes of IOAM traces 
 The agent keeps each state until another one follows, and with history on disk also over
 a restart. Counters make no new state; the JSON of the present shows use, drops and loss of
 each interface besides. Each node has a place (tier, order) that follows from its name
-alone, so that a picture of the same state is always the same.`,
+alone, so that a picture of the same state is always the same.
+
+An analyzer joins the topologies of all hosts, as they are now: it shows the links between
+hosts, how each was found, and what several hosts claim.`,
 		Example: `  waymark topology
   waymark topology --at 14:02
   waymark topology --follow
-  waymark topology -o dot | dot -Tsvg > topology.svg`,
+  waymark topology -o dot | dot -Tsvg > topology.svg
+  waymark topology --socket /run/waymark-analyze/analyze.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
 	c.out.register(cmd, outputTable, outputJSON, outputJSONL, outputDot)
@@ -84,17 +89,23 @@ func (c *topologyCommand) print(w io.Writer, answer json.RawMessage) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(answer)
 	}
-	var g timeline.Graph
+	var g struct {
+		timeline.Graph
+		joined.Topology
+	}
 	if err := json.Unmarshal(answer, &g); err != nil {
 		return fmt.Errorf("read the agent's answer: %w", err)
 	}
-	if c.out.format == outputDot {
-		return timeline.WriteDot(w, &g)
+	switch {
+	case c.out.format == outputDot:
+		return timeline.WriteDot(w, &g.Graph)
+	case g.Hosts != nil: // of an analyzer
+		return g.Topology.Write(w)
 	}
 	if _, err := fmt.Fprintf(w, "since %s\n", g.Since.Local().Format(time.DateTime)); err != nil {
 		return err
 	}
-	return timeline.WriteTree(w, &g)
+	return timeline.WriteTree(w, &g.Graph)
 }
 
 // printChange writes a line for each node.

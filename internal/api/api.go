@@ -48,7 +48,7 @@ func Endpoints() []Endpoint {
 		{livePath, "Flows of each interval as it ends, as server-sent events; parameters as of /api/v1/flows with `follow`. The identity of an event is the end of its interval; with the header `Last-Event-ID`, what ended since then comes first"},
 		{completePath, "For a `filter` that is being written: what is wrong with it, and where, in bytes; what may follow it"},
 		{referencePath, "Fields of filters, keys to group by, what sorts, parameters, paths and rules of verdicts"},
-		{topologyPath, "What is connected with what, as `waymark topology -o json` shows it; parameter `at`: at that time, written as `since`"},
+		{topologyPath, "What is connected with what, as `waymark topology -o json` shows it; parameter `at`: at that time, written as `since`. Of an analyzer: `hosts`, `links` between them, and what is `ambiguous`, of now"},
 		{TopologyChangesPath, TopologyChangesDoc},
 		{DoctorPath, "What the agent found of this kernel and of its privileges when it started: the `checks` of `waymark doctor -o json`"},
 		{whyPath, "What is slow or broken, and why, as `waymark why -o json` shows it"},

@@ -32,6 +32,8 @@ export function draw(t: Topology, open: Set<string>, onlyRed: boolean): Picture 
 	const all = places(t).filter((n) => !onlyRed || isRed(uses.get(n.id)));
 	const many = all.length > collapseFrom;
 	const names = new Map(t.nodes.map((n) => [n.id, n.name]));
+	const hosts = new Set(t.nodes.filter((n) => n.kind === "host").map((n) => n.id));
+	const rank = (id: string) => (id === outside ? 0 : hosts.has(id) ? 1 : 2); // from the network to the applications
 	const groups = new Map<string, GraphNode[]>();
 	for (const n of all) groups.set(bandOf(n), [...(groups.get(bandOf(n)) ?? []), n]);
 	const order = [...groups.keys()].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
@@ -39,7 +41,7 @@ export function draw(t: Topology, open: Set<string>, onlyRed: boolean): Picture 
 	const at = new Map<string, Box>();
 	for (const id of order) {
 		const nodes = groups.get(id)!, closed = many && !open.has(id);
-		const title = id === outside ? "On the links" : id === "host" ? `Host ${names.get(id) ?? ""}` : `Namespace ${names.get(id) ?? id}`;
+		const title = id === outside ? "On the links" : hosts.has(id) ? `Host ${names.get(id) ?? ""}` : `Namespace ${names.get(id) ?? id}`;
 		const band = { id, title, y: p.height, height: 0, closed };
 		const boxes = closed ? [summary(id, nodes, uses)] : nodes.map((n) => boxOf(n, uses.get(n.id)));
 		band.height = head + stack(boxes, nodes, band.y + head, closed) + pad;
@@ -52,9 +54,6 @@ export function draw(t: Topology, open: Set<string>, onlyRed: boolean): Picture 
 	p.lines = lines(t.edges, at, uses);
 	return p;
 }
-
-// rank has what is on the links first, then the host, then namespaces: from the network to the applications.
-const rank = (id: string) => (id === outside ? 0 : id === "host" ? 1 : 2);
 
 function boxOf(n: GraphNode, use?: Use): Box {
 	const text = n.addresses?.[0] ?? n.port ?? n.known?.join(", ") ?? n.mac ?? "";

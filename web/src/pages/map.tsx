@@ -45,6 +45,8 @@ function Shown(p: { of: Topology; open: Set<string>; red: boolean }) {
 				{picture.boxes.length > most ? <Between of={t} /> : <Drawing of={picture} open={p.open} />}
 				{t.hidden ? <p class="hint">{t.hidden} more neighbours are not kept: topology.neighbours of the configuration</p> : null}
 			</section>
+			{t.ambiguous?.length ? <section class="card" aria-label="Ambiguous"><h2>Ambiguous</h2><p class="hint">What several hosts claim leads to no link.</p>
+				<ul>{t.ambiguous.slice(0, 100).map((d) => <li key={`${d.kind} ${d.value}`}>{d.kind} {d.value}: {d.claims.map((c) => [c.host, c.netns, c.iface].filter(Boolean).join("/")).join(", ")}{d.more ? ` and ${d.more} more` : ""}</li>)}</ul></section> : null}
 			<section class="card" aria-label="Interfaces"><h2>Interfaces and neighbours</h2><List of={t} red={p.red} /></section>
 		</>
 	);
