@@ -155,7 +155,7 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 			}
 		}
 	case entry.Analyzer != nil:
-		pushes, err := analyzer.New(analyzerConfig(entry.Analyzer, x.topology), x.log)
+		pushes, err := analyzer.New(analyzerConfig(entry.Analyzer, x), x.log)
 		if err != nil {
 			return nil, err
 		}
@@ -299,9 +299,9 @@ func ipfixConfig(c *config.IPFIX) ipfix.Config {
 	return cfg
 }
 
-func analyzerConfig(c *config.Analyzer, topology func() []byte) analyzer.Config {
+func analyzerConfig(c *config.Analyzer, x *exporters) analyzer.Config {
 	cfg := analyzer.Default()
-	cfg.Topology = topology
+	cfg.Topology, cfg.Sampling = x.topology, x.origin.Sampling
 	cfg.URL, cfg.CA, cfg.Cert, cfg.Key, cfg.Path, cfg.Size = c.URL, c.CA, c.Cert, c.Key, c.Path, c.Size
 	if cfg.Path == "" {
 		cfg.Path = statePath("analyzer")

@@ -33,8 +33,9 @@ type host struct {
 	mu      sync.Mutex // of what follows
 	bucket  bucket
 	state   state.Host
-	boots   []run        // latest last
-	device  bool         // it has no agent
+	boots   []run // latest last
+	device  bool  // it has no agent
+	clock   clock
 	said    *joined.Host // nil: it did not send its topology
 	saidSum uint32       // of what it sent
 	problem map[string]string
@@ -172,7 +173,8 @@ func (h *host) met(s *sender, leaf *x509.Certificate, now time.Time) {
 	h.state.Version, h.state.Address, h.state.Seen, h.state.Expires = s.version, s.address, now, leaf.NotAfter
 	h.state.Lost = s.lost
 	h.state.Serial = fmt.Sprintf("%x", leaf.SerialNumber)
-	h.state.ClockOffset = s.clock.Sub(now)
+	h.state.ClockOffset, h.state.Sampling = s.clock.Sub(now), s.sampling
+	h.clock.note(clockSeen{h.state.ClockOffset, s.trip})
 	h.clockProblem()
 	if h.state.Expires.Sub(now) < 30*24*time.Hour {
 		h.is("expires", "its certificate ends at "+h.state.Expires.Format(time.DateOnly)+": have it join again")

@@ -30,6 +30,8 @@ type flowID struct {
 	sport, dport uint16
 }
 
+func idOf(w *query.Row) flowID { return flowID{w.Proto, w.Src, w.Dst, w.SrcPort, w.DstPort} }
+
 // points finds the way of each flow that is meant.
 func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 	since, until, err := r.Range(a.clock())
@@ -44,7 +46,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 		return nil, err
 	}
 	ways, flows := hops.Ways{Flows: []hops.Way{}}, map[flowID]*gathered{}
-	facts := hops.Facts{Links: a.links(), Named: a.joined().Node, Windows: map[string]hops.Window{}, Clock: clockSpread}
+	facts := a.facts()
 	for _, h := range a.all() {
 		if h.isDevice() { // it reports when a flow ends, or later: its counts are of other times than those of agents
 			continue
@@ -58,19 +60,39 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 		case len(answer.Rows) == 0:
 			continue
 		}
-		facts.Windows[h.name] = hops.Window{From: answer.From, To: answer.To}
+		a.add(&facts, h, &answer)
 		if text := missing(&answer); text != "" {
 			ways.Incomplete = append(ways.Incomplete, h.name+": "+text)
-		}
-		if off := h.status(a.clock(), a.devices).ClockOffset; off < 0 {
-			facts.Clock = max(facts.Clock, clockSpread-off)
-		} else {
-			facts.Clock = max(facts.Clock, clockSpread+off)
 		}
 		if err := gather(flows, h.name, answer.Rows); err != nil {
 			return nil, err
 		}
 	}
+	list := byPackets(flows)
+	ways.Others = max(0, len(list)-mostPaths)
+	for _, g := range list[:len(list)-ways.Others] {
+		g.Path = g.points.Find(&facts)
+		ways.Flows = append(ways.Flows, g.Way)
+	}
+	return ways, nil
+}
+
+// facts are what orders points, besides records of hosts.
+func (a *Analyzer) facts() hops.Facts {
+	t := a.joined()
+	return hops.Facts{Links: linksOf(t), Named: t.Node, Windows: map[string]hops.Window{}, Clock: clockSpread}
+}
+
+// add takes in the records of a host.
+func (a *Analyzer) add(facts *hops.Facts, h *host, answer *query.Answer) {
+	facts.Windows[h.name] = hops.Window{From: answer.From, To: answer.To}
+	h.mu.Lock()
+	facts.Clock = max(facts.Clock, clockSpread+h.state.ClockOffset.Abs())
+	h.mu.Unlock()
+}
+
+// byPackets are flows, those with the most packets first.
+func byPackets(flows map[flowID]*gathered) []*gathered {
 	list := make([]*gathered, 0, len(flows))
 	for _, g := range flows {
 		list = append(list, g)
@@ -78,12 +100,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 	order.By(list, func(x, y *gathered) int {
 		return cmp.Or(cmp.Compare(y.packets, x.packets), x.Src.Compare(y.Src), x.Dst.Compare(y.Dst), cmp.Compare(x.Sport, y.Sport), cmp.Compare(x.Dport, y.Dport), cmp.Compare(x.Proto, y.Proto))
 	})
-	ways.Others = max(0, len(list)-mostPaths)
-	for _, g := range list[:len(list)-ways.Others] {
-		g.Path = g.points.Find(&facts)
-		ways.Flows = append(ways.Flows, g.Way)
-	}
-	return ways, nil
+	return list
 }
 
 // gathered are the points of a flow.
@@ -99,7 +116,7 @@ func gather(flows map[flowID]*gathered, host string, rows []query.Row) error {
 		if w.Unattributed {
 			continue
 		}
-		id := flowID{w.Proto, w.Src, w.Dst, w.SrcPort, w.DstPort}
+		id := idOf(w)
 		g := flows[id]
 		if g == nil {
 			g = &gathered{Way: hops.Way{Proto: w.Proto, Src: w.Src, Sport: w.SrcPort, Dst: w.Dst, Dport: w.DstPort}}

@@ -27,12 +27,17 @@ type sender struct {
 	version, address string
 	clock            time.Time
 	lost             uint64
+	sampling         uint32
+	trip             time.Duration
 }
 
 func senderOf(r *http.Request, now time.Time) *sender {
-	s := &sender{version: r.Header.Get(frame.AgentHeader), address: r.RemoteAddr, clock: now}
+	s := &sender{version: r.Header.Get(frame.AgentHeader), address: r.RemoteAddr, clock: now, trip: tripOf(r)}
 	if n, err := strconv.ParseInt(r.Header.Get(frame.NowHeader), 10, 64); err == nil {
 		s.clock = time.Unix(0, n)
+	}
+	if n, err := strconv.ParseUint(r.Header.Get(frame.SamplingHeader), 10, 32); err == nil {
+		s.sampling = uint32(n)
 	}
 	s.lost, _ = strconv.ParseUint(r.Header.Get(frame.LostHeader), 10, 64)
 	if len(s.version) > 64 {

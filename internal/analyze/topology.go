@@ -135,9 +135,9 @@ func (a *Analyzer) topology(at time.Time) (any, error) {
 	return topologyAnswer{a.name, a.clock(), t.Picture(), *t}, nil
 }
 
-// links are those that order points of flows.
-func (a *Analyzer) links() (list []hops.Link) {
-	for _, l := range a.joined().Exact() {
+// linksOf are those that order points of flows.
+func linksOf(t *joined.Topology) (list []hops.Link) {
+	for _, l := range t.Exact() {
 		list = append(list, hops.Link{A: endOf(l.A), B: endOf(l.B)})
 	}
 	return list

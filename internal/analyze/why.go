@@ -39,7 +39,7 @@ func (a *Analyzer) newExaminer(h *host) *verdict.Examiner {
 	})
 }
 
-// why examines each host by itself.
+// why examines each host by itself, and what is between them.
 func (a *Analyzer) why(ctx context.Context, r api.WhyRequest) (any, error) {
 	now := a.clock()
 	since, until, err := r.Range(now)
@@ -58,5 +58,9 @@ func (a *Analyzer) why(ctx context.Context, r api.WhyRequest) (any, error) {
 		}
 		answers = append(answers, one)
 	}
-	return verdict.Join(a.name, answers), nil
+	between, examined, err := a.between(ctx, r, since, until, now)
+	if err != nil {
+		return nil, err
+	}
+	return verdict.Join(a.name, answers, between, examined), nil
 }

@@ -168,12 +168,16 @@ func (s *segment) scope(what string) scope {
 }
 
 func (s *segment) command(w *window) string {
-	f := s.largest()
-	filter := fmt.Sprintf("%s and src %s and dst %s", f.Proto, f.Src, f.Dst)
+	return w.command(question{filter: s.largest().filter(), by: "netns,iface,direction", sort: "packets", everywhere: true})
+}
+
+// filter matches the flow.
+func (f *Flow) filter() string {
+	text := fmt.Sprintf("%s and src %s and dst %s", f.Proto, f.Src, f.Dst)
 	if f.SrcPort|f.DstPort != 0 && !isICMP(f.Proto) {
-		filter += fmt.Sprintf(" and sport %d and dport %d", f.SrcPort, f.DstPort)
+		text += fmt.Sprintf(" and sport %d and dport %d", f.SrcPort, f.DstPort)
 	}
-	return w.command(question{filter: filter, by: "netns,iface,direction", sort: "packets", everywhere: true})
+	return text
 }
 
 func isICMP(proto string) bool { return proto == "icmp" || proto == "icmpv6" }

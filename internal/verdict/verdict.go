@@ -94,7 +94,8 @@ type Where struct {
 	Netns     string     `json:"netns,omitempty"`
 	Iface     string     `json:"iface,omitempty"`
 	Direction string     `json:"direction,omitempty"`
-	ToNetns   string     `json:"to_netns,omitempty"` // of a hop: where packets are seen next
+	ToHost    string     `json:"to_host,omitempty"` // of an analyzer, of a hop: where packets are seen next
+	ToNetns   string     `json:"to_netns,omitempty"`
 	ToIface   string     `json:"to_iface,omitempty"`
 	Src       netip.Addr `json:"src,omitzero"` // of a path
 	Dst       netip.Addr `json:"dst,omitzero"`
@@ -146,6 +147,8 @@ type scope struct {
 	addresses map[netip.Addr]bool // of the flows concerned
 	places    map[[2]string]bool  // namespace and interface
 	located   bool                // the place is a hop, not a whole path
+	between   bool                // it was found by what several hosts counted
+	following int                 // verdicts of single hosts that follow from it
 	lost      uint64              // packets that drops elsewhere may account for
 	dropped   uint64              // packets that were dropped, whoever sent them
 	loss      float64             // share of the packets that has to be lost to account for it

@@ -16,10 +16,12 @@ const (
 	AgentHeader   = "Waymark-Version" // of the agent's binary
 	NowHeader     = "Waymark-Now"     // the agent's clock, in nanoseconds since 1970
 	LostHeader    = "Waymark-Lost"    // records that the agent lost before they reached it, since its run began
-	ReasonHeader  = "Waymark-Reason"  // why a request was refused: one of the reasons below
-	Path          = "/push/v1"
-	TopologyPath  = "/topology/v1"
-	JoinPath      = "/join/v1"
+	// SamplingHeader is flow.sampling of the agent: one packet in so many is counted.
+	SamplingHeader = "Waymark-Sampling"
+	ReasonHeader   = "Waymark-Reason" // why a request was refused: one of the reasons below
+	Path           = "/push/v1"
+	TopologyPath   = "/topology/v1"
+	JoinPath       = "/join/v1"
 )
 
 // Reasons that an agent acts on.

@@ -33,18 +33,19 @@ type Host struct {
 	Last        time.Time         `json:"last,omitzero"` // end of its latest interval
 	Lag         float64           `json:"lag,omitempty"` // seconds since then, by the clock of the host
 	ClockOffset time.Duration     `json:"clock_offset_ns"`
-	Expires     time.Time         `json:"expires,omitzero"`  // its certificate
-	Serial      string            `json:"serial,omitempty"`  // of it, for analyze.revoked
-	Topology    time.Time         `json:"topology,omitzero"` // since when what it is connected with is as the analyzer has it; absent: it did not send it
-	Intervals   uint64            `json:"intervals"`         // kept
-	Records     uint64            `json:"records"`           // in them
-	Bytes       uint64            `json:"bytes"`             // received for them
-	Repeated    uint64            `json:"repeated"`          // intervals that were sent again, and are kept once
-	Restored    uint64            `json:"restored"`          // times that the agent went on from an earlier state
-	Missing     uint64            `json:"missing"`           // intervals that the agent lost, by their numbers
-	Lost        uint64            `json:"lost"`              // records that the agent says it lost
-	Refused     map[string]uint64 `json:"refused"`           // requests, by reason
-	Device      *Device           `json:"device,omitempty"`  // it has no agent
+	Sampling    uint32            `json:"sampling,omitempty"` // one packet in so many is counted; 0 or 1: each
+	Expires     time.Time         `json:"expires,omitzero"`   // its certificate
+	Serial      string            `json:"serial,omitempty"`   // of it, for analyze.revoked
+	Topology    time.Time         `json:"topology,omitzero"`  // since when what it is connected with is as the analyzer has it; absent: it did not send it
+	Intervals   uint64            `json:"intervals"`          // kept
+	Records     uint64            `json:"records"`            // in them
+	Bytes       uint64            `json:"bytes"`              // received for them
+	Repeated    uint64            `json:"repeated"`           // intervals that were sent again, and are kept once
+	Restored    uint64            `json:"restored"`           // times that the agent went on from an earlier state
+	Missing     uint64            `json:"missing"`            // intervals that the agent lost, by their numbers
+	Lost        uint64            `json:"lost"`               // records that the agent says it lost
+	Refused     map[string]uint64 `json:"refused"`            // requests, by reason
+	Device      *Device           `json:"device,omitempty"`   // it has no agent
 	History     obs.History       `json:"history"`
 	Problems    []string          `json:"problems"` // with their remedies
 }

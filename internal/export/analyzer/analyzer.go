@@ -27,6 +27,7 @@ type Config struct {
 	Path          string // directory of the queue
 	Size          uint64 // bytes of it
 	Timeout       time.Duration
+	Sampling      uint32        // one packet in so many is counted
 	Topology      func() []byte // of the host as it is, compressed; nil: none is sent
 	TopologyEvery time.Duration // at most
 }

@@ -22,6 +22,7 @@ import (
 // client sends requests to an analyzer.
 type client struct {
 	base  *url.URL
+	rate  uint32 // of sampling
 	files clienttls.Files
 	http  http.Client
 }
@@ -33,6 +34,7 @@ func newClient(cfg Config) (*client, error) {
 	}
 	c := &client{
 		base:  u,
+		rate:  cfg.Sampling,
 		files: clienttls.Files{Section: "export.analyzer", CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key},
 	}
 	transport := &http.Transport{
@@ -77,6 +79,7 @@ func (c *client) post(ctx context.Context, path string, body []byte, version str
 	req.Header = http.Header{
 		frame.VersionHeader: {frame.Version}, frame.AgentHeader: {version},
 		frame.NowHeader: {strconv.FormatInt(time.Now().UnixNano(), 10)}, frame.LostHeader: {strconv.FormatUint(lost, 10)},
+		frame.SamplingHeader: {strconv.FormatUint(uint64(c.rate), 10)},
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
