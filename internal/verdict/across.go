@@ -100,6 +100,7 @@ func ends(points []hops.Point) string {
 func (h *hop) id() string {
 	return string(h.part.Kind) + " " + ends(h.part.From) + " > " + ends(h.part.To)
 }
+
 func (h *hop) reverse() string {
 	return string(h.part.Kind) + " " + ends(h.part.To) + " > " + ends(h.part.From)
 }

@@ -39,8 +39,8 @@ var rules = []rule{
 	},
 	{
 		kind: PathLoss, base: 55, judge: judgeLoss, what: "hops and paths that report loss", flows: true, explains: []Kind{PathLoss, Unanswered, Retransmissions},
-		inputs:    "counts of the same flow at several interfaces, in order of decreasing hop limit; sequence numbers of PDM and IOAM",
-		threshold: "`path_loss` of the packets, and at least 5 of them",
+		inputs:    "counts of the same flow at several interfaces, in order of decreasing hop limit; at the analyzer, at several hosts; sequence numbers of PDM and IOAM",
+		threshold: "`path_loss` of the packets, and at least 5 of them; between hosts, only packets beyond the margin count",
 		says:      "between which interfaces, or on the path to which host, packets are lost. A path whose sequence numbers show loss is narrowed down to the hop where counts miss most of it",
 	},
 	{
@@ -51,8 +51,8 @@ var rules = []rule{
 	},
 	{
 		kind: PathDelay, base: 50, judge: judgeDelay, what: "hops and paths whose delay is known", flows: true, explains: []Kind{PathDelay},
-		inputs:    "transit and link delays of IOAM; first packets of new flows at several interfaces; round trips of PDM; else TCP handshakes",
-		threshold: "`path_delay`, and `unusual` times as much as before, where that is known, else `share` of the whole path. A handshake alone gives no verdict without a time before",
+		inputs:    "transit and link delays of IOAM; first packets of new flows at several interfaces, or at the analyzer at several hosts; round trips of PDM; else TCP handshakes",
+		threshold: "`path_delay`, and `unusual` times as much as before, where that is known, else `share` of the whole path. A handshake alone gives no verdict without a time before. Between hosts, the least delay that their clocks leave possible, or half of what packets of both directions take together",
 		says:      "which hop, or the path to which host, adds how much delay",
 	},
 	{
@@ -119,4 +119,6 @@ The highest come first, at most three of a kind and seven in all; the others are
 
 A verdict that another one accounts for is a consequence of that one, and no verdict: the kinds below, about a host or an interface in
 common. A hop accounts for the paths that cross it. Drops of the gate account for as many lost packets, twice at most, whoever
-sent them; loss accounts for connections without an answer only where half of the packets are lost.`
+sent them; loss accounts for connections without an answer only where half of the packets are lost.
+
+At the analyzer, a link between hosts, or a host that forwards, accounts for what single hosts report of paths that cross it.`

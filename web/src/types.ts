@@ -550,6 +550,7 @@ export interface Where {
 	netns?: string;
 	iface?: string;
 	direction?: string;
+	to_host?: string;
 	to_netns?: string;
 	to_iface?: string;
 	src?: string;

@@ -20,6 +20,7 @@ export function place(v: Verdict): string {
 	const w = v.where;
 	if (w.rule) return `rule ${w.rule}`;
 	if (w.part) return w.part;
+	if (w.to_host) return w.host === w.to_host ? `host ${w.host}` : `${w.host} → ${w.to_host}`;
 	if (v.flow?.dst) return end(v.flow.dst, v.flow.dport);
 	if (w.path) return `path ${w.nodes ?? w.path}`;
 	const at = [w.netns, w.iface].filter(Boolean).join("/");

@@ -94,7 +94,7 @@ func way(from, to *box, seen map[*box]bool) []*port {
 func (w *world) frame(from, to *box) {
 	_, _, mac := from.talks()
 	for _, p := range way(from, to, map[*box]bool{}) {
-		if p.of != from && p.of.host && (p.of.bridge) && p.of.sender(p, from) {
+		if p.of != from && p.of.host && p.of.bridge && p.of.sender(p, from) {
 			p.of.sources.Links.Neighbours = append(p.of.sources.Links.Neighbours, topology.Neighbour{IfIndex: p.index, MAC: mac, Source: topology.FDB})
 		}
 	}
@@ -121,7 +121,9 @@ func (w *world) build() (hosts []*Host) {
 		node := func(name, kind string, index uint32, mac string) topology.Node {
 			return topology.Node{Link: topology.Link{Name: name, Kind: kind, IfIndex: index, MAC: mac, LinkType: "ether", Up: true}}
 		}
-		ref := func(name string, index uint32) *topology.Ref { return &topology.Ref{Name: name, IfIndex: index, Known: true} }
+		ref := func(name string, index uint32) *topology.Ref {
+			return &topology.Ref{Name: name, IfIndex: index, Known: true}
+		}
 		for _, p := range b.ports {
 			n := node(p.name, "physical", p.index, p.mac)
 			if b.bridge {
