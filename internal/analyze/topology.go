@@ -26,8 +26,14 @@ const mostTopology = 16 << 20
 // network is what hosts say of what they are connected with, as one.
 type network struct {
 	mu    sync.Mutex
-	whole *joined.Topology // nil: something came since it was made
+	whole *joined.Topology // nil: it was not made yet
+	stale bool             // something came since
+	made  time.Time
+	took  time.Duration
 }
+
+// rest is how many times as long as joining takes nothing is joined again: hosts may send all the time.
+const rest = 10
 
 // describe takes the topology of a host.
 func (a *Analyzer) describe(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +72,7 @@ func (a *Analyzer) learn(h *host, body []byte) *refusal {
 	}
 	h.describe(body, &g)
 	a.network.mu.Lock()
-	a.network.whole = nil
+	a.network.stale = true
 	a.network.mu.Unlock()
 	return nil
 }
@@ -102,7 +108,8 @@ func (a *Analyzer) joined() *joined.Topology {
 	n := &a.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.whole == nil {
+	if n.whole == nil || n.stale && time.Since(n.made) > rest*n.took {
+		began := time.Now()
 		var list []*joined.Host
 		for _, h := range a.all() {
 			h.mu.Lock()
@@ -113,7 +120,8 @@ func (a *Analyzer) joined() *joined.Topology {
 			}
 			list = append(list, said)
 		}
-		n.whole = joined.Join(list)
+		n.whole, n.stale, n.made = joined.Join(list), false, time.Now()
+		n.took = n.made.Sub(began)
 	}
 	return n.whole
 }

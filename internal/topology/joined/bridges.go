@@ -6,6 +6,10 @@ import "slices"
 // one of them behind one port, and the other behind another. Where nothing says which of two bridges is nearer, it is reported.
 func (j *joiner) separated(x, y *iface) bool {
 	for _, s := range j.bridges(x, y) {
+		if j.steps -= 1 + len(x.stack.macs) + len(y.stack.macs); j.steps < 0 {
+			j.unsought++
+			return true
+		}
 		atX, atY := j.port(s, x.stack), j.port(s, y.stack)
 		switch {
 		case atX != nil && atY != nil:
@@ -66,6 +70,7 @@ func (j *joiner) behind(s *stack, port, known, other *iface) bool {
 	if back != nil && back != other {
 		return false
 	}
+	j.steps -= len(s.learned)
 	both := false // are on the way of somebody
 	for mac, p := range s.learned {
 		if q := other.stack.learned[mac]; p != nil && p != port && q != nil && q != other {

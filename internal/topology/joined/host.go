@@ -19,6 +19,9 @@ type reader struct {
 func (r *reader) node(n *timeline.Node) {
 	switch n.Kind {
 	case timeline.Iface:
+		if n.Name == "" || r.ifaces[n.ID] != nil {
+			return
+		}
 		i := &iface{netns: strings.TrimPrefix(strings.TrimPrefix(n.In, "host"), "netns/"), name: n.Name, kind: n.Link}
 		if len(n.MAC) == len("00:00:00:00:00:00") && n.MAC != "00:00:00:00:00:00" && n.Link != "loopback" {
 			i.mac = n.MAC
@@ -95,13 +98,24 @@ func (r *reader) stacks() {
 	}
 }
 
+// sources are how neighbours are known.
+var sources = map[topology.Source]bool{topology.ARP: true, topology.NDP: true, topology.FDB: true, topology.Tunnel: true, topology.LLDP: true}
+
 // see takes a neighbour on an interface.
 func (r *reader) see(e timeline.Edge) {
 	n, at := r.others[e.From], r.ifaces[e.To]
 	if e.Kind != timeline.Link || at == nil || n == nil || n.Kind != timeline.Neighbour {
 		return
 	}
-	s := sighting{at: at, mac: n.MAC, how: n.Known, name: n.Name, port: n.Port}
+	s := sighting{at: at, mac: n.MAC, name: n.Name, port: n.Port}
+	for _, how := range n.Known {
+		if sources[topology.Source(how)] {
+			s.how = append(s.how, how)
+		}
+	}
+	if len(s.how) == 0 {
+		return
+	}
 	for _, text := range n.Addresses {
 		if a, err := netip.ParseAddr(text); err == nil && claimable(a) {
 			s.addresses = append(s.addresses, a)

@@ -16,6 +16,7 @@ const (
 	mostLinks     = 10_000
 	mostAmbiguous = 1000
 	mostClaims    = 16
+	mostSteps     = 100_000_000 // a second or two
 )
 
 // How a link was found, besides the sources of neighbours.
@@ -42,6 +43,15 @@ type joiner struct {
 	order     []*adjacency
 	links     map[[2]End]*Link
 	doubts    map[[2]string]*Ambiguity
+	tunnels   map[tunnelsOf][]*iface
+	steps     int // left of those that finding what is between two interfaces takes
+	unsought  int // pairs of interfaces for which none were left
+}
+
+// tunnelsOf are the tunnels of a kind that a host has to another one.
+type tunnelsOf struct {
+	host, to *Host
+	kind     string
 }
 
 // Join makes one topology. The same hosts give the same one, in whatever order they are.
@@ -51,6 +61,7 @@ func Join(hosts []*Host) *Topology {
 	j := &joiner{
 		hosts: hosts, macs: map[string][]*iface{}, addresses: map[netip.Addr][]*iface{}, names: map[string]*Host{},
 		learners: map[string][]*stack{}, next: map[[2]*stack]*adjacency{}, links: map[[2]End]*Link{}, doubts: map[[2]string]*Ambiguity{},
+		tunnels: map[tunnelsOf][]*iface{}, steps: mostSteps,
 	}
 	t := &Topology{Hosts: []Summary{}, nodes: map[string]string{}}
 	for _, h := range hosts {
@@ -317,7 +328,7 @@ func (j *joiner) tunnel(s *sighting) {
 			continue
 		}
 		h := owners[0].stack.host
-		switch ends := facing(h, s.at); len(ends) {
+		switch ends := j.facing(h, s.at); len(ends) {
 		case 0:
 			j.link(s.at.as(), End{Host: h.Name}, false, string(topology.Tunnel))
 		case 1:
@@ -329,16 +340,19 @@ func (j *joiner) tunnel(s *sighting) {
 }
 
 // facing are the tunnels of a host that end at the host of another one of their kind.
-func facing(h *Host, other *iface) (list []*iface) {
+func (j *joiner) facing(h *Host, other *iface) (list []*iface) {
+	key := tunnelsOf{h, other.stack.host, other.kind}
+	if list, known := j.tunnels[key]; known {
+		return list
+	}
 	for i := range h.seen {
 		s := &h.seen[i]
 		if s.at.kind == other.kind && slices.Contains(s.how, string(topology.Tunnel)) && !slices.Contains(list, s.at) &&
-			slices.ContainsFunc(s.addresses, func(a netip.Addr) bool {
-				return slices.ContainsFunc(other.stack.host.ifaces, func(i *iface) bool { return slices.Contains(i.addresses, a) })
-			}) {
+			slices.ContainsFunc(j.of(s.addresses), func(i *iface) bool { return i.stack.host == other.stack.host }) {
 			list = append(list, s.at)
 		}
 	}
+	j.tunnels[key] = list
 	return list
 }
 
@@ -360,27 +374,30 @@ func (j *joiner) traces(t *Topology) {
 			d.Claims = append(d.Claims, End{Host: h.Name})
 		}
 	}
+	pairs := map[[2]string]bool{} // whether there is a link
 	for _, h := range j.hosts {
 		for _, pair := range h.follows {
 			if a, b := t.nodes[pair[0]], t.nodes[pair[1]]; a != "" && b != "" && a != b {
-				j.traced(a, b)
+				pairs[[2]string{min(a, b), max(a, b)}] = false
 			}
+		}
+	}
+	for key, l := range j.links {
+		if pair := [2]string{l.A.Host, l.B.Host}; l.A.Host != l.B.Host && has(pairs, pair) {
+			pairs[pair] = true
+			j.link(key[0], key[1], l.exact, byIOAM)
+		}
+	}
+	for pair, linked := range pairs {
+		if !linked { // by which interfaces is not known
+			j.link(End{Host: pair[0]}, End{Host: pair[1]}, false, byIOAM)
 		}
 	}
 }
 
-// traced adds a way of finding to the links between two hosts, or a link whose interfaces are not known.
-func (j *joiner) traced(a, b string) {
-	found := false
-	for key, l := range j.links {
-		if l.A.Host == a && l.B.Host == b || l.A.Host == b && l.B.Host == a {
-			found = true
-			j.link(key[0], key[1], l.exact, byIOAM)
-		}
-	}
-	if !found {
-		j.link(End{Host: a}, End{Host: b}, false, byIOAM)
-	}
+func has[K comparable, V any](m map[K]V, key K) bool {
+	_, ok := m[key]
+	return ok
 }
 
 // between reports whether a link is between the namespaces of two ends.
@@ -394,7 +411,7 @@ func (j *joiner) finish(t *Topology) {
 		t.all = append(t.all, *l)
 	}
 	order.By(t.all, func(a, b Link) int { return cmp.Or(compareEnds(a.A, b.A), compareEnds(a.B, b.B)) })
-	t.Links = []Link{}
+	t.Links, t.Unsought = []Link{}, j.unsought
 	for _, l := range t.all {
 		if l.A.Host != l.B.Host { // of links within a host, its own topology has all
 			t.Links = append(t.Links, l)

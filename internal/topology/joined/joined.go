@@ -20,6 +20,7 @@ type Topology struct {
 	Ambiguous   []Ambiguity `json:"ambiguous"`
 	MoreLinks   int         `json:"more_links,omitempty"`     // that are not listed
 	MoreUnclear int         `json:"more_ambiguous,omitempty"` // likewise
+	Unsought    int         `json:"unsought,omitempty"`       // neighbours of which it would take too long to find what is between: they are no links here
 
 	all   []Link
 	nodes map[string]string // hosts by id of IOAM nodes

@@ -165,10 +165,12 @@ func draw(r *rand.Rand) *world {
 		w.connect(inner[r.IntN(len(inner))], w.add(fmt.Sprintf("h%d", i), true, false))
 	}
 	for i, b := range w.boxes {
-		b.address["own"] = netip.AddrFrom4([4]byte{10, 0, byte(i), 1})
+		b.address["own"] = netipOf(i)
 	}
 	return w
 }
+
+func netipOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}) }
 
 // truth is which ports of hosts are on one link: with switches between them, at most.
 func (w *world) truth() map[[2]End]bool {

@@ -63,6 +63,7 @@ func (t *Topology) Write(w io.Writer) error {
 		return err
 	}
 	more(w, t.MoreLinks, "links")
+	more(w, t.Unsought, "neighbours of which it would take too long to find what is between")
 	for i, d := range t.Ambiguous {
 		if i == 0 {
 			fmt.Fprintln(w, "\nAMBIGUOUS")
