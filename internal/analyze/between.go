@@ -9,6 +9,7 @@ import (
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hops"
 	"github.com/waymark-net/waymark/internal/query"
 	"github.com/waymark-net/waymark/internal/verdict"
 )
@@ -59,10 +60,12 @@ func (a *Analyzer) compare(ctx context.Context, text string, since, until time.T
 	x := comparison{Across: verdict.Across{From: since, To: until, Filter: text, Clocks: map[string]verdict.Clock{}, Unequal: map[string]string{}}}
 	hosts := a.all()
 	limit := max(leastOfRows, min(mostRows, sumOfRows/max(len(hosts), 1)))
-	flows, facts := map[flowID]*gathered{}, a.facts()
-	clear, least := map[flowID]bool{}, uint64(0)
+	flows, facts := map[flowID]*gathered{}, a.facts(ctx, since, until)
+	inside, inner := map[flowID]*gathered{}, hops.Inner{Windows: map[string]hops.Window{}}
+	unequal, least := map[flowID]bool{}, uint64(0)
 	for _, h := range hosts {
-		answer, err := own{h}.Query(ctx, query.Plan{Filter: f, Since: since, Until: until, Sort: "packets", Limit: limit, Everywhere: true})
+		plan := query.Plan{Filter: f, Since: since, Until: until, Sort: "packets", Limit: limit, Everywhere: true}
+		answer, err := own{h}.Query(ctx, plan)
 		if err != nil {
 			return nil, err
 		}
@@ -70,40 +73,70 @@ func (a *Analyzer) compare(ctx context.Context, text string, since, until time.T
 			continue
 		}
 		if x.take(h, &answer); x.Unequal[h.name] == "" {
-			a.add(&facts, h, &answer)
+			a.add(facts, h, &answer)
 		}
 		if answer.Groups > len(answer.Rows) { // a flow of which it has no row may have as many packets there
 			least = max(least, answer.Rows[len(answer.Rows)-1].Packets)
 		}
 		for i := range answer.Rows {
 			if w := &answer.Rows[i]; !comparable(w) {
-				clear[idOf(w)] = true
+				unequal[idOf(w)] = true
 			}
 		}
 		if err := gather(flows, h.name, answer.Rows); err != nil {
+			return nil, err
+		}
+		if plan.Since, plan.Until = inwards(&answer, facts.Clock); !plan.Since.Before(plan.Until) {
+			continue
+		}
+		if answer, err = (own{h}).Query(ctx, plan); err != nil {
+			return nil, err
+		}
+		inner.Windows[h.name] = hops.Window{From: answer.From, To: answer.To}
+		if err := gather(inside, h.name, answer.Rows); err != nil {
 			return nil, err
 		}
 	}
 	list := byPackets(flows)
 	for _, g := range list {
 		id := flowID{g.Proto, g.Src, g.Dst, g.Sport, g.Dport}
-		if g.points.Len() < 2 {
-			continue
+		several := g.points.Len() > 1
+		if several {
+			x.Known++
 		}
-		x.Known++
 		if g.points.Most() < 2*least || len(x.Flows) == mostCompared {
 			continue
 		}
-		path := g.points.Find(&facts)
-		if clear[id] || g.points.Mixed() || len(path.Unconfirmed) > 0 {
+		path := g.points.Find(facts)
+		switch {
+		case len(path.Parts) == 0:
+			continue
+		case !several: // all of it was lost on a link
+			x.Known++
+		}
+		if unequal[id] || g.points.Mixed() || len(path.Unconfirmed) > 0 {
 			x.Unclear++
 			continue
 		}
-		x.Flows = append(x.Flows, verdict.Crossing{
+		one := verdict.Crossing{
 			Flow: verdict.Flow{Proto: flow.ProtoName(g.Proto), Src: g.Src, SrcPort: g.Sport, Dst: g.Dst, DstPort: g.Dport}, Path: path,
-		})
+		}
+		inner.Points = nil
+		if short := inside[id]; short != nil {
+			inner.Points = &short.points
+		}
+		for i := range path.Parts {
+			one.Lost = append(one.Lost, facts.Certain(&path.Parts[i], &inner))
+		}
+		x.Flows = append(x.Flows, one)
 	}
 	return &x.Across, nil
+}
+
+// inwards is a time that lies in that of other hosts whose intervals are as long, whatever their boundaries are.
+func inwards(a *query.Answer, clock time.Duration) (since, until time.Time) {
+	by := 2*a.To.Sub(a.From)/time.Duration(max(a.Intervals, 1)) + clock
+	return a.From.Add(by), a.To.Add(-by)
 }
 
 // comparison is what is compared.

@@ -30,6 +30,12 @@ func newLine(t *testing.T, bridge ...bool) *line {
 	l.start(t)
 	for i, host := range l.hosts {
 		v := survey(host, "prev", "next")
+		switch i { // who has the addresses of flows
+		case 0:
+			v.sources.Links.Nodes[1].Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}
+		case len(l.hosts) - 1:
+			v.sources.Links.Nodes[0].Addresses = []netip.Prefix{netip.MustParsePrefix("10.9.0.1/24")}
+		}
 		if i+1 < len(l.hosts) {
 			v.sees(2, l.hosts[i+1], "prev")
 		}
@@ -54,6 +60,9 @@ func (l *line) pass(port uint16, forth bool, late []time.Duration, lost []uint64
 		count := func(iface string, d flow.Direction) {
 			one := r
 			one.Iface, one.Direction, one.TTLMin, one.TTLMax = iface, d, ttl, ttl
+			if n == 0 {
+				return
+			}
 			one.Packets, one.Bytes, one.First, one.Last = n, n*100, at, at.Add(4*time.Second)
 			if d == flow.Ingress && i == last && n < 100 {
 				one.PDM = &flow.PDM{Received: n, Lost: int64(100 - n)}
@@ -141,6 +150,23 @@ func TestWhyBetween(t *testing.T) {
 		if strings.Contains(m.What, "of 30 flows") && m.Count == 0 {
 			t.Errorf("%+v", m)
 		}
+	}
+}
+
+// TestWhyNothingArrives: the last link loses all of some flows. Their destination counts, and saw none.
+func TestWhyNothingArrives(t *testing.T) {
+	l := newLine(t, false, false, false, false)
+	for i := range 8 {
+		lost := uint64(0)
+		if i < 2 {
+			lost = 100
+		}
+		l.pass(uint16(4000+i), true, []time.Duration{0, 0, 0}, []uint64{0, 0, lost})
+	}
+	l.send(t)
+	a := l.why(t)
+	if len(a.Verdicts) != 1 || a.Verdicts[0].Where.Host != "kappa" || a.Verdicts[0].Where.ToHost != "omega" || a.Verdicts[0].Value != 0.25 {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -46,7 +46,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 		return nil, err
 	}
 	ways, flows := hops.Ways{Flows: []hops.Way{}}, map[flowID]*gathered{}
-	facts := a.facts()
+	facts := a.facts(ctx, since, until)
 	for _, h := range a.all() {
 		if h.isDevice() { // it reports when a flow ends, or later: its counts are of other times than those of agents
 			continue
@@ -60,7 +60,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 		case len(answer.Rows) == 0:
 			continue
 		}
-		a.add(&facts, h, &answer)
+		a.add(facts, h, &answer)
 		if text := missing(&answer); text != "" {
 			ways.Incomplete = append(ways.Incomplete, h.name+": "+text)
 		}
@@ -71,16 +71,22 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 	list := byPackets(flows)
 	ways.Others = max(0, len(list)-mostPaths)
 	for _, g := range list[:len(list)-ways.Others] {
-		g.Path = g.points.Find(&facts)
+		g.Path = g.points.Find(facts)
 		ways.Flows = append(ways.Flows, g.Way)
 	}
 	return ways, nil
 }
 
 // facts are what orders points, besides records of hosts.
-func (a *Analyzer) facts() hops.Facts {
+func (a *Analyzer) facts(ctx context.Context, since, until time.Time) *hops.Facts {
 	t := a.joined()
-	return hops.Facts{Links: linksOf(t), Named: t.Node, Windows: map[string]hops.Window{}, Clock: clockSpread}
+	links := linksOf(t)
+	e := &expected{a: a, ctx: ctx, plan: query.Plan{Since: since, Until: until, Everywhere: true, Sort: "packets", Sums: []string{"packets"}}, topology: t, linked: map[[2]hops.End]bool{}, counting: map[string]map[hops.End]bool{}}
+	for _, l := range links {
+		e.linked[[2]hops.End{l.A, l.B}], e.linked[[2]hops.End{l.B, l.A}] = true, true
+	}
+	e.facts = &hops.Facts{Links: links, Named: t.Node, Expected: e.next, Windows: map[string]hops.Window{}, Clock: clockSpread}
+	return e.facts
 }
 
 // add takes in the records of a host.

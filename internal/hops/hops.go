@@ -10,6 +10,7 @@ package hops
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/flow"
@@ -72,6 +73,8 @@ type Facts struct {
 	Links   []Link            // not all need be known
 	Windows map[string]Window // by host; a host without one has records of all the time
 	Clock   time.Duration     // how far clocks of hosts may differ, and packets be under way
+	// Expected is where packets come in that leave at an interface for an address, if that is the next host. Nil: it is not known.
+	Expected func(from End, dst netip.Addr) (End, bool)
 	// Named is the host of an IOAM node; empty: it is not known. Nil: none is.
 	Named func(id string) string
 }

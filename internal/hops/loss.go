@@ -128,6 +128,9 @@ func (f *finder) ends() {
 		f.path.Notes = append(f.path.Notes, "the flow comes from a host without an agent, or its addresses were translated before: it is not followed further back")
 	}
 	for _, p := range f.pending {
+		if f.missing(&p) {
+			continue
+		}
 		f.path.Notes = append(f.path.Notes, fmt.Sprintf("%d packets that left at %s were not seen again: they go to a host without an agent, or are translated: they are not followed", p.Packets, &p))
 	}
 }

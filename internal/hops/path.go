@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -51,7 +52,7 @@ type Path struct {
 
 // Find orders the points.
 func (p *Points) Find(facts *Facts) Path {
-	f := finder{facts: facts, crossed: map[Node]bool{}, copies: Copies(p.of.Dst)}
+	f := finder{facts: facts, crossed: map[Node]bool{}, copies: Copies(p.of.Dst), to: p.of.Dst}
 	if !p.ways {
 		f.nodes = p.nodes
 	}
@@ -74,6 +75,7 @@ func (p *Points) Find(facts *Facts) Path {
 
 type finder struct {
 	facts   *Facts
+	to      netip.Addr
 	nodes   string // of its IOAM traces; empty: none, or they differ
 	in, out []Point
 	copies  bool // packets may come to several hosts

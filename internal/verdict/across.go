@@ -27,6 +27,7 @@ type Across struct {
 type Crossing struct {
 	Flow
 	hops.Path
+	Lost []uint64 // certainly, by part of the path
 }
 
 // Clock is by how much that of a host is ahead, at least and at most.
@@ -76,8 +77,8 @@ func (x *Across) unequal() string {
 type hop struct {
 	part    hops.Part // of the largest flow
 	sent    uint64
-	lost    uint64 // more than what may have been counted at one end only
-	within  uint64 // missing packets that may be
+	lost    uint64 // certainly
+	within  uint64 // missing, but they may have been counted at one end only
 	dropped uint64 // by the gate
 	flows   int
 	losing  int
@@ -129,7 +130,7 @@ func (x *Across) hops() map[string]*hop {
 			} else {
 				all[one.id()] = one
 			}
-			one.add(p, &f.Flow)
+			one.add(p, &f.Flow, f.Lost[k])
 		}
 	}
 	return all
@@ -144,7 +145,7 @@ func (x *Across) excludes(points []hops.Point) bool {
 	return false
 }
 
-func (h *hop) add(p *hops.Part, f *Flow) {
+func (h *hop) add(p *hops.Part, f *Flow, certain uint64) {
 	h.flows++
 	h.hosts[f.Src], h.hosts[f.Dst] = true, true
 	if p.Sent >= h.part.Sent {
@@ -153,7 +154,7 @@ func (h *hop) add(p *hops.Part, f *Flow) {
 	h.sent += p.Sent
 	h.dropped += p.Dropped
 	lost := p.Lost - p.Dropped
-	certain := lost - min(lost, p.Margin)
+	certain = min(lost, certain)
 	h.lost, h.within = h.lost+certain, h.within+lost-certain
 	if certain > 0 {
 		h.losing++

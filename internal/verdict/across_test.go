@@ -22,6 +22,8 @@ type chain struct {
 	clock  []time.Duration
 	facts  hops.Facts
 	points map[string]*hops.Points
+	inside map[string]*hops.Points // of the inner windows
+	inner  map[string]hops.Window
 	flows  map[string]verdict.Flow
 	sent   uint64 // packets that came to the fault
 	lost   uint64 // there
@@ -39,7 +41,7 @@ type defect struct {
 const chainFrom = 1_700_000_000
 
 func newChain(r *rand.Rand) *chain {
-	c := &chain{rand: r, points: map[string]*hops.Points{}, flows: map[string]verdict.Flow{}, long: r.IntN(4) == 0}
+	c := &chain{rand: r, points: map[string]*hops.Points{}, inside: map[string]*hops.Points{}, inner: map[string]hops.Window{}, flows: map[string]verdict.Flow{}, long: r.IntN(4) == 0}
 	c.facts = hops.Facts{Windows: map[string]hops.Window{}, Clock: 100 * time.Millisecond}
 	for i := range 3 + r.IntN(3) {
 		name := fmt.Sprintf("h%d", (i*7)%10)
@@ -56,6 +58,7 @@ func newChain(r *rand.Rand) *chain {
 			end = time.Unix(chainFrom+60, 0).Add(-time.Duration(r.Int64N(int64(2 * time.Second))))
 		}
 		c.facts.Windows[name] = hops.Window{From: begin, To: end}
+		c.inner[name] = hops.Window{From: time.Unix(chainFrom, 0).Add(time.Second), To: time.Unix(chainFrom+57, 0)}
 	}
 	return c
 }
@@ -68,13 +71,17 @@ func (c *chain) send(port uint16, forth bool, n int, d *defect) {
 	}
 	id := fmt.Sprint(port, forth)
 	f := verdict.Flow{Proto: "udp", Src: src, SrcPort: port, Dst: dst, DstPort: 53}
-	c.flows[id], c.points[id] = f, &hops.Points{}
+	c.flows[id], c.points[id], c.inside[id] = f, &hops.Points{}, &hops.Points{}
 	records := map[[2]int]*flow.Record{} // by host and direction
+	inner := map[[2]int]*flow.Record{}
 	last := len(c.hosts) - 1
 	for k := range n {
+		if c.long { // in bursts
+			k -= k % 25
+		}
 		at := time.Unix(chainFrom, 0).Add(3*time.Second + time.Duration(port)*time.Millisecond*17 + time.Duration(k)*50*time.Second/time.Duration(n))
 		if c.long {
-			at = at.Add(7 * time.Second) // beyond the ends of the windows
+			at = at.Add(10 * time.Second) // beyond the ends of the windows
 		}
 		ttl := uint8(64)
 		for step := range c.hosts {
@@ -92,12 +99,18 @@ func (c *chain) send(port uint16, forth bool, n int, d *defect) {
 				if forth == (d == flow.Egress) {
 					iface = "next"
 				}
-				r := records[[2]int{i, int(d)}]
-				if r == nil {
-					r = &flow.Record{Iface: iface, Direction: d, Proto: 17, Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort, TTLMin: ttl, TTLMax: ttl, First: own}
-					records[[2]int{i, int(d)}] = r
+				count := func(records map[[2]int]*flow.Record) {
+					r := records[[2]int{i, int(d)}]
+					if r == nil {
+						r = &flow.Record{Iface: iface, Direction: d, Proto: 17, Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort, TTLMin: ttl, TTLMax: ttl, First: own}
+						records[[2]int{i, int(d)}] = r
+					}
+					r.Packets, r.Last = r.Packets+1, own
 				}
-				r.Packets, r.Last = r.Packets+1, own
+				count(records)
+				if in := c.inner[c.hosts[i]]; !own.Before(in.From) && own.Before(in.To) {
+					count(inner)
+				}
 			}
 			if step > 0 {
 				seen(flow.Ingress)
@@ -124,9 +137,11 @@ func (c *chain) send(port uint16, forth bool, n int, d *defect) {
 			}
 		}
 	}
-	for at, r := range records {
-		if err := c.points[id].Add(c.hosts[at[0]], r); err != nil {
-			panic(err)
+	for to, from := range map[*hops.Points]map[[2]int]*flow.Record{c.points[id]: records, c.inside[id]: inner} {
+		for at, r := range from {
+			if err := to.Add(c.hosts[at[0]], r); err != nil {
+				panic(err)
+			}
 		}
 	}
 }
@@ -154,7 +169,11 @@ func (c *chain) examine(clocks map[string]verdict.Clock) ([]verdict.Verdict, []v
 		if len(path.Unconfirmed) > 0 {
 			panic(path.Unconfirmed)
 		}
-		x.Flows = append(x.Flows, verdict.Crossing{Flow: c.flows[id], Path: path})
+		one := verdict.Crossing{Flow: c.flows[id], Path: path}
+		for i := range path.Parts {
+			one.Lost = append(one.Lost, c.facts.Certain(&path.Parts[i], &hops.Inner{Points: c.inside[id], Windows: c.inner}))
+		}
+		x.Flows = append(x.Flows, one)
 	}
 	cfg := config.Default()
 	t := verdict.ThresholdsOf(&cfg.Why)

@@ -40,7 +40,7 @@ var rules = []rule{
 	{
 		kind: PathLoss, base: 55, judge: judgeLoss, what: "hops and paths that report loss", flows: true, explains: []Kind{PathLoss, Unanswered, Retransmissions},
 		inputs:    "counts of the same flow at several interfaces, in order of decreasing hop limit; at the analyzer, at several hosts; sequence numbers of PDM and IOAM",
-		threshold: "`path_loss` of the packets, and at least 5 of them; between hosts, only packets beyond the margin count",
+		threshold: "`path_loss` of the packets, and at least 5 of them; between hosts, only packets that were certainly lost, however flows are divided in time",
 		says:      "between which interfaces, or on the path to which host, packets are lost. A path whose sequence numbers show loss is narrowed down to the hop where counts miss most of it",
 	},
 	{

@@ -63,13 +63,18 @@ func Join(hosts []*Host) *Topology {
 		learners: map[string][]*stack{}, next: map[[2]*stack]*adjacency{}, links: map[[2]End]*Link{}, doubts: map[[2]string]*Ambiguity{},
 		tunnels: map[tunnelsOf][]*iface{}, steps: mostSteps,
 	}
-	t := &Topology{Hosts: []Summary{}, nodes: map[string]string{}}
+	t := &Topology{Hosts: []Summary{}, nodes: map[string]string{}, own: map[netip.Addr]End{}}
 	for _, h := range hosts {
 		j.names[h.Name] = h
 		j.claim(h)
 		t.Hosts = append(t.Hosts, Summary{h.Name, h.since, len(h.ifaces), h.hidden})
 	}
 	j.unclear()
+	for a, list := range j.addresses {
+		if end := list[0].end(); len(placesOf(list)) == 1 && end.exact() {
+			t.own[a] = end.as()
+		}
+	}
 	for _, h := range hosts {
 		for i := range h.seen {
 			j.see(&h.seen[i])

@@ -24,6 +24,7 @@ type Topology struct {
 
 	all   []Link
 	nodes map[string]string // hosts by id of IOAM nodes
+	own   map[netip.Addr]End
 }
 
 // Summary is a host, with what it sent.
@@ -100,6 +101,12 @@ func (t *Topology) Exact() (list []Link) {
 		}
 	}
 	return list
+}
+
+// Owner is the interface at which packets to an address come in, if one host has it.
+func (t *Topology) Owner(a netip.Addr) (End, bool) {
+	e, known := t.own[a]
+	return e, known
 }
 
 // Node is the host that is an IOAM node; empty: none is, or several.
