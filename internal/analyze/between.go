@@ -3,7 +3,7 @@ package analyze
 import (
 	"context"
 	"fmt"
-	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/waymark-net/waymark/internal/api"
@@ -16,9 +16,7 @@ import (
 
 // Bounds of what is compared between hosts.
 const (
-	mostCompared = 2048    // flows, those with the most packets
-	sumOfRows    = 1 << 16 // of all hosts together
-	leastOfRows  = 64      // of each host, though that may be more together
+	mostCompared = 256 // flows, those with the most packets
 	newestPart   = time.Minute
 )
 
@@ -51,86 +49,134 @@ func (a *Analyzer) between(ctx context.Context, r api.WhyRequest, since, until, 
 	return found, examined, nil
 }
 
-// compare asks all hosts for their largest flows, and finds the ways of these.
+// compare asks all hosts for the largest flows, and finds the ways of these.
 func (a *Analyzer) compare(ctx context.Context, text string, since, until time.Time) (*verdict.Across, error) {
 	f, err := filter.Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	x := comparison{Across: verdict.Across{From: since, To: until, Filter: text, Clocks: map[string]verdict.Clock{}, Unequal: map[string]string{}}}
-	hosts := a.all()
-	limit := max(leastOfRows, min(mostRows, sumOfRows/max(len(hosts), 1)))
-	flows, facts := map[flowID]*gathered{}, a.facts(ctx, since, until)
-	inside, inner := map[flowID]*gathered{}, hops.Inner{Windows: map[string]hops.Window{}}
-	unequal, least := map[flowID]bool{}, uint64(0)
-	for _, h := range hosts {
-		plan := query.Plan{Filter: f, Since: since, Until: until, Sort: "packets", Limit: limit, Everywhere: true}
-		answer, err := own{h}.Query(ctx, plan)
-		if err != nil {
+	x := comparison{
+		Across: verdict.Across{From: since, To: until, Filter: text, Clocks: map[string]verdict.Clock{}, Unequal: map[string]string{}},
+		a:      a, facts: a.facts(ctx, since, until), flows: map[flowID]*gathered{}, fragments: map[flowID]bool{},
+	}
+	chosen, of, err := a.largest(ctx, f, since, until)
+	if err != nil || len(chosen) == 0 {
+		return &x.Across, err
+	}
+	x.Known = of
+	these, n := only(chosen, filter.MaxText-len(verdict.Both(text, " ")))
+	if chosen = chosen[:n]; n == 0 {
+		return &x.Across, nil // the filter leaves no space
+	}
+	if x.plan.Filter, err = filter.Parse(verdict.Both(text, these)); err != nil {
+		return nil, err
+	}
+	x.plan.Since, x.plan.Until, x.plan.Sort, x.plan.Limit, x.plan.Everywhere = since, until, "packets", mostRows, true
+	for _, h := range a.all() {
+		if err := x.ask(ctx, h); err != nil {
 			return nil, err
 		}
-		if len(answer.Rows) == 0 {
-			continue
+	}
+	for _, id := range chosen {
+		if g := x.flows[id]; g != nil {
+			x.add(g)
 		}
-		if x.take(h, &answer); x.Unequal[h.name] == "" {
-			a.add(facts, h, &answer)
+	}
+	return &x.Across, x.sure(ctx)
+}
+
+// comparison is what is compared.
+type comparison struct {
+	verdict.Across
+	a         *Analyzer
+	plan      query.Plan
+	facts     *hops.Facts
+	flows     map[flowID]*gathered
+	fragments map[flowID]bool // flows whose packets may be cut on their way
+	asked     []asked
+	ids       []flowID // of Flows
+	least     uint64   // packets of a flow at an interface that a host has no row of, at most
+}
+
+// asked is a host with records of flows that are compared.
+type asked struct {
+	host         *host
+	since, until time.Time // in the time of other hosts
+}
+
+// ask takes what a host counted.
+func (x *comparison) ask(ctx context.Context, h *host) error {
+	answer, err := own{h}.Query(ctx, x.plan)
+	if err != nil || len(answer.Rows) == 0 {
+		return err
+	}
+	if err := x.trust(ctx, h, &answer); err != nil {
+		return err
+	}
+	if answer.Groups > len(answer.Rows) {
+		x.least = max(x.least, answer.Rows[len(answer.Rows)-1].Packets)
+	}
+	for i := range answer.Rows {
+		if w := &answer.Rows[i]; w.Fragments > 0 {
+			x.fragments[idOf(w)] = true
 		}
-		if answer.Groups > len(answer.Rows) { // a flow of which it has no row may have as many packets there
-			least = max(least, answer.Rows[len(answer.Rows)-1].Packets)
-		}
-		for i := range answer.Rows {
-			if w := &answer.Rows[i]; !comparable(w) {
-				unequal[idOf(w)] = true
+	}
+	since, until := inwards(&answer, x.facts.Clock)
+	x.asked = append(x.asked, asked{h, since, until})
+	return gather(x.flows, h.name, answer.Rows)
+}
+
+// add finds the way of a flow.
+func (x *comparison) add(g *gathered) {
+	if g.points.Most() < 2*x.least {
+		return
+	}
+	path := g.points.Find(x.facts)
+	switch {
+	case len(path.Parts) == 0 && g.points.Len() < 2:
+		return
+	case x.fragments[g.id()] || g.points.Mixed() || len(path.Unconfirmed) > 0:
+		x.Unclear++
+		return
+	}
+	x.ids = append(x.ids, g.id())
+	x.Flows = append(x.Flows, verdict.Crossing{
+		Flow: verdict.Flow{Proto: flow.ProtoName(g.Proto), Src: g.Src, SrcPort: g.Sport, Dst: g.Dst, DstPort: g.Dport}, Path: path,
+	})
+}
+
+// sure finds what was certainly lost. Only where something is missing that one end may not have counted, hosts are asked again.
+func (x *comparison) sure(ctx context.Context) error {
+	inner, inside := hops.Inner{Windows: map[string]hops.Window{}}, map[flowID]*gathered{}
+	if slices.ContainsFunc(x.Flows, func(f verdict.Crossing) bool {
+		return slices.ContainsFunc(f.Parts, func(p hops.Part) bool { return p.Lost > 0 && !x.facts.Over(&p) })
+	}) {
+		for _, one := range x.asked {
+			p := x.plan
+			if p.Since, p.Until = one.since, one.until; !p.Since.Before(p.Until) {
+				continue
+			}
+			answer, err := own{one.host}.Query(ctx, p)
+			if err != nil {
+				return err
+			}
+			inner.Windows[one.host.name] = hops.Window{From: answer.From, To: answer.To}
+			if err := gather(inside, one.host.name, answer.Rows); err != nil {
+				return err
 			}
 		}
-		if err := gather(flows, h.name, answer.Rows); err != nil {
-			return nil, err
-		}
-		if plan.Since, plan.Until = inwards(&answer, facts.Clock); !plan.Since.Before(plan.Until) {
-			continue
-		}
-		if answer, err = (own{h}).Query(ctx, plan); err != nil {
-			return nil, err
-		}
-		inner.Windows[h.name] = hops.Window{From: answer.From, To: answer.To}
-		if err := gather(inside, h.name, answer.Rows); err != nil {
-			return nil, err
-		}
 	}
-	list := byPackets(flows)
-	for _, g := range list {
-		id := flowID{g.Proto, g.Src, g.Dst, g.Sport, g.Dport}
-		several := g.points.Len() > 1
-		if several {
-			x.Known++
-		}
-		if g.points.Most() < 2*least || len(x.Flows) == mostCompared {
-			continue
-		}
-		path := g.points.Find(facts)
-		switch {
-		case len(path.Parts) == 0:
-			continue
-		case !several: // all of it was lost on a link
-			x.Known++
-		}
-		if unequal[id] || g.points.Mixed() || len(path.Unconfirmed) > 0 {
-			x.Unclear++
-			continue
-		}
-		one := verdict.Crossing{
-			Flow: verdict.Flow{Proto: flow.ProtoName(g.Proto), Src: g.Src, SrcPort: g.Sport, Dst: g.Dst, DstPort: g.Dport}, Path: path,
-		}
+	for i := range x.Flows {
+		f := &x.Flows[i]
 		inner.Points = nil
-		if short := inside[id]; short != nil {
+		if short := inside[x.ids[i]]; short != nil {
 			inner.Points = &short.points
 		}
-		for i := range path.Parts {
-			one.Lost = append(one.Lost, facts.Certain(&path.Parts[i], &inner))
+		for k := range f.Parts {
+			f.Lost = append(f.Lost, x.facts.Certain(&f.Parts[k], &inner))
 		}
-		x.Flows = append(x.Flows, one)
 	}
-	return &x.Across, nil
+	return nil
 }
 
 // inwards is a time that lies in that of other hosts whose intervals are as long, whatever their boundaries are.
@@ -139,35 +185,39 @@ func inwards(a *query.Answer, clock time.Duration) (since, until time.Time) {
 	return a.From.Add(by), a.To.Add(-by)
 }
 
-// comparison is what is compared.
-type comparison struct{ verdict.Across }
-
-// take notes whether counts of a host can be compared with those of others, and what is known of its clock.
-func (x *comparison) take(h *host, answer *query.Answer) {
+// trust notes whether counts of a host can be compared with those of others, and what is known of its clock.
+func (x *comparison) trust(ctx context.Context, h *host, answer *query.Answer) error {
+	why := missing(answer)
+	p := query.Plan{Since: x.plan.Since, Until: x.plan.Until, Sums: []string{"packets"}, Sort: "packets", Limit: 1, Everywhere: true}
+	var err error
+	if p.Filter, err = filter.Parse("unattributed"); err != nil {
+		return err
+	}
+	if p.By, err = query.ParseBy("iface"); err != nil {
+		return err
+	}
+	none, err := own{h}.Query(ctx, p)
+	if err != nil {
+		return err
+	}
+	if len(none.Rows) > 0 && none.Rows[0].Packets > 0 {
+		why = "some packets are in no flow"
+	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if b, known := h.clock.bounds(); known {
 		x.Clocks[h.name] = b
 	}
-	why := missing(answer)
 	switch off := h.state.ClockOffset; {
 	case h.state.Sampling > 1:
 		why = fmt.Sprintf("one packet in %d is counted, at each interface another one", h.state.Sampling)
 	case off.Abs() > farClock:
 		why = fmt.Sprintf("its clock is %v off", off.Round(time.Second))
 	}
-	for i := range answer.Rows {
-		if answer.Rows[i].Unattributed && answer.Rows[i].Packets > 0 {
-			why = "some packets are in no flow"
-		}
-	}
+	h.mu.Unlock()
 	if why != "" {
 		x.Unequal[h.name] = why
+		return nil
 	}
-}
-
-// comparable reports whether counts of a flow mean the same at each host: fragments and copies do not.
-func comparable(w *query.Row) bool {
-	b := w.Dst.As16()
-	return w.Fragments == 0 && w.Dst.IsValid() && !w.Dst.IsMulticast() && w.Dst != netip.IPv4Unspecified() && !(w.Dst.Is4() && b[12] == 255)
+	x.a.add(x.facts, h, answer)
+	return nil
 }

@@ -147,7 +147,7 @@ func TestWhyBetween(t *testing.T) {
 		t.Errorf("delay: %+v", delay)
 	}
 	for _, m := range a.Examined {
-		if strings.Contains(m.What, "of 30 flows") && m.Count == 0 {
+		if strings.Contains(m.What, "30 flows pass, the largest of 30") && m.Count == 0 {
 			t.Errorf("%+v", m)
 		}
 	}

@@ -116,6 +116,8 @@ type gathered struct {
 	packets uint64
 }
 
+func (g *gathered) id() flowID { return flowID{g.Proto, g.Src, g.Dst, g.Sport, g.Dport} }
+
 func gather(flows map[flowID]*gathered, host string, rows []query.Row) error {
 	for i := range rows {
 		w := &rows[i]

@@ -38,8 +38,8 @@ func Parse(text string) (Filter, error) { return ParseNames(text, Names{}) }
 // ParseNames is Parse for expressions that may name hosts.
 func ParseNames(text string, names Names) (Filter, error) {
 	p := parser{text: text, names: names}
-	if len(text) > maxText {
-		return Filter{}, p.fail(token{pos: maxText, end: maxText}, "longer than %d bytes", maxText)
+	if len(text) > MaxText {
+		return Filter{}, p.fail(token{pos: MaxText, end: MaxText}, "longer than %d bytes", MaxText)
 	}
 	if err := p.next(); err != nil {
 		return Filter{}, err

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxText bounds an expression, in bytes: filters come over the API, too.
-const maxText = 4096
+// MaxText bounds an expression, in bytes: filters come over the API, too.
+const MaxText = 4096
 
 type tokenKind uint8
 

@@ -102,7 +102,7 @@ func TestParseOfPrintIsIdentity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Filter{drawNode(t, 3)}
 		text := want.String()
-		if len(text) > maxText {
+		if len(text) > MaxText {
 			t.Skip("too long")
 		}
 		got, err := Parse(text)
@@ -157,7 +157,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		printed := parsed.String()
-		if len(printed) > maxText {
+		if len(printed) > MaxText {
 			return
 		}
 		again, err := Parse(printed)

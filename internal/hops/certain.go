@@ -9,7 +9,7 @@ type Inner struct {
 // Certain is how many packets a part of a path has lost at least, however the flow was divided in time. Of a flow that began
 // before both ends counted, or goes on, what left in the shorter time is compared with what arrived in the longer one.
 func (f *Facts) Certain(p *Part, inner *Inner) uint64 {
-	if p.Margin == 0 && f.over(p) {
+	if f.Over(p) {
 		return p.Lost
 	}
 	var sent uint64
@@ -31,8 +31,11 @@ func (f *Facts) Certain(p *Part, inner *Inner) uint64 {
 	return sent - min(sent, p.Received)
 }
 
-// over reports whether no packet may still have been on its way, as in the queue of a host, when its records end.
-func (f *Facts) over(p *Part) bool {
+// Over reports whether both ends counted all packets: none came before or after, and none was on its way, as in the queue of a host.
+func (f *Facts) Over(p *Part) bool {
+	if p.Margin > 0 {
+		return false
+	}
 	for i := range p.From {
 		if w, ok := f.Windows[p.From[i].Host]; ok && !p.From[i].Last.Before(w.To.Add(-f.Clock)) {
 			return false

@@ -15,8 +15,8 @@ import (
 type Across struct {
 	From, To time.Time
 	Flows    []Crossing
-	Known    int    // flows that more than one place counted, with those that are not compared
-	Unclear  int    // of these, whose order or counts mean nothing: NAT, fragments, hop limits that differ
+	Known    int    // flows that there are
+	Unclear  int    // flows whose order or counts mean nothing: NAT, fragments, hop limits that differ
 	Past     string // the end of the range, for commands; empty: now
 	Filter   string
 	Clocks   map[string]Clock // by host
@@ -45,7 +45,7 @@ func (x *Across) Examine(t *Thresholds) (found []Verdict, examined []Matter) {
 	if hosts := x.unequal(); hosts != "" {
 		loss.note("not compared: %s", hosts)
 	}
-	what := fmt.Sprintf("links and hosts that %d of %d flows over several interfaces pass", len(x.Flows), x.Known)
+	what := fmt.Sprintf("links and hosts that %d flows pass, the largest of %d", len(x.Flows), x.Known)
 	if x.Unclear > 0 {
 		what += fmt.Sprintf("; of %d the order or the counts mean nothing", x.Unclear)
 	}
@@ -269,7 +269,11 @@ func (x *Across) judgeDelay(f *finding, h, back *hop, t *Thresholds) {
 		v.Text = fmt.Sprintf("%s delays packets by %s, %s; threshold %s", h.name(), between(least, most), by, term.Duration(t.PathDelay))
 		f.add(v)
 	case most >= t.PathDelay && (back == nil || len(back.late) < leastFlows):
-		f.note("first packets take from %s to %s on the link from %s to %s, by clocks that may differ so much: there is no verdict without flows of both directions", term.Duration(max(least, 0)), term.Duration(most), ends(h.part.From), ends(h.part.To))
+		known := fmt.Sprintf("first packets take up to %s, by clocks that may differ so much", term.Duration(most))
+		if most > unknownClock/2 {
+			known = "clocks are not known well enough"
+		}
+		f.note("on the link from %s to %s, %s: there is no verdict without flows of both directions", ends(h.part.From), ends(h.part.To), known)
 	}
 }
 
@@ -300,7 +304,7 @@ func between(least, most time.Duration) string {
 func (x *Across) command(h *hop) string {
 	filter := h.flow.filter()
 	if x.Filter != "" {
-		filter = both(x.Filter, filter)
+		filter = Both(x.Filter, filter)
 	}
 	text := "waymark flows '" + filter + "' --by host,netns,iface,direction --sort packets --everywhere --since " + x.From.UTC().Format(time.RFC3339)
 	if x.Past != "" {

@@ -97,7 +97,7 @@ func (w *window) measured(u usual, q question, of []thing, idOf func(*query.Row)
 		for _, t := range of {
 			filters = append(filters, t.filter)
 		}
-		q.filter = both(q.filter, strings.Join(filters, " or "))
+		q.filter = Both(q.filter, strings.Join(filters, " or "))
 	}
 	w.memory.reads.Add(1)
 	a, err := w.query(u.to.Add(-w.Compare), u.to, q)

@@ -59,7 +59,7 @@ func (w *window) query(from, to time.Time, q question) (query.Answer, error) {
 	if err := w.ctx.Err(); err != nil {
 		return query.Answer{}, err
 	}
-	f, err := filter.Parse(both(w.request.Filter, q.filter))
+	f, err := filter.Parse(Both(w.request.Filter, q.filter))
 	if err != nil {
 		return query.Answer{}, err
 	}
@@ -76,8 +76,8 @@ func (w *window) query(from, to time.Time, q question) (query.Answer, error) {
 	return a, nil
 }
 
-// both joins two filters, of which either may be empty.
-func both(a, b string) string {
+// Both joins two filters, of which either may be empty.
+func Both(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}
@@ -98,7 +98,7 @@ func (w *window) counters(kind Kind) (own []Counter, over time.Duration) {
 // command is what a user types to see rows of the window.
 func (w *window) command(q question) string {
 	words := []string{"waymark flows"}
-	if f := both(w.request.Filter, q.filter); f != "" {
+	if f := Both(w.request.Filter, q.filter); f != "" {
 		words = append(words, "'"+f+"'")
 	}
 	if q.by != "" {
