@@ -179,8 +179,7 @@ func (a *Analyzer) serve(ctx context.Context) error {
 	})
 	s := &http.Server{
 		Handler: mux, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ConnContext: withConnection,
-		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 	ended := context.AfterFunc(ctx, func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)

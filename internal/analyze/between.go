@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -187,31 +186,13 @@ func inwards(a *query.Answer, clock time.Duration) (since, until time.Time) {
 
 // trust notes whether counts of a host can be compared with those of others, and what is known of its clock.
 func (x *comparison) trust(ctx context.Context, h *host, answer *query.Answer) error {
-	why := missing(answer)
-	p := query.Plan{Since: x.plan.Since, Until: x.plan.Until, Sums: []string{"packets"}, Sort: "packets", Limit: 1, Everywhere: true}
-	var err error
-	if p.Filter, err = filter.Parse("unattributed"); err != nil {
-		return err
-	}
-	if p.By, err = query.ParseBy("iface"); err != nil {
-		return err
-	}
-	none, err := own{h}.Query(ctx, p)
+	why, err := h.incomparable(ctx, answer, x.plan.Since, x.plan.Until)
 	if err != nil {
 		return err
-	}
-	if len(none.Rows) > 0 && none.Rows[0].Packets > 0 {
-		why = "some packets are in no flow"
 	}
 	h.mu.Lock()
 	if b, known := h.clock.bounds(); known {
 		x.Clocks[h.name] = b
-	}
-	switch off := h.state.ClockOffset; {
-	case h.state.Sampling > 1:
-		why = fmt.Sprintf("one packet in %d is counted, at each interface another one", h.state.Sampling)
-	case off.Abs() > farClock:
-		why = fmt.Sprintf("its clock is %v off", off.Round(time.Second))
 	}
 	h.mu.Unlock()
 	if why != "" {

@@ -22,6 +22,7 @@ type line struct {
 	agents []*pusher
 	from   time.Time
 	counts [][]flow.Record
+	silent string // who did not count for ten seconds
 }
 
 func newLine(t *testing.T, bridge ...bool) *line {
@@ -101,6 +102,9 @@ func (l *line) send(t *testing.T) {
 			p.from = p.from.Add(10 * time.Second)
 			iv.End(p.from)
 			p.delivered(t)
+			if n == 0 && p.name == l.silent {
+				p.from = p.from.Add(10 * time.Second)
+			}
 		}
 	}
 	await.True(t, "all topologies", func() bool { return len(l.links(t)) == len(l.hosts)-1 })
@@ -167,6 +171,26 @@ func TestWhyNothingArrives(t *testing.T) {
 	a := l.why(t)
 	if len(a.Verdicts) != 1 || a.Verdicts[0].Where.Host != "kappa" || a.Verdicts[0].Where.ToHost != "omega" || a.Verdicts[0].Value != 0.25 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestWhySilent: a host whose agent did not count for a while has counted less, and nothing follows from that.
+func TestWhySilent(t *testing.T) {
+	l := newLine(t, false, false, false, false)
+	l.silent = "kappa"
+	for i := range 4 {
+		l.pass(uint16(4000+i), true, []time.Duration{0, 0, 0}, []uint64{0, 20, 0})
+	}
+	l.send(t)
+	noted := false
+	a := l.why(t)
+	for _, m := range a.Examined {
+		noted = noted || strings.Contains(m.Note, "kappa: it did not count for 10s")
+	}
+	for _, v := range a.Verdicts {
+		if v.Where.ToHost == "kappa" || v.Where.Host == "kappa" || !noted {
+			t.Errorf("%+v", a)
+		}
 	}
 }
 

@@ -17,19 +17,20 @@ func TestClockBounds(t *testing.T) {
 		var c clock
 		off := time.Duration(r.Int64N(int64(4*time.Second))) - 2*time.Second
 		there, back := time.Duration(r.Int64N(int64(80*time.Millisecond))), time.Duration(r.Int64N(int64(80*time.Millisecond)))
-		n := r.IntN(30)
-		for range n {
+		n, before, shortest := r.IntN(30), time.Duration(0), time.Hour
+		for i := range n {
 			queued := time.Duration(r.ExpFloat64() * float64(20*time.Millisecond))
-			if c.seen == nil {
-				queued = 0
+			c.note(clockSeen{ahead: off - there - queued, trip: before})
+			before = there + queued + back
+			if i < n-1 {
+				shortest = min(shortest, before)
 			}
-			c.note(clockSeen{ahead: off - there - queued, trip: there + back})
 		}
 		b, known := c.bounds()
 		if known != (n >= leastClocks) {
 			t.Fatalf("%d requests: %v", n, known)
 		}
-		if known && n <= mostClocks && (off < b.Least || off > b.Most || b.Most-b.Least > there+back+2*driftSlack+readSlack) {
+		if known && n <= mostClocks && (off < b.Least || off > b.Most || b.Most-b.Least > shortest+2*driftSlack) {
 			t.Fatalf("%v ahead, bounds %v to %v, way %v and %v", off, b.Least, b.Most, there, back)
 		}
 	}

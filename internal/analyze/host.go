@@ -15,6 +15,7 @@ import (
 	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/flow"
+	"github.com/waymark-net/waymark/internal/hops"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/store/disk"
 	"github.com/waymark-net/waymark/internal/topology/joined"
@@ -36,8 +37,9 @@ type host struct {
 	boots   []run // latest last
 	device  bool  // it has no agent
 	clock   clock
-	said    *joined.Host // nil: it did not send its topology
-	saidSum uint32       // of what it sent
+	gaps    []hops.Window // latest last
+	said    *joined.Host  // nil: it did not send its topology
+	saidSum uint32        // of what it sent
 	problem map[string]string
 }
 
@@ -212,6 +214,7 @@ func (h *host) note(boot uint64, head store.Head, bytes int) (twin bool) {
 	h.state.Intervals++
 	h.state.Records += uint64(head.Rows)
 	h.state.Bytes += uint64(bytes)
+	h.noteGap(h.state.Last, head.From)
 	if head.To.After(h.state.Last) {
 		h.state.Last = head.To
 	}

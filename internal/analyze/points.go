@@ -61,7 +61,11 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 			continue
 		}
 		a.add(facts, h, &answer)
-		if text := missing(&answer); text != "" {
+		text, err := h.incomparable(ctx, &answer, since, until)
+		if err != nil {
+			return nil, err
+		}
+		if text != "" {
 			ways.Incomplete = append(ways.Incomplete, h.name+": "+text)
 		}
 		if err := gather(flows, h.name, answer.Rows); err != nil {

@@ -32,9 +32,12 @@ type sender struct {
 }
 
 func senderOf(r *http.Request, now time.Time) *sender {
-	s := &sender{version: r.Header.Get(frame.AgentHeader), address: r.RemoteAddr, clock: now, trip: tripOf(r)}
+	s := &sender{version: r.Header.Get(frame.AgentHeader), address: r.RemoteAddr, clock: now}
 	if n, err := strconv.ParseInt(r.Header.Get(frame.NowHeader), 10, 64); err == nil {
 		s.clock = time.Unix(0, n)
+	}
+	if n, err := strconv.ParseInt(r.Header.Get(frame.TripHeader), 10, 64); err == nil {
+		s.trip = time.Duration(n)
 	}
 	if n, err := strconv.ParseUint(r.Header.Get(frame.SamplingHeader), 10, 32); err == nil {
 		s.sampling = uint32(n)
@@ -74,6 +77,7 @@ func (a *Analyzer) admit(w http.ResponseWriter, r *http.Request) *host {
 
 // push takes frames of an agent.
 func (a *Analyzer) push(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
 	h := a.admit(w, r)
 	if h == nil {
 		return
@@ -89,7 +93,7 @@ func (a *Analyzer) push(w http.ResponseWriter, r *http.Request) {
 		h.isNot("refused")
 		has := h.saidSum
 		h.mu.Unlock()
-		writeJSON(w, http.StatusOK, frame.Answer{Kept: kept, Topology: &has})
+		writeJSON(w, http.StatusOK, frame.Answer{Kept: kept, Topology: &has, Took: time.Since(began)})
 		return
 	}
 	h.refused(refused)

@@ -42,10 +42,10 @@ func (a *Analyzer) describe(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	refused, wait := a.receive(r, h, frame.MostTopology, func(body []byte) *refusal { return a.learn(h, body) })
-	h.mu.Lock()
-	h.isNot("topology")
-	h.mu.Unlock()
 	if refused == nil {
+		h.mu.Lock()
+		h.isNot("topology")
+		h.mu.Unlock()
 		writeJSON(w, http.StatusOK, frame.Answer{})
 		return
 	}

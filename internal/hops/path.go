@@ -52,7 +52,7 @@ type Path struct {
 
 // Find orders the points.
 func (p *Points) Find(facts *Facts) Path {
-	f := finder{facts: facts, crossed: map[Node]bool{}, copies: Copies(p.of.Dst), to: p.of.Dst}
+	f := finder{facts: facts, crossed: map[Node]bool{}, copies: Copies(p.of.Dst), to: p.of.Dst, links: p.near(facts.Links)}
 	if !p.ways {
 		f.nodes = p.nodes
 	}
@@ -76,6 +76,7 @@ func (p *Points) Find(facts *Facts) Path {
 type finder struct {
 	facts   *Facts
 	to      netip.Addr
+	links   []Link // that begin or end at a point
 	nodes   string // of its IOAM traces; empty: none, or they differ
 	in, out []Point
 	copies  bool // packets may come to several hosts
@@ -139,7 +140,7 @@ func without(points, those []Point) []Point {
 
 // linked groups points by known links.
 func (f *finder) linked(out, in []Point) (groups []Part) {
-	for _, l := range f.facts.Links {
+	for _, l := range f.links {
 		var g Part
 		for _, ends := range [][2]End{{l.A, l.B}, {l.B, l.A}} {
 			g.From = append(g.From, at(out, ends[0])...)
@@ -294,7 +295,7 @@ func (f *finder) distinct(points, others []Point) (list []Point) {
 // ofLinks are the points at ends of known links, unless further ones of the node are needed for all that passed it.
 func (f *finder) ofLinks(mine []Point, reference uint64) []Point {
 	ends := slices.DeleteFunc(slices.Clone(mine), func(p Point) bool {
-		return !slices.ContainsFunc(f.facts.Links, func(l Link) bool {
+		return !slices.ContainsFunc(f.links, func(l Link) bool {
 			e := End{p.Node, p.Iface}
 			return l.A == e || l.B == e
 		})

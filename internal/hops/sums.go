@@ -22,3 +22,17 @@ func (p *Points) Mixed() bool {
 	}
 	return first != nil && first.TTLMin != first.TTLMax
 }
+
+// near are links that have an end at a point of the flow.
+func (p *Points) near(links []Link) (list []Link) {
+	at := map[End]bool{}
+	for _, one := range p.points {
+		at[End{one.Node, one.Iface}] = true
+	}
+	for i := range links {
+		if at[links[i].A] || at[links[i].B] {
+			list = append(list, links[i])
+		}
+	}
+	return list
+}

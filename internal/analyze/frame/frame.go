@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"time"
 )
 
 // Of requests between both. An analyzer takes what agents of the version before its own send, too: frames change only together
@@ -18,10 +19,13 @@ const (
 	LostHeader    = "Waymark-Lost"    // records that the agent lost before they reached it, since its run began
 	// SamplingHeader is flow.sampling of the agent: one packet in so many is counted.
 	SamplingHeader = "Waymark-Sampling"
-	ReasonHeader   = "Waymark-Reason" // why a request was refused: one of the reasons below
-	Path           = "/push/v1"
-	TopologyPath   = "/topology/v1"
-	JoinPath       = "/join/v1"
+	// TripHeader is what the request before took, less Answer.Took, in nanoseconds: the clocks of both differ by no more than what it
+	// says of them, and this.
+	TripHeader   = "Waymark-Trip"
+	ReasonHeader = "Waymark-Reason" // why a request was refused: one of the reasons below
+	Path         = "/push/v1"
+	TopologyPath = "/topology/v1"
+	JoinPath     = "/join/v1"
 )
 
 // Reasons that an agent acts on.
@@ -95,6 +99,8 @@ type Answer struct {
 	Kept int `json:"kept"` // frames from the first that it has now, or had before
 	// Topology is the checksum of what it has of the host; 0: nothing; absent: it takes none.
 	Topology *uint32 `json:"topology,omitempty"`
+	// Took is how long it worked on the request, from its head on.
+	Took time.Duration `json:"took_ns,omitempty"`
 }
 
 // Join is what a host sends to become one of an analyzer, and Joined the answer.

@@ -23,6 +23,7 @@ import (
 type client struct {
 	base  *url.URL
 	rate  uint32 // of sampling
+	trip  time.Duration
 	files clienttls.Files
 	http  http.Client
 }
@@ -76,10 +77,11 @@ func (c *client) post(ctx context.Context, path string, body []byte, version str
 	if err != nil {
 		return a, err
 	}
+	began := time.Now()
 	req.Header = http.Header{
 		frame.VersionHeader: {frame.Version}, frame.AgentHeader: {version},
-		frame.NowHeader: {strconv.FormatInt(time.Now().UnixNano(), 10)}, frame.LostHeader: {strconv.FormatUint(lost, 10)},
-		frame.SamplingHeader: {strconv.FormatUint(uint64(c.rate), 10)},
+		frame.NowHeader: {strconv.FormatInt(began.UnixNano(), 10)}, frame.LostHeader: {strconv.FormatUint(lost, 10)},
+		frame.TripHeader: {strconv.FormatInt(int64(c.trip), 10)}, frame.SamplingHeader: {strconv.FormatUint(uint64(c.rate), 10)},
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -96,6 +98,9 @@ func (c *client) post(ctx context.Context, path string, body []byte, version str
 		all.What = strings.TrimSpace(string(text))
 	}
 	if resp.StatusCode == http.StatusOK {
+		if all.Took > 0 {
+			c.trip = max(time.Since(began)-all.Took, 0)
+		}
 		return all.Answer, err
 	}
 	r := &refusal{status: resp.StatusCode, text: all.What, reason: resp.Header.Get(frame.ReasonHeader)}

@@ -1,0 +1,68 @@
+package analyze
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/filter"
+	"github.com/waymark-net/waymark/internal/hops"
+	"github.com/waymark-net/waymark/internal/query"
+)
+
+// incomparable says why counts of a host mean something else than those of others; empty: they do not.
+func (h *host) incomparable(ctx context.Context, answer *query.Answer, since, until time.Time) (why string, err error) {
+	if why = missing(answer); why != "" {
+		return why, nil
+	}
+	h.mu.Lock()
+	sampling, off, gap := h.state.Sampling, h.state.ClockOffset, h.gapIn(answer.From, answer.To)
+	h.mu.Unlock()
+	switch {
+	case sampling > 1:
+		return fmt.Sprintf("one packet in %d is counted, at each interface another one", sampling), nil
+	case off.Abs() > farClock:
+		return fmt.Sprintf("its clock is %v off", off.Round(time.Second)), nil
+	case gap != nil:
+		return fmt.Sprintf("it did not count for %v from %s", gap.To.Sub(gap.From).Round(time.Millisecond), gap.From.Local().Format(time.TimeOnly)), nil
+	}
+	p := query.Plan{Since: since, Until: until, Sums: []string{"packets"}, Sort: "packets", Limit: 1, Everywhere: true}
+	if p.Filter, err = filter.Parse("unattributed"); err != nil {
+		return "", err
+	}
+	if p.By, err = query.ParseBy("iface"); err != nil {
+		return "", err
+	}
+	none, err := own{h}.Query(ctx, p)
+	if err == nil && len(none.Rows) > 0 && none.Rows[0].Packets > 0 {
+		why = "some packets are in no flow"
+	}
+	return why, err
+}
+
+// Times in which an agent did not count: it was restarted, or intervals were lost.
+const (
+	mostGaps = 64
+	leastGap = 50 * time.Millisecond
+)
+
+// noteGap notes the time between two intervals; h.mu is held.
+func (h *host) noteGap(from, to time.Time) {
+	if from.IsZero() || to.Sub(from) < leastGap {
+		return
+	}
+	if len(h.gaps) == mostGaps {
+		h.gaps = h.gaps[1:]
+	}
+	h.gaps = append(h.gaps, hops.Window{From: from, To: to})
+}
+
+// gapIn is one between two times; nil: there is none since the analyzer began; h.mu is held.
+func (h *host) gapIn(from, to time.Time) *hops.Window {
+	for i := range h.gaps {
+		if g := &h.gaps[i]; g.To.After(from) && g.From.Before(to) {
+			return g
+		}
+	}
+	return nil
+}
