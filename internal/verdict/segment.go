@@ -49,6 +49,7 @@ func (w *window) segments() (list []*segment, note string, err error) {
 	switch places := w.deps.Places(); {
 	case w.deps.Sampling > 1:
 		w.unequal = fmt.Sprintf("one packet in %d is counted, at each interface another one", w.deps.Sampling)
+	case places == nil: // an analyzer compares hosts instead (Across)
 	case !several(places):
 		w.unequal = "packets are counted at one interface only"
 	default:
