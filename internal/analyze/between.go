@@ -71,7 +71,7 @@ func (a *Analyzer) compare(ctx context.Context, text string, since, until time.T
 		return nil, err
 	}
 	x.plan.Since, x.plan.Until, x.plan.Sort, x.plan.Limit, x.plan.Everywhere = since, until, "packets", mostRows, true
-	for _, h := range a.all() {
+	for _, h := range a.agents() {
 		if err := x.ask(ctx, h); err != nil {
 			return nil, err
 		}

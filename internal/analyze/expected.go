@@ -36,7 +36,7 @@ func (e *expected) counts(at hops.End) bool {
 	seen, asked := e.counting[at.Host]
 	if !asked {
 		seen = map[hops.End]bool{}
-		for _, h := range e.a.all() {
+		for _, h := range e.a.agents() {
 			if h.name == at.Host {
 				e.ask(h, seen)
 			}

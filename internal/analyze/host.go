@@ -145,6 +145,16 @@ func (a *Analyzer) all() []*host {
 	return a.hosts
 }
 
+// agents are hosts with an agent. Devices report when a flow ends, or later: their counts are of other times.
+func (a *Analyzer) agents() (list []*host) {
+	for _, h := range a.all() {
+		if !h.isDevice() {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
 // remedyOf is what can be done about an error of the disk.
 func remedyOf(err error) string {
 	switch {

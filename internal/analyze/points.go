@@ -47,10 +47,7 @@ func (a *Analyzer) points(ctx context.Context, r api.WhyRequest) (any, error) {
 	}
 	ways, flows := hops.Ways{Flows: []hops.Way{}}, map[flowID]*gathered{}
 	facts := a.facts(ctx, since, until)
-	for _, h := range a.all() {
-		if h.isDevice() { // it reports when a flow ends, or later: its counts are of other times than those of agents
-			continue
-		}
+	for _, h := range a.agents() {
 		answer, err := own{h}.Query(ctx, query.Plan{Filter: f, Since: since, Until: until, Limit: mostRows, Everywhere: true})
 		switch {
 		case err != nil:

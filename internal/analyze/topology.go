@@ -111,7 +111,7 @@ func (a *Analyzer) joined() *joined.Topology {
 	if n.whole == nil || n.stale && time.Since(n.made) > rest*n.took {
 		began := time.Now()
 		var list []*joined.Host
-		for _, h := range a.all() {
+		for _, h := range a.agents() {
 			h.mu.Lock()
 			said := h.said
 			h.mu.Unlock()

@@ -306,7 +306,7 @@ func (x *Across) command(h *hop) string {
 	if x.Filter != "" {
 		filter = Both(x.Filter, filter)
 	}
-	text := "waymark flows '" + filter + "' --by host,netns,iface,direction --sort packets --everywhere --since " + x.From.UTC().Format(time.RFC3339)
+	text := "waymark points '" + filter + "' --since " + x.From.UTC().Format(time.RFC3339)
 	if x.Past != "" {
 		text += " --until " + x.Past
 	}
