@@ -105,7 +105,11 @@ type asked struct {
 
 // ask takes what a host counted.
 func (x *comparison) ask(ctx context.Context, h *host) error {
-	answer, err := own{h}.Query(ctx, x.plan)
+	plan := x.plan
+	if plan.Since = h.counting(plan.Since, plan.Until); !plan.Until.IsZero() && !plan.Since.Before(plan.Until) {
+		return nil
+	}
+	answer, err := own{h}.Query(ctx, plan)
 	if err != nil || len(answer.Rows) == 0 {
 		return err
 	}

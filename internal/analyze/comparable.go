@@ -8,6 +8,7 @@ import (
 	"github.com/waymark-net/waymark/internal/filter"
 	"github.com/waymark-net/waymark/internal/hops"
 	"github.com/waymark-net/waymark/internal/query"
+	"github.com/waymark-net/waymark/internal/store"
 )
 
 // incomparable says why counts of a host mean something else than those of others; empty: they do not.
@@ -46,15 +47,34 @@ const (
 	leastGap = 50 * time.Millisecond
 )
 
-// noteGap notes the time between two intervals; h.mu is held.
-func (h *host) noteGap(from, to time.Time) {
-	if from.IsZero() || to.Sub(from) < leastGap {
-		return
+// noteGap notes the time between two intervals, and the first interval of a run, in which counting began; h.mu is held.
+func (h *host) noteGap(from time.Time, head store.Head, first bool) {
+	add := func(list []hops.Window, from, to time.Time) []hops.Window {
+		if len(list) == mostGaps {
+			list = list[1:]
+		}
+		return append(list, hops.Window{From: from, To: to})
 	}
-	if len(h.gaps) == mostGaps {
-		h.gaps = h.gaps[1:]
+	if !from.IsZero() && head.From.Sub(from) >= leastGap {
+		h.gaps = add(h.gaps, from, head.From)
 	}
-	h.gaps = append(h.gaps, hops.Window{From: from, To: to})
+	if first {
+		h.starts = add(h.starts, head.From, head.To)
+	}
+}
+
+// counting is since when a host has counted everything up to some time, in a range.
+func (h *host) counting(since, until time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, list := range [][]hops.Window{h.gaps, h.starts} {
+		for _, g := range list {
+			if g.To.After(since) && (until.IsZero() || g.From.Before(until)) {
+				since = g.To
+			}
+		}
+	}
+	return since
 }
 
 // gapIn is one between two times; nil: there is none since the analyzer began; h.mu is held.

@@ -52,6 +52,9 @@ func (e *expected) ask(h *host, seen map[hops.End]bool) {
 		return
 	}
 	p := e.plan
+	if p.Since = h.counting(p.Since, p.Until); !p.Until.IsZero() && !p.Since.Before(p.Until) {
+		return
+	}
 	p.By = by
 	answer, err := own{h}.Query(e.ctx, p)
 	if err != nil {

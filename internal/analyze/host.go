@@ -37,7 +37,8 @@ type host struct {
 	boots   []run // latest last
 	device  bool  // it has no agent
 	clock   clock
-	gaps    []hops.Window // latest last
+	gaps    []hops.Window // between intervals, latest last
+	starts  []hops.Window // first intervals of runs
 	said    *joined.Host  // nil: it did not send its topology
 	saidSum uint32        // of what it sent
 	problem map[string]string
@@ -213,7 +214,8 @@ func (h *host) note(boot uint64, head store.Head, bytes int) (twin bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.IndexFunc(h.boots, func(r run) bool { return r.boot == boot })
-	if i < 0 {
+	first := i < 0
+	if first {
 		h.boots = append(h.boots, run{boot: boot, first: head.From})
 		if i = len(h.boots) - 1; i > 16 {
 			h.boots = slices.Delete(h.boots, 0, 1)
@@ -224,7 +226,7 @@ func (h *host) note(boot uint64, head store.Head, bytes int) (twin bool) {
 	h.state.Intervals++
 	h.state.Records += uint64(head.Rows)
 	h.state.Bytes += uint64(bytes)
-	h.noteGap(h.state.Last, head.From)
+	h.noteGap(h.state.Last, head, first)
 	if head.To.After(h.state.Last) {
 		h.state.Last = head.To
 	}

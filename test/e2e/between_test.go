@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waymark-net/waymark/internal/analyze/state"
 	"github.com/waymark-net/waymark/internal/lab"
 	"github.com/waymark-net/waymark/internal/lab/labtest"
 	"github.com/waymark-net/waymark/internal/lab/wire"
+	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/verdict"
 	"github.com/waymark-net/waymark/test/await"
 )
@@ -58,6 +60,18 @@ func TestBetween(t *testing.T) {
 		}
 		if n := len(topology.Links); n != 1 || topology.Links[0].A.Iface != "to-beta" || topology.Links[0].B.Iface != "to-alpha" {
 			return notYet("%+v", topology)
+		}
+		return nil
+	})
+	await.Success(t, func() error { // each counts, and has for some intervals
+		var status obs.Status
+		if err := asks(&status, "status"); err != nil {
+			return err
+		}
+		for _, h := range obs.SectionOf[state.Status](&status, state.Section).Hosts {
+			if h.Intervals < 3 {
+				return notYet("%s has sent %d intervals", h.Name, h.Intervals)
+			}
 		}
 		return nil
 	})
