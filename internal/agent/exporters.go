@@ -161,7 +161,7 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 		}
 		e.service, e.whole = pushes, pushes
 	case entry.ClickHouse != nil:
-		database, err := clickhouse.New(clickhouseConfig(entry.ClickHouse), x.origin, uint64(x.clock().UnixNano()), x.log)
+		database, err := clickhouse.New(clickhouseConfig(entry.ClickHouse), x.origin, x.log)
 		if err != nil {
 			return nil, err
 		}

@@ -321,7 +321,7 @@ func TestSharedQueue(t *testing.T) {
 	first.interval(10)
 	second.interval(20)
 	await.True(t, "the first to have its interval in the queue", func() bool { return first.exporter.Status().Queued == 10 })
-	if st := second.exporter.Status(); !strings.Contains(st.LastError, "has its queue there") {
+	if st := second.exporter.Status(); !strings.Contains(st.LastError, "keeps its queue there") {
 		t.Errorf("two have the queue: %+v", st)
 	}
 	first.stop()

@@ -19,6 +19,9 @@ import (
 	"github.com/waymark-net/waymark/internal/export/ownsocket"
 )
 
+// section is of the configuration.
+const section = "export.analyzer"
+
 // client sends requests to an analyzer.
 type client struct {
 	base  *url.URL
@@ -31,12 +34,12 @@ type client struct {
 func newClient(cfg Config) (*client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil {
-		return nil, fmt.Errorf("export.analyzer.url: %w", err)
+		return nil, fmt.Errorf(section+".url: %w", err)
 	}
 	c := &client{
 		base:  u,
 		rate:  cfg.Sampling,
-		files: clienttls.Files{Section: "export.analyzer", CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key},
+		files: clienttls.Files{Section: section, CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key},
 	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Control: ownsocket.Control}).DialContext,
@@ -85,7 +88,7 @@ func (c *client) post(ctx context.Context, path string, body []byte, version str
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return a, c.files.Explain("export.analyzer.url", "the analyzer", err)
+		return a, c.files.Explain(section+".url", "the analyzer", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

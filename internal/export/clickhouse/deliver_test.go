@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/waymark-net/waymark/internal/export/queue"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/internal/store/storetest"
@@ -30,15 +31,14 @@ type agent struct {
 }
 
 // newAgent runs an exporter, as the agent does.
-func newAgent(t *testing.T, url, dir string, run uint64) *agent {
+func newAgent(t *testing.T, url, dir string) *agent {
 	t.Helper()
 	cfg := Default()
-	cfg.URL, cfg.QueuePath = url, dir
-	e, err := New(cfg, origin, run, slog.New(slog.DiscardHandler))
+	cfg.URL, cfg.QueuePath, cfg.Pause = url, dir, 10*time.Millisecond
+	e, err := New(cfg, origin, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.pause = 10 * time.Millisecond
 	if err := e.Listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (a *agent) sent(t *testing.T) {
 func TestOnce(t *testing.T) {
 	server := clickhouse.Start(t)
 	dir := t.TempDir()
-	a := newAgent(t, server.URL, dir, 1)
+	a := newAgent(t, server.URL, dir)
 	var packets uint64
 	var records int
 	fill := func(n int) {
@@ -132,17 +132,18 @@ func TestOnce(t *testing.T) {
 	}
 	await.True(t, "an error that says what to do", func() bool { return strings.Contains(a.Status().LastError, "start ClickHouse there") })
 	a.end()
-	again := newAgent(t, server.URL, dir, 2)
-	a = again
+	entries, bodies := waiting(t, dir)
+	if len(entries) != 4 {
+		t.Fatalf("%d intervals wait, want 4", len(entries))
+	}
+	a = newAgent(t, server.URL, dir)
 	for n := 9; n < 12; n++ {
 		fill(n)
 	}
-	await.True(t, "the queue to have all", func() bool { return a.queue.Counts().Entries == 7 })
-	entry, b, ok := a.queue.Take()
 	server.Again(t)
 	a.sent(t)
 	for range 2 {
-		if err := a.insert(t.Context(), entry, b); err != nil || !ok {
+		if err := (receiver{a.Exporter}).insert(t.Context(), entries[0], bodies[0]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,4 +159,19 @@ func TestOnce(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
+}
+
+// waiting is what an agent that ended left in its queue.
+func waiting(t *testing.T, dir string) (entries []queue.Entry, bodies [][]byte) {
+	t.Helper()
+	q, err := queue.Open(dir, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	q.Take(1<<30, func(e queue.Entry, b []byte) error {
+		entries, bodies = append(entries, e), append(bodies, b)
+		return nil
+	})
+	return entries, bodies
 }

@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"log/slog"
 	"net/netip"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 // BenchmarkEncode makes what is sent of an interval of 100,000 flows: ns and bytes of a record.
 func BenchmarkEncode(b *testing.B) {
 	const rows = 100_000
-	e := &Exporter{cfg: Default(), origin: origin, log: slog.New(slog.DiscardHandler)}
+	e := receiver{&Exporter{cfg: Default(), origin: origin}}
 	memory := store.New(store.Default())
 	var ended store.Ended
 	memory.OnEnd(func(x store.Ended) { ended = x })
@@ -32,7 +31,7 @@ func BenchmarkEncode(b *testing.B) {
 	iv.End(epoch.Add(10 * time.Second))
 	size := 0
 	for b.Loop() {
-		data, err := e.encode(&ended)
+		data, err := e.Encode(&ended, 1, 1)
 		if err != nil {
 			b.Fatal(err)
 		}

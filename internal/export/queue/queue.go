@@ -1,5 +1,5 @@
-// Package queue keeps what waits to be sent in a directory, one file each, so that it outlives the agent. Input: bytes with a number.
-// Output: the same, in the order of the numbers, until they are done with. Callers: exporters that send whole intervals.
+// Package queue keeps what waits to be sent in a directory, one file each, so that it outlives the agent. Input: bytes with an identity.
+// Output: the same, in the order in which they came, until they are done with. Caller: package interval.
 //
 // The files are bounded in bytes: the oldest leave first, and their records are counted. A file has its name only when it is whole.
 package queue
@@ -27,29 +27,35 @@ const (
 	tmpSuffix = ".tmp"
 )
 
-// ErrLocked says that another agent uses the directory.
-var ErrLocked = errors.New("another agent, or another exporter, keeps its queue there: set queue_path to another directory")
+// ErrLocked says that somebody else uses the directory.
+var ErrLocked = errors.New("another agent, or another exporter, keeps its queue there: set it to another directory")
 
-// Entry is what waits.
+// Entry is what waits. Its run and number are its identity: no other entry has both.
 type Entry struct {
-	Number  uint64 // entries leave in the order of numbers
-	Run     uint64 // of the agent that wrote it: with the number, it is unique
+	Run     uint64 // of the agent that wrote it
+	Number  uint64
 	Records int
+	place   uint64 // files are in the order of these
 	bytes   int64
+	file    string // its name
 }
 
-func (e Entry) name() string { return fmt.Sprintf("%020d-%x-%d%s", e.Number, e.Run, e.Records, suffix) }
+// named gives an entry the name of its file.
+func (e Entry) named() Entry {
+	e.file = fmt.Sprintf("%020d-%016x-%020d-%010d%s", e.place, e.Run, e.Number, e.Records, suffix)
+	return e
+}
 
-// Queue is a directory. One goroutine puts, another takes.
+// Queue is a directory. One goroutine puts, another one takes.
 type Queue struct {
 	dir   string
 	limit uint64
-	run   uint64
 	lock  *os.File
 
 	mu      sync.Mutex
 	entries []Entry
-	taken   bool // the first one is being sent
+	taken   int // so many of the first ones are being sent
+	place   uint64
 	counts  Counts
 	ready   chan struct{} // holds one value once there is something to take
 }
@@ -62,67 +68,67 @@ type Counts struct {
 	Damaged          uint64 // records of files that could not be read
 }
 
-// Open takes a directory, and what an earlier agent left there. run is a number that no other run of an agent has.
-func Open(dir string, limit, run uint64) (*Queue, error) {
-	q := &Queue{dir: dir, limit: limit, run: run, ready: make(chan struct{}, 1)}
+// Open takes a directory, and what an earlier agent left there.
+func Open(dir string, limit uint64) (*Queue, error) {
+	q := &Queue{dir: dir, limit: limit, ready: make(chan struct{}, 1)}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, fmt.Errorf("create the directory of the queue: %w", err)
+		return nil, fmt.Errorf("%w: set it to a directory that the agent may write", err)
 	}
 	var err error
 	if q.lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, fileMode); err != nil {
-		return nil, fmt.Errorf("write to the directory of the queue: %w", err)
+		return nil, fmt.Errorf("%w: set it to a directory that the agent may write", err)
 	}
 	if err = syscall.Flock(int(q.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(ErrLocked, q.lock.Close())
 	}
-	if err := q.recover(); err != nil {
+	entries, err := list(dir, func(torn string) { _ = os.Remove(torn) })
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the queue: %w", err), q.lock.Close())
+	}
+	for _, e := range entries {
+		q.add(e)
 	}
 	return q, nil
 }
 
-func (q *Queue) recover() error {
-	list, err := os.ReadDir(q.dir) // by name, and so by number
+// list reads the names of a directory, and so by place. torn gets the files that were not written whole.
+func list(dir string, torn func(path string)) (entries []Entry, err error) {
+	files, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, f := range list {
+	for _, f := range files {
 		if strings.HasSuffix(f.Name(), tmpSuffix) {
-			if err := os.Remove(filepath.Join(q.dir, f.Name())); err != nil {
-				return err
-			}
+			torn(filepath.Join(dir, f.Name()))
 			continue
 		}
 		e, ok := parse(f.Name())
 		if !ok {
 			continue
 		}
-		info, err := f.Info()
-		if err != nil {
-			return err
+		if info, err := f.Info(); err == nil { // else it is damaged
+			e.bytes = info.Size()
 		}
-		e.bytes = info.Size()
-		q.add(e)
+		entries = append(entries, e)
 	}
-	return nil
+	return entries, nil
 }
 
 func parse(name string) (e Entry, ok bool) {
 	rest, ok := strings.CutSuffix(name, suffix)
-	parts := strings.Split(rest, "-")
-	if !ok || len(parts) != 3 {
-		return e, false
+	e.file = name
+	if _, err := fmt.Sscanf(rest, "%d-%x-%d-%d", &e.place, &e.Run, &e.Number, &e.Records); err == nil {
+		return e, ok
 	}
-	var errs [3]error
-	e.Number, errs[0] = strconv.ParseUint(parts[0], 10, 64)
-	e.Run, errs[1] = strconv.ParseUint(parts[1], 16, 64)
-	e.Records, errs[2] = strconv.Atoi(parts[2])
-	return e, errors.Join(errs[:]...) == nil
+	_, err := fmt.Sscanf(rest, "%d-%x-%d", &e.place, &e.Run, &e.Records) // Waymark 0.1 wrote this for ClickHouse
+	e.Number = e.place
+	return e, ok && err == nil
 }
 
 // add needs q.mu, unless nobody else knows the queue.
 func (q *Queue) add(e Entry) {
 	q.entries = append(q.entries, e)
+	q.place = max(q.place, e.place)
 	q.counts.Bytes += uint64(e.bytes)
 	q.counts.Records += e.Records
 	select {
@@ -131,10 +137,27 @@ func (q *Queue) add(e Entry) {
 	}
 }
 
-// Put has bytes wait. It returns once the disk has them.
-func (q *Queue) Put(number uint64, records int, b []byte) error {
-	e := Entry{Number: number, Run: q.run, Records: records, bytes: int64(len(b))}
-	path := filepath.Join(q.dir, e.name())
+// Put has bytes wait. It returns once the disk has them. What does not fit next to them leaves.
+func (q *Queue) Put(run, number uint64, records int, b []byte) error {
+	q.mu.Lock()
+	e := Entry{Run: run, Number: number, Records: records, place: q.place + 1, bytes: int64(len(b))}.named()
+	q.mu.Unlock()
+	if err := write(filepath.Join(q.dir, e.file), b); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var err error
+	for len(q.entries) > q.taken && q.counts.Bytes+uint64(len(b)) > q.limit {
+		q.counts.Full += uint64(q.entries[q.taken].Records)
+		err = errors.Join(err, q.remove(q.taken))
+	}
+	q.add(e)
+	return err
+}
+
+// write makes a file that is there whole or not at all.
+func write(path string, b []byte) error {
 	f, err := os.OpenFile(path+tmpSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
@@ -145,27 +168,8 @@ func (q *Queue) Put(number uint64, records int, b []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(path + tmpSuffix) // the next Open does it else
-		return err
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.add(e)
-	return q.shrink()
-}
-
-// shrink has the oldest entries leave, except the one that is being sent. It needs q.mu.
-func (q *Queue) shrink() error {
-	at := 0
-	if q.taken {
-		at = 1
-	}
-	for q.counts.Bytes > q.limit && at < len(q.entries) {
-		q.counts.Full += uint64(q.entries[at].Records)
-		if err := q.remove(at); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // remove needs q.mu.
@@ -174,7 +178,7 @@ func (q *Queue) remove(at int) error {
 	q.entries = append(q.entries[:at:at], q.entries[at+1:]...)
 	q.counts.Bytes -= uint64(e.bytes)
 	q.counts.Records -= e.Records
-	if err := os.Remove(filepath.Join(q.dir, e.name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(q.dir, e.file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -183,42 +187,82 @@ func (q *Queue) remove(at int) error {
 // Ready has a value when there may be something to take.
 func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
-// Take reads the oldest entry, which stays until Done; ok: there is one. A file that cannot be read leaves, and is counted.
-func (q *Queue) Take() (e Entry, b []byte, ok bool) {
+// Take reads the oldest entries, of so many bytes at most, but one at least. They stay until Done, or the next Take. Files that
+// check does not accept leave, and are counted.
+func (q *Queue) Take(most int, check func(Entry, []byte) error) (batch []Entry, body []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.entries) > 0 {
-		e = q.entries[0]
-		b, err := os.ReadFile(filepath.Join(q.dir, e.name()))
-		if err == nil && int64(len(b)) == e.bytes {
-			q.taken = true
-			return e, b, true
+	for len(batch) < len(q.entries) {
+		e := q.entries[len(batch)]
+		if len(batch) > 0 && len(body)+int(e.bytes) > most {
+			break
 		}
-		q.counts.Damaged += uint64(e.Records)
-		_ = q.remove(0) // it may be gone
+		b, err := os.ReadFile(filepath.Join(q.dir, e.file))
+		if err != nil || int64(len(b)) != e.bytes || check(e, b) != nil {
+			q.counts.Damaged += uint64(e.Records)
+			_ = q.remove(len(batch)) // it may be gone
+			continue
+		}
+		if batch = append(batch, e); len(batch) == 1 {
+			body = b
+		} else {
+			body = append(body, b...)
+		}
 	}
-	return e, nil, false
+	q.taken = len(batch)
+	return batch, body
 }
 
-// Done removes the entry that was taken.
-func (q *Queue) Done() error {
+// Done removes the first of the entries that were taken; the others wait again.
+func (q *Queue) Done(n int) (err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.taken = false
-	return q.remove(0)
+	q.taken = 0
+	for range n {
+		err = errors.Join(err, q.remove(0))
+	}
+	return err
 }
 
-// Last is the largest number that the queue ever had; 0: it had none.
-func (q *Queue) Last() uint64 {
-	b, err := os.ReadFile(filepath.Join(q.dir, "last"))
+// Renumber has all entries of a run be those of another one, numbered from 1; n is how many there are. rewrite changes the identity in
+// the bytes. Nothing is taken meanwhile.
+func (q *Queue) Renumber(from, to uint64, rewrite func(b []byte, next Entry)) (n uint64, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, e := range q.entries {
+		if e.Run != from {
+			continue
+		}
+		b, readErr := os.ReadFile(filepath.Join(q.dir, e.file))
+		if readErr != nil {
+			err = errors.Join(err, readErr)
+			continue
+		}
+		n++
+		next := e
+		next.Run, next.Number = to, n
+		next = next.named()
+		rewrite(b, next)
+		if writeErr := write(filepath.Join(q.dir, next.file), b); writeErr != nil {
+			err = errors.Join(err, writeErr)
+			continue
+		}
+		err = errors.Join(err, os.Remove(filepath.Join(q.dir, e.file)))
+		q.entries[i] = next
+	}
+	return n, err
+}
+
+// Last is the largest number that the queue in a directory ever had; 0: it had none.
+func Last(dir string) uint64 {
+	b, err := os.ReadFile(filepath.Join(dir, "last"))
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	if err != nil {
 		n = 0
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, e := range q.entries {
-		n = max(n, e.Number)
+	entries, _ := list(dir, func(string) {}) // Open reports what is wrong
+	for i := range entries {
+		n = max(n, entries[i].Number)
 	}
 	return n
 }

@@ -8,31 +8,41 @@ import (
 	"testing"
 )
 
-func open(t *testing.T, dir string, limit, run uint64) *Queue {
+func open(t *testing.T, dir string, limit uint64) *Queue {
 	t.Helper()
-	q, err := Open(dir, limit, run)
+	q, err := Open(dir, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
-func put(t *testing.T, q *Queue, number uint64) {
+func put(t *testing.T, q *Queue, run, number uint64) {
 	t.Helper()
-	if err := q.Put(number, 3, bytes.Repeat([]byte{byte(number)}, 100)); err != nil {
+	if err := q.Put(run, number, 3, content(number)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestQueue: entries leave in their order, whichever run wrote them; beyond the limit the oldest leave, but not the one that is sent;
+func content(number uint64) []byte { return bytes.Repeat([]byte{byte(number)}, 100) }
+
+// whole accepts what put wrote.
+func whole(e Entry, b []byte) error {
+	if !bytes.Equal(b, content(e.Number)) {
+		return errors.New("damaged")
+	}
+	return nil
+}
+
+// TestQueue: entries leave in their order, whichever run wrote them; beyond the limit the oldest leave, but not those that are sent;
 // and what leaves without being sent is counted.
 func TestQueue(t *testing.T) {
 	dir := t.TempDir()
-	q := open(t, dir, 350, 1)
+	q := open(t, dir, 450)
 	for n := uint64(1); n <= 2; n++ {
-		put(t, q, n)
+		put(t, q, 1, n)
 	}
-	if _, err := Open(dir, 350, 1); !errors.Is(err, ErrLocked) {
+	if _, err := Open(dir, 450); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second agent: %v", err)
 	}
 	if err := q.Close(); err != nil {
@@ -41,42 +51,93 @@ func TestQueue(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "00000000000000000009-1-5.interval.tmp"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	q = open(t, dir, 350, 2)
-	if q.Last() != 2 {
-		t.Errorf("last %d", q.Last())
+	q = open(t, dir, 450)
+	if files, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); len(files) > 0 {
+		t.Errorf("%v is left", files)
 	}
-	e, b, ok := q.Take()
-	if !ok || e.Number != 1 || e.Run != 1 || e.Records != 3 || !bytes.Equal(b, bytes.Repeat([]byte{1}, 100)) {
-		t.Fatalf("%+v, %d bytes, %t", e, len(b), ok)
+	if Last(dir) != 2 {
+		t.Errorf("last %d", Last(dir))
 	}
-	put(t, q, 3)
-	put(t, q, 4) // 2 leaves: 1 is being sent
-	if c := q.Counts(); c.Full != 3 || c.Entries != 3 || c.Records != 9 || c.Bytes != 300 {
+	put(t, q, 2, 1)
+	batch, body := q.Take(200, whole)
+	if len(batch) != 2 || batch[0].Number != 1 || batch[0].Run != 1 || batch[1].Number != 2 || batch[0].Records != 3 ||
+		!bytes.Equal(body, append(content(1), content(2)...)) {
+		t.Fatalf("%+v, %d bytes", batch, len(body))
+	}
+	put(t, q, 2, 2)
+	put(t, q, 2, 3) // the first one of run 2 leaves: those before are being sent
+	if c := q.Counts(); c.Full != 3 || c.Entries != 4 || c.Records != 12 || c.Bytes != 400 {
 		t.Errorf("%+v", c)
 	}
-	if err := q.Done(); err != nil {
+	if err := q.Done(1); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, Entry{Number: 3, Run: 2, Records: 3}.name())
-	if err := os.Truncate(name, 50); err != nil {
+	file := filepath.Join(dir, batch[1].file)
+	damaged := content(2)
+	damaged[60] ^= 1
+	if err := os.WriteFile(file, damaged, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if e, _, ok := q.Take(); !ok || e.Number != 4 || q.Counts().Damaged != 3 {
-		t.Errorf("behind a damaged file: %+v, %+v", e, q.Counts())
+	if batch, _ := q.Take(0, whole); len(batch) != 1 || batch[0].Run != 2 || batch[0].Number != 2 || q.Counts().Damaged != 3 {
+		t.Errorf("behind a damaged file: %+v, %+v", batch, q.Counts())
 	}
-	if err := errors.Join(q.Keep(4), q.Done()); err != nil {
+	if err := errors.Join(q.Keep(7), q.Done(1), os.Truncate(filepath.Join(dir, q.entries[0].file), 50)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, ok := q.Take(); ok || q.Counts().Bytes != 0 {
+	if batch, _ := q.Take(0, whole); len(batch) > 0 || q.Counts().Bytes != 0 || q.Counts().Damaged != 6 {
 		t.Errorf("the queue is not empty: %+v", q.Counts())
 	}
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if q = open(t, dir, 350, 3); q.Last() != 4 {
-		t.Errorf("last %d of an empty queue", q.Last())
+	if Last(dir) != 7 {
+		t.Errorf("last %d of an empty queue", Last(dir))
 	}
+}
+
+// TestRenumber: entries of a run get another identity, in their files, too; those of others keep theirs.
+func TestRenumber(t *testing.T) {
+	dir := t.TempDir()
+	q := open(t, dir, 1000)
+	put(t, q, 1, 8)
+	put(t, q, 2, 4)
+	put(t, q, 2, 5)
+	n, err := q.Renumber(2, 3, func(b []byte, next Entry) { copy(b, content(next.Number)) })
+	if err != nil || n != 2 {
+		t.Fatal(n, err)
+	}
+	put(t, q, 3, 3)
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
+	}
+	q = open(t, dir, 1000)
+	defer q.Close()
+	batch, _ := q.Take(1000, whole)
+	for i, want := range []Entry{{Run: 1, Number: 8}, {Run: 3, Number: 1}, {Run: 3, Number: 2}, {Run: 3, Number: 3}} {
+		if len(batch) != 4 || batch[i].Run != want.Run || batch[i].Number != want.Number {
+			t.Fatalf("%+v", batch)
+		}
+	}
+}
+
+// TestEarlier: what the exporter of Waymark 0.1 for ClickHouse left is sent.
+func TestEarlier(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "00000000000000000012-18a5c-3.interval")
+	if err := os.WriteFile(file, content(12), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q := open(t, dir, 1000)
+	defer q.Close()
+	put(t, q, 2, 13)
+	batch, _ := q.Take(1000, whole)
+	if len(batch) != 2 || batch[0].Number != 12 || batch[0].Run != 0x18a5c || batch[0].Records != 3 || batch[1].Number != 13 {
+		t.Fatalf("%+v", batch)
+	}
+	if err := q.Done(2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
 	}
 }

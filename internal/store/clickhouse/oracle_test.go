@@ -32,7 +32,7 @@ func filled(t *testing.T, intervals int) (*store.Store, *Source, *clickhouse.Ser
 	}
 	cfg := export.Default()
 	cfg.URL, cfg.QueuePath = server.URL, t.TempDir()
-	e, err := export.New(cfg, flow.Origin{Host: host, Sampling: 1}, 1, slog.New(slog.DiscardHandler))
+	e, err := export.New(cfg, flow.Origin{Host: host, Sampling: 1}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package analyzer
+package interval_test
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/waymark-net/waymark/internal/analyze"
-	"github.com/waymark-net/waymark/internal/analyze/frame"
 	"github.com/waymark-net/waymark/internal/analyze/join"
 	"github.com/waymark-net/waymark/internal/analyze/settings"
 	"github.com/waymark-net/waymark/internal/api"
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/export/analyzer"
 	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/test/await"
@@ -53,7 +53,7 @@ func TestSetBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(Config{URL: url, CA: f.CA, Cert: f.Cert, Key: f.Key, Path: t.TempDir(), Size: 1 << 20, Timeout: 10 * time.Second}, slog.New(slog.DiscardHandler))
+	e, err := analyzer.New(analyzer.Config{URL: url, CA: f.CA, Cert: f.Cert, Key: f.Key, Path: t.TempDir(), Size: 1 << 20, Timeout: 10 * time.Second}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +72,7 @@ func TestSetBack(t *testing.T) {
 	interval(3)
 	interval(4)
 	await.True(t, "two intervals to be sent", sent)
-	e.mu.Lock()
-	e.sequence = 1
-	e.mu.Unlock()
+	e.SetBack(1)
 	interval(5)
 	interval(6)
 	await.True(t, "the intervals after that", sent)
@@ -107,59 +105,4 @@ func addInterval(s *store.Store, rows int) {
 		iv.Add(&flow.Record{Iface: "eth0", Family: 4, Proto: 17, Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: uint16(i), Counters: flow.Counters{Packets: 1}, First: now, Last: now})
 	}
 	iv.End(now.Add(time.Second))
-}
-
-// TestQueue fills a queue, damages a file of it, and opens it again: what is lost is counted.
-func TestQueue(t *testing.T) {
-	dir := t.TempDir()
-	q, err := openQueue(dir, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openQueue(dir, 1000); err == nil {
-		t.Error("a second exporter got the same queue")
-	}
-	dropped := 0
-	for n := range uint64(12) {
-		b := append(frame.Begin(nil), make([]byte, 100)...)
-		frame.Finish(b, 7, n+1, 10)
-		d, err := q.add(b, 7, n+1, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dropped += d
-	}
-	if q.length() != 7 || dropped != 50 {
-		t.Fatalf("%d intervals wait, %d records were dropped; want 7 and 50", q.length(), dropped)
-	}
-	path := q.path(&q.list[1])
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[60] ^= 1
-	if err := os.WriteFile(path, b, fileMode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "torn.tmp"), b[:20], fileMode); err != nil {
-		t.Fatal(err)
-	}
-	q.close()
-	if q, err = openQueue(dir, 1000); err != nil {
-		t.Fatal(err)
-	}
-	defer q.close()
-	batch, body, damaged := q.oldest(300)
-	if len(batch) != 2 || damaged != 10 || batch[0].sequence != 6 || batch[1].sequence != 8 {
-		t.Errorf("%+v, %d records damaged; want intervals 6 and 8, and 10", batch, damaged)
-	}
-	if f, rest, err := frame.Next(body); err != nil || f.Boot != 7 || f.Sequence != 6 || f.Rows != 10 || len(rest) != len(body)/2 {
-		t.Errorf("%+v, %v", f, err)
-	}
-	if n := q.remove(batch); n != 20 || q.length() != 4 {
-		t.Errorf("%d records were removed, %d intervals wait; want 20 and 4", n, q.length())
-	}
-	if files, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); len(files) > 0 {
-		t.Errorf("%v is left", files)
-	}
 }
