@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	_ "github.com/waymark-net/waymark/internal/analyze/settings" // waymark config knows the analyzer's section, too
+	"github.com/waymark-net/waymark/internal/programs"
 )
 
 // analyzerProgram is a program of its own, so that agents need not have an analyzer in their binary.
@@ -26,9 +25,9 @@ func newAnalyzeCommand() *cobra.Command {
 		DisableFlagParsing: true,
 		Args:               cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
-			path, err := findAnalyzer()
+			path, err := programs.Find(analyzerProgram)
 			if err != nil {
-				return err
+				return fmt.Errorf("analyze: %w", err)
 			}
 			return fmt.Errorf("analyze: run %s: %w", path, syscall.Exec(path, append([]string{path}, args...), os.Environ()))
 		},
@@ -37,23 +36,9 @@ func newAnalyzeCommand() *cobra.Command {
 	return cmd
 }
 
-// findAnalyzer looks next to this program first, so that both are of one version.
-func findAnalyzer() (string, error) {
-	if self, err := os.Executable(); err == nil {
-		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), analyzerProgram)); err == nil {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath(analyzerProgram)
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("analyze: the analyzer is a program of its own, %[1]s, which is neither next to waymark nor in PATH: install usr/bin/%[1]s of the same release", analyzerProgram)
-	}
-	return path, err
-}
-
 // completeAnalyze asks the analyzer's program, whose answer is that of any program with cobra: candidates, and how to use them.
 func completeAnalyze(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	path, err := findAnalyzer()
+	path, err := programs.Find(analyzerProgram)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
