@@ -39,9 +39,10 @@ build/console/built: $(web) scripts/console | setup-console # the console, which
 	@touch $@
 
 .PHONY: build
-build: generate build/console/built ## Make bin/waymark, and bin/waymark-analyze for the analyzer: static binaries
+build: generate build/console/built ## Make bin/waymark, and bin/waymark-analyze and -kafka that it runs: static binaries
 	@scripts/build "$$(go env GOARCH)" "$(VERSION)" bin/waymark
 	@scripts/build "$$(go env GOARCH)" "$(VERSION)" bin/waymark-analyze ./cmd/waymark-analyze
+	@scripts/build "$$(go env GOARCH)" "$(VERSION)" bin/waymark-kafka ./cmd/waymark-kafka
 
 .PHONY: bin/waymark-bench
 bin/waymark-bench: generate

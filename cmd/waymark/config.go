@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waymark-net/waymark/internal/config"
+	"github.com/waymark-net/waymark/internal/export/kafka"
 	"github.com/waymark-net/waymark/internal/term"
 )
 
@@ -49,6 +51,7 @@ the agent on the socket that the file names, then on the one that waymark status
 			if _, err := fmt.Fprintf(stdout, "%s: no problems\n", args[0]); err != nil {
 				return err
 			}
+			warnOfPrograms(cmd.ErrOrStderr(), cfg)
 			if sizes != nil {
 				return sizes.Write(stdout, term.Width(stdout))
 			}
@@ -57,6 +60,18 @@ the agent on the socket that the file names, then on the one that waymark status
 	}
 	cmd.Flags().StringVar(&limit, "memory", "", "show the size of each component under this memory limit, such as 256M")
 	return cmd
+}
+
+// warnOfPrograms reports programs that an agent here would not find. The file may be for another host.
+func warnOfPrograms(to io.Writer, cfg config.Config) {
+	for i, e := range cfg.Export {
+		if e.Kafka == nil {
+			continue
+		}
+		if _, err := kafka.FindProgram(e.Kafka.Program); err != nil {
+			fmt.Fprintf(to, "waymark: export[%d]: on this host, records would wait: %v\n", i, err)
+		}
+	}
 }
 
 func newConfigDumpCommand() *cobra.Command {

@@ -198,7 +198,7 @@ func writeAPI(w io.Writer) error {
 
 func writeRecord(w io.Writer) error {
 	p := newPage("Flow record", "One flow in one direction on one interface over one interval: a line of the JSON lines exporter, and a row by flow of the API.\n"+
-		"Counters are deltas. [record.schema.json](record.schema.json) says the same to programs.")
+		"Counters are deltas. [record.schema.json](record.schema.json) says the same to programs; [flow.proto](flow.proto) is the record in Kafka.")
 	var rows, columns [][]string
 	for i := range flow.Fields {
 		f := &flow.Fields[i]

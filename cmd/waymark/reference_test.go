@@ -17,6 +17,7 @@ import (
 
 	"github.com/waymark-net/waymark/internal/config"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
+	"github.com/waymark-net/waymark/internal/export/kafka/message"
 	"github.com/waymark-net/waymark/test/golden"
 )
 
@@ -36,6 +37,7 @@ var documents = []document{
 	{"api.md", withoutCommands(writeAPI)},
 	{"record.md", withoutCommands(writeRecord)},
 	{"record.schema.json", withoutCommands(func(w io.Writer) error { _, err := w.Write(jsonl.Schema()); return err })},
+	{"flow.proto", withoutCommands(func(w io.Writer) error { _, err := io.WriteString(w, message.Schema()); return err })},
 	{"decode.md", withoutCommands(writeDecode)},
 	{"rules.md", withoutCommands(writeRules)},
 	{"verdicts.md", withoutCommands(writeVerdicts)},

@@ -14,6 +14,7 @@ import (
 	"github.com/waymark-net/waymark/internal/export/clickhouse"
 	"github.com/waymark-net/waymark/internal/export/ipfix"
 	"github.com/waymark-net/waymark/internal/export/jsonl"
+	"github.com/waymark-net/waymark/internal/export/kafka"
 	"github.com/waymark-net/waymark/internal/export/otlp"
 	"github.com/waymark-net/waymark/internal/export/prometheus"
 	"github.com/waymark-net/waymark/internal/filter"
@@ -166,6 +167,12 @@ func (x *exporters) add(entry config.Export) (*exporter, error) {
 			return nil, err
 		}
 		e.service, e.whole = database, database
+	case entry.Kafka != nil:
+		broker, err := kafka.New(kafkaConfig(entry.Kafka), x.origin, x.log)
+		if err != nil {
+			return nil, err
+		}
+		e.service, e.whole = broker, broker
 	case entry.Prometheus != nil:
 		e.service = prometheus.New(prometheus.Config{Listen: entry.Prometheus.Listen}, x.status, list.Metrics(), x.log)
 	}
@@ -286,6 +293,21 @@ func clickhouseConfig(c *config.ClickHouse) clickhouse.Config {
 	cfg.Database, cfg.Flows, cfg.QueuePath, cfg.QueueSize = c.Database, c.Table, c.QueuePath, c.QueueSize
 	if cfg.QueuePath == "" {
 		cfg.QueuePath = statePath("clickhouse")
+	}
+	return cfg
+}
+
+func kafkaConfig(c *config.Kafka) kafka.Config {
+	cfg := kafka.Default()
+	if len(c.Brokers) > 0 {
+		cfg.Brokers = c.Brokers
+	}
+	cfg.Topic, cfg.ID, cfg.Format, cfg.Compression, cfg.Program = c.Topic, c.ID, c.Format, c.Compression, c.Program
+	cfg.TLS, cfg.CA, cfg.Cert, cfg.Key = c.TLS, c.CA, c.Cert, c.Key
+	cfg.SASL, cfg.User, cfg.PasswordFile = c.SASL, c.User, c.PasswordFile
+	cfg.QueuePath, cfg.QueueSize = c.QueuePath, c.QueueSize
+	if cfg.QueuePath == "" {
+		cfg.QueuePath = statePath("kafka")
 	}
 	return cfg
 }

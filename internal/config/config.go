@@ -13,7 +13,7 @@
 //	oneof    the words allowed
 //	min, max the range allowed, likewise in text
 //	kind     what a text or number is: size, glob, netns, file, socket, listen, loopback, collector,
-//	         prefix6, proto, ports, bits, ratio, address6, speed, percent,
+//	         broker, prefix6, proto, ports, bits, ratio, address6, speed, percent,
 //	         filter
 //	short    of a list of mappings: the keys whose values, joined by colons, are the short form of
 //	         an entry; keys at the end may be left out
@@ -59,6 +59,7 @@ type Export struct {
 	OTLP       *OTLP       `yaml:"otlp,omitempty" doc:"OpenTelemetry's OTLP over HTTP to a collector: records as log records, and metrics"`
 	Analyzer   *Analyzer   `yaml:"analyzer,omitempty" doc:"all records of each interval to waymark analyze, which has those of many hosts"`
 	ClickHouse *ClickHouse `yaml:"clickhouse,omitempty" doc:"ClickHouse over HTTP: the records of each scan interval, which waymark flows and the console then also query"`
+	Kafka      *Kafka      `yaml:"kafka,omitempty" doc:"Kafka: the records of each scan interval, each interval in one transaction"`
 	Prometheus *Prometheus `yaml:"prometheus,omitempty" doc:"metrics of agent, interfaces and protocols over HTTP"`
 }
 
@@ -164,6 +165,25 @@ type ClickHouse struct {
 	Key          string `yaml:"key" doc:"https: PEM file with the client key"`
 	QueuePath    string `yaml:"queue_path" kind:"directory" doc:"directory for intervals that wait to be sent; empty: clickhouse in $STATE_DIRECTORY, which systemd sets, else in /var/lib/waymark"`
 	QueueSize    uint64 `yaml:"queue_size" default:"1GiB" min:"1MiB" kind:"size" doc:"most that these take; beyond it the oldest leave, and their records are counted as lost"`
+}
+
+// Kafka sends the records of every interval.
+type Kafka struct {
+	Brokers      []string `yaml:"brokers" kind:"broker" doc:"host:port of brokers to ask first; empty: 127.0.0.1:9092"`
+	Topic        string   `yaml:"topic" default:"waymark-flows" doc:"topic of the records; it must exist"`
+	ID           string   `yaml:"id" doc:"transactional id, and name of the group whose offset is the last interval; of one agent only; empty: waymark-HOST-TOPIC"`
+	Format       string   `yaml:"format" default:"protobuf" oneof:"protobuf json" doc:"format of records: protobuf, a superset of goflow2's messages, or json, as the exporter jsonl has it"`
+	Compression  string   `yaml:"compression" default:"zstd" oneof:"none gzip snappy lz4 zstd" doc:"compression of batches"`
+	TLS          bool     `yaml:"tls" default:"false" doc:"connect by TLS"`
+	CA           string   `yaml:"ca" doc:"tls: PEM file with the CA of the brokers; empty: the system's CAs"`
+	Cert         string   `yaml:"cert" doc:"tls: PEM file with the client certificate"`
+	Key          string   `yaml:"key" doc:"tls: PEM file with the client key"`
+	SASL         string   `yaml:"sasl" default:"none" oneof:"none plain scram-sha-256 scram-sha-512" doc:"mechanism by which the agent says who it is"`
+	User         string   `yaml:"user" doc:"sasl: name of the user"`
+	PasswordFile string   `yaml:"password_file" doc:"sasl: file with the password in its first line"`
+	Program      string   `yaml:"program" doc:"path of waymark-kafka; empty: next to waymark, or in PATH"`
+	QueuePath    string   `yaml:"queue_path" kind:"directory" doc:"directory for intervals that wait to be sent; empty: kafka in $STATE_DIRECTORY, which systemd sets, else in /var/lib/waymark"`
+	QueueSize    uint64   `yaml:"queue_size" default:"1GiB" min:"1MiB" kind:"size" doc:"most that these take; beyond it the oldest leave, and their records are counted as lost"`
 }
 
 // Prometheus serves /metrics.

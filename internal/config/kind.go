@@ -28,6 +28,7 @@ var kinds = map[string]struct {
 	"glob":      {"name or glob", "names or globs", "write a name as ip -br link prints it, or a pattern like veth*", checkGlob, false},
 	"netns":     {"name", "names", "write a name as ip netns prints it, or all", checkNetns, false},
 	"listen":    {"host:port", "", "write it like 127.0.0.1:9474 or [::1]:9474", checkListen, false},
+	"broker":    {"host:port", "hosts and ports", "write it like kafka.example:9092 or [2001:db8::1]:9092", checkListen, false},
 	"loopback":  {"loopback host:port", "", "write it like 127.0.0.1:8080 or [::1]:8080; to serve other hosts, put an authenticating proxy in front of the unix socket", checkLoopback, false},
 	"collector": {"URL", "", "write it like udp://[2001:db8::1]:4739, tcp://host:4739 or tls://host:4740", checkCollector, false},
 	"endpoint":  {"URL", "", "write it like http://127.0.0.1:4318 or https://collector.example:4318", checkEndpoint, false},

@@ -76,6 +76,7 @@ func drawScalar(t *rapid.T, f reflect.StructField, v reflect.Value) {
 		"directory": {"", "/var/lib/waymark", "/tmp/a b: c"},
 		"socket":    {"/run/waymark/agent.sock", "/tmp/a b: c"},
 		"listen":    {":9474", "[::1]:1", "127.0.0.1:2"},
+		"broker":    {"kafka:9092", "[::1]:1"},
 		"loopback":  {"", "[::1]:3", "localhost:4"},
 		"collector": {"udp://[::1]:4739", "tls://host:1"},
 		"endpoint":  {"http://127.0.0.1:4318", "https://[2001:db8::1]/otlp"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -42,7 +43,9 @@ func checkWhole(c *Config, origins Origins) Problems {
 		case e.ClickHouse != nil:
 			c := e.ClickHouse
 			w.checkTLS(key+".clickhouse", end{"url", c.URL, "https://"}, c.CA, c.Cert, c.Key)
-			w.take(key+".clickhouse.queue_path", "directory "+c.QueuePath)
+			w.takeQueue(key+".clickhouse.queue_path", c.QueuePath, "clickhouse")
+		case e.Kafka != nil:
+			w.checkKafka(key+".kafka", e.Kafka)
 		case e.Prometheus != nil:
 			w.take(key+".prometheus.listen", "listener "+e.Prometheus.Listen)
 		}
@@ -69,8 +72,13 @@ func (w *whole) take(key, what string) {
 	w.taken[what] = key
 }
 
+// takeQueue is take for the directory of a queue; by default it has the name of its exporter.
+func (w *whole) takeQueue(key, path, name string) {
+	w.take(key, "directory "+cmp.Or(path, name+" in $STATE_DIRECTORY"))
+}
+
 func (w *whole) checkAnalyzer(key string, c *Analyzer) {
-	w.take(key+".path", "queue "+c.Path)
+	w.takeQueue(key+".path", c.Path, "analyzer")
 	for _, f := range []struct{ name, value, write string }{
 		{"url", c.URL, "write it like https://analyzer.example:8476"},
 		{"cert", c.Cert, "write the file with the certificate of this host (waymark join makes one)"},
@@ -78,6 +86,24 @@ func (w *whole) checkAnalyzer(key string, c *Analyzer) {
 	} {
 		if f.value == "" {
 			w.complain(key, f.name+" is missing", f.write)
+		}
+	}
+}
+
+func (w *whole) checkKafka(key string, c *Kafka) {
+	w.takeQueue(key+".queue_path", c.QueuePath, "kafka")
+	for _, f := range []struct{ name, value string }{{"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}} {
+		if f.value != "" && !c.TLS {
+			w.complain(key+"."+f.name, "the brokers are not reached by TLS", "write tls: true, or remove the key")
+		}
+	}
+	w.checkPair(key, c.Cert, c.Key)
+	for _, f := range []struct{ name, value string }{{"user", c.User}, {"password_file", c.PasswordFile}} {
+		switch {
+		case f.value != "" && c.SASL == "none":
+			w.complain(key+"."+f.name, "no mechanism is set", "set sasl to one, or remove the key")
+		case f.value == "" && c.SASL != "none":
+			w.complain(key+".sasl", f.name+" is missing", "write "+f.name+", or sasl: none")
 		}
 	}
 }
@@ -92,13 +118,20 @@ func (w *whole) checkTLS(key string, to end, ca, cert, private string) {
 			w.complain(key+"."+f.name, "the collector "+to.url+" is not reached by TLS", "write "+to.scheme+" in "+to.key+", or remove the key")
 		}
 	}
-	if isTLS && (cert == "") != (private == "") {
-		given, lacking := "cert", "key"
-		if cert == "" {
-			given, lacking = lacking, given
-		}
-		w.complain(key+"."+given, lacking+" is missing", "a client certificate needs both cert and key")
+	if isTLS {
+		w.checkPair(key, cert, private)
 	}
+}
+
+func (w *whole) checkPair(key, cert, private string) {
+	if (cert == "") == (private == "") {
+		return
+	}
+	given, lacking := "cert", "key"
+	if cert == "" {
+		given, lacking = lacking, given
+	}
+	w.complain(key+"."+given, lacking+" is missing", "a client certificate needs both cert and key")
 }
 
 // nearestPowers names the powers of two around n.

@@ -39,6 +39,16 @@ func (e *Ended) Wiring() *flow.Wiring { return e.iv.wiring }
 // Len is how many records there are.
 func (e *Ended) Len() int { return e.iv.rows.len() }
 
+// Each calls a function with every record, which is valid until the next one.
+func (e *Ended) Each(each func(*flow.Record)) {
+	var r flow.Record
+	var memory reports
+	for i := range e.Len() {
+		e.iv.rows.at(i).record(e.iv, &r, &memory)
+		each(&r)
+	}
+}
+
 // Repeated is how many packets of each record were seen before, where no filter leaves records
 // out and network namespaces are not distinguished.
 func (e *Ended) Repeated() []uint64 {

@@ -9,13 +9,14 @@ import (
 	"testing"
 )
 
-// In is `waymark`, next to `waymark-analyze`: what E2E_BINARY names, as `make test` does, or what this builds in a folder.
+// In is `waymark`, next to `waymark-analyze` and `waymark-kafka`: what E2E_BINARY names, as `make test` does, or what this builds in a folder.
 func In(dir string) (path string, err error) {
 	if path := os.Getenv("E2E_BINARY"); path != "" {
 		return path, nil
 	}
 	path = filepath.Join(dir, "waymark")
-	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-ldflags=-s -w", "-o", dir+"/", "github.com/waymark-net/waymark/cmd/waymark", "github.com/waymark-net/waymark/cmd/waymark-analyze")
+	build := exec.Command("go", "build", "-trimpath", "-tags=nethttpomithttp2", "-ldflags=-s -w", "-o", dir+"/", "github.com/waymark-net/waymark/cmd/waymark",
+		"github.com/waymark-net/waymark/cmd/waymark-analyze", "github.com/waymark-net/waymark/cmd/waymark-kafka")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build waymark: %w\n%s", err, out)

@@ -10,13 +10,15 @@ import (
 const (
 	agentBytes    = 25_000_000
 	analyzerBytes = 18_000_000
+	kafkaBytes    = 10_500_000
 )
 
-// TestBinary: agent and analyzer are one small static file each.
+// TestBinary: agent, analyzer and the sender to Kafka are one small static file each.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	checkBinary(t, program, agentBytes)
 	checkBinary(t, program+"-analyze", analyzerBytes)
+	checkBinary(t, program+"-kafka", kafkaBytes)
 }
 
 func checkBinary(t *testing.T, program string, most int64) {

@@ -131,7 +131,7 @@ func TestArchive(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, path := range []string{
-		"usr/bin/waymark", "usr/bin/waymark-analyze", "usr/lib/systemd/system/waymark.service", "usr/lib/systemd/system/waymark-analyze.service", "usr/lib/sysusers.d/waymark.conf",
+		"usr/bin/waymark", "usr/bin/waymark-analyze", "usr/bin/waymark-kafka", "usr/lib/systemd/system/waymark.service", "usr/lib/systemd/system/waymark-analyze.service", "usr/lib/sysusers.d/waymark.conf",
 		"etc/waymark/waymark.yaml", "usr/share/man/man1/waymark-run.1", "usr/share/bash-completion/completions/waymark",
 	} {
 		if !exists(filepath.Join(dir, path)) {

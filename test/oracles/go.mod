@@ -6,10 +6,15 @@ go 1.26.0
 
 tool (
 	github.com/netsampler/goflow2/v2/cmd/goflow2
+	github.com/waymark-net/waymark/test/oracles/flowpb
 	github.com/waymark-net/waymark/test/oracles/quic
 )
 
-require github.com/quic-go/quic-go v0.59.1
+require (
+	github.com/netsampler/goflow2/v2 v2.2.6
+	github.com/quic-go/quic-go v0.59.1
+	google.golang.org/protobuf v1.36.11
+)
 
 require (
 	github.com/Shopify/sarama v1.38.1 // indirect
@@ -31,7 +36,6 @@ require (
 	github.com/klauspost/compress v1.18.0 // indirect
 	github.com/libp2p/go-reuseport v0.4.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/netsampler/goflow2/v2 v2.2.6 // indirect
 	github.com/pierrec/lz4/v4 v4.1.17 // indirect
 	github.com/prometheus/client_golang v1.23.2 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
@@ -46,6 +50,5 @@ require (
 	golang.org/x/net v0.43.0 // indirect
 	golang.org/x/sys v0.35.0 // indirect
 	golang.org/x/text v0.28.0 // indirect
-	google.golang.org/protobuf v1.36.11 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )

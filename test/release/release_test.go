@@ -34,7 +34,7 @@ func release(t *testing.T, umask string, env ...string) string {
 func TestReproducible(t *testing.T) {
 	first := release(t, "022")
 	second := release(t, "077", "TZ=Asia/Tokyo", "LC_ALL=C", "TMPDIR="+t.TempDir())
-	for _, name := range []string{archive, sbom("waymark"), sbom("waymark-analyze"), "SHA256SUMS"} {
+	for _, name := range []string{archive, sbom("waymark"), sbom("waymark-analyze"), sbom("waymark-kafka"), "SHA256SUMS"} {
 		a, b := read(t, first, name), read(t, second, name)
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s differs: %d and %d bytes", name, len(a), len(b))
@@ -44,6 +44,7 @@ func TestReproducible(t *testing.T) {
 	programs := checkArchive(t, first)
 	checkMaterials(t, first, programs, "waymark")
 	checkMaterials(t, first, programs, "waymark-analyze")
+	checkMaterials(t, first, programs, "waymark-kafka")
 }
 
 const (
@@ -67,7 +68,7 @@ func read(t *testing.T, dir, name string) []byte {
 func checkSums(t *testing.T, dir string) {
 	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil || strings.Count(string(text), ": OK") != 3 {
+	if text, err := cmd.CombinedOutput(); err != nil || strings.Count(string(text), ": OK") != 4 {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

@@ -1,0 +1,144 @@
+// Package producer writes intervals to Kafka, each once. Input: configurations and intervals, from a pipe. Output: records in a topic, and
+// answers. Caller: waymark-kafka.
+//
+// An interval is one transaction, which also commits the interval's identity, as an offset of a group that has no members. What became
+// of a transaction whose end was not seen is therefore known: a new session ends it, and reads which interval was the last one.
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/waymark-net/waymark/internal/analyze/frame"
+	"github.com/waymark-net/waymark/internal/export/kafka/pipe"
+)
+
+// Limits of an interval, and of the transaction at the broker, which aborts it then.
+const (
+	intervalTime    = 45 * time.Second
+	transactionTime = time.Minute
+)
+
+// Producer sends intervals.
+type Producer struct {
+	cfg     pipe.Configuration
+	session *session // nil: none
+	batch   int32    // bytes of a batch at most
+	sockets *sockets
+	reach   reach
+}
+
+// The sizes of batches: a broker may take less than clients send by default.
+const (
+	largestBatch  = 1 << 20
+	smallestBatch = 4 << 10
+)
+
+// New makes a producer that gets sockets from a descriptor; see pipe.SocketFile.
+func New(descriptor int) *Producer {
+	return &Producer{batch: largestBatch, sockets: newSockets(descriptor)}
+}
+
+// Run answers until the pipe is closed.
+func (p *Producer) Run(in io.Reader, out io.Writer) error {
+	defer p.close()
+	for {
+		kind, b, err := pipe.Read(in)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read from the agent: %w", err)
+		}
+		switch kind {
+		case pipe.Configure:
+			err = p.configure(b)
+		case pipe.Interval:
+			err = pipe.WriteJSON(out, pipe.Answered, p.answer(b))
+		default:
+			err = fmt.Errorf("a message of unknown kind %q: install waymark-kafka of the same release as waymark", kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *Producer) configure(b []byte) error {
+	next, err := decode(b)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(next, p.cfg) {
+		p.close()
+		p.cfg, p.batch = next, largestBatch
+	}
+	return nil
+}
+
+// close ends the session: what it does not know the end of is found out by the next one.
+func (p *Producer) close() {
+	if p.session != nil {
+		p.session.client.Close()
+		p.session = nil
+	}
+}
+
+// answer sends an interval.
+func (p *Producer) answer(b []byte) pipe.Answer {
+	f, rest, err := frame.Next(b)
+	if err != nil || len(rest) > 0 {
+		return pipe.Answer{Error: "the interval was damaged between waymark and waymark-kafka"}
+	}
+	a := pipe.Answer{Run: f.Boot, Number: f.Sequence}
+	err = p.send(&f)
+	for tooLarge(err) && p.batch > smallestBatch {
+		p.batch /= 4
+		err = p.send(&f)
+	}
+	switch {
+	case tooLarge(err):
+		a.Refused = "too_large"
+	case errors.Is(err, errDamaged):
+		a.Refused = "rejected"
+	}
+	if err != nil {
+		a.Error = strings.ReplaceAll(explain(err, &p.cfg).Error(), "\n", "; ")
+	}
+	return a
+}
+
+// send sends an interval in a session, which ends with any error.
+func (p *Producer) send(f *frame.Frame) error {
+	limited, cancel := context.WithTimeout(context.Background(), intervalTime)
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(limited)
+	defer giveUp(nil)
+	p.reach.within(giveUp)
+	err := p.open(ctx)
+	if err == nil {
+		err = p.session.deliver(ctx, f)
+	}
+	if err != nil {
+		p.close()
+	}
+	return p.reach.why(ctx, err)
+}
+
+// open begins a session, unless there is one.
+func (p *Producer) open(ctx context.Context) (err error) {
+	if p.session != nil {
+		return nil
+	}
+	client, err := p.newClient()
+	if err != nil {
+		return err
+	}
+	p.session = &session{cfg: &p.cfg, client: client}
+	return p.session.begin(ctx)
+}
