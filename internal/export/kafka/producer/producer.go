@@ -44,29 +44,46 @@ func New(descriptor int) *Producer {
 	return &Producer{batch: largestBatch, sockets: newSockets(descriptor)}
 }
 
-// Run answers until the pipe is closed.
+// request is a message of the agent, or the end of the pipe.
+type request struct {
+	kind byte
+	b    []byte
+	err  error
+}
+
+// Run answers until the pipe is closed. An agent that is gone is noticed while an interval is sent: another one may begin.
 func (p *Producer) Run(in io.Reader, out io.Writer) error {
 	defer p.close()
-	for {
-		kind, b, err := pipe.Read(in)
-		if errors.Is(err, io.EOF) {
+	ctx, cancel := context.WithCancel(context.Background())
+	requests := make(chan request, 1)
+	go func() {
+		defer cancel()
+		for r := (request{}); r.err == nil; {
+			r.kind, r.b, r.err = pipe.Read(in)
+			requests <- r
+		}
+	}()
+	for r := range requests {
+		if errors.Is(r.err, io.EOF) {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("read from the agent: %w", err)
+		if r.err != nil {
+			return fmt.Errorf("read from the agent: %w", r.err)
 		}
-		switch kind {
+		var err error
+		switch r.kind {
 		case pipe.Configure:
-			err = p.configure(b)
+			err = p.configure(r.b)
 		case pipe.Interval:
-			err = pipe.WriteJSON(out, pipe.Answered, p.answer(b))
+			err = pipe.WriteJSON(out, pipe.Answered, p.answer(ctx, r.b))
 		default:
-			err = fmt.Errorf("a message of unknown kind %q: install waymark-kafka of the same release as waymark", kind)
+			err = fmt.Errorf("a message of unknown kind %q: install waymark-kafka of the same release as waymark", r.kind)
 		}
 		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 func (p *Producer) configure(b []byte) error {
@@ -90,16 +107,16 @@ func (p *Producer) close() {
 }
 
 // answer sends an interval.
-func (p *Producer) answer(b []byte) pipe.Answer {
+func (p *Producer) answer(ctx context.Context, b []byte) pipe.Answer {
 	f, rest, err := frame.Next(b)
 	if err != nil || len(rest) > 0 {
 		return pipe.Answer{Error: "the interval was damaged between waymark and waymark-kafka"}
 	}
 	a := pipe.Answer{Run: f.Boot, Number: f.Sequence}
-	err = p.send(&f)
+	err = p.send(ctx, &f)
 	for tooLarge(err) && p.batch > smallestBatch {
 		p.batch /= 4
-		err = p.send(&f)
+		err = p.send(ctx, &f)
 	}
 	switch {
 	case tooLarge(err):
@@ -114,8 +131,8 @@ func (p *Producer) answer(b []byte) pipe.Answer {
 }
 
 // send sends an interval in a session, which ends with any error.
-func (p *Producer) send(f *frame.Frame) error {
-	limited, cancel := context.WithTimeout(context.Background(), intervalTime)
+func (p *Producer) send(ctx context.Context, f *frame.Frame) error {
+	limited, cancel := context.WithTimeout(ctx, intervalTime)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(limited)
 	defer giveUp(nil)
