@@ -132,7 +132,7 @@ func freePorts(t testing.TB) (list []string) {
 // Again starts it, and waits until it serves.
 func (b *Broker) Again(t testing.TB) {
 	t.Helper()
-	b.cmd = exec.CommandContext(context.Background(), "java", "-Xmx256m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
+	b.cmd = exec.CommandContext(context.Background(), "java", "-Xmx256m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.io.tmpdir="+b.dir,
 		"-cp", b.files+"/lib/*", "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
 	b.cmd.Dir = b.dir
 	b.said = &await.Text{}

@@ -44,19 +44,19 @@ func TestGone(t *testing.T) {
 
 // TestDamaged: what is no interval is not sent, and says so; what the other end cannot have written ends the program.
 func TestDamaged(t *testing.T) {
-	var in, out bytes.Buffer
-	if err := pipe.Write(&in, pipe.Interval, []byte("half")); err != nil {
-		t.Fatal(err)
+	var out bytes.Buffer
+	run := func(kind byte) error {
+		in := &bytes.Buffer{}
+		if err := pipe.Write(in, kind, []byte("half")); err != nil {
+			t.Fatal(err)
+		}
+		return New(-1).Run(in, &out)
 	}
-	if err := New(-1).Run(&in, &out); err != nil || !strings.Contains(out.String(), "damaged") {
+	if err := run(pipe.Interval); err != nil || !strings.Contains(out.String(), "damaged") {
 		t.Errorf("%v: %q", err, &out)
 	}
 	for _, kind := range []byte{pipe.Configure, 'x'} {
-		in.Reset()
-		if err := pipe.Write(&in, kind, []byte("half")); err != nil {
-			t.Fatal(err)
-		}
-		if err := New(-1).Run(&in, &out); err == nil || !strings.Contains(err.Error(), "of the same release") {
+		if err := run(kind); err == nil || !strings.Contains(err.Error(), "of the same release") {
 			t.Errorf("%c: %v", kind, err)
 		}
 	}
