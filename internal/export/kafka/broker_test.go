@@ -27,12 +27,13 @@ var origin = flow.Origin{Host: "athos", Sampling: 1}
 
 // TestKafka has one broker, as it takes seconds to start.
 func TestKafka(t *testing.T) {
-	b := broker.Start(t, "protobuf", "json", "restart", "killed", "fenced", "secure")
+	b := broker.Start(t, "protobuf", "json", "restart", "killed", "fenced", "secure", "again")
 	s := &scene{Broker: b, program: filepath.Join(filepath.Dir(built.Waymark(t)), kafka.Program)}
 	t.Run("records", s.testRecords)
 	t.Run("errors", s.testErrors)
 	t.Run("secure", s.testSecure)
 	t.Run("large", s.testLarge)
+	t.Run("again", s.testAgain)
 	t.Run("fenced", s.testFenced)
 	t.Run("killed", s.testKilled)
 	t.Run("restart", s.testRestart)
