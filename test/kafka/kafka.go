@@ -18,7 +18,8 @@ import (
 	"github.com/waymark-net/waymark/test/await"
 )
 
-// User and Password are those of the listener with SASL (SCRAM-SHA-256).
+// User and Password are those of the listener with SASL (SCRAM-SHA-256). The user may do what Allow says; on the other listener,
+// everything is allowed.
 const (
 	User     = "alice"
 	Password = "s3cret"
@@ -47,6 +48,8 @@ listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.secure.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 ssl.keystore.type=PEM
 ssl.keystore.location=%[4]s/server.pem
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
 log.dirs=%[4]s/data
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1

@@ -68,6 +68,29 @@ func create(ctx context.Context, c *kgo.Client, name string, settings []kmsg.Cre
 	return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }
 
+// Allow has User do something with a topic, a group or a transactional id.
+func (b *Broker) Allow(t testing.TB, kind kmsg.ACLResourceType, name string, operations ...kmsg.ACLOperation) {
+	t.Helper()
+	c := b.client(t)
+	defer c.Close()
+	req := kmsg.NewPtrCreateACLsRequest()
+	for _, operation := range operations {
+		one := kmsg.NewCreateACLsRequestCreation()
+		one.ResourceType, one.ResourceName, one.ResourcePatternType = kind, name, kmsg.ACLResourcePatternTypeLiteral
+		one.Principal, one.Host, one.Operation, one.PermissionType = "User:"+User, "*", operation, kmsg.ACLPermissionTypeAllow
+		req.Creations = append(req.Creations, one)
+	}
+	resp, err := req.RequestWith(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range resp.Results {
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Read is all that is committed in a topic.
 func (b *Broker) Read(t testing.TB, topic string) (list []*kgo.Record) {
 	t.Helper()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/waymark-net/waymark/internal/export/clienttls/tlstest"
 	"github.com/waymark-net/waymark/internal/export/kafka"
 	"github.com/waymark-net/waymark/test/await"
@@ -76,15 +78,34 @@ func (s *scene) with(t *testing.T, change func(*kafka.Config)) kafka.Config {
 	return c
 }
 
-// testSecure: both listeners are of one broker, and a password that is corrected is used without a restart.
+// testSecure: a password that is corrected is used without a restart; and the user needs what the how-to says, but nothing else.
 func (s *scene) testSecure(t *testing.T) {
 	cfg := s.secure(t, "wrong")
 	a := newAgent(t, cfg)
 	a.fill(10)
-	await.True(t, "an error", func() bool { return a.Status().LastError != "" })
+	says := func(text string) {
+		t.Helper()
+		await.Success(t, func() error {
+			if st := a.Status(); !strings.Contains(st.LastError, text) {
+				return fmt.Errorf("want %q: %+v", text, st)
+			}
+			return nil
+		})
+	}
+	says("export.kafka.password_file")
 	if err := os.WriteFile(cfg.PasswordFile, []byte(broker.Password+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	says("grant READ, WRITE and DESCRIBE on the topic")
+	s.Allow(t, kmsg.ACLResourceTypeTopic, "secure", kmsg.ACLOperationDescribe)
+	says("grant WRITE and DESCRIBE on the transactional id waymark-athos-secure")
+	s.Allow(t, kmsg.ACLResourceTypeTransactionalId, "waymark-athos-secure", kmsg.ACLOperationWrite, kmsg.ACLOperationDescribe)
+	says("grant READ on the group waymark-athos-secure")
+	s.Allow(t, kmsg.ACLResourceTypeGroup, "waymark-athos-secure", kmsg.ACLOperationRead)
+	says("grant READ, WRITE and DESCRIBE on the topic")
+	s.Allow(t, kmsg.ACLResourceTypeTopic, "secure", kmsg.ACLOperationWrite)
+	says("grant READ, WRITE and DESCRIBE on the topic")
+	s.Allow(t, kmsg.ACLResourceTypeTopic, "secure", kmsg.ACLOperationRead)
 	a.sent(t)
 	s.once(t, "secure", a.records)
 }

@@ -29,7 +29,7 @@ var remedies = []struct {
 }{
 	{kerr.UnknownTopicOrPartition, "the topic does not exist: create it, or set " + kafka.Section + ".topic to one that does"},
 	{kerr.InvalidTopicException, "set " + kafka.Section + ".topic to a name that Kafka allows"},
-	{kerr.TopicAuthorizationFailed, "grant WRITE and DESCRIBE on the topic to the user of " + kafka.Section},
+	{kerr.TopicAuthorizationFailed, "grant READ, WRITE and DESCRIBE on the topic to the user of " + kafka.Section},
 	{kerr.GroupAuthorizationFailed, "grant READ on the group %s to the user of " + kafka.Section},
 	{kerr.TransactionalIDAuthorizationFailed, "grant WRITE and DESCRIBE on the transactional id %s to the user of " + kafka.Section},
 	{kerr.SaslAuthenticationFailed, "set " + kafka.Section + ".user and " + kafka.Section + ".password_file to what the broker knows"},
