@@ -184,7 +184,7 @@ func (s *session) commitOffset(ctx context.Context, f *frame.Frame, id int64, ep
 	partition := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 	partition.Offset, partition.Metadata = int64(f.Sequence), kmsg.StringPtr(identity(f))
 	topic := kmsg.NewTxnOffsetCommitRequestTopic()
-	topic.Topic, topic.TopicID = s.cfg.Topic, s.topic
+	topic.Topic = s.cfg.Topic
 	topic.Partitions = append(topic.Partitions, partition)
 	req.Topics = append(req.Topics, topic)
 	resp, err := req.RequestWith(ctx, s.client)
