@@ -80,7 +80,7 @@ func TestBetween(t *testing.T) {
 		port     int
 	}{{alpha, beta, 9000}, {alpha, beta, 9001}, {beta, alpha, 9000}} {
 		for range flows {
-			sendDatagrams(t, way.from, way.to, way.port, packets)
+			sendToPort(t, way.from, way.to, way.port, packets)
 		}
 	}
 	await.Success(t, func() error {
@@ -127,8 +127,8 @@ func moveFrames(t *testing.T, l *lab.Lab, cfg wire.Config) {
 	}
 }
 
-// sendDatagrams sends a flow of datagrams to a socket that takes them.
-func sendDatagrams(t *testing.T, from, to *lab.Host, port, n int) {
+// sendToPort sends a flow of datagrams to a socket that takes them.
+func sendToPort(t *testing.T, from, to *lab.Host, port, n int) {
 	t.Helper()
 	addr := &net.UDPAddr{IP: to.Addr4().AsSlice(), Port: port}
 	var in, out *net.UDPConn
