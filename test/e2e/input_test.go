@@ -55,7 +55,7 @@ func TestBadConfiguration(t *testing.T) {
 		"a list":            {"- interfaces\n", []string{":1:1:", "interfaces"}},
 		"binary":            {"interfaces: [lo]\n\x00\x01\x02", []string{":2", "not YAML"}},
 		"two documents":     {"log: {}\n---\nlog: {}\n", []string{"second document"}},
-		"unknown exporter":  {"export:\n- kafka: {}\n", []string{":2:3:", "jsonl, ipfix, otlp, analyzer, clickhouse, prometheus"}},
+		"unknown exporter":  {"export:\n- mqtt: {}\n", []string{":2:3:", "jsonl, ipfix, otlp, analyzer, clickhouse, kafka, prometheus"}},
 		"two exporters":     {"export: [{jsonl: {}, ipfix: {}}]\n", []string{":1:22:"}},
 		"collector":         {"export: [{ipfix: {collector: \"http://[::1]:4739\"}}]\n", []string{":1:30:", "udp://"}},
 		"open to all":       {"api: {listen: \"0.0.0.0:8080\"}\n", []string{":1:15:", "127.0.0.1"}},

@@ -42,8 +42,8 @@ const (
 	retryPause = 100 * time.Millisecond
 )
 
-// newClient opens nothing yet.
-func (p *Producer) newClient() (*kgo.Client, error) {
+// newClient opens nothing yet. Connections end with life: the client's own end waits for answers that are outstanding.
+func (p *Producer) newClient(life context.Context) (*kgo.Client, error) {
 	c := &p.cfg
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(int16(kmsg.TxnOffsetCommit), lastWithID)
@@ -61,6 +61,9 @@ func (p *Producer) newClient() (*kgo.Client, error) {
 	options = append(options, kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, p.sockets, secure, network, address)
 		p.reach.dialed(err)
+		if err == nil {
+			context.AfterFunc(life, func() { _ = conn.Close() })
+		}
 		return conn, err
 	}))
 	if m := mechanism(c); m != nil {

@@ -101,6 +101,7 @@ func (p *Producer) configure(b []byte) error {
 // close ends the session: what it does not know the end of is found out by the next one.
 func (p *Producer) close() {
 	if p.session != nil {
+		p.session.end()
 		p.session.client.Close()
 		p.session = nil
 	}
@@ -131,13 +132,13 @@ func (p *Producer) answer(ctx context.Context, b []byte) pipe.Answer {
 }
 
 // send sends an interval in a session, which ends with any error.
-func (p *Producer) send(ctx context.Context, f *frame.Frame) error {
-	limited, cancel := context.WithTimeout(ctx, intervalTime)
+func (p *Producer) send(agent context.Context, f *frame.Frame) error {
+	limited, cancel := context.WithTimeout(agent, intervalTime)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(limited)
 	defer giveUp(nil)
 	p.reach.within(giveUp)
-	err := p.open(ctx)
+	err := p.open(ctx, agent)
 	if err == nil {
 		err = p.session.deliver(ctx, f)
 	}
@@ -147,15 +148,18 @@ func (p *Producer) send(ctx context.Context, f *frame.Frame) error {
 	return p.reach.why(ctx, err)
 }
 
-// open begins a session, unless there is one.
-func (p *Producer) open(ctx context.Context) (err error) {
+// open begins a session, unless there is one. Its connections end with the agent at the latest: where the client waits for the first
+// answer of a broker, it looks at nothing else.
+func (p *Producer) open(ctx, agent context.Context) (err error) {
 	if p.session != nil {
 		return nil
 	}
-	client, err := p.newClient()
+	life, end := context.WithCancel(agent)
+	client, err := p.newClient(life)
 	if err != nil {
+		end()
 		return err
 	}
-	p.session = &session{cfg: &p.cfg, client: client}
+	p.session = &session{cfg: &p.cfg, client: client, end: end}
 	return p.session.begin(ctx)
 }

@@ -23,6 +23,7 @@ import (
 type session struct {
 	cfg    *pipe.Configuration
 	client *kgo.Client
+	end    func()   // of all connections
 	topic  [16]byte // its id
 	last   string
 }
