@@ -47,7 +47,7 @@ struct forward_known_way {
 	__be16 dport;
 	__u32 iface;
 	__u32 tick; /* in which they said so */
-	__u32 kind; /* type of service and flow label */
+	__u32 kind; /* type of service, flow label, and how sources are judged */
 	__u32 ifindex;
 	__u16 mtu;
 	__u8 proto;
@@ -135,6 +135,8 @@ struct forward_memory {
 	__u32 beat;
 	__u32 seen;
 	__u32 tick;
+	/* For how many ticks an answer about IPv4 lasts. Written by the agent, which has all changes counted meanwhile. */
+	__u32 lasts;
 	/* How often neighbours have changed, of all network namespaces. Written by neighbour.bpf.c, read by the programs. */
 	__u32 neighbours;
 	/*

@@ -6,7 +6,7 @@
  * kernel would send it, to another such interface; or XDP_PASS and the frame as it came. Whatever is not plain
  * forwarding is the kernel's: neighbours, ICMP errors, fragments, options, local delivery. Ports stand for VLAN
  * interfaces and bridges above them (upper.h).
- * The kernel's tables are asked, once for what packets of a tick have in common. Called by xdp.bpf.c.
+ * The kernel's tables are asked, once in a while for what packets have in common. Called by xdp.bpf.c.
  */
 #ifndef WAYMARK_FORWARD_H
 #define WAYMARK_FORWARD_H
@@ -226,7 +226,7 @@ static __always_inline enum forward_result forward_find(frame_ctx *xdp, struct f
 #pragma unroll
 	for (int i = 0; i < 5; i++)
 		((__u64 *)w)[i] = p->word[i];
-	w->kind = forward_kind(p);
+	w->kind = forward_asked(p, v->flags);
 	w->ifindex = v->out - cfg_iface;
 	w->mtu = v->fib.mtu_result;
 	w->proto = p->id.proto;
@@ -367,7 +367,7 @@ static __always_inline enum forward_result forward_try(frame_ctx *xdp, struct fo
 	/* Before the kernel is asked: what changes meanwhile is not remembered as if it had been there. */
 	v->generation = forward_generation(xdp, p->id.meta >> META_IPV6_SHIFT & 1);
 	asked = v->dry || v->flags & FORWARD_OFFLOADED || !cfg_forward_changes ||
-		!forward_is_plain(xdp, v) || !forward_is_known(w, p, v->generation);
+		!forward_is_plain(xdp, v) || !forward_is_known(w, p, v->flags, v->generation);
 	if (asked) {
 		result = forward_ask(xdp, v, p, known);
 		if (result != FORWARD_DONE)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the kernel's tables have said in this tick of the kernel's timer (1 to 10 ms), by CPU. To ask takes some hundred
- * instructions of the kernel, and most of what is asked within a tick was asked before.
+ * What the kernel's tables have said a short time ago, by CPU. To ask takes some hundred instructions of the kernel, and most of
+ * what is asked was asked before.
  *
  * Input: a packet; what the kernel said. Output: the same for each packet that the kernel would be asked the same of, until
- * the tick ends, or routes or neighbours change. Without an agent nobody counts changes of neighbours, and they are met at the
- * next tick. Only what lets packets be forwarded from port to port is remembered: all else is asked for again, as is what VLAN
+ * routes or neighbours change, or time is up: for IPv4 forward_memory.lasts ticks of the kernel's timer, for IPv6 one. Without an
+ * agent nobody counts changes of neighbours, and they are met then. Only what lets packets be forwarded from port to port is remembered: all else is asked for again, as is what VLAN
  * interfaces, bridges and VRFs have a part in. Called by forward.h.
  */
 #ifndef WAYMARK_FORWARD_KNOWN_H
@@ -59,17 +59,29 @@ static __always_inline __u32 forward_kind(const struct packet *p)
 	return p->flow_label | (__u32)p->id.tos << 20;
 }
 
-/* Whether the kernel was asked about such a packet in this tick and generation. A longer one is asked for again. */
+/* What else an answer depends on: that, and whether sources were judged by rp_filter. */
+static __always_inline __u32 forward_asked(const struct packet *p, __u32 flags)
+{
+	return forward_kind(p) | (flags & FORWARD_STRICT) << 24;
+}
+
+/* For how many ticks an answer lasts. */
+static __always_inline __u32 forward_lasts(const struct packet *p)
+{
+	return p->id.meta >> META_IPV6_SHIFT & 1 ?: forward_memory.lasts;
+}
+
+/* Whether the kernel was asked about such a packet lately, in this generation. A longer one is asked for again. */
 static __always_inline bool forward_is_known(const struct forward_known_way *w,
-					     const struct packet *p, __u16 generation)
+					     const struct packet *p, __u32 flags, __u16 generation)
 {
 	const __u64 *word = (const void *)w;
 
 	return !((word[0] ^ p->word[0]) | (word[1] ^ p->word[1]) | (word[2] ^ p->word[2]) |
-		 (word[3] ^ p->word[3]) | (word[4] ^ p->word[4]) | (w->tick ^ p->id.last) |
-		 (w->kind ^ forward_kind(p)) | (w->proto ^ p->id.proto) |
+		 (word[3] ^ p->word[3]) | (word[4] ^ p->word[4]) |
+		 (w->kind ^ forward_asked(p, flags)) | (w->proto ^ p->id.proto) |
 		 (w->generation ^ generation)) &&
-	       p->id.bytes <= w->mtu;
+	       p->id.last - w->tick < forward_lasts(p) && p->id.bytes <= w->mtu;
 }
 
 /* Where a source is: a word has all that its answer depends on. */

@@ -36,6 +36,10 @@ const (
 // spacing is between two times that changes are followed, at least.
 const spacing = 20 * time.Millisecond
 
+// lasts is how long an answer of the kernel's tables is used, as long as nothing is counted that changes it. What is not counted, as
+// the MTU that an ICMP error reports, takes effect within that time.
+const lasts = 50 * time.Millisecond
+
 // refreshed is how often a packet to a neighbour is left to the kernel, at most.
 const refreshed = 4 * time.Second
 
@@ -110,9 +114,9 @@ func (f *Forwarder) Stage(names func(string) bool) *datapath.Stage {
 
 // set sets how many ticks a packet to each neighbour is left to the kernel, and for how many CPUs something is remembered.
 func (f *Forwarder) set(s *datapath.Spec) error {
-	var tick unix.Timespec
-	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
-		return fmt.Errorf("asking for the length of a tick: %w", err)
+	tick, err := tickOf()
+	if err != nil {
+		return err
 	}
 	cpus, err := kernel.CPUs("online")
 	if err != nil {
@@ -127,7 +131,16 @@ func (f *Forwarder) set(s *datapath.Spec) error {
 	if err := f.setOffload(s); err != nil {
 		return err
 	}
-	return s.SetConstant("cfg_forward_shift", uint32(bits.Len64(uint64(refreshed/time.Duration(max(tick.Nano(), 1)))-1)))
+	return s.SetConstant("cfg_forward_shift", uint32(bits.Len64(uint64(refreshed/tick)-1)))
+}
+
+// tickOf is the length of a tick of the kernel's timer.
+func tickOf() (time.Duration, error) {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, fmt.Errorf("asking for the length of a tick: %w", err)
+	}
+	return time.Duration(max(tick.Nano(), 1)), nil
 }
 
 func (f *Forwarder) open(c *datapath.Core) (err error) {
@@ -135,10 +148,19 @@ func (f *Forwarder) open(c *datapath.Core) (err error) {
 		return err
 	}
 	f.core = c
+	if err := f.memory.Open(f.maps[".data.forward"]); err != nil {
+		return err
+	}
+	tick, err := tickOf()
+	if err != nil {
+		return err
+	}
 	if err := f.neighbours.open(f.maps[".data.forward"]); err != nil {
 		f.log.Warn("forward: a neighbour's new link address takes effect only at the next tick of the kernel's timer", "error", err)
+		tick = lasts
 	}
-	return f.memory.Open(f.maps[".data.forward"])
+	f.memory.Values[0].Lasts = uint32(max(lasts/tick, 1))
+	return nil
 }
 
 var errNotLoaded = errors.New("forward: the datapath is not loaded")
