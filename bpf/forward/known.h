@@ -59,7 +59,7 @@ static __always_inline __u32 forward_kind(const struct packet *p)
 	return p->flow_label | (__u32)p->id.tos << 20;
 }
 
-/* What else an answer depends on: that, and whether sources were judged by rp_filter. */
+/* What else an answer depends on: that, and whether sources were checked by rp_filter. */
 static __always_inline __u32 forward_asked(const struct packet *p, __u32 flags)
 {
 	return forward_kind(p) | (flags & FORWARD_STRICT) << 24;
