@@ -100,12 +100,10 @@ func (s *Sender) Listen() error {
 	defer s.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", s.cfg.Key, s.cfg.Path, err)
-	}
-	switch {
-	case errors.Is(err, queue.ErrLocked):
 		s.last, s.failing = last, err.Error()
-		return nil
-	case err != nil:
+		if errors.Is(err, queue.ErrLocked) {
+			return nil
+		}
 		return err
 	}
 	s.queue, s.last, s.failing = q, last, ""
@@ -124,7 +122,8 @@ func (s *Sender) opened(ctx context.Context) bool {
 		case <-timer.C:
 		}
 		timer.Stop()
-		if err := s.Listen(); err != nil || s.queue == nil && ctx.Err() != nil {
+		_ = s.Listen() // the status has the error
+		if s.queue == nil && ctx.Err() != nil {
 			return false
 		}
 	}
@@ -147,7 +146,11 @@ func (s *Sender) Append(ended store.Ended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.records > 0 && s.records+ended.Len() > maxWaiting {
-		s.lose("disk_slow", ended.Len(), errors.New("the disk of the queue is too slow"))
+		if s.queue == nil {
+			s.lose("queue_failed", ended.Len(), errors.New(s.failing))
+		} else {
+			s.lose("disk_slow", ended.Len(), errors.New("the disk of the queue is too slow"))
+		}
 		return
 	}
 	s.waiting = append(s.waiting, ended)

@@ -12,6 +12,7 @@ import (
 	"github.com/waymark-net/waymark/internal/analyze/frame"
 	"github.com/waymark-net/waymark/internal/export/interval"
 	"github.com/waymark-net/waymark/internal/export/queue"
+	"github.com/waymark-net/waymark/internal/flow"
 	"github.com/waymark-net/waymark/internal/obs"
 	"github.com/waymark-net/waymark/internal/store"
 	"github.com/waymark-net/waymark/test/await"
@@ -22,6 +23,8 @@ type inbox struct {
 	interval.Frames
 	mu     sync.Mutex
 	away   bool
+	other  bool // it says that it has other intervals, whatever comes
+	asked  int
 	refuse int
 	rows   []int
 }
@@ -31,8 +34,12 @@ func (*inbox) Close() {}
 func (x *inbox) Send(_ context.Context, batch []queue.Entry, body []byte) (kept int, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.asked++
 	if x.away {
 		return 0, errors.New("nobody is there")
+	}
+	if x.other {
+		return -1, interval.ErrOther
 	}
 	for range batch {
 		f, rest, err := frame.Next(body)
@@ -127,6 +134,45 @@ func TestSender(t *testing.T) {
 		return small.lost("queue_full") > 0 && uint64(x.Queued)+small.lost("queue_full") == 200
 	})
 	if x := small.Status(); x.QueuedBytes > 4000 || x.QueueBytes != 4000 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestOther: a receiver that takes nothing under any identity is asked after pauses, not all the time, and is an error that the status
+// shows. Once it does, nothing is missing.
+func TestOther(t *testing.T) {
+	to := &inbox{other: true}
+	s := newSender(t, to, t.TempDir(), 1<<20)
+	addInterval(s.store, 1)
+	addInterval(s.store, 2)
+	await.True(t, "an error", func() bool { return s.Status().LastError != "" })
+	await.True(t, "more attempts", func() bool { return s.Status().Retries > 4 })
+	to.mu.Lock()
+	asked := to.asked
+	to.other = false
+	to.mu.Unlock()
+	if asked > 14 { // pauses double: these take 8 s
+		t.Errorf("%d requests", asked)
+	}
+	await.True(t, "all to be sent", func() bool { return s.Status().Queued == 0 })
+	if !slices.Equal(to.rows, []int{1, 2}) || s.Status().LastError != "" {
+		t.Errorf("received: %v, %+v", to.rows, s.Status())
+	}
+}
+
+// TestTaken: what does not fit into memory while somebody else has the queue is counted as that, not as a slow disk.
+func TestTaken(t *testing.T) {
+	dir := t.TempDir()
+	newSender(t, &inbox{}, dir, 1<<20)
+	second := newSender(t, &inbox{}, dir, 1<<20)
+	for range 3 {
+		b := store.NewBuilder(store.Head{Sequence: 1, From: time.Now(), To: time.Now()})
+		for range 1 << 17 {
+			b.Add(&flow.Record{Counters: flow.Counters{Packets: 1}}, 0)
+		}
+		second.Append(b.End())
+	}
+	if x := second.Status(); second.lost("queue_failed") != 1<<17 || x.Queued != 1<<18 || len(x.Lost) != 1 {
 		t.Errorf("%+v", x)
 	}
 }

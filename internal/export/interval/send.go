@@ -12,6 +12,7 @@ import (
 // send sends entries, oldest first, until ctx ends, or stopped is closed and nothing is left.
 func (s *Sender) send(ctx context.Context, stopped <-chan struct{}) {
 	pause := s.cfg.Pause
+	other := false // the last answer was ErrOther, and nothing was taken
 	for ctx.Err() == nil {
 		batch, body := s.queue.Take(s.cfg.Most, s.to.Check)
 		if len(batch) == 0 {
@@ -26,45 +27,59 @@ func (s *Sender) send(ctx context.Context, stopped <-chan struct{}) {
 			continue
 		}
 		kept, err := s.to.Send(ctx, batch, body)
-		kept = min(kept, len(batch))
+		kept = max(0, min(kept, len(batch)))
 		if kept == 0 && err == nil {
 			err = errNone
 		}
 		var refused *Refused
-		var busy *Busy
+		var again error // the same is sent again, but not at once
 		switch {
 		case err == nil:
 			s.received(batch[:kept], nil)
 		case kept < len(batch) && errors.As(err, &refused):
 			s.received(batch[:kept+1], refused)
 		case kept < len(batch) && errors.Is(err, ErrOther):
-			s.received(batch[:kept], nil)
-			s.again(batch[kept].Run)
+			if kept > 0 {
+				s.received(batch[:kept], nil)
+			}
+			if again = s.again(batch[kept].Run); again == nil && kept == 0 && other {
+				again = err
+			}
 		default:
 			s.received(batch[:kept], err)
-			if ctx.Err() != nil {
-				return
-			}
-			s.failed(err)
-			wait := pause
-			if pause = min(2*pause, longestPause); errors.As(err, &busy) && busy.After > 0 {
-				wait = busy.After
-			}
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-stopped: // another agent sends it
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			select {
-			case <-stopped:
-				return
-			default:
-			}
+			again = err
+		}
+		other = kept == 0 && errors.Is(err, ErrOther)
+		if again == nil {
+			pause = s.cfg.Pause
 			continue
 		}
-		pause = s.cfg.Pause
+		if ctx.Err() != nil {
+			return
+		}
+		s.failed(again)
+		s.wait(ctx, stopped, pause, again)
+		pause = min(2*pause, longestPause)
+		select {
+		case <-stopped: // another agent sends it
+			return
+		default:
+		}
+	}
+}
+
+// wait waits after an error, for as long as the receiver asks for, if it does.
+func (s *Sender) wait(ctx context.Context, stopped <-chan struct{}, pause time.Duration, err error) {
+	var busy *Busy
+	if errors.As(err, &busy) && busy.After > 0 {
+		pause = busy.After
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-stopped:
+	case <-ctx.Done():
 	}
 }
 
@@ -108,7 +123,7 @@ func (s *Sender) failed(err error) {
 }
 
 // again gives what waits of a run an identity that is new to the receiver.
-func (s *Sender) again(run uint64) {
+func (s *Sender) again(run uint64) error {
 	next := newRun()
 	n, err := s.queue.Renumber(run, next, s.to.Renumber)
 	s.log.Warn("the queue goes on as another run: the receiver has other intervals of this one, as after a snapshot of the machine was restored",
@@ -119,4 +134,8 @@ func (s *Sender) again(run uint64) {
 	if run == s.run {
 		s.run, s.number = next, n
 	}
+	if err != nil {
+		return fmt.Errorf("write intervals to %s as those of another run: %w: make space there", s.cfg.Path, err)
+	}
+	return nil
 }

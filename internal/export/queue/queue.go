@@ -85,7 +85,11 @@ func Open(dir string, limit uint64) (*Queue, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the queue: %w", err), q.lock.Close())
 	}
-	for _, e := range entries {
+	for i, e := range entries {
+		if i > 0 && e.place == entries[i-1].place { // an agent was killed in Renumber: both are one
+			_ = os.Remove(filepath.Join(dir, e.file)) // it is tried again by the next Open else
+			continue
+		}
 		q.add(e)
 	}
 	return q, nil
@@ -238,9 +242,8 @@ func (q *Queue) Renumber(from, to uint64, rewrite func(b []byte, next Entry)) (n
 			err = errors.Join(err, readErr)
 			continue
 		}
-		n++
 		next := e
-		next.Run, next.Number = to, n
+		next.Run, next.Number = to, n+1
 		next = next.named()
 		rewrite(b, next)
 		if writeErr := write(filepath.Join(q.dir, next.file), b); writeErr != nil {
@@ -249,6 +252,7 @@ func (q *Queue) Renumber(from, to uint64, rewrite func(b []byte, next Entry)) (n
 		}
 		err = errors.Join(err, os.Remove(filepath.Join(q.dir, e.file)))
 		q.entries[i] = next
+		n++
 	}
 	return n, err
 }

@@ -141,3 +141,33 @@ func TestEarlier(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRenumberKilled: an agent that is killed while entries get another identity leaves one of them twice, and each is sent once.
+// Entries that cannot be written again keep their identity, and no number is left out.
+func TestRenumberKilled(t *testing.T) {
+	dir := t.TempDir()
+	q := open(t, dir, 1000)
+	for n := uint64(4); n <= 6; n++ {
+		put(t, q, 2, n)
+	}
+	last := q.entries[2]
+	if err := os.Remove(filepath.Join(dir, q.entries[1].file)); err != nil { // what cannot be read cannot be written again
+		t.Fatal(err)
+	}
+	n, err := q.Renumber(2, 3, func(b []byte, next Entry) { copy(b, content(next.Number)) })
+	if err == nil || n != 2 || q.entries[2].Number != 2 || q.entries[1].Run != 2 {
+		t.Fatalf("%d %v: %+v", n, err, q.entries)
+	}
+	if err := errors.Join(write(filepath.Join(dir, last.file), content(6)), q.Close()); err != nil { // it was not removed yet
+		t.Fatal(err)
+	}
+	q = open(t, dir, 1000)
+	defer q.Close()
+	batch, _ := q.Take(1000, whole)
+	if len(batch) != 2 || q.Counts().Damaged != 0 {
+		t.Errorf("%+v, %+v", batch, q.Counts())
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*.interval")); len(files) != 2 {
+		t.Errorf("%v", files)
+	}
+}
