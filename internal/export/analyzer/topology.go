@@ -25,11 +25,14 @@ func (t *topology) show(has uint32, send func([]byte) error) {
 		return
 	}
 	b := t.make()
-	if len(b) == 0 || frame.Checksum(b) == has {
+	if len(b) == 0 {
 		return
 	}
-	t.shown = time.Now()
-	err := send(b)
+	var err error
+	if frame.Checksum(b) != has { // else it has it, also where an answer was lost
+		t.shown = time.Now()
+		err = send(b)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.unshown
