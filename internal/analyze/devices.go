@@ -31,8 +31,8 @@ func (a *Analyzer) openDevice(name string) (device.Keeper, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state.Version != "" {
-		return nil, fmt.Errorf("an agent sends as %s: give the device another name in analyze.devices", name)
+	if h.agent || h.state.Version != "" {
+		return nil, fmt.Errorf("an agent sends, or sent, as %s: give the device another name in analyze.devices", name)
 	}
 	if !h.device {
 		if err := os.WriteFile(filepath.Join(a.cfg.Path, "hosts", name, deviceMark), nil, 0o640); err != nil {

@@ -36,6 +36,7 @@ type host struct {
 	state   state.Host
 	boots   []run // latest last
 	device  bool  // it has no agent
+	agent   bool  // it has one, or had one: there are records of it
 	clock   clock
 	gaps    []hops.Window // between intervals, latest last
 	starts  []hops.Window // first intervals of runs
@@ -80,9 +81,9 @@ func (a *Analyzer) openHost(name string) (*host, error) {
 		return nil, fmt.Errorf("records of %s in %s: %w", name, dir, err)
 	}
 	h := &host{name: name, disk: d, state: state.Host{Name: name}, problem: map[string]string{}}
-	if _, err := os.Stat(filepath.Join(dir, deviceMark)); err == nil {
-		h.device = true
-	}
+	_, err = os.Stat(filepath.Join(dir, deviceMark))
+	h.device = err == nil
+	h.agent = !h.device && d.Status().Records > 0
 	h.examiner = a.newExaminer(h)
 	a.recall(h)
 	return h, nil

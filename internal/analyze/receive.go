@@ -68,7 +68,7 @@ func (a *Analyzer) admit(w http.ResponseWriter, r *http.Request) *host {
 		return nil
 	}
 	if h.isDevice() {
-		a.answerRefusal(w, r, refuse(refusedName, http.StatusForbidden, "a device without an agent sends as "+name, "have the host join under another name, or name the device otherwise in analyze.devices"), name)
+		a.answerRefusal(w, r, refuse(refusedName, http.StatusForbidden, "a device without an agent sends, or sent, as "+name, "have the host join under another name; or name the device otherwise in analyze.devices, and move hosts/"+name+" below analyze.path away"), name)
 		return nil
 	}
 	h.met(senderOf(r, now), leaf, now)
@@ -220,7 +220,7 @@ func (a *Analyzer) keepOne(h *host, f *frame.Frame) *refusal {
 	if f.Sequence > before+1 {
 		h.missed(f.Sequence - before - 1)
 		a.log.Warn("intervals were lost at the agent, before they were sent", "host", h.name, "intervals", f.Sequence-before-1,
-			"remedy", "set export.analyzer.size of the host to more")
+			"remedy", "see waymark status there; if its queue was full, set export.analyzer.size to more")
 	}
 	if h.note(f.Boot, e.Head(), frame.Head+len(f.Payload)) {
 		a.warnOnce("twin "+h.name, "two agents send under one name: have one of the hosts join under another", "host", h.name)

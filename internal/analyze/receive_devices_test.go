@@ -241,3 +241,28 @@ func TestSFlowAsTshark(t *testing.T) {
 		t.Errorf("%d rows, want %d; %+v", len(rows), len(want), h.Device)
 	}
 }
+
+// TestDeviceOfAgent: a device cannot take the name of an agent, also when the analyzer starts again and the device is the first to send.
+func TestDeviceOfAgent(t *testing.T) {
+	s := newScene(t)
+	f := s.certificate(t, "core1")
+	_, stop := s.start(t)
+	if status, text, _ := s.push(t, s.client(t, f.Cert, f.Key), bodyOf(1, 1, time.Now())); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	stop()
+	r := &receiving{scene: s, t: t}
+	r.a, _ = s.start(t, func(c *settings.Config) {
+		c.Receive = []settings.Receive{{Listen: "127.0.0.1:0"}}
+		c.Devices = []settings.Device{{Address: "127.0.0.1", Name: "core1"}}
+	})
+	r.to = r.a.devices.Status()[0].Listen
+	send(t, r.dial(), record9(0, 1, time.Hour, 5))
+	await.True(t, "the datagram to be refused", func() bool { return r.a.devices.Status()[0].Datagrams == 1 })
+	if refused := r.a.devices.Status()[0].Refused["no_host"]; refused != 1 || r.host("core1").Device != nil {
+		t.Errorf("%d refused: %+v", refused, r.host("core1"))
+	}
+	if status, text, _ := s.push(t, s.client(t, f.Cert, f.Key), bodyOf(2, 1, time.Now())); status != 200 {
+		t.Errorf("the agent: %d %s", status, text)
+	}
+}
