@@ -4,7 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,4 +33,20 @@ func certificateOf(t *testing.T, a *Authority, name string) join.Files {
 		}
 	}
 	return f
+}
+
+// TestForeignKey: the signature of a key that no host has is not checked: anybody may send one that takes long.
+func TestForeignKey(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	if _, err := publicOf(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: b}))); err == nil || !strings.Contains(err.Error(), "not of P-256") {
+		t.Error(err)
+	}
 }

@@ -130,15 +130,16 @@ func publicOf(text string) (*ecdsa.PublicKey, error) {
 		return nil, errors.New("no certificate signing request")
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err == nil {
-		err = request.CheckSignature()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("certificate signing request: %w", err)
 	}
+	// First: anybody can send one whose key takes long to check.
 	public, ok := request.PublicKey.(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() {
 		return nil, errors.New("certificate signing request: the key is not of P-256")
+	}
+	if err := request.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("certificate signing request: %w", err)
 	}
 	return public, nil
 }
