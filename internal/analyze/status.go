@@ -47,7 +47,7 @@ func (h *host) status(now time.Time, devices *device.Receiver) state.Host {
 		s.Problems = append(s.Problems, "it has sent nothing "+when+": see waymark status there")
 	}
 	if s.Missing > 0 {
-		s.Problems = append(s.Problems, fmt.Sprintf("%d intervals were lost at the agent: set export.analyzer.size there to more", s.Missing))
+		s.Problems = append(s.Problems, fmt.Sprintf("%d intervals were lost at the agent: waymark status there says why; if its queue was full, set export.analyzer.size to more", s.Missing))
 	}
 	if history.Failing != "" {
 		s.Problems = append(s.Problems, "its records cannot be kept: "+history.Failing)
