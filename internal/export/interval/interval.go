@@ -53,6 +53,8 @@ const (
 	longestPause = 30 * time.Second
 	// lockedPause is how long is waited before a queue is tried again that another exporter has.
 	lockedPause = 100 * time.Millisecond
+	// longLocked is for how long the exporter before a reload may have the queue; it takes flushTime to end.
+	longLocked = flushTime + time.Second
 	// flushTime is how long the end of the agent waits for what can still be sent; the rest stays in the queue.
 	flushTime = 2 * time.Second
 	// maxWaiting is how many records may wait in memory to be written to the queue, while the disk is slow.
@@ -115,7 +117,12 @@ func (s *Sender) Listen() error {
 
 // opened waits for the queue, unless Listen got it.
 func (s *Sender) opened(ctx context.Context) bool {
+	began, warned := time.Now(), false
 	for s.queue == nil {
+		if !warned && time.Since(began) > longLocked {
+			warned = true
+			s.log.Warn("intervals wait in memory, as the queue cannot be opened", "error", s.Status().LastError)
+		}
 		timer := time.NewTimer(lockedPause)
 		select {
 		case <-ctx.Done():

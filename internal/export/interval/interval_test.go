@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,11 +68,12 @@ type sender struct {
 	end   func()
 }
 
-func newSender(t *testing.T, to interval.Receiver, dir string, size uint64) *sender {
+func newSender(t *testing.T, to interval.Receiver, dir string, size uint64, log ...*slog.Logger) *sender {
 	t.Helper()
+	log = append(log, slog.New(slog.DiscardHandler))
 	s := &sender{store: store.New(store.Default()), Sender: interval.New(interval.Config{
 		Name: "inbox", Target: "memory", Key: "export.inbox.path", Path: dir, Size: size, Most: 1 << 20, Pause: time.Millisecond,
-	}, to, slog.New(slog.DiscardHandler))}
+	}, to, log[0])}
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -160,11 +162,12 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// TestTaken: what does not fit into memory while somebody else has the queue is counted as that, not as a slow disk.
+// TestTaken: what does not fit into memory while somebody else has the queue is counted as that, not as a slow disk, and is logged.
 func TestTaken(t *testing.T) {
 	dir := t.TempDir()
 	newSender(t, &inbox{}, dir, 1<<20)
-	second := newSender(t, &inbox{}, dir, 1<<20)
+	var log await.Text
+	second := newSender(t, &inbox{}, dir, 1<<20, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
 		b := store.NewBuilder(store.Head{Sequence: 1, From: time.Now(), To: time.Now()})
 		for range 1 << 17 {
@@ -175,4 +178,5 @@ func TestTaken(t *testing.T) {
 	if x := second.Status(); second.lost("queue_failed") != 1<<17 || x.Queued != 1<<18 || len(x.Lost) != 1 {
 		t.Errorf("%+v", x)
 	}
+	await.True(t, "a warning", func() bool { return strings.Contains(log.String(), "cannot be opened") })
 }
