@@ -110,6 +110,9 @@ func deviceProblems(d *state.Device, age time.Duration) (problems []string) {
 			problems = append(problems, fmt.Sprintf("%d %s", n, text))
 		}
 	}
+	if d.Summed > 0 {
+		problems = append(problems, fmt.Sprintf("%d flows were too many to keep, and are only in sums (unattributed): have the device sample, or send from fewer interfaces", d.Summed))
+	}
 	if slices.Contains(d.Protocols, "sflow") && len(d.Protocols) > 1 {
 		problems = append(problems, "it sends flows by "+strings.Join(d.Protocols, " and ")+": their packets count twice")
 	}

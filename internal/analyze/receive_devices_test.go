@@ -266,3 +266,11 @@ func TestDeviceOfAgent(t *testing.T) {
 		t.Errorf("the agent: %d %s", status, text)
 	}
 }
+
+// TestManyFlows: flows beyond what is kept of an interval are in its sums, and the status says so.
+func TestManyFlows(t *testing.T) {
+	problems := deviceProblems(&state.Device{Summed: 7}, 0)
+	if len(problems) != 1 || !strings.Contains(problems[0], "7 flows were too many to keep") {
+		t.Errorf("%q", problems)
+	}
+}

@@ -53,6 +53,7 @@ type Receiver struct {
 
 	mu        sync.Mutex
 	exporters map[exporterKey]*exporter
+	shares    map[netip.Addr]*share
 	failed    map[exporterKey]time.Time
 }
 
@@ -69,7 +70,7 @@ const (
 
 // New prepares a receiver.
 func New(cfg *settings.Config, deps Deps) *Receiver {
-	r := &Receiver{cfg: cfg, deps: deps, devices: map[netip.Addr]settings.Device{}, exporters: map[exporterKey]*exporter{}, failed: map[exporterKey]time.Time{}}
+	r := &Receiver{cfg: cfg, deps: deps, devices: map[netip.Addr]settings.Device{}, exporters: map[exporterKey]*exporter{}, shares: map[netip.Addr]*share{}, failed: map[exporterKey]time.Time{}}
 	for _, d := range cfg.Devices {
 		if address, err := netip.ParseAddr(d.Address); err == nil { // checked before
 			r.devices[address.Unmap()] = d
@@ -214,7 +215,12 @@ func (r *Receiver) exporter(k exporterKey, known settings.Device) (e *exporter, 
 		r.failed[k] = now
 		return nil, refusedHost, err.Error()
 	}
-	e = newExporter(name, keeper, k.address, k.domain, known.Sampling, now, r.deps.Warn)
+	of := r.shares[k.address]
+	if of == nil {
+		of = &share{}
+		r.shares[k.address] = of
+	}
+	e = newExporter(name, keeper, of, k.address, k.domain, known.Sampling, now, r.deps.Warn)
 	r.exporters[k] = e
 	r.deps.Log.Info("a device sends for the first time", "host", name, "from", k.address, "domain", k.domain)
 	return e, "", ""

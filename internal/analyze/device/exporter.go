@@ -19,7 +19,6 @@ import (
 // Bounds of what is kept of one exporter.
 const (
 	mostFlows      = 65536 // of an interval; of more, the largest are kept, and the rest is summed
-	mostSessions   = 16
 	mostInterfaces = 16384
 	idleTime       = time.Minute // for which it is known who began a conversation
 )
@@ -28,13 +27,15 @@ const (
 type exporter struct {
 	name     string
 	keeper   Keeper
+	share    *share
 	log      func(key, text string, args ...any)
 	sampling uint32 // configured; 0: the device says it
 
 	mu       sync.Mutex
+	live     int  // flows in the table
+	full     bool // new records are summed
 	sessions map[sessionKey]*session
 	table    *flow.Table
-	store    *store.Store
 	filling  *store.Interval
 	ended    store.Ended
 	ifaces   []iface
@@ -66,20 +67,27 @@ type iface struct {
 	name  string
 }
 
-func newExporter(name string, keeper Keeper, address netip.Addr, domain, sampling uint32, now time.Time, log func(key, text string, args ...any)) *exporter {
+func newExporter(name string, keeper Keeper, of *share, address netip.Addr, domain, sampling uint32, now time.Time, log func(key, text string, args ...any)) *exporter {
+	of.exporters.Add(1)
 	e := &exporter{
-		name: name, keeper: keeper, log: log, sampling: sampling, sessions: map[sessionKey]*session{}, numbers: map[uint32]flow.Iface{0: 0},
-		ifaces: []iface{{0, "if0"}}, store: store.New(store.Config{History: mostFlows}), boot: rand.Uint64(),
+		name: name, keeper: keeper, share: of, log: log, sampling: sampling, sessions: map[sessionKey]*session{}, numbers: map[uint32]flow.Iface{0: 0},
+		ifaces: []iface{{0, "if0"}}, boot: rand.Uint64(),
 		status: state.Device{Address: address.String(), Domain: domain, Lost: map[string]uint64{}, Dropped: map[string]uint64{}},
 	}
-	e.store.OnEnd(func(ended store.Ended) { e.ended = ended })
-	e.filling = e.store.Begin(now)
+	e.begin(now)
 	e.table = flow.NewTable(flow.TableConfig{
 		MaxFlows: mostFlows, ActiveTimeout: 24 * time.Hour, IdleTimeout: idleTime, IfIndex: func(i flow.Iface) uint32 { return e.ifaces[i].index },
 	}, func(i flow.Iface) (name, netns string) { return e.ifaces[i].name, "" }, flow.TableOutput{
 		Interval: e.record, Expired: func(*flow.Record) {},
 	})
 	return e
+}
+
+// begin begins an interval, in a store of its own: those before need no memory here.
+func (e *exporter) begin(now time.Time) {
+	s := store.New(store.Config{History: mostFlows})
+	s.OnEnd(func(ended store.Ended) { e.ended = ended })
+	e.filling = s.Begin(now)
 }
 
 // record takes what a flow had in an interval.
@@ -95,6 +103,7 @@ func (e *exporter) record(r *flow.Record) {
 func (e *exporter) take(h *decode.Header, b []byte, port uint16, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.full = e.share.full(e.live)
 	s := e.session(sessionKey{h.Protocol, port}, now)
 	e.status.Datagrams++
 	e.bytes += uint64(len(b))
@@ -110,7 +119,15 @@ func (e *exporter) take(h *decode.Header, b []byte, port uint16, now time.Time) 
 		return
 	}
 	units, known := s.Decode(h, now, e)
+	e.count()
 	e.lose(h.Protocol, s.sequence.take(h, units, known, now))
+}
+
+// count notes how many flows the table has.
+func (e *exporter) count() {
+	live := int(e.table.Stats().Live)
+	e.share.flows.Add(int64(live - e.live))
+	e.live = live
 }
 
 func (e *exporter) lose(p decode.Protocol, n uint64) {
@@ -123,12 +140,13 @@ func (e *exporter) lose(p decode.Protocol, n uint64) {
 func (e *exporter) session(k sessionKey, now time.Time) *session {
 	s := e.sessions[k]
 	if s == nil {
-		if len(e.sessions) >= mostSessions {
+		if most := e.share.mostSessions(); len(e.sessions) >= most {
 			oldest := slices.MinFunc(slices.Collect(maps.Keys(e.sessions)), func(a, b sessionKey) int { return e.sessions[a].used.Compare(e.sessions[b].used) })
 			e.end(oldest)
 		}
 		s = &session{Session: decode.NewSession(e.sampling)}
 		e.sessions[k] = s
+		e.share.sessions.Add(1)
 		if name := k.protocol.String(); !slices.Contains(e.status.Protocols, name) {
 			e.status.Protocols = append(e.status.Protocols, name)
 		}
@@ -142,6 +160,7 @@ func (e *exporter) end(k sessionKey) {
 	s.End(e)
 	e.lose(k.protocol, s.sequence.end())
 	delete(e.sessions, k)
+	e.share.sessions.Add(-1)
 }
 
 // Flow implements decode.Output.
@@ -150,6 +169,9 @@ func (e *exporter) Flow(d *flow.Delta, in, other uint32) {
 	d.Iface = e.number(in)
 	if other != 0 {
 		d.Other = e.number(other)
+	}
+	if d.Unattributed = e.full; e.full {
+		e.status.Summed++
 	}
 	e.table.Merge(d)
 }
@@ -201,12 +223,14 @@ func (e *exporter) turn(now time.Time) (ended store.Ended, send bool) {
 		e.lose(k.protocol, s.sequence.settle(now))
 	}
 	e.table.EndInterval(now)
+	e.count()
 	e.filling.End(now)
-	e.filling = e.store.Begin(now)
-	e.status.Summed += e.ended.Summed()
-	send = e.active || e.ended.Len() > 0
+	ended, e.ended = e.ended, store.Ended{}
+	e.begin(now)
+	e.status.Summed += ended.Summed()
+	send = e.active || ended.Len() > 0
 	e.active = false
-	return e.ended, send
+	return ended, send
 }
 
 // keep ends the interval and hands it on.

@@ -13,7 +13,7 @@ const (
 	mostFields    = 16384 // of all templates
 	mostInOne     = 512   // fields of a template
 	mostWaiting   = 128 << 10
-	waitingBytes  = 64               // of a set, besides its records
+	waitingBytes  = 192              // of a set, besides its records
 	waitTemplate  = 60 * time.Second // routers send them once a minute, or more often
 	mostSamplers  = 256
 )
