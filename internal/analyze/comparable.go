@@ -47,16 +47,27 @@ const (
 	leastGap = 50 * time.Millisecond
 )
 
+// recallGaps notes those of intervals from before the analyzer started. Which of them are first ones of a run is not known then: those
+// behind a gap may be.
+func (h *host) recallGaps(heads []store.Head) {
+	for i := range heads {
+		h.noteGap(&heads[i], h.until.IsZero() || heads[i].From.Sub(h.until) >= leastGap)
+	}
+}
+
 // noteGap notes the time between two intervals, and the first interval of a run, in which counting began; h.mu is held.
-func (h *host) noteGap(from time.Time, head store.Head, first bool) {
+func (h *host) noteGap(head *store.Head, first bool) {
 	add := func(list []hops.Window, from, to time.Time) []hops.Window {
 		if len(list) == mostGaps {
 			list = list[1:]
 		}
 		return append(list, hops.Window{From: from, To: to})
 	}
-	if !from.IsZero() && head.From.Sub(from) >= leastGap {
-		h.gaps = add(h.gaps, from, head.From)
+	if !h.until.IsZero() && head.From.Sub(h.until) >= leastGap {
+		h.gaps = add(h.gaps, h.until, head.From)
+	}
+	if head.To.After(h.until) {
+		h.until = head.To
 	}
 	if first {
 		h.starts = add(h.starts, head.From, head.To)
@@ -77,7 +88,7 @@ func (h *host) counting(since, until time.Time) time.Time {
 	return since
 }
 
-// gapIn is one between two times; nil: there is none since the analyzer began; h.mu is held.
+// gapIn is one between two times; nil: none is known; h.mu is held.
 func (h *host) gapIn(from, to time.Time) *hops.Window {
 	for i := range h.gaps {
 		if g := &h.gaps[i]; g.To.After(from) && g.From.Before(to) {

@@ -32,3 +32,32 @@ func TestCounting(t *testing.T) {
 		t.Errorf("gap %v", g)
 	}
 }
+
+// TestGapsAfterStart: an analyzer that starts again knows when a host did not count before, also while the analyzer was away.
+func TestGapsAfterStart(t *testing.T) {
+	s := newScene(t)
+	f := s.certificate(t, "athos")
+	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
+	push := func(sequence uint64, after time.Duration) {
+		t.Helper()
+		if status, text, _ := s.push(t, s.client(t, f.Cert, f.Key), bodyOf(sequence, 1, begin.Add(after))); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	_, stop := s.start(t)
+	push(1, 0) // bodyOf has intervals of 10 s
+	push(2, 10*time.Second)
+	push(3, time.Minute)
+	stop()
+	a, _ := s.start(t)
+	push(4, 2*time.Minute)
+	h := a.all()[0]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range []struct{ from, to, gap time.Duration }{{0, 20 * time.Second, -1}, {0, time.Minute, 20 * time.Second}, {time.Minute, 2 * time.Minute, 70 * time.Second}} {
+		g := h.gapIn(begin.Add(c.from), begin.Add(c.to))
+		if (g == nil) != (c.gap < 0) || g != nil && !g.From.Equal(begin.Add(c.gap)) {
+			t.Errorf("from %v to %v: %+v", c.from, c.to, g)
+		}
+	}
+}

@@ -38,6 +38,7 @@ type host struct {
 	device  bool  // it has no agent
 	agent   bool  // it has one, or had one: there are records of it
 	clock   clock
+	until   time.Time     // latest end of an interval, of those before the start, too
 	gaps    []hops.Window // between intervals, latest last
 	starts  []hops.Window // first intervals of runs
 	said    *joined.Host  // nil: it did not send its topology
@@ -84,6 +85,7 @@ func (a *Analyzer) openHost(name string) (*host, error) {
 	_, err = os.Stat(filepath.Join(dir, deviceMark))
 	h.device = err == nil
 	h.agent = !h.device && d.Status().Records > 0
+	h.recallGaps(d.Heads())
 	h.examiner = a.newExaminer(h)
 	a.recall(h)
 	return h, nil
@@ -227,7 +229,7 @@ func (h *host) note(boot uint64, head store.Head, bytes int) (twin bool) {
 	h.state.Intervals++
 	h.state.Records += uint64(head.Rows)
 	h.state.Bytes += uint64(bytes)
-	h.noteGap(h.state.Last, head, first)
+	h.noteGap(&head, first)
 	if head.To.After(h.state.Last) {
 		h.state.Last = head.To
 	}

@@ -73,5 +73,20 @@ func (s *Store) Sync() error {
 	return s.log.sync(s.deps.Clock(), 0)
 }
 
+// Heads are those of the intervals that are there as they came, in that order; those of which only sums are left are not.
+func (s *Store) Heads() (list []store.Head) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range s.segments {
+		if !seg.aged {
+			list = append(list, seg.heads...)
+		}
+	}
+	if s.log != nil {
+		list = append(list, s.log.heads...)
+	}
+	return list
+}
+
 // Received is what was kept of a sender's run: the last interval; 0: nothing.
 func (s *Store) Received(boot uint64) (last uint64) { return s.ids.last(boot) }
