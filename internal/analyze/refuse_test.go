@@ -337,3 +337,22 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("after there was space again: %v", err)
 	}
 }
+
+// TestSilent: a host is a problem once it has sent nothing for a while, not when the analyzer has just started.
+func TestSilent(t *testing.T) {
+	s := newScene(t)
+	f := s.certificate(t, "athos")
+	_, stop := s.start(t)
+	if status, text, _ := s.push(t, s.client(t, f.Cert, f.Key), bodyOf(1, 1, time.Now())); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	stop()
+	a, _ := s.start(t)
+	h := a.all()[0]
+	if list := h.status(a.started.Add(silent/2), a.started, a.devices).Problems; len(list) > 0 {
+		t.Errorf("at the start: %q", list)
+	}
+	if list := h.status(a.started.Add(2*silent), a.started, a.devices).Problems; len(list) != 1 || !strings.Contains(list[0], "it has sent nothing since the analyzer started") {
+		t.Errorf("later: %q", list)
+	}
+}

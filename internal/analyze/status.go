@@ -14,7 +14,7 @@ import (
 // silent is after how long without an interval a host is a problem.
 const silent = 2 * time.Minute
 
-func (h *host) status(now time.Time, devices *device.Receiver) state.Host {
+func (h *host) status(now, started time.Time, devices *device.Receiver) state.Host {
 	sent, seen := devices.Device(h.name)
 	history := h.disk.Status()
 	h.mu.Lock()
@@ -39,7 +39,7 @@ func (h *host) status(now time.Time, devices *device.Receiver) state.Host {
 	if s.Device = sent; sent != nil || h.device {
 		s.Seen = seen
 		s.Problems = append(s.Problems, deviceProblems(sent, now.Sub(seen))...)
-	} else if age := now.Sub(s.Seen); s.Seen.IsZero() || age > silent {
+	} else if age := min(now.Sub(s.Seen), now.Sub(started)); age > silent { // agents try again after up to half a minute
 		when := "since the analyzer started"
 		if !s.Seen.IsZero() {
 			when = "for " + age.Round(time.Second).String()
@@ -63,7 +63,7 @@ func (a *Analyzer) section() *state.Status {
 	s := &state.Status{Listen: a.cfg.Listen, Fingerprint: fmt.Sprintf("%x", print), Hosts: []state.Host{}, Refused: map[string]uint64{}, Receivers: a.devices.Status()}
 	now := a.clock()
 	for _, h := range a.all() {
-		s.Hosts = append(s.Hosts, h.status(now, a.devices))
+		s.Hosts = append(s.Hosts, h.status(now, a.started, a.devices))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

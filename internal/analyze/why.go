@@ -30,7 +30,7 @@ func (a *Analyzer) newExaminer(h *host) *verdict.Examiner {
 		Speed:       func(string, string) uint64 { return 0 },
 		Connections: func(string) ([]verdict.Connection, error) { return nil, nil },
 		Conditions: func() (all []verdict.Condition) {
-			status := h.status(a.clock(), a.devices)
+			status := h.status(a.clock(), a.started, a.devices)
 			for _, text := range status.Problems {
 				all = append(all, verdict.Condition{Text: text, Where: verdict.Where{Part: state.Section}})
 			}
