@@ -13,7 +13,7 @@ import (
 func BenchmarkTake(b *testing.B) {
 	const each, flows = 60, 16384
 	now := time.Now()
-	e := newExporter("core1", nil, &share{}, netip.MustParseAddr("192.0.2.1"), 0, 0, now, nil)
+	e := newExporter("core1", nil, &share{most: mostOfAddress}, netip.MustParseAddr("192.0.2.1"), 0, 0, now, nil)
 	var datagrams [][]byte
 	sequence := uint32(0)
 	for i := 0; i < flows; i += each {

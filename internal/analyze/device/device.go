@@ -217,7 +217,7 @@ func (r *Receiver) exporter(k exporterKey, known settings.Device) (e *exporter, 
 	}
 	of := r.shares[k.address]
 	if of == nil {
-		of = &share{}
+		of = &share{most: mostOfAddress}
 		r.shares[k.address] = of
 	}
 	e = newExporter(name, keeper, of, k.address, k.domain, known.Sampling, now, r.deps.Warn)

@@ -68,7 +68,6 @@ type iface struct {
 }
 
 func newExporter(name string, keeper Keeper, of *share, address netip.Addr, domain, sampling uint32, now time.Time, log func(key, text string, args ...any)) *exporter {
-	of.exporters.Add(1)
 	e := &exporter{
 		name: name, keeper: keeper, share: of, log: log, sampling: sampling, sessions: map[sessionKey]*session{}, numbers: map[uint32]flow.Iface{0: 0},
 		ifaces: []iface{{0, "if0"}}, boot: rand.Uint64(),

@@ -10,11 +10,14 @@ const (
 )
 
 // share is what the exporters of one address take together.
-type share struct{ exporters, flows, sessions atomic.Int64 }
+type share struct {
+	most            int64 // flows, and as many again of exporters that had few
+	flows, sessions atomic.Int64
+}
 
-// full reports whether an exporter that has so many flows gets no more: all together have too many, and it has more than its part.
+// full reports whether an exporter that has so many flows gets no more: all together have enough, and it has its part.
 func (s *share) full(live int) bool {
-	return s.flows.Load() >= mostOfAddress && int64(live) >= mostOfAddress/s.exporters.Load()
+	return s.flows.Load() >= s.most && int64(live) >= s.most/mostDomains
 }
 
 // mostSessions is how many sessions an exporter may have: two at least, as after a restart of the device.
