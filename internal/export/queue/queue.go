@@ -172,8 +172,18 @@ func write(path string, b []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(path + tmpSuffix) // the next Open does it else
+		return err
 	}
-	return err
+	return syncDirectory(filepath.Dir(path))
+}
+
+// syncDirectory has names of files outlive a loss of power.
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // remove needs q.mu.
@@ -202,6 +212,9 @@ func (q *Queue) Take(most int, check func(Entry, []byte) error) (batch []Entry, 
 			break
 		}
 		b, err := os.ReadFile(filepath.Join(q.dir, e.file))
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
+			break // it is there, and can be read later
+		}
 		if err != nil || int64(len(b)) != e.bytes || check(e, b) != nil {
 			q.counts.Damaged += uint64(e.Records)
 			_ = q.remove(len(batch)) // it may be gone

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func open(t *testing.T, dir string, limit uint64) *Queue {
@@ -169,5 +171,34 @@ func TestRenumberKilled(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*.interval")); len(files) != 2 {
 		t.Errorf("%v", files)
+	}
+}
+
+// TestNoDescriptors: a file that cannot be opened for a while is not lost.
+func TestNoDescriptors(t *testing.T) {
+	q, err := Open(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if err := q.Put(1, 1, 10, []byte("interval")); err != nil {
+		t.Fatal(err)
+	}
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := before
+	few.Cur = 1
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	batch, _ := q.Take(1<<20, func(Entry, []byte) error { return nil })
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	again, body := q.Take(1<<20, func(Entry, []byte) error { return nil })
+	if len(batch) != 0 || len(again) != 1 || string(body) != "interval" || q.Counts().Damaged != 0 {
+		t.Errorf("without descriptors %v, then %v %q; %+v", batch, again, body, q.Counts())
 	}
 }
