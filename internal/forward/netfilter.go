@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -92,11 +94,33 @@ func passingHere(allowed, offload bool) (p passing, err error) {
 		p.closed = fmt.Sprintf("%s; flow tables are not used: %v", p.bypassed(), kernel.FlowTables.Check())
 		return p, nil
 	}
+	marked, err := routesByMark()
+	if marked || err != nil {
+		p.closed = "rules choose routes by marks (ip rule, fwmark), which packets have only behind XDP: remove these rules, or set forward.bypass_netfilter: true"
+		return p, err
+	}
 	rules, err := chains(atDevices)
 	if len(rules) > 0 {
 		p.closed = fmt.Sprintf("netfilter has rules at devices, which packets of flow tables would not meet (%s): remove them, or set forward.bypass_netfilter: true", strings.Join(rules, ", "))
 	}
 	return p, err
+}
+
+// routesByMark reports whether rules choose routes by marks, which rules of netfilter give packets.
+func routesByMark() (bool, error) {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		rules, err := netlink.RuleList(family)
+		if isMissing(err) || errors.Is(err, unix.EAFNOSUPPORT) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("listing rules of routes: %w", err)
+		}
+		if slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Mark != 0 || r.Mask != nil }) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // bypassed says why packets that no flow table has are not forwarded, and what to do.

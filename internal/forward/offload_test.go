@@ -183,6 +183,20 @@ func TestFlowTables(t *testing.T) {
 		return err == nil && strings.Contains(out, "packets 1 ") && ours.portOf(t, 1).Packets[abiForwardResultFORWARD_NO_FLOW] == refused+1
 	})
 
+	// Which way a mark leads, the kernel knows.
+	for _, family := range []string{"-4 ", "-6 "} {
+		run(t, tw.router, "ip "+family+"rule add fwmark 7 table 77")
+		await.True(t, "that nothing is forwarded", func() bool {
+			p := ours.portOf(t, 0)
+			return strings.Contains(p.Off, "fwmark")
+		})
+		run(t, tw.router, "ip "+family+"rule del fwmark 7 table 77")
+		await.True(t, "that flows are forwarded", func() bool {
+			p := ours.portOf(t, 0)
+			return p.Off == ""
+		})
+	}
+
 	// Without the flow table, all is the kernel's.
 	run(t, tw.router, "nft flush chain inet translating forwarded")
 	run(t, tw.router, "nft delete flowtable inet translating fast")

@@ -32,7 +32,7 @@ func (f *Forwarder) watch(t *datapath.Target) *watch {
 	w := &watch{}
 	f.watched[t.Netns] = w
 	_ = t.Do(func() error {
-		w.add(subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_BRVLAN, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV4_RULE))
+		w.add(subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_BRVLAN, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE))
 		w.add(subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES))
 		family, err := netlink.GenlFamilyGet("netdev")
 		if err != nil {
