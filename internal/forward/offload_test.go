@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -264,5 +267,38 @@ func TestTranslatedConnections(t *testing.T) {
 	}
 	if out, err := athos.Run(t.Context(), "nft", "list counter inet translating refused"); err != nil || !strings.Contains(out, "packets 0 ") {
 		t.Error(errors.Join(err, errors.New(out)))
+	}
+}
+
+// TestFlowTablesTakePrivilege: without CAP_SYS_ADMIN, which a program with a function of a module takes to load, programs load as
+// without flow tables.
+func TestFlowTablesTakePrivilege(t *testing.T) {
+	if os.Getenv("WITHOUT_SYS_ADMIN") != "" {
+		r := newRouter(t, &lab.Host{}, Config{})
+		if err := kernel.FlowTables.Check(); r.offload || err == nil || !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
+			t.Errorf("flow tables are used: %v; %v", r.offload, err)
+		}
+		return
+	}
+	if _, err := os.Stat("/sys/kernel/btf/nf_flow_table"); err != nil || !kernel.FlowTables.Has() {
+		t.Skipf("this kernel has no module that shows programs flow tables: %v", kernel.FlowTables.Check())
+	}
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and ends with the goroutine
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN, 0, 0, 0); err != nil {
+			ended <- err
+			return
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "WITHOUT_SYS_ADMIN=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		ended <- err
+	}()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

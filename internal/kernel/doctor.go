@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
@@ -70,7 +71,7 @@ func (f *Feature) examine() Check {
 	case errors.Is(err, unix.EPERM) && os.Geteuid() != 0:
 		c.State, c.Found = StateUnknown, needsRoot
 		return c
-	case errors.Is(err, unix.EPERM):
+	case errors.Is(err, unix.EPERM) && !errors.Is(err, ebpf.ErrNotSupported):
 		c.State, c.Found = StateMissing, "not permitted to ask the kernel"
 		c.Remedy = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
 		return c
@@ -97,7 +98,7 @@ func Capabilities() []Capability {
 		{cap.NET_ADMIN, "attaching programs to interfaces", ""},
 		{cap.PERFMON, "loading programs with pointer arithmetic; dropped once they are loaded", ""},
 		{cap.NET_RAW, "packet sockets", "needed for probe: afpacket only"},
-		{cap.SYS_ADMIN, "entering other network namespaces", "needed for netns only"},
+		{cap.SYS_ADMIN, "entering other network namespaces; loading programs that read flow tables of nftables", "needed for netns, and for forward with flow tables"},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -27,7 +28,13 @@ func probeFlowTables() error {
 	if !strings.Contains(string(raw), "\x00"+FlowLookup+"\x00") {
 		return fmt.Errorf("the module %s has no function %s: %w", flowTableModule, FlowLookup, ebpf.ErrNotSupported)
 	}
-	return nil
+	// A program that calls a function of a module is loaded with a descriptor of the module's types.
+	handle, err := btf.FindHandle(func(i *btf.HandleInfo) bool { return i.IsModule() && i.Name == flowTableModule })
+	if err != nil {
+		return fmt.Errorf("programs with functions of the module %s take CAP_SYS_ADMIN to load: start the agent with it (it is dropped then): %w: %w",
+			flowTableModule, err, ebpf.ErrNotSupported)
+	}
+	return handle.Close()
 }
 
 // FlowAt is where programs find things in the kernel's struct flow_offload, in bytes.
@@ -37,8 +44,11 @@ type FlowAt struct {
 	Bits  uint32 // to the byte with the direction in bits 0 and 1, and the way of sending in bits 2 to 4
 }
 
-// LocateFlow reads where these are. A tuple has to begin with addresses, ports and interface, without gaps.
-func LocateFlow() (at FlowAt, err error) {
+// LocateFlow reads where these are, once: it takes all types of the kernel. A tuple has to begin with addresses, ports and
+// interface, without gaps.
+var LocateFlow = sync.OnceValues(locateFlow)
+
+func locateFlow() (at FlowAt, err error) {
 	if err := FlowTables.Check(); err != nil {
 		return at, err
 	}

@@ -101,7 +101,7 @@ func TestServiceExposure(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd is not installed")
 	}
-	for _, drop := range []string{"", "afpacket", "lldp", "netns", "tunnel", "analyze"} {
+	for _, drop := range []string{"", "afpacket", "lldp", "netns", "tunnel", "flow-tables", "analyze"} {
 		unit := filepath.Join(openDir(t), "waymark.service")
 		text := readText(t, "../../deploy/systemd/waymark.service")
 		switch drop {
