@@ -38,8 +38,8 @@ var reachesKernel = map[string]bool{
 // longest are the packages that take longest, in that order: go test starts packages in the order of its arguments, and
 // one that takes minutes must not be the last to start.
 var longest = []string{
-	"test/e2e", "internal/gate", "internal/bench", "internal/inband/ioam", "internal/datapath", "internal/inband/pdm",
-	"internal/agent", "internal/console/browser", "internal/lab",
+	"test/e2e", "internal/gate", "internal/inband/ioam", "internal/bench", "internal/console/browser", "internal/agent",
+	"internal/datapath", "internal/inband/pdm", "internal/balance", "internal/forward", "internal/lab",
 }
 
 // longestFirst sorts packages so; the others stay behind them as they are.
