@@ -18,18 +18,19 @@ import (
 // line is hosts one behind the other, whose agents send what they counted.
 type line struct {
 	*scene
-	hosts  []string
-	bridge []bool
-	agents []*pusher
-	from   time.Time
-	counts [][]flow.Record
-	silent string // who did not count for ten seconds
+	analyzer *Analyzer
+	hosts    []string
+	bridge   []bool
+	agents   []*pusher
+	from     time.Time
+	counts   [][]flow.Record
+	silent   string // who did not count for ten seconds
 }
 
 func newLine(t *testing.T, bridge ...bool) *line {
 	t.Helper()
 	l := &line{scene: newScene(t), hosts: []string{"alpha", "mu", "kappa", "omega"}, bridge: bridge, from: time.Now().Add(-5 * time.Minute).Truncate(time.Second)}
-	l.start(t)
+	l.analyzer, _ = l.start(t)
 	for i, host := range l.hosts {
 		v := survey(host, "prev", "next")
 		switch i { // who has the addresses of flows
@@ -108,6 +109,14 @@ func (l *line) send(t *testing.T) {
 			}
 		}
 	}
+	await.True(t, "all intervals", func() bool { // the last ones have no records by which they are missed
+		for _, h := range l.analyzer.section().Hosts {
+			if h.Intervals != 4 {
+				return false
+			}
+		}
+		return true
+	})
 	await.True(t, "all topologies", func() bool { return len(l.links(t)) == len(l.hosts)-1 })
 }
 
