@@ -5,8 +5,8 @@
  *
  * Input: a packet; what the kernel said. Output: the same for each packet that the kernel would be asked the same of, until
  * routes or neighbours change, or time is up: for IPv4 forward_memory.lasts ticks of the kernel's timer, for IPv6 one. Without an
- * agent nobody counts changes of neighbours, and they are met then. Only what lets packets be forwarded from port to port is remembered: all else is asked for again, as is what VLAN
- * interfaces, bridges and VRFs have a part in. Called by forward.h.
+ * agent nobody counts changes of neighbours, and they are met then. Only what lets packets be forwarded from port to port is
+ * remembered: all else is asked for again, as is what VLAN interfaces, bridges and VRFs have a part in. Called by forward.h.
  */
 #ifndef WAYMARK_FORWARD_KNOWN_H
 #define WAYMARK_FORWARD_KNOWN_H
